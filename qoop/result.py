@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import duckdb
 import pyarrow as pa
 
-from qoop.catalog import arrow_input
+from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.asking import has_name
 from qoop.catalog.errors import DiskFull, ExecutionError, PlanError, QueryError
 from qoop.catalog.interrupts import interruptibly
@@ -40,15 +40,13 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_FEW = 1000
-"""Rows that are converted at once, without a thread that Ctrl-C can interrupt: that would take longer than they do."""
+_FEW = 1_000
+"""Rows that are converted at once, without a thread that Ctrl-C can interrupt: that would take longer than they do.
+They are printed without opening a DuckDB for it, where that can be (:mod:`qoop.drawing.value_text`)."""
 
 _SHOWN_AT_MOST = 10_000  # rows DuckDB looks at to fit a table to the terminal
 _BATCH = 10_000
 _LARGE = 64 << 20  # bytes of rows that are not converted all at once without need
-
-_FEW = 1_000
-"""Rows that are printed without opening a DuckDB for it, where that can be (:mod:`qoop.drawing.value_text`)."""
 
 
 Description = tuple[str, str, None, None, None, None, None]
@@ -206,7 +204,21 @@ class Result:
             columns = list(map(texts, self._raw.columns, self.types))
             if None not in columns:
                 return zip(*(column for column in columns if column is not None), strict=True)
-        return self._fetch(f"CAST({self._cast(index)} AS VARCHAR) AS c{index}" for index in range(len(self._columns)))
+        return self._fetch(f"{cast} AS c{index}" for index, cast in enumerate(self.text_casts()))
+
+    def text_casts(self) -> list[str]:
+        """The SQL of each column's values as text, for `expressed`."""
+        return [f"CAST({self._cast(index)} AS VARCHAR)" for index in range(len(self._columns))]
+
+    def expressed(self, expression: str) -> Iterator[pa.Array]:
+        """The values of an expression of SQL over the rows, in batches, as DuckDB works them out."""
+        cursor = _database(self._settings).cursor()
+        arrow_input.register(cursor, "answer", self._raw)
+        with _explained():
+            rows = interruptibly(
+                cursor, lambda: arrow_output.stream(cursor, f"SELECT {expression} FROM answer", _BATCH)
+            )
+            yield from (batch.column(0) for batch in rows)
 
     def json_rows(self) -> Iterator[str]:
         """The rows as JSON objects (names that occur twice are numbered)."""

@@ -151,7 +151,7 @@ class FromClause:
         """The items so far joined with a derived table that reads its columns: a join on what correlates them."""
         inner = _lateral(node)
         if inner is None or kind not in ("inner", "left") or any(join.args.get("using") for join in joins):
-            raise Unsupported(f"a {kind} join with LATERAL")
+            raise Unsupported(f"{_with_article(kind)} join with LATERAL")
         block = self.builder.query(inner, self.scope, self.ctes)
         names, fresh = unlike_names(block.names), self.builder.names.fresh
         alias = node.args.get("alias")
@@ -332,10 +332,19 @@ def _comma_separated(node: exp.Expression, select: exp.Select) -> list[tuple[exp
     return parts
 
 
+def _with_article(name: str) -> str:
+    """A name behind its article.
+
+    >>> _with_article("ASOF"), _with_article("positional")
+    ('an ASOF', 'a positional')
+    """
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
 def _join_kind(node: exp.Join) -> JoinKind:
     side, kind = (node.side or "").lower(), (node.kind or "").lower()
     if node.method and node.method.upper() != "NATURAL":
-        raise Unsupported(f"a {node.method} join")
+        raise Unsupported(f"{_with_article(node.method)} join")
     name = side or kind or "inner"
     if name == "cross":
         return "inner"
@@ -343,4 +352,4 @@ def _join_kind(node: exp.Join) -> JoinKind:
         return name  # type: ignore[return-value]
     if name == "outer":
         raise Unsupported("OUTER JOIN without a side")
-    raise Unsupported(f"a {name} join")
+    raise Unsupported(f"{_with_article(name)} join")

@@ -5,6 +5,7 @@
     explaining.py   EXPLAIN in its forms
     analysis.py     lines on stages that have run, for EXPLAIN ANALYZE
     formats.py      an answer as a table, CSV or JSON
+    separated.py    an answer as lines of CSV
     table_text.py   an answer fitted to the terminal
     value_text.py   values as texts, as DuckDB writes them
     view.py         a running query as lines

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Callable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from qoop.catalog.errors import ConfigError, DiskFull
+from qoop.drawing.separated import separated
 from qoop.drawing.table_text import table_text
 from qoop.terminal import Terminal, width_of
 
@@ -44,7 +43,7 @@ def write(result: Result, form: str, stream: TextIO, terminal: Terminal | None =
 
 
 def pieces(result: Result, form: str, terminal: Terminal | None = None) -> Iterator[str]:
-    """An answer in one of FORMATS, piece by piece: of those for programs, a line each."""
+    """An answer in one of FORMATS, piece by piece: of those for programs whole lines, and of CSV the names alone."""
     return _WRITERS[checked_format(form)](result, terminal or Terminal())
 
 
@@ -90,18 +89,7 @@ def _table(result: Result, terminal: Terminal) -> Iterator[str]:
 
 
 def _separated(delimiter: str) -> Callable[[Result, Terminal], Iterator[str]]:
-    def lines(result: Result, terminal: Terminal) -> Iterator[str]:
-        writer = csv.writer(_Echo(), lineterminator="\n", delimiter=delimiter)
-        return (str(writer.writerow(row)) for row in chain([result.columns], result.text_rows()))
-
-    return lines
-
-
-class _Echo:
-    """Lets a csv.writer give its lines to its caller."""
-
-    def write(self, line: str) -> str:
-        return line
+    return lambda result, _: separated(result, delimiter)
 
 
 def _json(result: Result, terminal: Terminal) -> Iterator[str]:

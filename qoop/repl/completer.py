@@ -52,6 +52,8 @@ def offers(text: str, cursor: int, names: Names, commands: Sequence[str] = ()) -
         return _files(before[-1].text[1:])
     typed = before.pop() if before and before[-1].kind in ("word", "quoted") and before[-1].end == place else None
     prefix = typed.text if typed is not None else ""
+    if _is_variable(before, place - len(prefix)):
+        return _matching(prefix, _variables(names))
     if before and before[-1].text == "." and before[-1].end + len(prefix) == place:
         owner = name_of(before[-2]) if len(before) > 1 else None
         return _columns_of(owner or "", statement, prefix, names)
@@ -180,6 +182,20 @@ def _tables(names: Names) -> Iterator[tuple[str, str]]:
     return ((_written(name), "table") for name in names.tables)
 
 
+def _is_variable(before: Sequence[Token], start: int) -> bool:
+    """True if what starts there is behind a colon that is not a cast's."""
+    return (
+        bool(before)
+        and before[-1].text == ":"
+        and before[-1].end == start
+        and all(one.text != ":" for one in before[-2:-1])
+    )
+
+
+def _variables(names: Names) -> Iterator[tuple[str, str]]:
+    return ((name, "variable") for name in names.variables)
+
+
 def _columns_of(alias: str, statement: str, prefix: str, names: Names) -> list[Offer]:
     source = scope(statement, names).get(alias.lower(), alias)
     return _matching(prefix, _columns(source, statement, names))
@@ -239,6 +255,10 @@ def _of_command(line: str, names: Names, commands: Sequence[str]) -> list[Offer]
         mark = line[0]
         known = [mark + name for name in commands if name.startswith(line[1:])]
         return [Offer(name, len(line), "command") for name in known]
+    if word[1:] == "import" and rest.count(" "):  # behind FILE
+        return _matching(rest.rpartition(" ")[2], _tables(names))
+    if word[1:] in ("set", "unset"):
+        return _matching(rest, _variables(names))
     if word[1:] in _TAKE_FILES:
         return _files(rest)
     if word[1:] == "register":  # PATH, or NAME PATH
@@ -247,7 +267,7 @@ def _of_command(line: str, names: Names, commands: Sequence[str]) -> list[Offer]
         return _matching(rest, ((name, "table") for name in names.tables))
     if word[1:] == "resize":
         return _matching(rest.split(" ")[-1], (("slots=", "number"), ("memory=", "size"), ("notice=", "seconds")))
-    if word[1:] in ("explain", "alternatives", "bg"):
+    if word[1:] in ("explain", "alternatives", "bg", "approx"):
         return offers(rest, len(rest), names, commands)
     return []
 

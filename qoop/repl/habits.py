@@ -3,6 +3,7 @@ and files that become tables."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 _EVERY = 2.0
 """Seconds between two runs of a watched query."""
+
+_LONGEST = 86400.0
+"""Seconds at most between two runs."""
 
 _NAME = re.compile(r"[^\W\d]\w*")
 
@@ -76,13 +80,7 @@ def _read(path: Path) -> str:
 
 def watch(shell: Shell, line: str) -> None:
     """Run the last query again and again, until Ctrl-C."""
-    words = line.split()
-    try:
-        every, times = float(words[0]) if words else _EVERY, int(words[1]) if words[1:] else -1
-    except ValueError as error:
-        raise ConfigError("\\watch [SECONDS [TIMES]], such as \\watch 5") from error
-    if every < 0 or len(words) > 2:
-        raise ConfigError("\\watch [SECONDS [TIMES]], such as \\watch 5")
+    every, times = _rhythm(line.split())
     text = shell.last_query()
     try:
         while times:
@@ -93,6 +91,21 @@ def watch(shell: Shell, line: str) -> None:
                 time.sleep(every)
     except KeyboardInterrupt:
         shell.say("")
+
+
+def _rhythm(words: list[str]) -> tuple[float, float]:
+    """The seconds between two runs, and how many runs there are.
+
+    >>> _rhythm([]), _rhythm(["0.5", "10"])
+    ((2.0, inf), (0.5, 10.0))
+    """
+    try:
+        every, times = float(words[0]) if words else _EVERY, int(words[1]) if words[1:] else math.inf
+    except ValueError:
+        every, times = math.nan, 0
+    if not (0 <= every <= _LONGEST and times > 0 and len(words) <= 2):
+        raise ConfigError(f"\\watch [SECONDS [TIMES]], such as \\watch 5 or \\watch 0.5 10, not {' '.join(words)}")
+    return every, float(times)
 
 
 def run_program(shell: Shell, line: str) -> None:
@@ -129,10 +142,13 @@ def unset_variable(shell: Shell, name: str) -> None:
 
 def with_variables(text: str, variables: Mapping[str, str]) -> str:
     r"""A text with the texts of variables written out: ``:name`` as it is, ``:'name'`` as a string, ``:"name"`` as a
-    name. A name that was not set stays, and so do strings, comments and casts.
+    name. A name that was not set stays, and so do strings, comments and casts. A colon right behind a value, as in
+    slices and structs, is DuckDB's.
 
     >>> with_variables("SELECT :a, :'b', x::a, ':a', :c FROM :\"b\"", {"a": "1 + 1", "b": "o'clock"})
     'SELECT 1 + 1, \'o\'\'clock\', x::a, \':a\', :c FROM "o\'clock"'
+    >>> with_variables("SELECT x[1:n], {'k':n, k:n}, x[:n]", {"n": "2"})
+    "SELECT x[1:n], {'k':n, k:n}, x[2]"
     """
     if not variables or ":" not in text:
         return text
@@ -149,7 +165,7 @@ def with_variables(text: str, variables: Mapping[str, str]) -> str:
 
 def _told(mark: Token, after: tuple[Token, ...], before: tuple[Token, ...], variables: Mapping[str, str]) -> str | None:
     """The text of a variable whose colon this is; None: it is not one."""
-    if mark.text != ":" or not after or any(one.text == ":" for one in before):
+    if mark.text != ":" or not after or any(_ends_a_value(one) for one in before):
         return None
     [name] = after
     match name.kind:
@@ -160,6 +176,11 @@ def _told(mark: Token, after: tuple[Token, ...], before: tuple[Token, ...], vari
         case "quoted" if name.text[1:-1] in variables:
             return '"' + variables[name.text[1:-1]].replace('"', '""') + '"'
     return None
+
+
+def _ends_a_value(token: Token) -> bool:
+    """True if a colon right behind a piece is a cast's, a slice's or a struct's."""
+    return token.kind in ("word", "number", "string", "quoted", "parameter") or token.text in (":", ")", "]", "}")
 
 
 def import_file(shell: Shell, line: str) -> None:

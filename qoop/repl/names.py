@@ -24,12 +24,13 @@ COMMON = tuple(_COMMON.split())
 @value
 class Names:
     """tables: columns, with their types, by name of the table or view. describe: those of a query; none if there is
-    something wrong with it."""
+    something wrong with it. variables: names that statements may write as :name."""
 
     keywords: tuple[str, ...] = COMMON
     functions: tuple[str, ...] = ()
     tables: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     describe: Callable[[str], tuple[tuple[str, str], ...]] = lambda _: ()
+    variables: tuple[str, ...] = ()
 
     def columns(self, table: str) -> tuple[tuple[str, str], ...]:
         """Those of a table, whatever its case; none if there is no such table."""

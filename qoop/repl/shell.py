@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from time import perf_counter, time_ns
@@ -447,7 +448,7 @@ class Shell:
             tables = {table.name: table.columns for table in self.session.tables().values()}
             views = {view: describe(f"FROM {quote(view)}") for view in self.session.views()}
             self._names = Names(keywords, functions, {**tables, **views}, describe)
-        return self._names
+        return replace(self._names, variables=tuple(sorted(self.variables)))
 
     def _commands(self) -> Sequence[str]:
         from qoop.repl.commands import NAMES  # with the engine, which takes its time

@@ -2,6 +2,7 @@
 
 A variable counts if it holds a table of Arrow, pandas or Polars, if a text names it where tables stand, and if no table
 or view has its name. It is looked for where the session was called: among local names, then among those of the module.
+A cell of a notebook calls the session through IPython, whose own names do not count.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from qoop.catalog.lexed import lexed
 
 _LIBRARIES = ("pyarrow", "pandas", "polars")
 _KINDS = ("DataFrame", "LazyFrame", "Table", "RecordBatch", "RecordBatchReader", "FileSystemDataset", "InMemoryDataset")
-_OURS = __name__.partition(".")[0]
+_BETWEEN = frozenset({__name__.partition(".")[0], "contextlib", "IPython"})
+"""Packages between the program and the place where its variables are asked for."""
 
 
 @lru_cache(maxsize=128)
@@ -47,16 +49,16 @@ def variables(names: Collection[str]) -> dict[str, object]:
 
 
 def _caller() -> FrameType | None:
-    """The innermost function that is not the session's."""
+    """The innermost function of the program."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_ours(frame):
+    while frame is not None and _is_between(frame):
         frame = frame.f_back
     return frame
 
 
-def _is_ours(frame: FrameType) -> bool:
+def _is_between(frame: FrameType) -> bool:
     module = frame.f_globals.get("__name__", "")
-    return module.partition(".")[0] in (_OURS, "contextlib")
+    return module.partition(".")[0] in _BETWEEN
 
 
 def _is_table(value: object) -> bool:

@@ -86,3 +86,11 @@ def test_what_is_not_whole_offers_nothing_and_raises_nothing(text: str, names: N
 def test_views_and_with_can_be_read(names: Names) -> None:
     assert offered("from dea‸", names) == ["dear"]
     assert offered("with some as (select 1) select * from so‸", names) == ["some"]
+
+
+def test_variables_and_tables_complete_behind_commands() -> None:
+    names = Names(tables={"teas": (), "items": ()}, variables=("day", "least"))
+    assert [one.text for one in offers("from t where x > :le", 20, names)] == ["least"]
+    assert [one.text for one in offers("\\unset d", 8, names)] == ["day"]
+    assert [one.text for one in offers(".import a.csv te", 16, names)][:1] == ["teas"]
+    assert "day" not in [one.text for one in offers("select x::da", 12, names)], "a cast"

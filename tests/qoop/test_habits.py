@@ -55,6 +55,9 @@ def test_variables_are_written_out_and_told(do: Callable[..., str], shell: Shell
     assert do("\\unset least", "\\set") == "word = it's\n"
     assert "there is no variable least; there are: word" in do("\\unset least")
     assert "no name for a variable" in do("\\set 1x 2")
+    told = do("\\set n 2", "SELECT [7, 8, 9][1:n] AS s, n, {'k':n} AS t, :n + 40 AS m FROM (SELECT 3 AS n);")
+    assert "[7, 8, 9]" in told and "{'k': 3}" in told and "42" in told, "slices and structs stay"
+    do("\\unset n")
 
 
 def test_the_editor_has_the_last_query_and_what_is_whole_runs(
@@ -79,7 +82,8 @@ def test_the_editor_has_the_last_query_and_what_is_whole_runs(
 def test_a_query_runs_again_and_again(do: Callable[..., str]) -> None:
     told = do("SELECT 5 AS five;", "\\watch 0.01 3")
     assert told.count("every 0.01 s; Ctrl-C ends it") == 3 and told.count("five") == 4
-    assert "\\watch [SECONDS [TIMES]]" in do("\\watch often")
+    for wrong in ("often", "nan", "inf", "-1", "1 0", "1 -2", "1 2 3"):
+        assert f"such as \\watch 5 or \\watch 0.5 10, not {wrong}" in do(f"\\watch {wrong}")
 
 
 def test_jobs_show_no_columns_that_are_empty(do: Callable[..., str]) -> None:

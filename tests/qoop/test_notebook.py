@@ -59,6 +59,14 @@ def test_a_cell_runs_sql_and_its_answer_has_a_name(shell: InteractiveShell) -> N
         shell.run_cell_magic("qoop", "", "SELECT nothing FROM items")
 
 
+def test_a_cell_sees_the_data_frames_of_the_notebook(shell: InteractiveShell) -> None:
+    assert shell.run_cell("import pandas as pd\nframe = pd.DataFrame({'a': [1, 2, 3]})").success
+    ran = shell.run_cell("%%qoop\nSELECT sum(a) FROM frame")
+    assert ran.success and ran.result.fetchall() == [(6,)]
+    shell.run_cell("frame = pd.DataFrame({'a': [40, 2]})")
+    assert shell.run_cell("%%qoop --approximate\nSELECT sum(a) AS s FROM frame").result.fetchall()[0][0] == 42
+
+
 @pytest.mark.parametrize("cell", ["%%qoop\nSELECT nothing\nFROM items", "session.sql('SELECT nothing FROM items')"])
 def test_a_typo_in_a_cell_is_told_in_a_few_lines(shell: InteractiveShell, cell: str) -> None:
     shell.user_ns["session"] = shell.run_line_magic("qoop", "")

@@ -196,6 +196,24 @@ def test_answers_go_where_they_are_wanted(screen: Screen, tmp_path: Path) -> Non
     screen.wait('[{"a":"first"}]', '[{"b":"second"}]')
 
 
+def test_habits_from_elsewhere_work_at_the_prompt(screen: Screen, tmp_path: Path) -> None:
+    (tmp_path / "tea.csv").write_text("leaf,since,price\ngreen,2024-05-01,3.5\nblack,2023-01-31,2.25\n")
+    screen.type(f".import {tmp_path}/te{{tab}} teas{{enter}}")
+    screen.wait("2 rows of", "are in teas")
+    screen.type("\\set least 3{enter}select leaf, since, price from tea{tab} where price > :le{tab};{enter}")
+    shown = screen.wait("1 row", "green")
+    assert "where price > :least;" in shown and "2023-01-31" not in shown
+    assert all(type_ in shown for type_ in ("varchar", "date", "double"))
+    screen.type("\\watch 0.05{enter}")
+    screen._until(lambda: screen.all_text.count("every 0.05 s; Ctrl-C ends it") > 2, "the query again and again")
+    screen.type("{ctrl-c}")
+    screen._until(lambda: screen.text.endswith("qoop>"), "the prompt")
+    screen.type("\\! echo of $((6 * 7)){enter}")
+    screen.wait("of 42")
+    screen.type("\\q{enter}")
+    assert screen.end() == 0
+
+
 def test_data_that_is_not_there_ends_it_with_a_message(tmp_path: Path) -> None:
     screen = Screen(str(tmp_path / "missing"), home=tmp_path)
     assert screen.end() == 1

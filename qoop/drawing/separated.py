@@ -1,0 +1,75 @@
+"""Answers as lines of CSV or of tabs, byte for byte as DuckDB's COPY writes them.
+
+Of many rows DuckDB makes the lines, so that no value becomes one of Python; of few it would take longer to open it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from qoop.result import Result
+
+FEW = 1_000
+"""Rows that Python writes."""
+
+_PLAIN = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|DECIMAL\(.*|DOUBLE|FLOAT|BOOLEAN|DATE|TIMESTAMP|UUID")
+"""Types whose texts hold nothing that is to be quoted."""
+
+
+def separated(result: Result, delimiter: str) -> Iterator[str]:
+    """The line of the names, then those of the rows, many at a time."""
+    yield _line(result.columns, delimiter)
+    if len(result) <= FEW:
+        yield from (_line(row, delimiter) for row in result.text_rows())
+    else:
+        yield from map(_joined, result.expressed(_expression(result.types, result.text_casts(), delimiter)))
+
+
+def _line(cells: Sequence[str | None], delimiter: str) -> str:
+    r"""A line of cells.
+
+    >>> _line(["a", None, "", "b,c", 'say "x" twice'], ",")
+    'a,,"","b,c","say ""x"" twice"\n'
+    """
+    return delimiter.join("" if cell is None else _cell(cell, delimiter) for cell in cells) + "\n"
+
+
+def _cell(text: str, delimiter: str) -> str:
+    if text and not any(mark in text for mark in _marks(delimiter)):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _marks(delimiter: str) -> str:
+    """The characters for whose sake a text is quoted; # might begin a comment."""
+    return f'{delimiter}"#\n\r'
+
+
+def _expression(types: Sequence[str], casts: Sequence[str], delimiter: str) -> str:
+    """The SQL of a line. concat takes NULL for nothing."""
+    cells = [
+        cast if _PLAIN.fullmatch(type_) else _quoted_cell(cast, delimiter)
+        for type_, cast in zip(types, casts, strict=True)
+    ]
+    marks = [f"chr({ord(mark)})" for mark in delimiter * (len(cells) - 1) + "\n"]
+    parts = chain.from_iterable(zip(cells, marks, strict=True))
+    return f"concat({', '.join(parts)})"
+
+
+def _quoted_cell(cast: str, delimiter: str) -> str:
+    wanted = " OR ".join([f"{cast} = ''", *(f"contains({cast}, chr({ord(mark)}))" for mark in _marks(delimiter))])
+    return f"CASE WHEN {wanted} THEN '\"' || replace({cast}, '\"', '\"\"') || '\"' ELSE {cast} END"
+
+
+def _joined(lines: pa.Array) -> str:
+    """The lines of a batch as one text, which lie one behind the other already."""
+    import pyarrow.compute as compute
+
+    whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+    return str(compute.binary_join(whole, "")[0].as_py())
