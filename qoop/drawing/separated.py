@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from qoop.result import Result
 
 FEW = 1_000
@@ -69,7 +69,8 @@ def _quoted_cell(cast: str, delimiter: str) -> str:
 
 def _joined(lines: pa.Array) -> str:
     """The lines of a batch as one text, which lie one behind the other already."""
-    import pyarrow.compute as compute
+    import pyarrow as pa
+    from pyarrow import compute
 
     whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
     return str(compute.binary_join(whole, "")[0].as_py())

@@ -16,7 +16,8 @@ TEXTS = """
     SELECT n, CASE n % 17 WHEN 0 THEN NULL WHEN 1 THEN '' WHEN 2 THEN 'a,b' WHEN 3 THEN 'say "x"' WHEN 4 THEN 'a#b'
         WHEN 5 THEN chr(13) WHEN 6 THEN 'a' || chr(10) || 'b' WHEN 7 THEN chr(9) || 't' WHEN 8 THEN ' a '
         WHEN 9 THEN 'ä' WHEN 10 THEN 'NULL' WHEN 11 THEN '''' WHEN 12 THEN '\\' ELSE 'plain' END AS "a,text",
-        n / 7 AS d, (n % 90)::DECIMAL(9, 2) AS money, n::HUGEINT * 10**18::HUGEINT AS huge, DATE '2020-01-01' + n::INT AS day,
+        n / 7 AS d, (n % 90)::DECIMAL(9, 2) AS money, n::HUGEINT * 10**18::HUGEINT AS huge,
+        DATE '2020-01-01' + n::INT AS day,
         TIMESTAMP '2020-01-01 10:00:00.5' AS at, n % 3 = 0 AS yes, [n, NULL] AS list, {'k': n, 'l': 'x,y'} AS pair,
         CASE WHEN n % 5 > 0 THEN n END AS some, 'NaN'::DOUBLE AS nan, encode('b,c') AS bytes
     FROM range(ROWS) t(n) ORDER BY n
