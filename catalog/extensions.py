@@ -16,10 +16,10 @@ import duckdb
 
 from qoop.catalog.asking import ask
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.opening import open_duckdb
+from qoop.catalog.opening import EXTENSIONS, open_duckdb
 
-SETTING = "extensions"
-"""The setting of a session that holds the names, with commas between them, in the order in which they were loaded."""
+SETTING = EXTENSIONS
+"""It holds the names with commas between them, in the order in which they were loaded."""
 
 ENDING = ".duckdb_extension"
 
@@ -49,10 +49,10 @@ def listed(setting: str) -> list[str]:
 
 
 def statements(name: str, value: str) -> list[str]:
-    """The statements of DuckDB that give an instance a setting of a session. Raises ConfigError for an extension that
-    is not on this machine."""
+    """The statements by which an instance loads the extensions of a setting; none for another setting. Raises
+    ConfigError for an extension that is not on this machine."""
     if name != SETTING:
-        return [f"SET GLOBAL {name} = {_literal(value)}"]
+        return []
     return [f"LOAD {_literal(str(file_of(one)))}" for one in listed(value) if not is_built_in(one)]
 
 

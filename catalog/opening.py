@@ -10,6 +10,9 @@ import duckdb
 
 from qoop.catalog.forks import stays
 
+EXTENSIONS = "extensions"
+"""The setting of a session that holds the names of DuckDB's extensions (:mod:`qoop.catalog.extensions`)."""
+
 _NEVER = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,

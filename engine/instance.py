@@ -10,8 +10,6 @@ from typing import Any
 import duckdb
 
 from qoop.catalog.access import Access
-from qoop.catalog.extensions import SETTING
-from qoop.catalog.extensions import statements as load_statements
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.opening import confine, open_duckdb
 from qoop.catalog.quiet import silence
@@ -58,7 +56,9 @@ class Instance:
         """Load extensions of DuckDB; before it is confined, for then it opens none."""
         for name in extensions:
             if name not in self.extensions:
-                for statement in load_statements(SETTING, name):
+                from qoop.catalog.extensions import SETTING, statements
+
+                for statement in statements(SETTING, name):
                     self.connection.execute(statement)
                 self.extensions.add(name)
 

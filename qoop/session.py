@@ -23,9 +23,8 @@ import pyarrow as pa
 
 from qoop.calibrated import calibration_path, load
 from qoop.catalog.errors import ConfigError, Forbidden, QoopError, QueryError, Suspended
-from qoop.catalog.extensions import SETTING as EXTENSIONS
-from qoop.catalog.extensions import listed
 from qoop.catalog.lexed import quoted
+from qoop.catalog.opening import EXTENSIONS
 from qoop.catalog.paths import absolute
 from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import chosen_key
@@ -97,14 +96,13 @@ if TYPE_CHECKING:
     from qoop.schedulers.terms import Course
     from qoop.statements.databases.attached import Attached
     from qoop.statements.databases.attaching import OfDatabases
-    from qoop.statements.databases.exporting import Export
     from qoop.statements.databases.extending import OfExtensions
-    from qoop.statements.databases.importing import Import
+    from qoop.statements.databases.moves import OfMoves
     from qoop.statements.macros.reading import OfMacros
     from qoop.statements.prepared import Said
     from qoop.statements.remembered import Remembered
 
-    _Rare = Said | OfDatabases | OfMacros | OfExtensions | Export | Import
+    _Rare = Said | OfDatabases | OfMacros | OfExtensions | OfMoves
 
 
 _CHANGES = CreateView | CreateTable | CreateEmpty | Change | Drop | CreateSchema | DropSchema
@@ -871,7 +869,7 @@ class Session:
             self._set_watch(on_or_off(name, bool(self.config.watch_machine) if value is None else str(value)))
             return
         if name.lower() == EXTENSIONS:
-            for one in listed(str(value or "")):
+            for one in filter(None, str(value or "").split(",")):
                 self.execute(f"LOAD '{one}'")
             return
         if name.lower() in ("tenant", "priority", "deadline", "error_goal", "confidence"):
@@ -958,10 +956,10 @@ class Session:
     def _said(self, asked: _Rare, watch: Callable[[Job], object] | None) -> Result:
         """Do what one of the statements asks for that few sessions need."""
         from qoop.statements import prepared
-        from qoop.statements.databases import attaching, exporting, extending, importing
+        from qoop.statements.databases import attaching, extending, moves
         from qoop.statements.macros import reading
 
-        if isinstance(asked, exporting.Export | importing.Import):
+        if isinstance(asked, moves.OfMoves):
             return self._moved(asked, watch)
         if isinstance(asked, extending.OfExtensions):
             self._extend(asked)
@@ -1003,14 +1001,15 @@ class Session:
             return
         self._tables.load_extension(asked.name)
 
-    def _moved(self, asked: Export | Import, watch: Callable[[Job], object] | None) -> Result:
+    def _moved(self, asked: OfMoves, watch: Callable[[Job], object] | None) -> Result:
         """Export all tables and views, or import those of a folder."""
-        from qoop.statements.databases import exporting, importing
+        from qoop.statements.databases.moves import Export
+        from qoop.statements.moving import exporting, importing
 
         if self.config.locked:
             raise Forbidden("a locked session exports and imports no databases")
         definitions = self._tables.definitions
-        if isinstance(asked, exporting.Export):
+        if isinstance(asked, Export):
 
             def rows(name: str) -> Result:
                 return self.execute(Query(f"FROM {quoted(name)}"), watch)

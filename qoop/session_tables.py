@@ -10,15 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
-from qoop.catalog import extensions
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import CatalogError, Forbidden, SessionClosed
 from qoop.catalog.forks import Home
 from qoop.catalog.paths import source_path
-from qoop.catalog.sources.files import is_partitioned
-from qoop.catalog.sources.lake import lake_of
+from qoop.catalog.sources.files import is_partitioned, is_sqlite, lake_of
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
-from qoop.catalog.sources.sqlite import EXTENSION, is_sqlite
 from qoop.catalog.stores.objects import is_remote, without_options
 from qoop.plan_cache import PlanCache, named_tables
 from qoop.plan_memo import versions
@@ -145,13 +142,15 @@ class SessionTables:
         """As `Session.register_database`. database: comes before the names of the tables. Returns these."""
         with self.naming():
             if is_sqlite(os.path.expanduser(path)):
-                self.load_extension(EXTENSION)
+                self.load_extension("sqlite")
             tables = self.catalog.register_database(path, database)
             self._announce(*tables, place=_at("database", path))
             return [table.name for table in tables]
 
     def load_extension(self, name: str) -> None:
         """Have every DuckDB that works for the session load an extension. Raises ConfigError."""
+        from qoop.catalog import extensions
+
         name = extensions.own_name(name)
         if name.endswith(extensions.ENDING):
             name = str(extensions.file_of(name))

@@ -49,6 +49,11 @@ class DatabaseSource:
         """The name under which the file is attached: the same wherever it is attached from."""
         return database_alias(self.file.path)
 
+    @staticmethod
+    def look(path: str) -> Seen:
+        """The state of such a file."""
+        return database_look(path)
+
     def digest(self) -> str:
         """Digest of the file and the table's name in it."""
         return f"{self.file.digest}:{self.schema}:{self.table}"

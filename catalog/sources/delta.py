@@ -48,7 +48,7 @@ def opened(folder: str, version: int | None) -> tuple[pa.Schema, LakeSource]:
     missing = [_missing(file, names) for file in files]
     found = tuple((*reads[file.file.path], *lost) for file, lost in zip(files, missing, strict=True))
     casts = any(missing) or len({file.schema for file in files}) > 1
-    return schema, LakeSource(tuple(files), casts=casts, kind="delta", at=str(table.version()), reads=found)
+    return schema, LakeSource(tuple(files), casts=casts, log="delta", at=str(table.version()), reads=found)
 
 
 def _table(folder: str, version: int | None) -> DeltaTable:
@@ -71,8 +71,8 @@ def _check(folder: str, table: DeltaTable) -> None:
         raise SourceError(f"cannot read the Delta table {folder}: it maps its columns (by {mapping}) to other names")
     if _has_deleted_rows(table):
         raise SourceError(
-            f"cannot read the Delta table {folder}: it has deletion vectors; write its files anew without the rows "
-            "that are deleted (REORG TABLE … APPLY (PURGE))"
+            f"cannot read the Delta table {folder}: it has deletion vectors; write its files again without the "
+            "deleted rows (REORG TABLE … APPLY (PURGE))"
         )
 
 

@@ -7,6 +7,7 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from qoop.catalog.errors import SourceError
 from qoop.catalog.sources.seen import reading
@@ -15,6 +16,11 @@ from qoop.catalog.table import Columns
 # A stripe is one vector of DuckDB; this number of them shows values that lie together in proportion.
 _STRIPE_ROWS = 2048
 _STRIPES = 2000
+
+
+_SQLITE = b"SQLite format 3\0"
+_LOGS = {"delta": "_delta_log"}
+"""The folder, in that of a table, by which its kind is known."""
 
 
 def find_files(path: str, suffixes: tuple[str, ...]) -> list[str]:
@@ -95,6 +101,18 @@ def is_partitioned(folder: str) -> bool:
     with os.scandir(folder) as entries:
         names = [(entry.name, entry.is_dir()) for entry in entries if not entry.name.startswith((".", "_"))]
     return bool(names) and all(is_folder and "=" in name for name, is_folder in names)
+
+
+def lake_of(folder: str) -> str | None:
+    """The kind of a lake's table that a folder is, None if it is none."""
+    return next((kind for kind, log in _LOGS.items() if os.path.isdir(os.path.join(folder, log))), None)
+
+
+def is_sqlite(path: str | os.PathLike[str]) -> bool:
+    """True for an SQLite file."""
+    with suppress(OSError), open(path, "rb") as stream:
+        return stream.read(len(_SQLITE)) == _SQLITE
+    return False
 
 
 def hive_columns(columns: Columns, paths: Sequence[str]) -> Columns:

@@ -6,7 +6,6 @@ is partitioned. Files of earlier versions, and those of writers that have not co
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
@@ -22,14 +21,6 @@ from qoop.catalog.value import value
 
 Reads = tuple[tuple[str, str], ...]
 """Columns of a file that are not read by their name, each with what is read for it, in SQL."""
-
-_LOGS = {"delta": "_delta_log"}
-"""The folder, in that of a table, by which its kind is known."""
-
-
-def lake_of(folder: str) -> str | None:
-    """The kind of a lake's table that a folder is, None if it is none."""
-    return next((kind for kind, log in _LOGS.items() if os.path.isdir(os.path.join(folder, log))), None)
 
 
 def open_lake(kind: str, folder: str, version: int | None) -> tuple[pa.Schema, LakeSource]:
@@ -50,13 +41,11 @@ def _module(kind: str) -> ModuleType:
 
 @value
 class LakeSource(ParquetSource):
-    """kind: of the log. at: what it said when it was read. reads: of each file, in their order.
+    """reads: of each file, in their order.
 
     casts, too, where a file names columns in another way: then nothing is told by footers.
     """
 
-    kind: str = ""
-    at: str = ""
     reads: tuple[Reads, ...] = ()
 
     def _in_order(self, digests: Iterable[str]) -> str:

@@ -79,6 +79,7 @@ class ParquetSource:
         the files of a split.
     casts: the files differ in types, so that a split must cast to the types of the table.
     by_content: the files are known by what they hold, not by how they look.
+    log: the kind of the log that lists them, if one does; at: what it said then.
     """
 
     files: tuple[ParquetFile, ...]
@@ -86,6 +87,8 @@ class ParquetSource:
     casts: bool = False
     cuttable: bool = True
     by_content: bool = False
+    log: str = ""
+    at: str = ""
 
     shared = True
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import duckdb
 
-from qoop.catalog import extensions
 from qoop.catalog.errors import CatalogError, SourceError
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.quiet import silence
@@ -56,10 +55,17 @@ def attached(alias: str, path: str, needed: Sequence[str] = ()) -> Iterator[duck
     A DuckDB of its own, closed at the end: while the file is attached no one in this process can write to it.
     """
     with _explained(path), open_duckdb() as connection:
-        for statement in extensions.statements(extensions.SETTING, ",".join(needed)):
-            connection.execute(statement)
+        for name in needed:
+            _load(connection, name)
         connection.execute(f"ATTACH {sql_string(path)} AS {sql_name(alias)} (READ_ONLY)")
         yield connection
+
+
+def _load(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    from qoop.catalog.extensions import SETTING, statements  # few files need any
+
+    for statement in statements(SETTING, name):
+        connection.execute(statement)
 
 
 @contextmanager

@@ -14,15 +14,13 @@ from qoop.catalog import arrow_input
 from qoop.catalog.asking import has_name
 from qoop.catalog.errors import SourceError
 from qoop.catalog.interrupts import interruptibly
-from qoop.catalog.sources.database import DatabaseSource, database_look, open_tables
-from qoop.catalog.sources.files import find_files, hive_columns, sql_path
-from qoop.catalog.sources.lake import LakeSource, lake_of, latest, open_lake
+from qoop.catalog.sources.database import DatabaseSource, open_tables
+from qoop.catalog.sources.files import find_files, hive_columns, is_sqlite, lake_of, sql_path
 from qoop.catalog.sources.memory import ArrowSource, own_copy
 from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, open_parquet, reach
 from qoop.catalog.sources.probe import Probe, describe
 from qoop.catalog.sources.remote import Version, find
 from qoop.catalog.sources.seen import looks_same, reading
-from qoop.catalog.sources.sqlite import SqliteSource, is_sqlite, open_sqlite, sqlite_look
 from qoop.catalog.sources.text import TextSource, open_csv, open_json
 from qoop.catalog.stores.objects import below, is_remote, without_options
 from qoop.catalog.table import Columns, Origin, Source, Table, digest_of, table_version
@@ -51,13 +49,14 @@ def is_current(table: Table) -> bool:
     source = table.source
     if table.origin is None:
         return True
-    if isinstance(source, LakeSource):
-        kept = table.origin.version is not None or source.at == latest(source.kind, table.origin.place)
-        return kept and looks_same([file.file for file in source.files])
+    if isinstance(source, ParquetSource) and source.log:
+        return (table.origin.version is not None or _is_latest(source, table.origin)) and looks_same(
+            [file.file for file in source.files]
+        )
     if isinstance(source, ParquetSource) and source.is_remote:
         return [file.version for file in source.files] == find(table.origin.place, PARQUET)
     if isinstance(source, DatabaseSource):
-        return looks_same([source.file], sqlite_look if isinstance(source, SqliteSource) else database_look)
+        return looks_same([source.file], source.look)
     if not isinstance(source, ParquetSource | TextSource):
         return True
     files = [file.file for file in source.files]
@@ -161,7 +160,7 @@ def open_database(path: str | os.PathLike[str], database: str = "") -> tuple[Tab
             source,
             Origin(full, ()),
         )
-        for columns, source in (open_sqlite(full) if is_sqlite(full) else open_tables(full))
+        for columns, source in _tables_of(full)
     )
 
 
@@ -236,7 +235,23 @@ def _parquet_table(probe: Probe, name: str, found: Sequence[str | Version], orig
     return _table(name, columns, source, origin)
 
 
+def _is_latest(source: ParquetSource, origin: Origin) -> bool:
+    from qoop.catalog.sources.lake import latest
+
+    return source.at == latest(source.log, origin.place)
+
+
+def _tables_of(path: str) -> Sequence[tuple[Columns, DatabaseSource]]:
+    if not is_sqlite(path):
+        return open_tables(path)
+    from qoop.catalog.sources.sqlite import open_sqlite  # few files are
+
+    return open_sqlite(path)
+
+
 def _lake_table(probe: Probe, name: str, kind: str, origin: Origin) -> Table:
+    from qoop.catalog.sources.lake import open_lake  # few tables are of a lake
+
     schema, source = open_lake(kind, origin.place, origin.version)
     with probe.cursor(origin.place) as cursor:
         arrow_input.register(cursor, "source", schema.empty_table())

@@ -25,21 +25,17 @@ EXTENSION = "sqlite_scanner"
 KIND = "sqlite"
 """The word for the digest of such a file among those of others."""
 
-_BEGINS = b"SQLite format 3\0"
-
-
-def is_sqlite(path: str | os.PathLike[str]) -> bool:
-    """True for an SQLite file."""
-    with suppress(OSError), open(path, "rb") as stream:
-        return stream.read(len(_BEGINS)) == _BEGINS
-    return False
-
 
 @value
 class SqliteSource(DatabaseSource):
     """One table of an SQLite file; it is read whole, for not every table has row ids."""
 
     cuttable = False
+
+    @staticmethod
+    def look(path: str) -> Seen:
+        """The state of such a file."""
+        return sqlite_look(path)
 
     def pieces(self) -> tuple[Range, ...]:
         """All of it."""

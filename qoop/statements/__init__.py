@@ -14,7 +14,8 @@
     copying.py       where COPY may write
     normal_text.py   texts that say the same
     settings.py      SET options that change results
-    databases/       ATTACH, DETACH and USE
+    databases/       ATTACH, DETACH, USE, schemas and extensions
+    moving/          EXPORT DATABASE and IMPORT DATABASE
     macros/          CREATE MACRO and DROP MACRO
     definitions.py   views, created tables and files, by name
     views.py         queries with a name

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from qoop.catalog.errors import CatalogError, Forbidden, SourceError, UnknownTable
-from qoop.catalog.extensions import SETTING, is_here, listed
 from qoop.catalog.lexed import quoted
 from qoop.catalog.sources.database import schema_of
 from qoop.catalog.stores.objects import is_remote
@@ -73,7 +72,7 @@ class Definitions:
         self._made: set[str] = set()  # tables that texts have created, in lower case
         self._views = Views()
         self._macros: DefinedMacros | None = None  # once there is one
-        self.schemas = Schemas(folder)
+        self.schemas = Schemas(folder, keeping.check_name)
         self._files: set[str] = set()  # paths that are tables because a query has read them
 
     def names(self) -> list[str]:
@@ -367,6 +366,8 @@ class Definitions:
 
     def _check_web(self, path: str) -> None:
         """DuckDB reads what is on the web as it plans it, by an extension. Raises SourceError unless that is loaded."""
+        from qoop.catalog.extensions import SETTING, is_here, listed
+
         loaded = listed(dict(self._binder.settings).get(SETTING, ""))
         if "httpfs" not in loaded:
             found = (

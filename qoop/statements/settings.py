@@ -11,10 +11,9 @@ from typing import Any
 
 import duckdb
 
-from qoop.catalog import extensions
 from qoop.catalog.asking import ask
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.opening import confine, open_duckdb
+from qoop.catalog.opening import EXTENSIONS, confine, open_duckdb
 from qoop.options import SETTABLE
 from qoop.planner.options import CHANGES_RESULTS
 
@@ -58,7 +57,15 @@ def set_statements(settings: Settings) -> list[str]:
     >>> set_statements((("TimeZone", "UTC"),))
     ["SET GLOBAL TimeZone = 'UTC'"]
     """
-    return [statement for name, value in settings for statement in extensions.statements(name, value)]
+    return [statement for name, value in settings for statement in _statements(name, value)]
+
+
+def _statements(name: str, value: str) -> list[str]:
+    if name != EXTENSIONS:
+        return [f"SET GLOBAL {name} = '{_quoted(value)}'"]
+    from qoop.catalog.extensions import statements  # few sessions load any
+
+    return statements(name, value)
 
 
 def opened(settings: Settings, **config: Any) -> duckdb.DuckDBPyConnection:

@@ -34,9 +34,8 @@ from qoop.statements.words import Words
 
 if TYPE_CHECKING:
     from qoop.statements.databases.attaching import OfDatabases, ShowDatabases, Use
-    from qoop.statements.databases.exporting import Export
     from qoop.statements.databases.extending import OfExtensions
-    from qoop.statements.databases.importing import Import
+    from qoop.statements.databases.moves import Export, Import, OfMoves
     from qoop.statements.macros.reading import OfMacros
     from qoop.statements.prepared import Said, SetVariable
 
@@ -106,7 +105,7 @@ class _Parsed:
 Made = CreateView | CreateTable | CreateEmpty | Change | Drop | Copy
 Statement: TypeAlias = (
     "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | Said | OfDatabases | OfSchemas "
-    "| OfMacros | OfExtensions | Export | Import"
+    "| OfMacros | OfExtensions | OfMoves"
 )
 
 
@@ -289,13 +288,13 @@ _SHOW_TABLES = """SELECT name FROM (
 def _imported(words: Words) -> Import | None:
     if not _is_import(words.rest):
         return None
-    from qoop.statements.databases.importing import imported
+    from qoop.statements.databases.moves import imported
 
     return imported(words)
 
 
 def _exported(text: str) -> Export:
-    from qoop.statements.databases.exporting import exported
+    from qoop.statements.databases.moves import exported
 
     return exported(Words(without_end(text)))
 

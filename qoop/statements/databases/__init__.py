@@ -6,6 +6,5 @@
     attaching.py   ATTACH, DETACH and USE: from text to what they ask for
     attached.py    the databases of a session, by name
     extending.py   INSTALL and LOAD: from text to what they ask for
-    exporting.py   EXPORT DATABASE: a folder that DuckDB imports
-    importing.py   IMPORT DATABASE
+    moves.py       EXPORT and IMPORT DATABASE: from text to what they ask for
 """

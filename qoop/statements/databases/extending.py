@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from qoop.catalog.errors import QueryError
 from qoop.catalog.value import value
-from qoop.statements.words import Words
+
+if TYPE_CHECKING:
+    from qoop.statements.words import Words
 
 
 @value

@@ -11,11 +11,10 @@ import pyarrow as pa
 
 from qoop.catalog.errors import CatalogError, DiskFull, QueryError
 from qoop.catalog.value import value
-from qoop.statements import keeping
-from qoop.statements.words import Words
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Columns
+    from qoop.statements.words import Words
 
 OWN = "memory"
 """The name that DuckDB gives to the database without a file."""
@@ -86,11 +85,12 @@ def _name(words: Words, ends: bool = True) -> str:
 class Schemas:
     """The schemas by name, in whatever case. Not thread-safe: its caller guards it.
 
-    folder: where an empty file of its name keeps each; None: in memory.
+    folder: where an empty file of its name keeps each; None: in memory. check_name: raises QueryError for a name that
+    no file there can have.
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None, check_name: Callable[[Path, str], None]) -> None:
+        self._folder, self._check_name = folder, check_name
         found = sorted(folder.glob(f"[!._]*{_ENDING}")) if folder is not None else []
         self._names = {path.stem.lower(): path.stem for path in found}
         self.default: str | None = None
@@ -156,7 +156,7 @@ class Schemas:
         self._names[name.lower()] = name
 
     def _keep(self, folder: Path, name: str) -> None:
-        keeping.check_name(folder, name)
+        self._check_name(folder, name)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{name}{_ENDING}").touch(mode=0o600)

@@ -22,33 +22,15 @@ from qoop.catalog.errors import DiskFull, QueryError
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.sources.files import sql_string
 from qoop.catalog.sources.probe import reason
-from qoop.catalog.value import value
 from qoop.statements.statement import folded
 from qoop.statements.words import Words
 
 if TYPE_CHECKING:
     from qoop.result import Result
+    from qoop.statements.databases.moves import Export
     from qoop.statements.session_catalog import Named
 
 FORMATS = ("csv", "parquet")
-
-
-@value
-class Export:
-    """options: as written, in DuckDB's own words, or empty."""
-
-    path: str
-    options: str
-
-
-def exported(words: Words) -> Export:
-    """The order in an EXPORT statement. Raises QueryError."""
-    if words.take("EXPORT", "DATABASE"):
-        path = words.string()
-        options = words.parenthesised() or ""
-        if path and words.next is None:
-            return Export(path, options)
-    raise QueryError("write EXPORT DATABASE 'folder' (FORMAT parquet): it exports the session's tables and views")
 
 
 def export(asked: Export, named: Named, attached: Collection[str], run: Callable[[str], Result]) -> int:

@@ -33,6 +33,7 @@ from qoop.statements.words import Words
 if TYPE_CHECKING:
     from qoop.result import Result
     from qoop.statements.changing import Rows
+    from qoop.statements.databases.moves import Import
     from qoop.statements.databases.schemas import Parts
     from qoop.statements.definitions import Definitions
     from qoop.statements.statement import Statement
@@ -47,23 +48,6 @@ _TABLES = """SELECT t.schema_name, t.table_name, string_agg(c.what, '; ' ORDER B
     ) AS c USING (table_oid) GROUP BY ALL ORDER BY ALL"""
 _SEQUENCES = "SELECT sequence_name, 0, 'SEQUENCE' FROM duckdb_sequences() ORDER BY ALL"
 _TOLD = (("name", "VARCHAR"), ("rows", "BIGINT"), ("left_out", "VARCHAR"))
-
-
-@value
-class Import:
-    """IMPORT DATABASE 'path'."""
-
-    path: str
-
-
-def imported(words: Words) -> Import | None:
-    """The order in an IMPORT statement; None for another one. Raises QueryError."""
-    if not words.take("IMPORT"):
-        return None
-    path = words.string() if words.take("DATABASE") else None
-    if not path or (words.next is not None and words.next.text != ";"):
-        raise QueryError("write IMPORT DATABASE 'folder', of what EXPORT DATABASE has written")
-    return Import(path)
 
 
 def import_database(
