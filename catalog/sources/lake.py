@@ -30,7 +30,7 @@ def open_lake(kind: str, folder: str, version: int | None) -> tuple[pa.Schema, L
 
 
 def latest(kind: str, folder: str) -> str:
-    """What the log says now, as `LakeSource.at` has it. Raises SourceError."""
+    """The state of the log now, as `ParquetSource.at` has it. Raises SourceError."""
     return str(_module(kind).latest(folder))
 
 
