@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import duckdb
 
 from qoop.catalog.asking import is_several, parsed
-from qoop.catalog.errors import ParseError, QueryError
+from qoop.catalog.errors import Forbidden, ParseError, QueryError
 from qoop.catalog.lexed import lexed
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
@@ -165,10 +165,10 @@ def _parsed(text: str) -> list[_Parsed]:
         found = parsed(text)
         if any(map(is_several, found)):
             return [_Parsed(_kind(one), one, _parameters(one)) for one in _split(text)]
-    except duckdb.PermissionException:  # what IMPORT stands for is in files that DuckDB would read to take it apart
+    except duckdb.PermissionException as error:  # what IMPORT is made of is in files, which DuckDB would read here
         parts = _split(text)
-        if not any(map(_is_import, parts)):
-            raise
+        if not any(map(_is_import, parts)):  # but a PRAGMA
+            raise Forbidden(f"a text that is read opens no file: {error}") from error
         return [one for part in parts for one in _import_or(part)]
     except duckdb.Error as error:
         raise ParseError(str(error)) from error

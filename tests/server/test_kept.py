@@ -118,7 +118,7 @@ def test_what_a_killed_server_had_begun_to_remove_is_removed(world: World, tmp_p
 
 
 class Bomb:
-    """What somebody plants where a server might unpickle it."""
+    """An object that somebody plants where a server might unpickle it."""
 
     def __init__(self, canary: Path) -> None:
         self.canary = canary

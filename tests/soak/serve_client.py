@@ -45,7 +45,7 @@ class Passing(Exception):
 
 @dataclass(frozen=True)
 class Order:
-    """What is told to all clients. texts: by the numbers of their answers. users: name and token."""
+    """The order to all clients. texts: by the numbers of their answers. users: name and token."""
 
     http: int
     flight: int
@@ -268,7 +268,7 @@ def happened(path: Path) -> list[dict[str, Any]]:
 
 
 def _left_over(path: Path) -> list[Begun]:
-    """What the process before has begun and has not dropped."""
+    """The queries that the process before has begun and has not dropped."""
     told = happened(path)
     gone = {one["id"] for one in told if one["what"] == "dropped"}
     begun = [one for one in told if one["what"] == "begun" and one["id"] not in gone]

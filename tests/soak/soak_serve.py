@@ -218,7 +218,7 @@ class _World:
         self._finish()
 
     def kill_all(self) -> None:
-        """However it ends, nothing stays behind."""
+        """Leave nothing behind, in whatever way it ends."""
         for process in (*self._clients, self._server.process):
             if process.poll() is None:
                 process.kill()

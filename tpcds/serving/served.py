@@ -90,7 +90,7 @@ class _Bare(flight.FlightServerBase):  # type: ignore[misc]
         self._rows, self._session = rows, session
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
-        """Where they are; a driver asks what the server can do, too."""
+        """The place of the rows; a driver asks what the server can do, too."""
         known = answer(self._session, *unpacked(descriptor.command)) if self._session is not None else None
         ticket, rows = (b"", self._rows) if known is None else (descriptor.command, known)
         return flight.FlightInfo(rows.schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)

@@ -67,5 +67,5 @@ class TenantLimits:
 
 
 def within(ready: Sequence[Demand], used: Resources, most: Resources) -> tuple[Demand, ...]:
-    """The demands that fit beside what is used into the most that may be. A task that needs more runs alone."""
+    """The demands that fit with what is used into the most that may be. A task that needs more runs alone."""
     return tuple(one for one in ready if not used.cpu or (used + one.resources).fits(most))
