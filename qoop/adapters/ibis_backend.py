@@ -87,8 +87,8 @@ class Backend(SQLBackend):  # type: ignore[misc]
         temp: bool = False,
         overwrite: bool = False,
     ) -> ir.Table:
-        """Make a table of an expression, of rows in memory, or of a schema without rows."""
-        if (obj is None) == (schema is None):
+        """Make a table of an expression or of rows, cast to the schema if there is one, or of a schema alone."""
+        if obj is None and schema is None:
             raise exc.IbisInputError("a table is made of an expression or rows, or of a schema: give one of these")
         begin = f"CREATE {'OR REPLACE ' if overwrite else ''}TABLE {quote(name)}"
         if obj is None:
@@ -97,6 +97,7 @@ class Backend(SQLBackend):  # type: ignore[misc]
             self.raw_sql(f"{begin} ({columns})")
         else:
             made = obj if isinstance(obj, ir.Table) else ibis.memtable(obj)
+            made = made if schema is None else made.cast(ibis.schema(schema))
             self._run_pre_execute_hooks(made)
             self.raw_sql(f"{begin} AS {self.compile(made)}")
         return self.table(name)
@@ -104,6 +105,10 @@ class Backend(SQLBackend):  # type: ignore[misc]
     def drop_table(self, name: str, /, *, database: str | None = None, force: bool = False) -> None:
         """Forget a table. force: it need not be there."""
         self.raw_sql(f"DROP TABLE {'IF EXISTS ' if force else ''}{quote(name)}")
+
+    def truncate_table(self, name: str, /, *, database: str | None = None) -> None:
+        """Remove all rows of a table."""
+        self.raw_sql(f"DELETE FROM {quote(name)}")
 
     def drop_view(self, name: str, /, *, database: str | None = None, force: bool = False) -> None:
         """Forget a view. force: it need not be there."""
@@ -119,9 +124,14 @@ class Backend(SQLBackend):  # type: ignore[misc]
         **more: Any,
     ) -> Any:
         """The answer as Arrow: a table, a column or a scalar, as the expression is."""
+        from ibis.backends.duckdb.converter import DuckDBPyArrowData
+
+        table = self._answer(expr, params=params, limit=limit, **more).arrow()
+        return expr.__pyarrow_result__(table, data_mapper=DuckDBPyArrowData)
+
+    def _answer(self, expr: ir.Expr, **more: Any) -> Result:
         self._run_pre_execute_hooks(expr)
-        table = self.raw_sql(self.compile(expr.as_table(), params=params, limit=limit, **more)).arrow()
-        return expr.__pyarrow_result__(table)
+        return self.raw_sql(self.compile(expr.as_table(), **more))
 
     def execute(
         self,
@@ -133,11 +143,12 @@ class Backend(SQLBackend):  # type: ignore[misc]
         **more: Any,
     ) -> Any:
         """The answer as pandas has it: a frame, a series or a scalar, as the expression is."""
-        from ibis.formats.pandas import PandasData
+        import pandas as pd
+        from ibis.backends.duckdb.converter import DuckDBPandasData
 
-        table = expr.as_table()
-        frame = self.to_pyarrow(table, params=params, limit=limit, **more).to_pandas()
-        return expr.__pandas_result__(PandasData.convert_table(frame, table.schema()))
+        table = self._answer(expr, params=params, limit=limit, **more).arrow()
+        frame = pd.DataFrame({name: _for_pandas(table[name]) for name in table.column_names})
+        return expr.__pandas_result__(DuckDBPandasData.convert_table(frame, expr.as_table().schema()))
 
     def to_pyarrow_batches(
         self,
@@ -150,8 +161,7 @@ class Backend(SQLBackend):  # type: ignore[misc]
         **more: Any,
     ) -> pa.RecordBatchReader:
         """The answer in batches of Arrow, which need not all fit the memory."""
-        self._run_pre_execute_hooks(expr)
-        return self.raw_sql(self.compile(expr.as_table(), params=params, limit=limit, **more)).batches()
+        return self._answer(expr, params=params, limit=limit, **more).batches()
 
     def _register_in_memory_table(self, op: ops.InMemoryTable) -> None:
         self.session.register(op.name, op.data.to_pyarrow(op.schema))
@@ -164,3 +174,9 @@ class Backend(SQLBackend):  # type: ignore[misc]
                 session.sql(f"DROP TABLE {quote(name)}")
 
         return forget
+
+
+def _for_pandas(column: pa.ChunkedArray) -> Any:
+    """A column of Arrow as pandas has it; lists, structs and columns of NULL alone as values of Python."""
+    is_special = pa.types.is_nested(column.type) or column.null_count == len(column)
+    return column.to_pylist() if is_special else column.to_pandas()
