@@ -9,6 +9,8 @@ BIN     := $(VENV)/bin
 READY   := $(VENV)/.installed
 DUCKDB2 := $(abspath $(VENV)-duckdb2)
 READY2  := $(DUCKDB2)/.installed
+DBT     := $(abspath $(VENV)-dbt)
+IBIS    := $(abspath $(VENV)-ibis)
 CODE    := catalog planner engine qoop tpcds tests docs
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 # What uv installs in 10 seconds takes pip 100; pip does where uv cannot be had.
@@ -18,13 +20,15 @@ INSTALL := sh -c '$(UV) "$$@" || $(PIP) install "$$@"' install
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray test-package test-pythons soak soak-clients soak-serve soak-sim soak-packs soak-growing attack fuzz test-duckdb2 test-queries-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray test-dbt test-ibis test-package test-pythons soak soak-clients soak-serve soak-sim soak-packs soak-growing attack fuzz test-duckdb2 test-queries-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
 	@echo "make test          lint, types and tests (what CI runs), in PROCESSES=2 at a time; 15 minutes on 2 cores"
 	@echo "make test-all      the slow tests too, and all tests on DuckDB 2 (make test-duckdb2: only those)"
 	@echo "make test-ray      the same answers on Ray clusters, whose nodes come and go"
+	@echo "make test-dbt      a project of dbt through our adapter, against DuckDB's rows"
+	@echo "make test-ibis     the tests that ibis ships for its backends, on ours and on DuckDB's: which share passes"
 	@echo "make test-package  the wheel and the sdist: built, installed and tested away from the tree"
 	@echo "make test-pythons  the same under each Python from 3.11 to 3.14 that is at hand"
 	@echo "make soak          RUNS=2000 runs in which everything goes wrong; SEED=n FIRST=n RUNS=1 repeats one"
@@ -57,6 +61,15 @@ $(READY2): pyproject.toml $(READY)
 	@$(INSTALL) --no-deps --target $(DUCKDB2) 'duckdb>=2,<2.1'
 	@touch $@
 
+# dbt, and what the tests of ibis need, each in a folder that comes first on the path: they pin what others need newer.
+$(DBT)/.installed: $(READY)
+	@$(INSTALL) --target $(DBT) 'dbt-core>=1.10,<1.12' 'dbt-adapters>=1.16,<2'
+	@touch $@
+
+$(IBIS)/.installed: $(READY)
+	@$(INSTALL) --target $(IBIS) filelock pytest pytest-benchmark pytest-httpserver pytest-mock pytest-randomly pytest-snapshot pytest-timeout
+	@touch $@
+
 demo: $(READY)
 	$(BIN)/python docs/demo.py --data $(DATA)
 
@@ -75,6 +88,12 @@ test-all: check test-duckdb2
 test-ray: $(READY)
 	$(INSTALL) --editable '.[dev,tpcds,ray]'
 	$(BIN)/pytest tests/ray -m ray --need-benchmarks
+
+test-dbt: $(DBT)/.installed
+	PYTHONPATH=$(DBT) $(BIN)/pytest tests/adapters/test_dbt.py -m slow
+
+test-ibis: $(IBIS)/.installed
+	PYTHONPATH=$(IBIS) $(BIN)/python tests/adapters/ibis_suite.py build/ibis
 
 test-package: $(READY)
 	$(BIN)/python tests/package

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 RUN = {"python", "sql", "qoop", "sh"}
 """Languages of blocks that are tested; `qoop` is what is typed into the shell."""
-SHOWN = {"", "text", "toml", "py"}
+SHOWN = {"yaml", "", "text", "toml", "py"}
 """Not run from here: ```py is a program that needs a cluster, which `tests/ray/test_docs.py` gives it."""
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 FEWER = 2000
@@ -90,7 +90,7 @@ def understood(command: list[str]) -> None:
     elif program == "pip":
         assert set(re.findall(r"\w+", "".join(re.findall(r"\[(.*?)\]", shlex.join(words))))) <= _EXTRAS
     else:
-        assert program in ("cd", "curl", "echo", "export", "git", "ls", "mkdir", "ray", ".", "source"), command
+        assert program in ("cd", "curl", "echo", "export", "git", "ls", "mkdir", "psql", "ray", ".", "source"), command
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -19,8 +19,10 @@ FOLDERS = ("catalog", "planner", "engine", "qoop", "tpcds")
 
 def test_every_package_is_listed() -> None:
     found = {str(path.parent.relative_to(ROOT)).replace("/", ".") for top in FOLDERS for path in folders_of(top)}
-    named = {name if name.split(".")[0] == "qoop" else f"qoop.{name}" for name in found}
-    assert set(SETTINGS["tool"]["setuptools"]["packages"]) == named
+    settings = SETTINGS["tool"]["setuptools"]
+    elsewhere = {folder.replace("/", "."): name for name, folder in settings["package-dir"].items()}
+    named = {elsewhere.get(name, name) if name.split(".")[0] == "qoop" else f"qoop.{name}" for name in found}
+    assert set(settings["packages"]) == named
 
 
 def folders_of(top: str) -> list[Path]:
@@ -43,13 +45,18 @@ def pip(*words: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_only_qoop(wheel: Path) -> None:
+def test_the_wheel_holds_qoop_and_what_dbt_imports(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     ours = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
-    assert {name.split("/")[0] for name in ours} == {"qoop"}
+    assert {name.split("/")[0] for name in ours} == {"qoop", "dbt"}
+    assert {name for name in ours if name.startswith("dbt/")} == {
+        "dbt/adapters/qoop/__init__.py", "dbt/adapters/qoop/__version__.py",
+    }  # fmt: skip
     data = {name for name in ours if not name.endswith(".py")}
     assets = {name for name in data if name.startswith("qoop/page/assets/")}
-    assert data - assets == {"qoop/py.typed", "qoop/profiles/shared.jsonl"}
+    dbt = {name for name in data if name.startswith("qoop/adapters/dbt/include/")}
+    assert len(dbt) == 3
+    assert data - assets - dbt == {"qoop/py.typed", "qoop/profiles/shared.jsonl"}
     assert {name.rpartition("/")[2] for name in assets} == {one.name for one in ASSETS.iterdir()}
 
 

@@ -3,6 +3,7 @@
 ::
 
     alchemy.py       a dialect of SQLAlchemy 2: ``create_engine("qoop:///DIR")``
+    dbt/             an adapter of dbt: ``type: qoop`` in a profile
     ibis_backend.py  a backend of ibis: ``ibis.qoop.connect("DIR")``
     types.py         types of DuckDB as SQLAlchemy's
 """

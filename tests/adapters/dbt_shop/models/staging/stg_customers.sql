@@ -1,0 +1,1 @@
+select id as customer_id, name, since from {{ ref('raw_customers') }}

@@ -1,0 +1,93 @@
+"""A project of dbt through our adapter: seeds, views, tables, an incremental model, tests; rows as DuckDB's."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("dbt") is None, reason="dbt is not installed: make test-dbt"),
+]
+SHOP = Path(__file__).parent / "dbt_shop"
+CUSTOMERS = """
+    SELECT c.id AS customer_id, name, min(o.ordered_on), max(o.ordered_on), count(o.id), sum(p.amount)
+    FROM 'seeds/raw_customers.csv' c LEFT JOIN 'seeds/raw_orders.csv' o ON o.customer_id = c.id
+    LEFT JOIN (SELECT order_id, sum(cents / 100) AS amount FROM 'seeds/raw_payments.csv' GROUP BY 1) p
+    ON p.order_id = o.id GROUP BY ALL ORDER BY 1"""
+
+Dbt = Callable[..., str]
+
+
+@pytest.fixture
+def dbt(tmp_path: Path) -> Dbt:
+    """Runs a command of dbt in a copy of the project."""
+    project = tmp_path / "shop"
+    shutil.copytree(SHOP, project)
+    usual = os.environ | {"QOOP_SHOP": str(tmp_path / "warehouse"), "DBT_PROFILES_DIR": str(project)}
+
+    def run(*words: str, fails: bool = False) -> str:
+        command = [sys.executable, "-m", "dbt.cli.main", "--no-use-colors", *words]
+        done = subprocess.run(command, cwd=project, env=usual, capture_output=True, text=True, timeout=240)
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_a_project_is_built_tested_and_built_again(dbt: Dbt, tmp_path: Path) -> None:
+    told = dbt("build")
+    assert "PASS=17 WARN=0 ERROR=0 SKIP=0" in told.replace("NO-OP=0 ", ""), told
+    theirs = wanted(tmp_path / "shop")
+    assert len(theirs) == 12 and read(tmp_path, "customers") == theirs
+
+    orders = tmp_path / "shop" / "seeds" / "raw_orders.csv"
+    with orders.open("a") as file:
+        file.write("61,12,2025-12-31,placed\n62,12,2024-01-01,placed\n")
+    dbt("seed", "--select", "raw_orders")
+    assert "PASS=6" in dbt("run")
+    assert read(tmp_path, "customers") == wanted(tmp_path / "shop") != theirs
+    seen = [row[0] for row in read(tmp_path, "orders_seen")]
+    assert 61 in seen and 62 not in seen and len(seen) == len(set(seen)) == 61
+    dbt("run", "--select", "orders_seen", "--full-refresh")
+    assert len(read(tmp_path, "orders_seen")) == 62
+
+
+def wanted(project: Path) -> list[tuple[object, ...]]:
+    with duckdb.connect() as theirs:
+        theirs.execute(f"SET file_search_path = '{project}'")
+        return theirs.sql(CUSTOMERS).fetchall()
+
+
+def read(tmp_path: Path, table: str) -> list[tuple[object, ...]]:
+    with duckdb.connect() as theirs:
+        return theirs.sql(f"FROM '{tmp_path / 'warehouse' / table}.parquet' ORDER BY 1").fetchall()
+
+
+def test_what_fails_says_why_and_what_is_not_there_is_refused(dbt: Dbt, tmp_path: Path) -> None:
+    project = tmp_path / "shop"
+    dbt("build", "--select", "+stg_orders")
+    with (project / "seeds" / "raw_customers.csv").open("a") as file:
+        file.write("12,Twice,2024-01-01\n")
+    told = dbt("build", "--select", "+stg_customers", fails=True)
+    assert "unique_stg_customers_customer_id" in told and "Got 1 result, configured to fail if != 0" in told
+    (project / "models" / "staging" / "stg_orders.sql").write_text("select nothing from {{ ref('raw_orders') }}")
+    assert '"nothing"' in dbt("run", "--select", "stg_orders", fails=True)
+    elsewhere = "{{ config(schema='other') }} select 1 as one"
+    (project / "models" / "staging" / "stg_orders.sql").write_text(elsewhere)
+    assert "qoop has one schema, main" in dbt("run", "--select", "stg_orders", fails=True)
+
+
+def test_documentation_has_the_columns(dbt: Dbt, tmp_path: Path) -> None:
+    dbt("build", "--select", "+stg_orders")
+    dbt("docs", "generate", "--select", "+stg_orders")
+    catalog = (tmp_path / "shop" / "target" / "catalog.json").read_text()
+    assert '"ordered_on": {"type": "DATE"' in catalog and '"type": "VIEW"' in catalog
