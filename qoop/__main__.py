@@ -166,7 +166,7 @@ def _add_cluster(commands: argparse._SubParsersAction[argparse.ArgumentParser], 
 def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
     """Add the command; its module is loaded only if it is asked for."""
     if words[:1] == ["serve"]:
-        _add_session_options(import_module("qoop.server.command").add(commands, _session))
+        _add_session_options(import_module("qoop.commands.serve").add(commands, _session))
     else:
         commands.add_parser("serve", help="Answer queries over HTTP and Flight SQL, for many clients")
 

@@ -7,7 +7,6 @@ runs and counts it → `answers` writes its parts as Arrow, JSON or CSV → `aud
 
     answers.py     an answer as bytes, piece by piece: Arrow, JSON, JSON lines or CSV
     audit.py       a line of JSON for each statement
-    command.py     ``qoop serve``: its options, the session, the end at a signal
     flight.py      Arrow Flight SQL: queries, prepared statements, cancelling
     flight_messages.py  its messages, in protobuf's encoding
     flight_metadata.py  its questions about tables, types and abilities
@@ -19,6 +18,7 @@ runs and counts it → `answers` writes its parts as Arrow, JSON or CSV → `aud
     logs.py        the log as lines of JSON
     manners.py     the address that is listened to, and limits for all clients
     metrics.py     counts, as the text that Prometheus reads
+    postgres/      PostgreSQL's wire protocol
     queries.py     one query of a user, from its text to its last row
     service.py     the queries of all users on one session
     spans.py       spans of OpenTelemetry

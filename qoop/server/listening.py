@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -13,8 +12,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from qoop.catalog.errors import ConfigError
-from qoop.server.manners import Manners, Place
+from qoop.server.manners import Manners, Place, listening_socket
 
 
 class Listening:
@@ -25,7 +23,7 @@ class Listening:
     """
 
     def __init__(self, app: Any, place: Place, manners: Manners, daemon: bool = False) -> None:
-        self._socket = _listening(place)
+        self._socket = listening_socket(place)
         self._server = _Server(_config(app, place, manners))
         self._thread = threading.Thread(target=self._serve, name="qoop-http", daemon=daemon)
         scheme = "https" if place.certificate else "http"
@@ -120,11 +118,3 @@ def _protocol(manners: Manners) -> type[H11Protocol]:
                 self._late = self.loop.call_later(manners.patience, self.transport.abort)
 
     return Impatient
-
-
-def _listening(place: Place) -> socket.socket:
-    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-    try:
-        return socket.create_server((place.host, place.port), family=family, backlog=1024)
-    except OSError as error:
-        raise ConfigError(f"cannot listen at {place.host}, port {place.port}: {error.strerror or error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,3 +62,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def listening_socket(place: Place) -> socket.socket:
+    """A socket that listens there. Raises ConfigError."""
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    try:
+        return socket.create_server((place.host, place.port), family=family, backlog=1024)
+    except OSError as error:
+        raise ConfigError(f"cannot listen at {place.host}, port {place.port}: {error.strerror or error}") from error

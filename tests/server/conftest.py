@@ -28,6 +28,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     from qoop.server.flight import FlightServer
     from qoop.server.http_server import HttpServer
     from qoop.server.manners import Manners, Place
+    from qoop.server.postgres.server import PostgresServer
     from qoop.server.service import Service
 
     secret, log = tmp_path_factory.mktemp("secret") / "canary.csv", io.StringIO()
@@ -36,8 +37,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         session.register("t", pa.table({"a": [1, 2, 3, None], "b": ["x", "y, z", 'q"', "<b>"]}))
         session.register("big", pa.table({"n": pa.array(range(60_000), pa.int64())}))
         service, manners = Service(session, USERS, AuditLog(log)), Manners(body=10_000)
-        with HttpServer(service, Place(), manners) as server, FlightServer(service, Place(), manners) as flight:
-            yield World(service, server, flight, log, secret)
+        with (
+            HttpServer(service, Place(), manners) as server,
+            FlightServer(service, Place(), manners) as flight,
+            PostgresServer(service, Place(), manners) as postgres,
+        ):
+            yield World(service, server, flight, postgres, log, secret)
             service.close(0.0)
 
 
@@ -49,8 +54,13 @@ def hasty(world: World) -> Iterator[World]:
     from qoop.server.flight import FlightServer
     from qoop.server.http_server import HttpServer
     from qoop.server.manners import Manners, Place
+    from qoop.server.postgres.server import PostgresServer
 
     service, place = world.service, Place()
     manners = Manners(patience=PATIENCE, connections=CONNECTIONS, idle=IDLE)
-    with HttpServer(service, place, manners) as server, FlightServer(service, place, manners) as flight:
-        yield replace(world, server=server, flight=flight)
+    with (
+        HttpServer(service, place, manners) as server,
+        FlightServer(service, place, manners) as flight,
+        PostgresServer(service, place, manners) as postgres,
+    ):
+        yield replace(world, server=server, flight=flight, postgres=postgres)

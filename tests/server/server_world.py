@@ -19,6 +19,7 @@ pytest.importorskip("uvicorn", reason="the extra server is not installed")
 from qoop.server.flight import FlightServer
 from qoop.server.http_server import HttpServer
 from qoop.server.limits import Limits
+from qoop.server.postgres.server import PostgresServer
 from qoop.server.service import Service
 from qoop.server.users import User, Users, password_digest, token_digest
 
@@ -36,6 +37,7 @@ class World:
     service: Service
     server: HttpServer
     flight: FlightServer
+    postgres: PostgresServer
     log: io.StringIO = field(repr=False)
     secret: Path
 

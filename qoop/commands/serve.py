@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from qoop.server.service import Service
     from qoop.session import Session
 
-WHAT = "Answer queries over HTTP and Flight SQL, for many clients, each with a token and limits"
+WHAT = "Answer queries over HTTP, Flight SQL and PostgreSQL's protocol, for many clients, each with a token and limits"
 
 
 def add(
@@ -40,6 +40,8 @@ def add(
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1: this machine alone)")
     parser.add_argument("--port", type=int, default=8080, metavar="N", help="of HTTP (8080); 0: any that is free")
     parser.add_argument("--flight-port", type=int, metavar="N", help="of Arrow Flight SQL; without it there is none")
+    pg_port = "of PostgreSQL's protocol; without it there is none"
+    parser.add_argument("--pg-port", type=int, metavar="N", help=pg_port)
     parser.add_argument("--users", metavar="FILE", type=Path, help="who may ask; without it anybody on this machine")
     parser.add_argument("--new-user", metavar="NAME", help="print a new token, and its lines for the file of users")
     parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="the certificate, in PEM")
@@ -73,6 +75,7 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
     from qoop.server.audit import AuditLog
     from qoop.server.logs import logged
     from qoop.server.manners import Manners, Place
+    from qoop.server.postgres.server import PostgresServer
     from qoop.server.service import Service
     from qoop.server.spans import exported
 
@@ -95,6 +98,9 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
             if options.flight_port is not None:
                 flight = _flight(service, replace(place, port=options.flight_port), manners)
                 _say(f"and, by Flight SQL, at {servers.enter_context(flight).address}")
+            if options.pg_port is not None:
+                postgres = PostgresServer(service, replace(place, port=options.pg_port), manners)
+                _say(f"and, for clients of PostgreSQL, at {servers.enter_context(postgres).address}")
             if options.page:
                 _say(f"and shows what runs at {session.page().url}")
             _wait_for_end(service, server.kept, options.grace)

@@ -1,0 +1,18 @@
+"""PostgreSQL's wire protocol, version 3: psql, psycopg, JDBC and the tools above them ask the same service.
+
+A connection has a thread. Its statements are PostgreSQL's in form only: their SQL is DuckDB's, as everywhere.
+
+::
+
+    catalog.py      questions about pg_catalog, answered by a DuckDB that has the tables without their rows
+    catalog_tables.py  the tables of pg_catalog there
+    client.py       the statements of one client: simple and prepared ones
+    door.py         the begin of a connection: TLS, name and password, or the cancelling of another's query
+    given.py        values of parameters as SQL
+    messages.py     messages on the wire
+    rows.py         rows as messages
+    said.py         statements that change nothing here: BEGIN, SET of what clients always set, SHOW of it
+    server.py       the socket, the threads, and the end of all of them
+    sqlstates.py    errors as PostgreSQL numbers them
+    types.py        types of DuckDB as those of PostgreSQL
+"""

@@ -1,0 +1,171 @@
+"""Questions about pg_catalog and information_schema, such as those of ``\\d`` and of drivers.
+
+They name no data, so they are no queries of the engine's. A DuckDB without files and rows answers them, within limits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from qoop.catalog import arrow_output
+from qoop.catalog.errors import BindError, Cancelled, Timeout
+from qoop.catalog.lexed import Lexeme, behind_closing, lexed, quoted
+from qoop.catalog.opening import open_duckdb
+from qoop.result import Result
+from qoop.server.postgres.catalog_tables import create
+from qoop.statements.parameters import literal
+
+if TYPE_CHECKING:
+    from qoop.session import Session
+
+_LONGEST = 10.0  # seconds that a question may take
+_at_a_time = threading.BoundedSemaphore(4)  # each may take 200 MB
+_SCHEMAS = {"pg_catalog", "information_schema"}
+_CALLS = {
+    "version", "current_schema", "current_schemas", "current_database", "current_setting", "current_user", "user",
+    "session_user", "current_catalog", "to_regtype", "to_regclass", "format_type", "obj_description", "col_description",
+}  # fmt: skip
+_TYPES = {
+    "regclass": "VARCHAR", "regtype": "VARCHAR", "regproc": "VARCHAR", "regnamespace": "VARCHAR", "name": "VARCHAR",
+    "oid": "BIGINT", "text": "VARCHAR", "char": "VARCHAR", "int2vector": "VARCHAR", "oidvector": "VARCHAR",
+}  # fmt: skip
+
+_RENAMED = {"JSON_BUILD_OBJECT": "json_object"}
+
+
+def is_of_catalog(text: str) -> bool:
+    """True if a text may be a question about the catalog.
+
+    >>> is_of_catalog("SELECT pg_catalog.version()"), is_of_catalog("SELECT user FROM t"), is_of_catalog("FROM t")
+    (True, True, False)
+    """
+    return any(_is_catalogs(word) for word in _words(text))
+
+
+def _is_catalogs(word: Lexeme) -> bool:
+    name = (word.name or "").lower()
+    return name in _SCHEMAS or name in _CALLS or name.startswith("pg_")
+
+
+def _words(text: str) -> Sequence[Lexeme]:
+    return [word for word in lexed(text) if word.kind != "comment"]
+
+
+class CatalogQuestion:
+    """A question of one client, which another thread may stop."""
+
+    def __init__(self, session: Session, user: str) -> None:
+        self._session, self._user = session, user
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._stopped = ""
+
+    def answer(self, text: str) -> Result | None:
+        """The answer; None if the text names a table of the session, so that it is a query. Raises BindError."""
+        with _at_a_time, open_duckdb(files=False, threads=1, memory_limit="200MB") as connection:
+            self._connection = connection
+            late = threading.Timer(_LONGEST, self.stop, ("it took too long",))
+            late.daemon = True
+            late.start()
+            try:
+                return self._answer(connection, text)
+            except duckdb.Error as error:
+                if self._stopped:
+                    kind = Timeout if "too long" in self._stopped else Cancelled
+                    raise kind(f"a question about the catalog was stopped: {self._stopped}") from error
+                raise BindError(str(error).partition("\n")[0]) from error
+            finally:
+                late.cancel()
+                self._connection = None
+
+    def stop(self, why: str) -> None:
+        """Stop it, from any thread."""
+        self._stopped, connection = why, self._connection
+        if connection is not None:
+            connection.interrupt()
+
+    def _answer(self, connection: duckdb.DuckDBPyConnection, text: str) -> Result | None:
+        session = self._session
+        views = set(session.views())
+        tables = {name: table.columns for name, table in session.tables().items() if name not in views}
+        seen = {name: session.describe(f"FROM {quoted(name)}") for name in sorted(views)}
+        asked = as_duckdb(text, self._user)
+        create(connection, tables, seen, self._user)
+        for name, columns in (*tables.items(), *seen.items()):
+            told = ", ".join(f"{quoted(column)} {type_}" for column, type_ in columns)
+            connection.execute(f"CREATE TABLE main.{quoted(name)} ({told})")
+        names = {name.rpartition(".")[2].strip('"').lower() for name in connection.get_table_names(asked)}
+        if names & {name.lower() for name in (*tables, *seen)}:
+            return None
+        connection.execute("SET arrow_lossless_conversion = true")
+        described = connection.execute(f"DESCRIBE {asked}").fetchall()
+        table = arrow_output.table(connection, asked)
+        return Result(table, tuple((str(row[0]), str(row[1])) for row in described))
+
+
+def as_duckdb(text: str, user: str) -> str:
+    """A question in PostgreSQL's SQL as DuckDB takes it.
+
+    >>> as_duckdb("SELECT c.relname::pg_catalog.text WHERE relname OPERATOR(pg_catalog.~) 'x'", "")
+    "SELECT c.relname :: VARCHAR WHERE relname ~ 'x'"
+    >>> as_duckdb("SELECT t.oid = ANY (p.polroles)", "")
+    'SELECT list_contains(p.polroles, t.oid)'
+    """
+    return " ".join(_rewritten(_words(text.strip().rstrip(";")), user)).replace(" . ", ".")
+
+
+def _rewritten(words: Sequence[Lexeme], user: str) -> list[str]:
+    told: list[str] = []
+    at = 0
+    while at < len(words):
+        at += _rewrite(words, at, told, user)
+    return told
+
+
+def _rewrite(words: Sequence[Lexeme], at: int, told: list[str], user: str) -> int:
+    """Add the word there as DuckDB takes it, and return how many words it stands for."""
+    word = words[at]
+    follows = [one.text.lower() for one in words[at + 1 : at + 6]]
+    if word.says("OPERATOR") and follows[1:3] == ["pg_catalog", "."]:
+        signs = [one.text for one in takewhile(lambda one: one.text != ")", words[at + 4 :])]
+        told.append("".join(signs))
+        return 5 + len(signs)
+    if word.says("COLLATE") and follows[:2] == ["pg_catalog", "."]:
+        return 4
+    if word.text == "=" and follows[:2] == ["any", "("] and follows[2:3] != ["select"]:
+        end = behind_closing(words, at + 2)
+        _is_among(told, " ".join(_rewritten(words[at + 3 : end - 1], user)))
+        return end - at
+    if word.says("PG_CATALOG") and follows[:1] == ["."]:
+        return 2
+    if told[-1:] == ["::"] and word.name is not None:
+        _cast(told, word.name.lower(), word.text)
+    elif told and told[-1].upper() == "AS" and follows[:1] == [")"]:
+        told.append(_TYPES.get((word.name or "").lower(), word.text))
+    elif word.says(*_RENAMED):
+        told.append(_RENAMED[word.text.upper()])
+    elif word.says("CURRENT_USER", "SESSION_USER") and told[-1:] != ["."]:
+        told.append(literal(user))
+    else:
+        told.append(word.text)
+    return 1
+
+
+def _is_among(told: list[str], values: str) -> None:
+    """Write ``name = ANY (list)`` as a call: DuckDB takes the other only where the list is of no outer query."""
+    first = len(told) - 1
+    while first >= 2 and told[first - 1] == ".":
+        first -= 2
+    told[first:] = [f"list_contains({values}, {''.join(told[first:])})"]
+
+
+def _cast(told: list[str], type_: str, text: str) -> None:
+    """Add the type that a cast is to; the name of a table as ``regclass`` is its number."""
+    if type_ == "regclass" and told[-2].startswith("'"):
+        told[-2:] = [f"(SELECT min(oid) FROM pg_class WHERE relname = {told[-2]})"]
+    else:
+        told.append(_TYPES.get(type_, text))

@@ -1,0 +1,201 @@
+"""The server: its socket, a thread for each connection, and the end of all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import secrets
+import select
+import socket
+import ssl
+import threading
+import time
+
+from qoop.catalog.errors import Busy, ConfigError, QoopError, SessionClosed
+from qoop.server.manners import Manners, Place, listening_socket
+from qoop.server.postgres.client import Client
+from qoop.server.postgres.door import Cancel, Door, let_in
+from qoop.server.postgres.messages import Gone, Wire
+from qoop.server.postgres.said import SETTINGS, TOLD
+from qoop.server.postgres.sqlstates import failed
+from qoop.server.service import Service
+
+_CONNECTIONS = 200  # at a time
+_IDLE = 3600.0  # seconds until a client that says nothing is sent away
+_LOOK = 0.05  # seconds between two looks whether clients have gone
+_TO_END = 5.0  # seconds that connections may take to end with the server; their queries have ended before
+_GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
+
+_log = logging.getLogger(__name__)
+
+
+class PostgresServer:
+    """The server in threads of its own; use it as a context manager.
+
+    Raises ConfigError for a place that must not be listened to, or cannot be.
+    """
+
+    def __init__(self, service: Service, place: Place, manners: Manners) -> None:
+        place.check(service.users.are_told_apart)
+        self._service, self._manners = service, manners
+        self._door = Door(service.users, _tls(place), manners.patience)
+        self._socket = listening_socket(place)
+        self.port: int = self._socket.getsockname()[1]
+        self.address = f"postgresql://{f'[{place.host}]' if ':' in place.host else place.host}:{self.port}"
+        self._connections: dict[int, _Connection] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=run, name="qoop-postgres") for run in (self._accept, self._watch)]
+
+    def __enter__(self) -> PostgresServer:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take no more connections, and end those that there are."""
+        self._over.set()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        with self._lock:
+            left = list(self._connections.values())
+        for one in left:
+            one.end()
+        end = time.monotonic() + _TO_END
+        for thread in (*self._threads, *(one.thread for one in left)):
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def _accept(self) -> None:
+        while not self._over.is_set():
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                if not self._over.is_set():
+                    _log.exception("a connection could not be taken")
+                    self._over.wait(_LOOK)  # such as too many open files
+                continue
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            one = _Connection(next(self._numbers), self._door.plain(connection))
+            with self._lock:
+                one.is_one_too_many = len(self._connections) >= _CONNECTIONS
+                self._connections[one.key[0]] = one
+            one.thread = threading.Thread(target=self._serve, args=(one,), name="qoop-postgres", daemon=True)
+            one.thread.start()
+
+    def _serve(self, one: _Connection) -> None:
+        try:
+            self._converse(one)
+        except Gone:
+            pass
+        except QoopError as error:
+            self._send_away(one, error)
+        except Exception as error:
+            _log.exception("a connection of PostgreSQL's protocol failed")
+            self._send_away(one, QoopError(f"the server has failed: {type(error).__name__}"))
+        finally:
+            with self._lock:
+                self._connections.pop(one.key[0], None)
+            one.close()
+
+    def _converse(self, one: _Connection) -> None:
+        if one.is_one_too_many:
+            raise Busy(f"{_CONNECTIONS} clients are connected, which is as many as may")
+        user = self._door.enter(one.wire, one.replace)
+        if isinstance(user, Cancel):
+            self._cancel(user)
+            return
+        told = {name: SETTINGS[key] for key, name in TOLD.items()} | {"session_authorization": user.name}
+        wire = Wire(one.wire.connection, self._manners.body, self._manners.patience, _IDLE)
+        let_in(wire, one.key, told)
+        one.replace(wire)
+        one.client = Client(wire, self._service, user)
+        one.client.run()
+
+    def _cancel(self, asked: Cancel) -> None:
+        with self._lock:
+            one = self._connections.get(asked.key[0])
+        if one is not None and one.client is not None and secrets.compare_digest(*map(_bytes, (one.key, asked.key))):
+            one.client.cancel("the query was cancelled")
+
+    def _send_away(self, one: _Connection, error: QoopError) -> None:
+        with contextlib.suppress(Gone):
+            one.wire.put(failed(error, fatal=True))
+            one.wire.flush()
+
+    def _watch(self) -> None:
+        """Cancel what clients that have gone had asked, and end connections whose client does not say who it is."""
+        while not self._over.wait(_LOOK):
+            with self._lock:
+                connections = list(self._connections.values())
+            late = time.monotonic() - self._manners.patience
+            for one in connections:
+                if one.client is None:
+                    if one.since < late:
+                        one.shut()
+                elif one.client.is_running and one.has_gone:
+                    one.client.cancel("the client has gone")
+
+
+class _Connection:
+    """A connection, from its first byte on. key: what cancels its query, told to its client only."""
+
+    def __init__(self, number: int, wire: Wire) -> None:
+        self.key = number, secrets.randbits(31)
+        self.wire = wire
+        self.since = time.monotonic()
+        self.client: Client | None = None
+        self.is_one_too_many = False
+        self.thread: threading.Thread = threading.current_thread()
+
+    def replace(self, wire: Wire) -> None:
+        """Its messages come by another wire from now on."""
+        self.wire = wire
+
+    @property
+    def has_gone(self) -> bool:
+        """True if the client has closed it."""
+        looked = select.poll()
+        try:
+            looked.register(self.wire.connection, _GONE)
+            return any(event & _GONE for _, event in looked.poll(0))
+        except (OSError, ValueError):  # it was closed just now
+            return True
+
+    def end(self) -> None:
+        """Stop what runs, and say why to a client that waits for nothing."""
+        client = self.client
+        if client is not None and client.is_running:
+            client.cancel("the server ends")
+        elif client is not None:
+            with contextlib.suppress(Gone):
+                self.wire.put(failed(SessionClosed("the server ends"), fatal=True))
+                self.wire.flush()
+        self.shut()
+
+    def shut(self) -> None:
+        """Let its thread find it closed."""
+        with contextlib.suppress(OSError):
+            self.wire.connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close it."""
+        with contextlib.suppress(OSError):
+            self.wire.connection.close()
+
+
+def _bytes(key: tuple[int, int]) -> bytes:
+    return b"".join(number.to_bytes(8, "big", signed=True) for number in key)
+
+
+def _tls(place: Place) -> ssl.SSLContext | None:
+    if place.certificate is None or place.key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(place.certificate, place.key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{place.certificate} and {place.key} are no certificate and its key: {error}") from error
+    return context

@@ -1,0 +1,331 @@
+"""PostgreSQL's wire protocol, with psql and psycopg as clients, and messages that no client sends."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from server_world import ANA, BEN, EVE, SLOW, TIM, World, certified, until
+
+from qoop.catalog.errors import ConfigError
+from qoop.server.manners import Manners, Place
+from qoop.server.postgres.server import PostgresServer
+
+psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
+needs_psql = pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
+
+
+def connected(world: World, name: str = "ana", password: str = ANA, **options: Any) -> Any:
+    host, port = world.postgres.address.removeprefix("postgresql://").rsplit(":", 1)
+    told = {"host": host, "port": port, "dbname": "x", "sslmode": "disable"} | options
+    return psycopg.connect(user=name, password=password, **told)
+
+
+@pytest.fixture(scope="module")
+def ana(world: World) -> Iterator[Any]:
+    with connected(world, autocommit=True) as connection:
+        yield connection
+
+
+def psql(world: World, *commands: str, expect: int = 0) -> str:
+    """Lines that psql prints for the commands."""
+    url = world.postgres.address.replace("//", "//ana@") + "/x"
+    words = [word for command in commands for word in ("-c", command)]
+    environment = {"PGPASSWORD": ANA, "PATH": "/usr/bin:/bin", "PSQLRC": "/dev/null"}
+    done = subprocess.run(["psql", url, *words], capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == expect, done.stderr
+    return done.stdout + done.stderr
+
+
+@needs_psql
+def test_psql_shows_rows_tables_columns_and_where_an_error_is(world: World) -> None:
+    told = psql(world, "SELECT version()", "SELECT a, b FROM t ORDER BY a", "\\dt", "\\d big", "\\l", "\\dn")
+    assert " 2 | y, z" in told and "(4 rows)" in told
+    assert " main   | big  | table | qoop" in told and re.search(r"^ n +\| bigint +\|", told, re.M)
+    assert [entry["by"] for entry in world.entries("SELECT version()")] == ["postgres"]
+    error = psql(world, "SELECT a,\n nix FROM t", expect=1)
+    assert "LINE 2:  nix FROM t\n" in error and error.rstrip().endswith("^") and "42000" not in error
+    two = psql(world, "SELECT 1 AS one; SELECT 'a;b' AS two; -- no more")
+    assert " one" in two and " a;b" in two
+
+
+VALUES: list[Any] = [
+    1, 1 << 40, 1 << 100, -7, 1.5, Decimal("-12.50"), Decimal("0.00001"), "it's", True, None, b"a\0b", [1, None, 3],
+    datetime.date(2026, 1, 2), datetime.datetime(2026, 1, 2, 3, 4, 5, 6), datetime.time(1, 2, 3), uuid.UUID(int=5),
+    datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), datetime.timedelta(days=3, seconds=4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_values_go_and_come_as_they_are(ana: Any, binary: bool) -> None:
+    with ana.cursor(binary=binary) as cursor:
+        for value in VALUES:
+            found = cursor.execute("SELECT %b AS v" if binary else "SELECT %t AS v", [value]).fetchone()[0]
+            plain_list = isinstance(value, list) and not binary
+            assert found == value or (plain_list and str(found) == "{1,NULL,3}"), value
+    with psycopg.ClientCursor(ana) as cursor:
+        assert cursor.execute("SELECT %s + 1", [41]).fetchone() == (42,)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_types_of_columns(ana: Any, binary: bool) -> None:
+    text = (
+        "SELECT 1::TINYINT, 2::HUGEINT, 1.25::DECIMAL(9,2), 1.5::FLOAT, ['a', NULL, 'b \"c'], [true], "
+        "[1.5::DECIMAL(3,1)], '{}'::JSON, [DATE '2026-01-02'], {'a': 1}, 'a'::ENUM('a', 'b'), "
+        "''::BLOB, 'NaN'::DOUBLE > 1, ''"
+    )
+    row = ana.execute(text, binary=binary).fetchone()
+    assert row[:7] == (1, 2, Decimal("1.25"), 1.5, ["a", None, 'b "c'], [True], [Decimal("1.5")])
+    assert row[7:] == ({}, [datetime.date(2026, 1, 2)], "{'a': 1}", "a", b"", True, "")
+    described = ana.execute("SELECT a AS x, 1.5::DECIMAL(7,2) AS d FROM t WHERE false")
+    assert [(c.name, c.type_code, c.precision, c.scale) for c in described.description] == [
+        ("x", 20, None, None), ("d", 1700, 7, 2),
+    ]  # fmt: skip
+
+
+def test_many_rows_prepared_statements_and_the_audit_log(ana: Any, world: World) -> None:
+    assert sorted(n for (n,) in ana.execute("FROM big")) == list(range(60_000))
+    for n in range(4):
+        assert ana.execute("SELECT b FROM t WHERE a = %s", [n], prepare=True).fetchall() == [
+            (b,) for a, b in ((1, "x"), (2, "y, z"), (3, 'q"')) if a == n
+        ]
+    [entry] = world.entries("FROM big")[-1:]
+    assert (entry["user"], entry["by"], entry["outcome"], entry["rows"]) == ("ana", "postgres", "done", 60_000)
+
+
+def test_a_pipeline_and_the_columns_of_what_is_not_bound(ana: Any, world: World) -> None:
+    with ana.pipeline(), ana.cursor() as first, ana.cursor() as second:
+        first.execute("SELECT 1 AS a")
+        second.execute("SELECT %s + 1 AS b", [1])
+        assert (first.fetchone(), second.fetchone()) == ((1,), (2,))
+    with raw(world) as client:
+        client.kinds_until(b"Z")
+        client.send(b"P", b"later\0SELECT a, $1::INTEGER AS i FROM t WHERE a > $2\0\0\1\0\0\0\x17")
+        client.send(b"D", b"Slater\0")
+        client.send(b"S")
+        assert client.message() == (b"1", b"")
+        assert client.message() == (b"t", struct.pack("!hii", 2, 23, 25))
+        kind, columns = client.message()
+        assert kind == b"T" and columns.startswith(b"\0\2a\0") and b"\0\0\0\x14" in columns
+        assert client.kinds_until(b"Z") == [b"Z"]
+
+
+def test_rows_some_at_a_time(world: World) -> None:
+    """As JDBC fetches them, in a transaction."""
+    with raw(world) as client:
+        client.kinds_until(b"Z")
+        client.send(b"Q", b"BEGIN\0")
+        assert client.kinds_until(b"Z") == [b"C", b"Z"]
+        client.send(b"P", b"\0SELECT n FROM big ORDER BY n\0\0\0")
+        client.send(b"B", b"\0\0\0\0\0\0\0\0")
+        client.send(b"E", b"\0" + struct.pack("!i", 7))
+        client.send(b"S")
+        assert client.kinds_until(b"Z") == [b"1", b"2", *[b"D"] * 7, b"s", b"Z"]
+        client.send(b"E", b"\0" + struct.pack("!i", 3))
+        client.send(b"S")
+        kind, body = client.message()
+        assert (kind, body[6:]) == (b"D", b"7")
+        assert client.kinds_until(b"Z") == [b"D", b"D", b"s", b"Z"]
+        client.send(b"Q", b"COMMIT\0")
+        assert client.kinds_until(b"Z") == [b"C", b"Z"]
+    until(lambda: not world.service.of(world.user(ANA)))
+
+
+def test_transactions_settings_and_errors(world: World) -> None:
+    with connected(world) as connection:
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (4,)
+        with pytest.raises(psycopg.errors.SyntaxErrorOrAccessRuleViolation, match="nix"):
+            connection.execute("SELECT nix FROM t")
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+            connection.execute("SELECT 1")
+        connection.rollback()
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    with connected(world, autocommit=True) as connection:
+        connection.execute("SET application_name = 'x'; SET client_encoding TO 'UTF8'")
+        assert connection.execute("SHOW standard_conforming_strings").fetchone() == ("on",)
+        refused = psycopg.errors.InsufficientPrivilege
+        for text, error in (
+            ("SET threads = 1", refused), ("DROP TABLE t", refused), ("SELEC 1", psycopg.errors.SyntaxError),
+            ("SET TimeZone = 'Asia/Tokyo'", refused), ("COPY t TO STDOUT", psycopg.Error),
+        ):  # fmt: skip
+            with pytest.raises(error):
+                connection.execute(text)
+        assert set(connection.execute("SHOW TABLES")) == {("t",), ("big",)}
+
+
+def test_no_file_is_read(ana: Any, world: World) -> None:
+    for text in (
+        f"FROM '{world.secret}'", f"SELECT pg_backend_pid() FROM '{world.secret}'",
+        f"SELECT pg_catalog.version() FROM read_csv('{world.secret}')",
+        f"SELECT version() FROM read_text('{world.secret}')",
+        f"COPY (SELECT version()) TO '{world.secret}'", "SELECT pg_catalog.version(), getenv('HOME')",
+    ):  # fmt: skip
+        with pytest.raises(psycopg.Error):
+            ana.execute(text)
+    assert world.secret.read_text() == "secret\nof the canary\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "password"), [("ana", "wrong"), ("nobody", ANA), ("ben", ANA), ("", ANA), ("ana", "")]
+)
+def test_a_wrong_name_or_password(world: World, name: str, password: str) -> None:
+    with pytest.raises(psycopg.OperationalError, match=r"no user has|no password supplied|no PostgreSQL user"):
+        connected(world, name or "''", password)
+    if name:
+        with raw(world, name, password) as client:
+            assert client.message()[0] == b"E"
+            client.send(b"Q", b"SELECT 1\0")
+            assert client.is_closed()
+
+
+def test_limits_of_a_user(world: World) -> None:
+    for name, token, text, error in (
+        ("tim", TIM, SLOW, psycopg.errors.QueryCanceled), ("eve", EVE, "FROM big", psycopg.errors.ProgramLimitExceeded),
+    ):  # fmt: skip
+        with connected(world, name, token) as connection, pytest.raises(error):
+            connection.execute(text).fetchall()
+
+
+def test_a_client_that_cancels_and_one_that_goes(world: World) -> None:
+    for leave in ("cancel", "close"):
+        text = f"{SLOW} -- {leave}"
+        connection = connected(world, autocommit=True)
+        thread = threading.Thread(target=_fails, args=(connection, text))
+        thread.start()
+        until(lambda text=text: any(query.text == text and query.job for query in world.service.of(world.user(ANA))))
+        if leave == "cancel":
+            with raw(world, first=_cancel(connection, 1)) as other:  # the key is a secret
+                assert other.is_closed()
+            assert world.service.of(world.user(ANA))
+            connection.cancel_safe()
+        else:
+            with socket.socket(fileno=os.dup(connection.fileno())) as same:
+                same.shutdown(socket.SHUT_RDWR)
+        thread.join(20)
+        until(lambda text=text: world.entries(text))
+        assert [entry["outcome"] for entry in world.entries(text)] == ["cancelled"]
+
+
+def _fails(connection: Any, text: str) -> None:
+    with pytest.raises(psycopg.Error):
+        connection.execute(text)
+
+
+def _cancel(connection: Any, more: int) -> bytes:
+    number, key = connection.pgconn.backend_pid, 12345
+    return struct.pack("!iii", 80_877_102, number, key + more)
+
+
+def test_what_no_client_sends(world: World) -> None:
+    for first in (b"", b"GET / HTTP/1.1\r\n\r\n", struct.pack("!i", 2 << 16), struct.pack("!i", 3 << 16) + b"user"):
+        with raw(world, first=first) as client:
+            assert client.is_closed()
+    for kind, body in (
+        (b"B", b"\0nix\0"),
+        (b"E", b"\0"),
+        (b"?", b""),
+        (b"P", b"x"),
+        (b"D", b"S"),
+        (b"F", b""),
+        (b"B", b""),
+    ):
+        with raw(world, "ana", ANA) as client:
+            client.kinds_until(b"Z")
+            client.send(kind, body)
+            client.send(b"S")
+            assert client.kinds_until(b"Z") == [b"E", b"Z"], kind
+    with raw(world, "ana", ANA) as client:
+        client.kinds_until(b"Z")
+        client.send(b"Q", b"SELECT 1 -- " + b"x" * 11_000 + b"\0")
+        assert client.kinds_until(b"E") == [b"E"] and client.is_closed()
+
+
+def test_a_client_that_does_not_say_who_it_is(hasty: World) -> None:
+    with socket.create_connection(("127.0.0.1", hasty.postgres.port)) as silent:
+        silent.settimeout(10)
+        assert silent.recv(1) == b""
+
+
+def test_beyond_this_machine_only_with_tls_and_users(world: World, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no TLS"):
+        PostgresServer(world.service, Place("0.0.0.0"), Manners())
+    certificate, key = certified(tmp_path)
+    with PostgresServer(world.service, Place("127.0.0.1", 0, certificate, key), Manners()) as server:
+        told = {"port": server.port, "host": "localhost", "sslrootcert": str(certificate)}
+        with connected(world, **told, sslmode="verify-full") as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+        with pytest.raises(psycopg.OperationalError, match="with TLS only"):
+            connected(world, **told, sslmode="disable")
+
+
+def test_the_end_of_the_server(world: World) -> None:
+    with PostgresServer(world.service, Place(), Manners()) as server:
+        connection = connected(world, "ben", BEN, port=server.port, autocommit=True)
+    began = time.monotonic()
+    with pytest.raises(psycopg.OperationalError, match=r"the server ends|closed the connection"):
+        connection.execute("SELECT 1")
+    assert time.monotonic() - began < 5
+
+
+class raw:
+    """A client by hand: without a first message of its own it says who it is and its password."""
+
+    def __init__(self, world: World, name: str = "ana", password: str = ANA, first: bytes | None = None) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", world.postgres.port), timeout=10)
+        told = struct.pack("!i", 3 << 16) + f"user\0{name}\0\0".encode() if first is None else first
+        self.write(struct.pack("!i", len(told) + 4) + told)
+        if first is None:
+            assert self.message()[0] == b"R"
+            self.send(b"p", password.encode() + b"\0")
+
+    def __enter__(self) -> raw:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def write(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def send(self, kind: bytes, body: bytes = b"") -> None:
+        self.write(kind + struct.pack("!i", len(body) + 4) + body)
+
+    def message(self) -> tuple[bytes, bytes]:
+        head = self._exactly(5)
+        return head[:1], self._exactly(int.from_bytes(head[1:], "big") - 4)
+
+    def kinds_until(self, last: bytes) -> list[bytes]:
+        kinds = [self.message()[0]]
+        while kinds[-1] != last:
+            kinds.append(self.message()[0])
+        return [kind for kind in kinds if kind not in (b"S", b"K", b"R", b"T")]
+
+    def is_closed(self) -> bool:
+        """True once the server has closed it, whatever it has said before."""
+        try:
+            while self._socket.recv(1 << 16):
+                pass
+        except ConnectionResetError:
+            pass
+        return True
+
+    def _exactly(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            piece = self._socket.recv(size - len(found))
+            assert piece, "the server has closed the connection"
+            found += piece
+        return found
