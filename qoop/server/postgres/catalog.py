@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from qoop.catalog import arrow_output
-from qoop.catalog.errors import BindError, Cancelled, Timeout
+from qoop.catalog.errors import BindError, Cancelled, QueryError, Timeout
 from qoop.catalog.lexed import Lexeme, behind_closing, lexed, quoted
 from qoop.catalog.opening import open_duckdb
 from qoop.result import Result
@@ -92,10 +92,10 @@ class CatalogQuestion:
         session = self._session
         views = set(session.views())
         tables = {name: table.columns for name, table in session.tables().items() if name not in views}
-        seen = {name: session.describe(f"FROM {quoted(name)}") for name in sorted(views)}
+        seen = {name: _of_view(session, name) for name in sorted(views)}
         asked = as_duckdb(text, self._user)
         create(connection, tables, seen, self._user)
-        for name, columns in (*tables.items(), *seen.items()):
+        for name, columns in (*tables.items(), *((name, columns) for name, columns in seen.items() if columns)):
             told = ", ".join(f"{quoted(column)} {type_}" for column, type_ in columns)
             connection.execute(f"CREATE TABLE main.{quoted(name)} ({told})")
         names = {name.rpartition(".")[2].strip('"').lower() for name in connection.get_table_names(asked)}
@@ -105,6 +105,14 @@ class CatalogQuestion:
         described = connection.execute(f"DESCRIBE {asked}").fetchall()
         table = arrow_output.table(connection, asked)
         return Result(table, tuple((str(row[0]), str(row[1])) for row in described))
+
+
+def _of_view(session: Session, name: str) -> Sequence[tuple[str, str]]:
+    """The columns of a view; none of one whose tables are gone, which does not hide the others."""
+    try:
+        return session.describe(f"FROM {quoted(name)}")
+    except QueryError:
+        return ()
 
 
 def as_duckdb(text: str, user: str) -> str:
