@@ -34,12 +34,20 @@ class Places:
     def files(self) -> Access:
         """These files, as far as they are local; of others the folders."""
         folders = (place.partition("?")[0].rpartition("/")[0] for place in self.remote)
-        return Access(_written(self.local), _written(folders))
+        return Access(_written([*self.local, *self._linked()]), _written(folders))
 
     def folders(self) -> Access:
         """The folders that they lie in: these are seldom new to an instance, where a file often is."""
         local = [os.path.commonpath([os.path.dirname(path) for path in self.local])] if self.local else []
-        return Access(folders=self.files().folders | _written(local))
+        linked = map(os.path.dirname, self._linked())
+        return Access(folders=self.files().folders | _written([*local, *linked]))
+
+    def _linked(self) -> list[str]:
+        """The files that links among these lead to: DuckDB asks where a file really is, as of the links of folders. A
+        database has its log there, too."""
+        named = frozenset(self.local)
+        linked = {path: os.path.realpath(path) for path in self.local if os.path.islink(path)}
+        return [*linked.values(), *(f"{linked[path]}.wal" for path in linked if f"{path}.wal" in named)]
 
 
 def _written(places: Iterable[str]) -> frozenset[str]:

@@ -36,6 +36,7 @@ from qoop.planner.sql.select_block import SelectBlock
 from qoop.planner.sql.select_list import has_own_names
 from qoop.planner.sql.sources import MOST_LISTED, is_long, tables_mentioned
 from qoop.planner.sql.subquery import SubqueryJoins
+from qoop.planner.sql.told_apart import told_apart
 
 MOST_NESTED = 100  # every level takes frames of Python's stack, of which there are 1000; TPC-DS has up to 19
 
@@ -100,10 +101,12 @@ class Builder:
         self.bound = bound
         self.describe = describe
         self.names = Names()
-        self.uses = count_uses(bound.ast) if bound.ast is not None else {}
+        self.uses: dict[str, int] = {}
         self.subqueries = SubqueryJoins(self)
 
     def root(self, ast: exp.Expression) -> Relation:
+        ast = told_apart(ast)
+        self.uses = count_uses(ast)
         block = self.query(ast, None, {})
         if has_own_names(ast) and [*block.names] != [name for name, _ in self.bound.columns]:
             raise Unsupported(f"the select list is called {', '.join(block.names)} here, but not in DuckDB")
@@ -168,8 +171,7 @@ class Builder:
             columns = tuple(column.name for column in item.args["alias"].columns)
             inlined = item.args.get("materialized") is False
             recursive = bool(clause.args.get("recursive")) and _reads(item.this, name)
-            before = {other: cte for other, cte in visible.items() if other != name}
-            visible[name] = Cte(name, item.this, columns, before, self.uses.get(name, 0), inlined, recursive)
+            visible[name] = Cte(name, item.this, columns, dict(visible), self.uses.get(name, 0), inlined, recursive)
         return visible
 
     def cte(self, cte: Cte) -> Source:

@@ -3,7 +3,7 @@
 Three kinds of sources are refused.  `query('…')` and `query_table('…')` name tables by a text no planner sees.  The
 catalog of DuckDB (`duckdb_databases()`, `pg_proc`) would tell of the instance that runs a task, which has none of the
 session's tables; what is about tables and views, the session answers before (`plain_names`).  Functions such as
-`current_query()` tell of the connection that runs a task.
+`current_query()` tell of the connection that runs a task, or, as `stats(x)`, of what it knows of its rows.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from functools import lru_cache
 from qoop.catalog.errors import BindError, ParseError
 from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
 
-_SUSPECT = re.compile(r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show|current_|txid_", re.I)
+_SUSPECT = re.compile(r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show|current_|txid_|stats", re.I)
 _WORD = re.compile(r"\w+")
 _BY_TEXT = frozenset(("query", "query_table"))
 _CONNECTION = frozenset(
-    ("current_query", "current_query_id", "current_connection_id", "current_transaction_id", "txid_current")
+    ("current_query", "current_query_id", "current_connection_id", "current_transaction_id", "txid_current", "stats")
 )
 _CATALOG = re.compile(
-    r"duckdb_(?:tables|columns|views|constraints|indexes|schemas|databases|sequences|dependencies|temporary_files)"
+    r"duckdb_(?:tables|columns|views|constraints|indexes|schemas|databases|sequences|dependencies|temporary_files"
+    r"|connection_count)"
     r"|pragma_(?:table_info|show|storage_info|database_size|metadata_info)|sqlite_(?:temp_)?(?:master|schema)"
     r"|pg_(?:tables|views|class|attribute|namespace|index|indexes|constraint|sequence|sequences|database|attrdef|depend"
     r"|description|enum|prepared_statements|am|proc|settings|tablespace|type)|show_(?:databases|tables|tables_expanded)",

@@ -9,13 +9,13 @@ The tables of a DuckDB file that lie in a schema are registered as ``schema.tabl
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from qoop.catalog.errors import ParseError
 from qoop.catalog.lexed import Lexeme, behind_closing, lexed, quoted
 from qoop.catalog.value import value
-from qoop.planner.parse_tree import Node, is_common_table, nodes, tree_of
+from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
 from qoop.planner.sql.sources import is_long
 from qoop.statements.databases.schemas import OWN
 
@@ -62,10 +62,62 @@ def plainly(
     if is_long(text) or not (may_ask or default or any(_holds(text, name) for name in qualified)):
         return text
     try:
-        found = list(_places(text, qualified, catalog if may_ask else None, default, write))
+        return _rewritten(text, list(_places(text, qualified, catalog if may_ask else None, default, write)))
     except ParseError:  # it is told when the text is bound
         return text
-    for place in sorted(found, key=lambda one: one.start, reverse=True):
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """The text with other names of some tables. names: the new by the old, which are in lower case.
+
+    >>> renamed("WITH v AS (FROM v) SELECT main.v.x FROM v JOIN main.v AS w USING (x)", {"v": "the view v"})
+    'WITH v AS (FROM "the view v" AS v) SELECT v.x FROM v JOIN "the view v" AS w USING (x)'
+    """
+    return _rewritten(text, list(_places_of(text, names)))
+
+
+def hidden(text: str) -> frozenset[str]:
+    """The names, in lower case, that the WITHs of a text hide somewhere in it, and those that it writes with a schema.
+
+    >>> sorted(hidden("SELECT * FROM main.a, (WITH b AS (FROM c) FROM b)"))
+    ['a', 'b']
+    """
+    found: set[str] = set()
+    for node, named in _nodes(text):
+        found |= named
+        if node.get("type") == "BASE_TABLE" and node.get("schema_name"):
+            found.add(node["table_name"].lower())
+    return frozenset(found)
+
+
+def _places_of(text: str, names: Mapping[str, str]) -> Iterator[_Place]:
+    for node, named in _nodes(text):
+        match node.get("type"):
+            case "BASE_TABLE" if not is_common_table(node, named) and node["table_name"].lower() in names:
+                yield _table(text, node, partial(_whatever, quoted(names[node["table_name"].lower()])))
+            case "COLUMN_REF":
+                before = _before_main([name.lower() for name in node["column_names"]])
+                if before and node["column_names"][before].lower() in names:
+                    yield _column(text, node, before)
+
+
+def _nodes(text: str) -> Iterable[tuple[Node, Names]]:
+    """None of a text of which DuckDB has no tree, such as PIVOT."""
+    try:
+        return nodes(tree_of(text))
+    except ParseError:
+        return ()
+
+
+def _before_main(names: Sequence[str]) -> int:
+    """The number of names before that of the table, of a column that is written ``main.table.column`` or longer."""
+    place = names.index("main") + 1 if "main" in names[:2] else 0
+    return place if 0 < place < len(names) - 1 else 0
+
+
+def _rewritten(text: str, places: Iterable[_Place]) -> str:
+    """The text with what is to stand in some places."""
+    for place in sorted(places, key=lambda one: one.start, reverse=True):
         text = text[: place.start] + place.written + text[place.end :]
     return text
 

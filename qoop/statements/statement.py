@@ -420,10 +420,11 @@ def _shown(words: Words) -> ShowTables | ShowFunctions | ShowDatabases | ShowSch
 
 def _as_query(text: str) -> str:
     """DESCRIBE, SUMMARIZE and SHOW give rows, but only as the source of a query are they a query to every parser."""
-    first = Words(text).next
+    words = Words(text)
+    first = words.next
     if first is None or not first.says("DESCRIBE", "DESC", "SUMMARIZE", "SHOW"):
         return text
-    text = without_end(text)
+    text = without_end(f"DESCRIBE {words.rest}" if words.take("SHOW") else text)  # sqlglot takes SHOW for a name
     return f"FROM ({text}\n)" if "--" in text else f"FROM ({text})"  # a comment may end it
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from qoop.catalog.lexed import quoted
 from qoop.catalog.value import value
 from qoop.planner.sql.sources import tables_read
+from qoop.statements.plain_names import hidden, renamed
 from qoop.statements.words import Words
 
 
@@ -66,6 +67,7 @@ class Views:
         needed = self._needed(text)
         if not needed:
             return text
+        text, needed = _told_apart(text, needed)
         words = Words(text)
         common = ", ".join(view.as_common_table for view in needed)
         if not words.take("WITH"):
@@ -89,3 +91,15 @@ class Views:
 
         need(text, frozenset())
         return list(found.values())
+
+
+def _told_apart(text: str, views: list[View]) -> tuple[str, list[View]]:
+    """The text and the views it needs, those under other names that a WITH gives, too, or that are written with the
+    name of their schema: no name of a WITH is."""
+    hiding = hidden(text).union(*(hidden(view.text) for view in views))
+    names = {view.name.lower(): f"{view.name} as a view" for view in views if view.name.lower() in hiding}
+    if not names:
+        return text, views
+    return renamed(text, names), [
+        View(names.get(view.name.lower(), view.name), view.columns, renamed(view.text, names)) for view in views
+    ]

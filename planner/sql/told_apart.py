@@ -1,0 +1,76 @@
+"""Queries of a WITH that have the name of another: each gets a name of its own.
+
+The planner keeps one definition a name, and writes them all before a text that DuckDB is to run. An inner WITH may give
+a name again, whose query may read the outer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+
+from sqlglot import exp
+
+
+def told_apart(ast: exp.Expression) -> exp.Expression:
+    """The statement with no two queries of a WITH alike in name; itself where none are.
+
+    >>> from sqlglot import parse_one
+    >>> text = "WITH v AS (SELECT 1 AS i) SELECT v.i FROM v, (WITH v AS (SELECT -i AS i FROM v) SELECT i FROM v)"
+    >>> print(told_apart(parse_one(text)).sql())
+    WITH v AS (SELECT 1 AS i) SELECT v.i FROM v, (WITH "v_2" AS (SELECT -i AS i FROM v) SELECT i FROM "v_2" AS v)
+    """
+    names = [item.alias.lower() for item in ast.find_all(exp.CTE)]
+    if len(set(names)) == len(names):
+        return ast
+    ast = ast.copy()
+    _Renaming(ast).visit(ast, {})
+    return ast
+
+
+class _Renaming:
+    """One walk over a statement, that renames what has a name which was given before."""
+
+    def __init__(self, ast: exp.Expression) -> None:
+        self._given: set[str] = set()
+        self._taken = {name.name.lower() for name in ast.find_all(exp.Identifier)}
+
+    def visit(self, node: exp.Expression, names: Mapping[str, str]) -> None:
+        """Rename in a part of the statement. names: the new names, by the lower-case ones that stand there."""
+        clause = node.args.get("with_")
+        if isinstance(node, exp.Table) and not node.args.get("db") and node.name.lower() in names:
+            self._point(node, names[node.name.lower()])
+        if clause is not None:
+            names = self._define(clause, names)
+        for child in node.iter_expressions():
+            if child is not clause:
+                self.visit(child, names)
+
+    def _define(self, clause: exp.Expression, names: Mapping[str, str]) -> Mapping[str, str]:
+        """Rename in a WITH, and return the names that hold behind it."""
+        for item in clause.expressions:
+            name = item.alias.lower()
+            own = {**names, name: self._own_name(name)}
+            self.visit(item.this, own if clause.args.get("recursive") else names)
+            if own[name] != name:
+                item.args["alias"].set("this", exp.to_identifier(own[name], quoted=True))
+            names = own
+        return names
+
+    def _own_name(self, name: str) -> str:
+        tried = (f"{name}_{number}" for number in count(2))
+        found = name if name not in self._given else next(one for one in tried if one not in self._taken)
+        self._given.add(name)
+        self._taken.add(found)
+        return found
+
+    @staticmethod
+    def _point(table: exp.Table, name: str) -> None:
+        """Let a table in FROM be another, still called as it was."""
+        if name == table.name.lower():
+            return
+        if not table.alias:
+            alias = table.args.get("alias") or exp.TableAlias()
+            alias.set("this", table.this.copy())
+            table.set("alias", alias)
+        table.set("this", exp.to_identifier(name, quoted=True))
