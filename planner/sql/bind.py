@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _END = re.compile(r";|--|/\*")
 TypedName = tuple[str, str]
+_DESCRIBES_OTHER_CASE = duckdb.__version__.startswith("2.")
+"""DuckDB 2.0 describes ``SELECT x AS X`` as `x`; its answer is called `X`."""
 
 
 @value
@@ -245,7 +247,11 @@ class Binder:
         return tuple((str(name), str(type_)) for name, type_, *_ in rows)
 
     def _described(self, text: str) -> list[tuple[object, ...]]:
-        return self._told().execute(f"DESCRIBE {text}").fetchall()
+        rows = self._told().execute(f"DESCRIBE {text}").fetchall()
+        if not _DESCRIBES_OTHER_CASE or not _has_other_case(text, [str(row[0]) for row in rows]):
+            return rows
+        names = self._told().sql(text).columns
+        return [(name, *row[1:]) for name, row in zip(names, rows, strict=True)]
 
     def _described_without_row_ids(self, text: str) -> list[tuple[object, ...]]:
         """The same, where tables are views: rows of a session's tables have no numbers, as those of DuckDB's have."""
@@ -283,6 +289,16 @@ def _statements(name: str, value: str) -> list[str]:
 
         return statements(name, value)
     return [f"SET {quote(name)} = '{value.replace(chr(39), chr(39) * 2)}'"]
+
+
+def _has_other_case(text: str, names: Iterable[str]) -> bool:
+    """True if a text writes one of the names in small and capital letters other than it has.
+
+    >>> _has_other_case("SELECT x AS X", ["x"]), _has_other_case("SELECT x AS y", ["y"])
+    (True, False)
+    """
+    lower = text.lower()
+    return any(lower.count(name.lower()) != text.count(name) for name in names)
 
 
 def _quoted(name: str) -> str:

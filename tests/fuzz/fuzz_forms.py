@@ -23,7 +23,7 @@ from qoop.planner.exchange import exchange
 from qoop.planner.exchange.exchange_cost import JoinSeconds
 from qoop.planner.variants import USUAL, Thresholds
 
-SPLIT = replace(USUAL, spread_seconds=0.0, task_seconds=1e-9, stage_seconds=10.0)
+SPLIT = replace(USUAL, spread_seconds=0.0, task_seconds=1e-9, stage_seconds=10.0, most_parts=5)
 """Scans split as far as they go; aggregates in two phases."""
 HASH = replace(USUAL, spread_seconds=0.0, task_seconds=1e-9, single_seconds=-1.0, stage_seconds=0.0, gather_rows=0.0,
                most_parts=5, inline_seconds=0.0)  # fmt: skip

@@ -6,18 +6,17 @@ outermost stands over an order that is total; ties of the outermost are the comp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from fuzz_sources import Columns, Sources, Tables
 from fuzz_templates import FAMILIES, MOMENT, NUMBER, TEXT, TRUTH, WINDOWS
 from fuzz_tree import items, node, optional, plain
-from fuzz_values import Named, Names, Values
+from fuzz_values import Named, Names
 
 from qoop.planner.algebra.expr import quote
 
-Columns = list[tuple[str, str]]
-Tables = Mapping[str, Sequence[tuple[str, str]]]
 _SETS = ("UNION", "UNION ALL", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
 _JOINS = ("JOIN", "JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN", "CROSS JOIN",
           ",", "LATERAL", "ASOF JOIN")  # fmt: skip
@@ -37,7 +36,7 @@ def random_query(seed: str, tables: Tables) -> str:
     return Grammar(Random(seed), tables).statement()
 
 
-class Grammar(Values):
+class Grammar(Sources):
     """Queries; the outermost of them may have what only a comparison of answers sees."""
 
     def __init__(self, rng: Random, tables: Tables) -> None:
@@ -54,8 +53,13 @@ class Grammar(Values):
             return query.sql
         if shape < 0.8:
             return self.distinct_on(query).sql
-        if shape < 0.9:
+        if shape < 0.88:
             return self.starred(query)
+        if shape < 0.91:
+            return self.free_pivot(query.sql, query.columns)
+        if shape < 0.94:
+            other = self.query(Names(), depth, [kind for _, kind in query.columns])
+            return node("query", f"({query.sql}) {self.rng.choice(_SETS)} ({other.sql}) ORDER BY {self.total(query)}")
         return self.ordered(query, limit=self.chance(0.5)).sql
 
     # -- the outermost block ----------------------------------------------------------------------------------
@@ -110,7 +114,7 @@ class Grammar(Values):
         inside = Names(list(names.columns), list(names.outer), dict(names.ctes))
         definitions = [self.definition(inside, depth) for _ in range(self.rng.randint(1, 2))]
         query = self.query(inside, depth)
-        recursive = "RECURSIVE " if any("count_up" in one for one in definitions) else ""
+        recursive = "RECURSIVE " if any("count_up" in one or "recur" in one for one in definitions) else ""
         return Query(node("query", f"WITH {recursive}{items(', ', definitions)} {query.sql}"), query.columns)
 
     def definition(self, inside: Names, depth: int) -> str:
@@ -118,7 +122,12 @@ class Grammar(Values):
             name = self.fresh("count_up")
             inside.ctes = {**inside.ctes, name: [("n", NUMBER)]}
             return f"{name}(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM {name} WHERE n < {self.rng.randint(1, 9)})"
-        name = self.fresh("w")
+        if self.chance(0.07):
+            name = self.fresh("recur")
+            text, columns = self.recurring(inside, name)
+            inside.ctes = {**inside.ctes, name: columns}
+            return text
+        name = self.rng.choice([*inside.ctes, *"abce"]) if self.chance(0.15) else self.fresh("w")
         query = self.query(Names(ctes=inside.ctes), depth - 1)
         renamed = [(f"{name}c{i}", kind) for i, (_, kind) in enumerate(query.columns)]
         inside.ctes = {**inside.ctes, name: renamed}
@@ -228,7 +237,13 @@ class Grammar(Values):
             names.columns.append(Named(f"{alias}.u", NUMBER))
             made = self.rng.choice(("range(4)", "range(-1, 6, 2)", "generate_series(0, 3)", "range(0)"))
             return f"{made} AS {alias}(u)"
-        known = {**self.tables, **names.ctes} if self.chance(0.5) else self.tables
+        if self.chance(0.06):
+            text = self.rng.choice((self.positional, self.unpivoted, self.pivoted))(names, alias)
+            if text:
+                return text
+        known = {**self.tables, **names.ctes}
+        if self.chance(0.5):
+            known = {name: columns for name, columns in known.items() if name not in names.ctes} or known
         name = self.rng.choice([name for name in known if big or name != "wide"])
         names.columns += [Named(f"{alias}.{quote(c)}", kind) for c, kind in known[name]]
         return f"{name} AS {alias}{' TABLESAMPLE 100%' if self.chance(0.02) else ''}"
@@ -267,7 +282,7 @@ class Grammar(Values):
         """The nearest row of another table by its id, which has no ties."""
         ids = [column for column in right_names.columns if column.sql.endswith(".id") and " " not in right]
         numbers = [column for column in names.columns if column.kind == NUMBER]
-        unique = right.split(" AS ")[0] in self.tables
+        unique = right.split(" AS ")[0] in self.tables.keys() - names.ctes.keys()
         if not ids or not numbers or not unique:
             names.columns += right_names.columns
             return f" JOIN {right} ON {self.condition(names.columns, right_names.columns)}"

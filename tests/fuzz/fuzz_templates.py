@@ -4,7 +4,7 @@ A kind is what may stand in one place: ``number``, ``text``, ``moment`` and ``tr
 other type for itself. In a template, ``{n}``, ``{t}``, ``{m}``, ``{b}`` or ``{TYPE}`` stands for a value of that
 kind, ``{N}``, ``{T}``, ``{M}`` for a literal, ``{any}`` for a value of any kind and ``{same}`` for one of the kind
 itself. ``{d}`` may be DISTINCT. A digit means the same text again. For windows there are ``{part}``, ``{col}``, ``{num}``,
-``{dir}`` and ``{total}``, which is a total order.
+``{dir}``, ``{frame}`` and ``{total}``, which is a total order.
 
 One answer is right for each text: sums are of numbers that add up exactly, and what depends on the order of rows is
 given a total one. ``INEXACT`` has the rest, for values that nothing but the comparison sees.
@@ -34,7 +34,7 @@ TYPES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), _WHOLE),
     **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"), _NATURAL),
     **dict.fromkeys(("FLOAT", "DOUBLE"), _FLOAT),
-    **dict.fromkeys(("DECIMAL(4,1)", "DECIMAL(9,2)", "DECIMAL(18,3)", "DECIMAL(30,4)"), _SPLIT),
+    **dict.fromkeys(("DECIMAL(4,1)", "DECIMAL(9,2)", "DECIMAL(18,3)", "DECIMAL(30,4)", "DECIMAL(1,0)", "DECIMAL(38,9)"), _SPLIT),
     "VARCHAR": _WORDS,
     "BOOLEAN": ("true", "false"),
     "DATE": _DAYS,
@@ -184,10 +184,13 @@ WINDOWS: dict[str, tuple[str, ...]] = {
         "sum({n}) OVER ({part} ORDER BY {total} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW)",
         "count({d}{any}) OVER ({part})", "count({any}) FILTER (WHERE {b}) OVER ({part})", "max({n}) OVER ({part} ORDER BY {col} GROUPS 1 PRECEDING)",
         "last_value({n} IGNORE NULLS) OVER ({part} ORDER BY {total})", "count(*) OVER ({part} ORDER BY {num} RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
-        "median({n}) OVER ({part})",
+        "median({n}) OVER ({part})", "sum({n}) OVER ({part} ORDER BY {total} {frame})", "count({any}) OVER ({part} ORDER BY {total} {frame})",
+        "min({n}) OVER ({part} ORDER BY {total} {frame})", "last_value({n}) OVER ({part} ORDER BY {total} {frame})",
+        "percent_rank() OVER ({part} ORDER BY {col} {dir})", "cume_dist() OVER ({part} ORDER BY {col} {dir})",
     ),
     TEXT: ("max({t}) OVER ({part})", "lag({t}) OVER ({part} ORDER BY {total})", "first_value({t}) OVER ({part} ORDER BY {total})",
-           "string_agg({t}, ',') OVER ({part} ORDER BY {total})"),
+           "string_agg({t}, ',') OVER ({part} ORDER BY {total})", "max({t}) OVER ({part} ORDER BY {total} {frame})",
+           "nth_value({t}, 2) OVER ({part} ORDER BY {total} {frame})"),
     MOMENT: ("max({m}) OVER ({part})", "lead({m}) OVER ({part} ORDER BY {total})"),
     TRUTH: ("bool_or({b}) OVER ({part})", "row_number() OVER ({part} ORDER BY {total}) = 1", "rank() OVER (ORDER BY {col}) <= {N}"),
 }  # fmt: skip

@@ -116,7 +116,7 @@ class Values:
         return _PLACE.sub(place, template)
 
     def _place(self, word: str, kind: str, names: Names, depth: int, nesting: int) -> str:
-        if word in ("part", "total", "col", "num", "dir"):
+        if word in ("part", "total", "col", "num", "dir", "frame"):
             return self._window_place(word, names)
         if word == "d":
             return optional("DISTINCT ") if self.chance(0.2) else ""
@@ -182,8 +182,20 @@ class Values:
             return ", ".join(column.sql + self.rng.choice(_DIRECTIONS[:4]).rjust(5) for column in names.columns)
         if word == "dir":
             return self.direction()
+        if word == "frame":
+            return self.frame()
         numbers = [column.sql for column in names.columns if column.kind == NUMBER]
         return self.rng.choice(numbers) if word == "num" and numbers else self.rng.choice(names.columns).sql
+
+    def frame(self) -> str:
+        """A frame of whole rows, or of groups of equal ones."""
+        begin = self.rng.choice(("UNBOUNDED PRECEDING", "2 PRECEDING", "CURRENT ROW", "1 FOLLOWING"))
+        ends = ("1 PRECEDING", "CURRENT ROW", "2 FOLLOWING", "UNBOUNDED FOLLOWING")
+        end = self.rng.choice(ends if "PRECEDING" in begin else ends[1:] if begin == "CURRENT ROW" else ends[2:])
+        without = self.rng.choice(
+            ("", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES", " EXCLUDE NO OTHERS")
+        )
+        return optional(f"{self.rng.choice(('ROWS', 'GROUPS'))} BETWEEN {begin} AND {end}{without}")
 
     def several(self, least: int, most: int, make: Callable[[], str]) -> list[str]:
         return [make() for _ in range(self.rng.randint(least, most))]

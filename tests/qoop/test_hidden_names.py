@@ -64,6 +64,12 @@ def test_show_describes_a_table(both: tuple[qoop.Session, duckdb.DuckDBPyConnect
         assert session.sql(text).fetchall() == oracle.execute(text).fetchall() != []
 
 
+def test_aliases_in_other_case_are_the_names(both: tuple[qoop.Session, duckdb.DuckDBPyConnection]) -> None:
+    session, oracle = both
+    for text in ("SELECT i AS I, K FROM t LIMIT 1", 'SELECT "K" AS "K", k AS kk FROM v LIMIT 1'):
+        assert session.sql(text).columns == oracle.sql(text).columns
+
+
 def test_rows_have_no_numbers(both: tuple[qoop.Session, duckdb.DuckDBPyConnection]) -> None:
     session, _ = both
     assert session.sql("SELECT i AS rowid FROM t ORDER BY rowid LIMIT 1").fetchall() == [(0,)]
