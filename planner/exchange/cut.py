@@ -254,7 +254,7 @@ class Cutter:
         known = self._items.get(key)
         if known is None:
             names = self.content(node).names
-            items = (f"{_shield(names[c]) if c in key[1] else names[c]} AS {c}" for c in node.columns)
+            items = (f"{_as_read(names[c], c.type, c in key[1])} AS {c}" for c in node.columns)
             known = self._items[key] = (node, ", ".join(items))
         return f"(SELECT {known[1] or '1'} FROM {quote(item.name)})"
 
@@ -383,6 +383,13 @@ def _shield(column: Column) -> str:
     as DuckDB, and refuses Bloom filters with an error. Scans of tables in the same fragment are to have theirs.
     """
     return f"greatest({column})"
+
+
+def _as_read(column: Column, type_: str, shielded: bool) -> str:
+    """A column that another stage put out. Arrow has an ENUM as texts, which have another order."""
+    if "ENUM(" in type_:
+        return f"CAST({column} AS {type_})"
+    return _shield(column) if shielded else str(column)
 
 
 def _joins_limited(top: Relation, joined: bool = False) -> bool:

@@ -292,7 +292,7 @@ def _statements(name: str, value: str) -> list[str]:
 
 
 def _has_other_case(text: str, names: Iterable[str]) -> bool:
-    """True if a text writes one of the names in small and capital letters other than it has.
+    """True if a text writes one of the names in another case than it has.
 
     >>> _has_other_case("SELECT x AS X", ["x"]), _has_other_case("SELECT x AS y", ["y"])
     (True, False)

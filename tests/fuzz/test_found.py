@@ -74,6 +74,10 @@ FOUND = {
     "a macro of aggregates": "SELECT var_pop(id), geomean(id + 1) FROM t3",
     "a macro of aggregates in HAVING": "SELECT g FROM t3 GROUP BY g HAVING wavg(id, 2) > 20",
     "a macro that gives several rows": "SELECT count(*), regexp_split_to_table('a b', ' ') FROM t3 GROUP BY g",
+    "an ENUM that crosses a stage border": """
+        SELECT max(c), min(c), max({'of': c})
+        FROM (SELECT DISTINCT s, (CASE WHEN k > 1 THEN 'a' ELSE 'z' END)::ENUM('z', 'a') AS c FROM t1) AS q
+             FULL JOIN t4 ON q.s = t4.s""",
     "what sqlglot cannot print": "SELECT approx_top_k(id % 1, 2) FROM t1",
 }
 
