@@ -3,6 +3,8 @@ computed again wherever it is named."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from qoop.catalog.lexed import quoted
 from qoop.catalog.value import value
 from qoop.planner.sql.sources import tables_read
@@ -96,10 +98,10 @@ class Views:
 def _told_apart(text: str, views: list[View]) -> tuple[str, list[View]]:
     """The text and the views it needs, those under other names that a WITH gives, too, or that are written with the
     name of their schema: no name of a WITH is."""
-    hiding = hidden(text).union(*(hidden(view.text) for view in views))
+    hiding = hidden(text).union(*(hidden(view.body) for view in views))
     names = {view.name.lower(): f"{view.name} as a view" for view in views if view.name.lower() in hiding}
     if not names:
         return text, views
     return renamed(text, names), [
-        View(names.get(view.name.lower(), view.name), view.columns, renamed(view.text, names)) for view in views
+        replace(view, name=names.get(view.name.lower(), view.name), body=renamed(view.body, names)) for view in views
     ]
