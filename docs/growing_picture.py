@@ -32,6 +32,7 @@ def editions() -> list[Edition]:
     sales = pa.table({"shop": shop, "price": np.round(rng.gamma(1.0, 30.0, ROWS) * trend).astype(np.int64)})
     with qoop.connect(slots=2, memory="1GB") as session:
         session.register("sales", sales)
+        session.set("exact_within", 0)
         return list(session.approximate(TEXT, error=0.0, seed=3).editions())
 
 

@@ -45,6 +45,7 @@ class Config:
     persist: which outputs go to the folder of checkpoints. pack: a store keeps many of them in one file.
     statistics, policy, tenant, tenants, priority, deadline, scheduler, most_jobs, most_queued: see `connect`.
     error_goal, confidence: the goal of answers that grow, where a query names none.
+    exact_within: seconds in which an answer should be exact that does not grow.
     watch_machine: see `connect`; None: nobody has said.
     files: the files qoop.toml that were read.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
@@ -75,6 +76,7 @@ class Config:
     deadline: float = math.inf
     error_goal: float = 0.01
     confidence: float = 0.95
+    exact_within: float = 1.0
     scheduler: str = SCHEDULERS[0]
     most_jobs: float = math.inf
     most_queued: float = math.inf

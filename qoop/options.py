@@ -268,6 +268,10 @@ OPTIONS = (
         lambda: 0.95, argument=False, settable=True,
     ),
     SessionOption(
+        "exact_within", "1: an answer that should be exact in that many seconds does not grow; 0: any may",
+        seconds, lambda: 1.0, argument=False, settable=True,
+    ),
+    SessionOption(
         "scheduler", '"max_min": by weight; or "finish_time", "urgency", "learned", "auction", "quality"', policy_name,
         lambda: SCHEDULERS[0],
     ),
@@ -330,6 +334,9 @@ VARIABLES = {
 
 IN_FILES = tuple(option.name for option in OPTIONS if option.text)
 """The options that a qoop.toml can set."""
+
+GOALS = ("error_goal", "confidence", "exact_within")
+"""Options of answers that grow."""
 
 SETTABLE = tuple(option.name for option in OPTIONS if option.settable)
 """The options that SET changes, besides those of DuckDB that change results."""

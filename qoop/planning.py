@@ -202,6 +202,10 @@ class QueryPlanning:
             return own
         return self._duckdb_plans.foretell(text, own, prepared.planning().duckdb_seconds(relation))
 
+    def foretold(self, planned: Planned) -> float:
+        """The seconds that a plan should take on the share that there is now."""
+        return finish_time(planned.plan, Done(), self.usable)
+
     def with_plan(self, text: str, plan: Plan, at: str | None = None) -> Planned:
         """The query with a plan that was made for it. Raises QueryError if it was made for something else."""
         begun = time.perf_counter()

@@ -46,7 +46,7 @@ from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared
 from qoop.monitor.judging import Size
-from qoop.options import OPTIONS, SCHEDULERS, SETTABLE, on_or_off
+from qoop.options import GOALS, OPTIONS, SCHEDULERS, SETTABLE, on_or_off
 from qoop.plan_cache import PlanCache
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Plan, Resources
@@ -237,7 +237,7 @@ class Session:
         self._trace = TraceFile(config.trace) if config.trace is not None else None
         share = _share(config)
         self.backend = _backend(config, share)
-        self._goal = {"error_goal": config.error_goal, "confidence": config.confidence}
+        self._goal = {name: getattr(config, name) for name in GOALS}
         self._frames: dict[str, object] = {}  # variables of the program that are tables, by name in lower case
         self._terms = Terms(config.tenant, 1.0, config.priority, config.deadline)
         self.cluster = Cluster(
@@ -586,7 +586,8 @@ class Session:
         begin = partial(self.start, resume=self.config.reuse if resume is None else resume, terms=terms)
         busy = (lambda: self.cluster.overloaded) if if_busy else None
         cut_short = partial(self.cluster.cut_short, terms.tenant) if if_busy else None
-        return ask(query, self._tables, self.planning, self.config, goal, seed, begin, busy, cut_short)
+        within = self._goal["exact_within"]
+        return ask(query, self._tables, self.planning, self.config, goal, seed, begin, within, busy, cut_short)
 
     @interruptible()
     def iterate(
@@ -856,7 +857,7 @@ class Session:
         """Set an option that changes results, such as TimeZone, for the queries to come; None: its default.
 
         slots and memory are options, too: what `resize` does, by default "auto". So are watch_machine, tenant, priority
-        and deadline, see `connect`, and error_goal and confidence, of answers that grow.
+        and deadline, see `connect`, and error_goal, confidence and exact_within, of answers that grow.
 
         Raises ConfigError for an unknown option, which lists what exists, or a value that it cannot have.
         """
@@ -872,7 +873,7 @@ class Session:
             for one in filter(None, str(value or "").split(",")):
                 self.execute(f"LOAD '{one}'")
             return
-        if name.lower() in ("tenant", "priority", "deadline", "error_goal", "confidence"):
+        if name.lower() in ("tenant", "priority", "deadline", *GOALS):
             self._tables.check_open()
             self._set_terms(name.lower(), value)
             return
@@ -891,7 +892,7 @@ class Session:
     def _set_terms(self, name: str, value: object) -> None:
         [found] = [one for one in OPTIONS if one.name == name]
         told: Any = getattr(self.config, name) if value is None else found.read(name, value)
-        if name in ("error_goal", "confidence"):
+        if name in GOALS:
             self._goal = {**self._goal, name: told}
             return
         terms: dict[str, Any] = {name: told}
@@ -1098,7 +1099,9 @@ class Session:
             case "approximate":
                 from qoop.growing.explaining import explained_growth
 
-                kind, text = "growth", explained_growth(statement.text, self._tables, self.planning, self.config)
+                within = self._goal["exact_within"]
+                kind = "growth"
+                text = explained_growth(statement.text, self._tables, self.planning, self.config, within)
             case "plan":
                 kind, text = "physical_plan", explaining.explained_plan(self.planning.plan(statement.text).plan)
         columns = tuple((name, "VARCHAR") for name in EXPLANATION)

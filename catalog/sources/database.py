@@ -43,6 +43,7 @@ class DatabaseSource:
 
     shared = True
     cuttable = True
+    in_row_groups = False
 
     @property
     def alias(self) -> str:

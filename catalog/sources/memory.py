@@ -35,6 +35,7 @@ class ArrowSource:
 
     shared = False
     cuttable = True
+    in_row_groups = False
 
     @classmethod
     def of(cls, data: pa.Table) -> ArrowSource:

@@ -91,6 +91,7 @@ class ParquetSource:
     at: str = ""
 
     shared = True
+    in_row_groups = True
 
     @cached_property
     def rows(self) -> int:
@@ -157,8 +158,16 @@ class ParquetSource:
         return "\nUNION ALL ".join(parts) if parts else no_rows(columns)
 
     def scan_runs(self, columns: Columns, runs: Sequence[Runs]) -> str | pa.Table:
-        """One SELECT for each stretch of a file whose row groups all have some of the rows."""
-        apart = (one for run in runs for one in run.apart(self._borders[run.file], _WORTH_LEAVING))
+        """One SELECT for each stretch of a file whose row groups all have some of the rows; of pieces that are row
+        groups one for each, if they are to be told apart."""
+        numbered = any(name == PIECE for name, _ in columns)
+        apart = (
+            one
+            for run in runs
+            for one in (
+                run.singly() if numbered and run.borders else run.apart(self._borders[run.file], _WORTH_LEAVING)
+            )
+        )
         return "\nUNION ALL ".join(self._select_run(columns, run) for run in apart)
 
     @cached_property
@@ -167,7 +176,8 @@ class ParquetSource:
         return {file.file.path: (0, *accumulate(file.row_groups)) for file in self.files}
 
     def _select_run(self, columns: Columns, run: Runs) -> str:
-        return self._select(columns, [run.file], run.holds(_ROW_NUMBER), run.number(_ROW_NUMBER))
+        numbered = any(name == PIECE for name, _ in columns)
+        return self._select(columns, [run.file], run.holds(_ROW_NUMBER), run.number(_ROW_NUMBER) if numbered else "")
 
     def _joined(self, ranges: Sequence[Range]) -> list[Range]:
         """Neighbours in one; what turns out to be a whole file needs no predicate."""

@@ -1,7 +1,8 @@
 """Some pieces of a table as a source of their own, whose rows say which piece they are from.
 
-A piece is a run of rows of one file, all of one size but for the last of each file. `cut` numbers the pieces of a
-source, `Pieces` is a source over chosen ones. What is computed from pieces that have no row in common merges.
+A piece is a run of rows of one file: a row group, or one of a size that all pieces of the file have but for the last.
+`cut` numbers the pieces of a source, `Pieces` is a source over chosen ones. What is computed from pieces that have no
+row in common merges.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import groupby
+from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from qoop.catalog.sources.files import no_rows
@@ -27,18 +30,36 @@ PIECE = "qoop_piece"
 _VECTOR = 2048
 """Rows that DuckDB handles at a time, and skips at a time: the least that is worth reading apart."""
 
+_ROW_GROUPS = 48
+"""Row groups that a table must have to be read by them: of fewer a sample costs too large a part of it."""
+
+_UNEQUAL = 0.05
+"""Standard deviation of the sizes of row groups, relative to their mean, up to which they count as equal."""
+
 
 @value
 class Runs:
-    """Pieces of one file: piece `first + k` begins at row ``k * size``. chosen: those `k`, in order."""
+    """Pieces of one file: piece `first + k` begins at row ``k * size``. chosen: those `k`, in order.
+
+    borders: the rows at which pieces begin that are row groups, and the one behind the last; `size` is then the most
+    rows of one. Empty: they are of one size.
+    """
 
     file: str
     size: int
     first: int
     chosen: tuple[int, ...]
+    borders: tuple[int, ...] = ()
+
+    def begin(self, piece: int) -> int:
+        """The row at which a piece of the file begins."""
+        return self.borders[piece] if self.borders else piece * self.size
 
     def number(self, row: str) -> str:
         """SQL for the number of the piece that a row is in. row: SQL for its place in the file."""
+        if self.borders:
+            [piece] = self.chosen
+            return f"{self.first + piece}::INTEGER"
         return f"({self.first} + {row} // {self.size})::INTEGER"
 
     def holds(self, row: str) -> str:
@@ -48,7 +69,7 @@ class Runs:
         "rowid >= 200 AND rowid < 500 AND get_bit('101'::BIT, (rowid // 100 - 2)::INTEGER) = 1"
         """
         low, high = self.chosen[0], self.chosen[-1]
-        within = f"{row} >= {low * self.size} AND {row} < {(high + 1) * self.size}"
+        within = f"{row} >= {self.begin(low)} AND {row} < {self.begin(high + 1)}"
         if len(self.chosen) == high - low + 1:
             return within
         chosen = set(self.chosen)
@@ -65,12 +86,16 @@ class Runs:
         """
         begin = 0
         for place in range(1, len(self.chosen)):
-            after, before = (self.chosen[place - 1] + 1) * self.size, self.chosen[place] * self.size
+            after, before = self.begin(self.chosen[place - 1] + 1), self.begin(self.chosen[place])
             first, last = bisect_left(borders, after), bisect_right(borders, before) - 1
             if first < last and borders[last] - borders[first] >= least:
                 yield replace(self, chosen=self.chosen[begin:place])
                 begin = place
         yield replace(self, chosen=self.chosen[begin:])
+
+    def singly(self) -> Iterator[Runs]:
+        """Each piece by itself."""
+        return (replace(self, chosen=(piece,)) for piece in self.chosen)
 
 
 @runtime_checkable
@@ -82,6 +107,11 @@ class CutSource(Protocol):
         """False if it is read whole after all."""
         ...
 
+    @property
+    def in_row_groups(self) -> bool:
+        """True if to read a part of one of its pieces takes as long as to read all of it."""
+        ...
+
     def scan_runs(self, columns: Columns, runs: Sequence[Runs]) -> str | pa.Table:
         """Like `Source.scan`, of the rows of these runs, at least one; `PIECE` is one more column to ask for."""
         ...
@@ -89,16 +119,17 @@ class CutSource(Protocol):
 
 @value
 class CutFile:
-    """A file of a table, cut into pieces of `size` rows, of which the last may have less."""
+    """A file of a table, cut into pieces of `size` rows, of which the last may have less. borders: see `Runs`."""
 
     name: str
     rows: int
     size: int
+    borders: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
         """Number of pieces."""
-        return -(-self.rows // self.size)
+        return len(self.borders) - 1 if self.borders else -(-self.rows // self.size)
 
 
 @value
@@ -107,6 +138,11 @@ class Cut:
 
     table: Table
     files: tuple[CutFile, ...]
+
+    @property
+    def in_row_groups(self) -> bool:
+        """True if its pieces are row groups, so that no row is decoded for nothing."""
+        return any(file.borders for file in self.files)
 
     @property
     def count(self) -> int:
@@ -119,7 +155,7 @@ class Cut:
         for file in self.files:
             mine = tuple(piece - first for piece in wanted if first <= piece < first + file.count)
             if mine:
-                found.append(Runs(file.name, file.size, first, mine))
+                found.append(Runs(file.name, file.size, first, mine, file.borders))
             first += file.count
         return tuple(found)
 
@@ -131,8 +167,9 @@ class Cut:
 
 
 def cut(table: Table, at_least: int, smallest: int = _VECTOR) -> Cut | None:
-    """The pieces of a table: as large as its own, or smaller, so that there are about `at_least` of them, if these have
-    `smallest` rows or more. None if it cannot be read by pieces.
+    """The pieces of a table: its row groups, where it has enough that are of one size. Else as large as its own, or
+    smaller, so that there are about `at_least` of them, if these have `smallest` rows or more. None if it cannot be
+    read by pieces.
 
     The pieces of a file are as equal as they can be, since a small one would look as if its rows had little of all.
     """
@@ -140,11 +177,26 @@ def cut(table: Table, at_least: int, smallest: int = _VECTOR) -> Cut | None:
     if not isinstance(table.source, CutSource) or not table.source.cuttable or not table.rows or PIECE in names:
         return None
     own = table.source.pieces()
+    if table.source.in_row_groups and len(own) >= _ROW_GROUPS and _are_alike(own):
+        return Cut(table, tuple(_row_groups(own)))
     rows: dict[str, int] = {}
     for piece in own:
         rows[piece.file] = max(rows.get(piece.file, 0), piece.first + piece.rows)
     size = min(max(piece.rows for piece in own), max(smallest, table.rows // at_least))
     return Cut(table, tuple(_cut_file(name, most, size) for name, most in rows.items()))
+
+
+def _are_alike(own: Sequence[Range]) -> bool:
+    """True if the pieces are of one size, nearly."""
+    return pstdev(piece.rows for piece in own) <= _UNEQUAL * fmean(piece.rows for piece in own)
+
+
+def _row_groups(own: Sequence[Range]) -> Iterator[CutFile]:
+    """The files of these pieces, cut as they are."""
+    for name, mine in groupby(own, key=lambda piece: piece.file):
+        groups = list(mine)
+        borders = (0, *(piece.first + piece.rows for piece in groups))
+        yield CutFile(name, borders[-1], max(piece.rows for piece in groups), borders)
 
 
 def _cut_file(name: str, rows: int, size: int) -> CutFile:
@@ -172,13 +224,14 @@ class Pieces:
 
     def digest(self) -> str:
         """That of the whole, and which pieces."""
-        return f"{self.base.digest()}:{[(run.size, run.first, run.chosen) for run in self.runs]}"  # no path counts
+        runs = [(run.borders or run.size, run.first, run.chosen) for run in self.runs]  # no path counts
+        return f"{self.base.digest()}:{runs}"
 
     @cached_property
     def _pieces(self) -> tuple[Range, ...]:
         rows = {file.name: file.rows for file in self.files}
         return tuple(
-            Range(run.file, piece * run.size, min(run.size, rows[run.file] - piece * run.size))
+            Range(run.file, run.begin(piece), min(run.begin(piece + 1), rows[run.file]) - run.begin(piece))
             for run in self.runs
             for piece in run.chosen
         )
@@ -199,7 +252,7 @@ class Pieces:
 
     def _within(self, split: Split) -> tuple[Runs, ...]:
         wanted = {(item.file, item.first) for item in split.ranges}
-        found = (replace(run, chosen=tuple(k for k in run.chosen if (run.file, k * run.size) in wanted))
+        found = (replace(run, chosen=tuple(k for k in run.chosen if (run.file, run.begin(k)) in wanted))
                  for run in self.runs)  # fmt: skip
         return tuple(run for run in found if run.chosen)
 

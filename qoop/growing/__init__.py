@@ -18,7 +18,9 @@
     goal.py          how narrow intervals are to be, and how sure
     growth.py        what is known of a query that grows: values
     intervals.py     intervals of the figures of all groups
+    look.py          a look at the answer, and the ends of intervals at it
     names.py         which column or item a name means
+    of_values.py     intervals of figures that do not add up
     notes.py         what else is to be known of an edition
     refused.py       why a query cannot grow, on its way to who asked
     rounds.py        the program: what comes after a round
@@ -26,5 +28,6 @@
     round_sql.py     the query of a round, and that of an edition
     schedule.py      which pieces each round reads, and how sure each look must be
     totals.py        sums of the groups over all rounds
+    values.py        the values seen of figures that do not add up
     estimators/      a formula a file, with its source
 """

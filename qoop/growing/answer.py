@@ -16,7 +16,8 @@ from qoop.catalog.value import value
 from qoop.growing.edition import Edition
 from qoop.growing.editions import Editions
 from qoop.growing.estimators import unseen
-from qoop.growing.intervals import Intervals, Look, at_look
+from qoop.growing.intervals import Intervals, at_look, in_vain
+from qoop.growing.look import Look
 from qoop.growing.notes import notes
 from qoop.growing.rounds import Begin, End, Finish, Message, Pause, Read, RoundEnded, Rounds, Show, Step, Stop
 from qoop.growing.totals import Totals
@@ -157,7 +158,9 @@ class GrowingAnswer:
                 self._send(Stop())
                 raise
             busy = self._growing.busy
-            self._send(RoundEnded(number, found.worst, busy is None or busy()))
+            look, goal = self._look(number), self._growing.goal
+            vain = not look.is_whole and in_vain(found, self._growing.schedule, look.drawn, goal)
+            self._send(RoundEnded(number, found.worst, busy is None or busy(), vain))
 
     def _ended(self) -> bool:
         return self._rounds.state == "ended"
@@ -199,7 +202,8 @@ class GrowingAnswer:
 
     def _read(self, number: int, rest: bool) -> Job:
         growing = self._growing
-        pieces = growing.cut.of(growing.schedule.pieces_of(number, rest))
+        again = rest and growing.growth.is_of_values
+        pieces = growing.cut.of(growing.schedule.order if again else growing.schedule.pieces_of(number, rest))
         text = growing.growth.rest_sql if rest else growing.growth.round_sql
         return growing.start(self._plans().plan(text, pieces), follows=number > 0, course=self._course(number, rest))
 
@@ -224,7 +228,8 @@ class GrowingAnswer:
             found = job.result()
             self._totals.know(name, found.lossless(), list(zip(found.columns, found.types, strict=True)))
         self._exact = {}
-        self._totals.add(result.lossless(), list(zip(result.columns, result.types, strict=True)))
+        again = self._rounds.rest and self._growing.growth.is_of_values
+        self._totals.add(result.lossless(), list(zip(result.columns, result.types, strict=True)), again)
         look = self._look(number)
         return (
             Intervals({}, {}, 0.0)

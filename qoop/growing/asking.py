@@ -18,6 +18,7 @@ from qoop.growing.growth import Growth, NotGrowing
 from qoop.growing.planning import RoundPlanning
 from qoop.growing.schedule import Schedule, schedule
 from qoop.growing.totals import NUMBERS, Totals
+from qoop.planner.explain import seconds_text
 
 if TYPE_CHECKING:
     from qoop.catalog.sources.pieces import Cut
@@ -34,6 +35,10 @@ NOT_BUSY = "no other query had to wait for it"
 
 _PIECES = 1024
 """Pieces that a table is cut into at least, if they have rows enough: of fewer too little is known too long."""
+
+
+MOST_VALUES = 20_000_000
+"""Rows whose values are kept for distinct counts and quantiles, of which each takes some 20 bytes."""
 
 
 @value
@@ -63,9 +68,11 @@ def found(
     pieces = cut(growth.fact, _PIECES)
     if pieces is None:
         return NotGrowing(f"{name}, the table of its sums, cannot be read by pieces")
-    rounds = schedule(pieces.count, _seed(bound, growth) if seed is None else seed)
+    rounds = schedule(pieces.count, _seed(bound, growth) if seed is None else seed, pieces.in_row_groups)
     if len(rounds.ends) == 1:
         return NotGrowing(f"{name}, the table of its sums, has only {growth.fact.rows:,} rows")
+    if growth.is_of_values and growth.fact.rows * rounds.ends[-2] // pieces.count > MOST_VALUES:
+        return NotGrowing(f"it would have to keep the values of too many rows of {name} for what does not add up")
     return Found(growth, pieces, rounds)
 
 
@@ -82,12 +89,19 @@ def ask(
     goal: Goal,
     seed: int | None,
     start: Starts,
+    exact_within: float = 0.0,
     busy: Callable[[], bool] | None = None,
     cut_short: Callable[[float], object] | None = None,
 ) -> GrowingAnswer | ExactAnswer:
-    """The answer to a query: one that grows where that can be. start: starts a job. busy, cut_short: see `Growing`."""
+    """The answer to a query: one that grows where that can be. start: starts a job. exact_within: seconds; an answer
+    that should be exact by then does not grow. busy, cut_short: see `Growing`."""
     if busy is not None and not busy():
         return ExactAnswer(start(planning.plan(text)), NOT_BUSY)
+    if exact_within:
+        planned = planning.plan(text)
+        short = _short(planning.foretold(planned), exact_within)
+        if short:
+            return ExactAnswer(start(planned), short)
     bound, named = tables.bind(tables.as_read(text))
     growing = found(bound, named, seed, config.ray is not None, tables.describe)
     if isinstance(growing, NotGrowing):
@@ -101,8 +115,20 @@ def ask(
     )
 
 
-def why_not(text: str, tables: SessionTables, planning: QueryPlanning, config: Config) -> Found | str:
+def _short(seconds: float, exact_within: float) -> str:
+    """The reason of an answer that is exact soon; empty if it is not."""
+    if seconds > exact_within:
+        return ""
+    return f"it should take {seconds_text(seconds)}, and grows from {seconds_text(exact_within)} on (exact_within)"
+
+
+def why_not(
+    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, exact_within: float = 0.0
+) -> Found | str:
     """The way in which a query would grow, or the reason why it would not."""
+    short = _short(planning.foretold(planning.plan(text)), exact_within) if exact_within else ""
+    if short:
+        return short
     bound, named = tables.bind(tables.as_read(text))
     growing = found(bound, named, None, config.ray is not None, tables.describe)
     if isinstance(growing, NotGrowing):
@@ -137,6 +163,16 @@ def _refused(rounds: RoundPlanning, growing: Found) -> str:
     finally:
         rounds.close()
     for place, measure in enumerate(growing.growth.measures):
-        if measure.merged_by == "sum" and not types[f"t{place}"].startswith(NUMBERS):
-            return f"{measure.sql} is no number"
+        type_ = _listed(types[f"v{place}"]) if measure.merged_by == "values" else types[f"t{place}"]
+        if measure.merged_by in ("sum", "values") and (not type_.startswith(NUMBERS) or type_ == "UUID"):
+            return f"{measure.whole or measure.sql} is no number"
     return ""
+
+
+def _listed(type_: str) -> str:
+    """The type of the values in a list of pieces with theirs.
+
+    >>> _listed("STRUCT(p INTEGER, v DECIMAL(7,2)[])[]")
+    'DECIMAL(7,2)'
+    """
+    return type_.removeprefix("STRUCT(p INTEGER, v ").removesuffix("[])[]")

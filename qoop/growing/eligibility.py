@@ -142,7 +142,7 @@ def _check(select: exp.Select) -> None:
         raise Refused("it has no list of columns")
     for node in own_nodes(select):
         for kind, reason in _NOT_GROWN.items():
-            if isinstance(node, kind):
+            if isinstance(node, kind) and not (kind is exp.Distinct and isinstance(node.parent, exp.Count)):
                 raise Refused("it has DISTINCT aggregates" if isinstance(node.parent, exp.AggFunc) else reason)
 
 

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from qoop.session_tables import SessionTables
 
 
-def explained_growth(text: str, tables: SessionTables, planning: QueryPlanning, config: Config) -> str:
+def explained_growth(
+    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, exact_within: float = 0.0
+) -> str:
     """The pieces that are read in which rounds, or the reason why the query runs exactly."""
-    found = why_not(text, tables, planning, config)
+    found = why_not(text, tables, planning, config, exact_within)
     if isinstance(found, str):
         return f"The query runs exactly: {found}."
     return "\n".join(_lines(found))
@@ -27,9 +29,11 @@ def _lines(found: Found) -> list[str]:
     shown = [(growth.columns[place][0], kinds[core]) for place, (core, _) in sorted(growth.shown.items())]
     names = [name for name, kind in shown if kind not in UNBOUNDED]
     extremes = [name for name, kind in shown if kind == "extreme"]
+    kind = "row groups" if found.cut.in_row_groups else "pieces"
     lines = [
-        f"{growth.fact.name} is read by {found.cut.count} pieces in random order, all other tables whole.",
-        f"Editions come after {', '.join(map(str, ends))} pieces; the last one is exact.",
+        f"{growth.fact.name} is read by {found.cut.count} {kind} in random order, all other tables whole.",
+        f"Editions come after {', '.join(map(str, ends))} of them; the last one is exact. Where the others would be in "
+        "vain, by the width of the first, it comes at once.",
     ]
     if names:
         lines.append(f"With intervals: {', '.join(names)}.")

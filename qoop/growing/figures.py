@@ -19,7 +19,13 @@ _OPS: dict[type[exp.Expression], Op] = {
 _KINDS: dict[Op, Kind] = {
     "count": "total", "sum": "total", "avg": "ratio", "min": "extreme", "max": "extreme",
     "var_samp": "variance", "var_pop": "variance", "stddev_samp": "deviation", "stddev_pop": "deviation",
+    "distinct": "distinct", "quantile_cont": "quantile", "quantile_disc": "quantile",
 }  # fmt: skip
+_QUANTILES: tuple[tuple[type[exp.Expression], Op, str], ...] = (
+    (exp.PercentileCont, "quantile_cont", "expression"),
+    (exp.PercentileDisc, "quantile_disc", "expression"),
+    (exp.Quantile, "quantile_disc", "quantile"),
+)
 _FRACTIONS = ("DECIMAL", "DOUBLE", "FLOAT")
 
 
@@ -95,6 +101,9 @@ class Reading:
 
     def _term(self, node: exp.Expression) -> Term:
         call = node.this if isinstance(node, exp.Filter) else node
+        made = self._of_values(node, call)
+        if made is not None:
+            return made
         op = _OPS.get(type(call))
         if op is None or call.find(exp.Distinct) is not None or call.find(exp.Order) is not None:
             raise Refused(f"{node.sql('duckdb')} cannot be estimated from a sample")
@@ -110,9 +119,28 @@ class Reading:
             return Term(op, squares, self.measure(_as(node, exp.Count)), self.measure(_as(node, exp.Sum, value)))
         return Term(op, self.measure(node.sql("duckdb")))
 
-    def measure(self, sql: str, merged_by: MergedBy = "sum") -> int:
+    def _of_values(self, node: exp.Expression, call: exp.Expression) -> Term | None:
+        """A distinct count or a quantile, which need the values themselves; None if it is neither."""
+        if isinstance(call, exp.Count) and isinstance(call.this, exp.Distinct) and len(call.this.expressions) == 1:
+            return Term("distinct", self._values(node, call, call.this.expressions[0], hashed=True))
+        if isinstance(call, exp.Median):
+            return Term("quantile_cont", self._values(node, call, call.this))
+        for kind, op, name in _QUANTILES:
+            level = _number(call.args[name]) if isinstance(call, kind) and call.args.get(name) is not None else None
+            if level is not None and 0 < level < 1 and call.find(exp.Order) is None:
+                return Term(op, self._values(node, call, call.this), level=level)
+        return None
+
+    def _values(self, node: exp.Expression, call: exp.Expression, of: exp.Expression, hashed: bool = False) -> int:
+        """The number of the measure of the values that an aggregate is of; of distinct ones their hashes will do."""
+        kept = exp.paren(of.copy()).sql("duckdb")
+        where = [f"{kept} IS NOT NULL", *([f"({node.expression.this.sql('duckdb')})"] if node is not call else [])]
+        listed = f"list(DISTINCT hash({kept}))" if hashed else f"list({kept})"
+        return self.measure(f"{listed} FILTER (WHERE {' AND '.join(where)})", "values", node.sql("duckdb"))
+
+    def measure(self, sql: str, merged_by: MergedBy = "sum", whole: str = "") -> int:
         """The number of a measure."""
-        made = Measure(sql, merged_by)
+        made = Measure(sql, merged_by, whole)
         if made not in self.measures:
             self.measures.append(made)
         return self.measures.index(made)
@@ -146,7 +174,10 @@ def _linear(reading: Reading, expr: exp.Expression) -> Figure | None:
     """A figure of any place; None for an expression that is none."""
     if is_aggregate(expr):
         term = reading.terms[reading.term(expr)]
-        return Figure(0, _KINDS[term.op], term.y, term.x, z=term.z, of_sample=term.op.endswith("samp"))
+        return Figure(
+            0, _KINDS[term.op], term.y, term.x, z=term.z, of_sample=term.op.endswith("samp"),
+            level=term.level, continuous=term.op.endswith("cont"),
+        )  # fmt: skip
     match expr:
         case exp.Paren():
             return _linear(reading, expr.this)

@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.growing.core import Around
 
-Op = Literal["count", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_samp", "stddev_pop"]
-MergedBy = Literal["sum", "min", "max"]
-Kind = Literal["total", "ratio", "variance", "deviation", "extreme", "derived"]
+Op = Literal[
+    "count", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_samp", "stddev_pop",
+    "distinct", "quantile_cont", "quantile_disc",
+]  # fmt: skip
+MergedBy = Literal["sum", "min", "max", "values"]
+Kind = Literal["total", "ratio", "variance", "deviation", "distinct", "quantile", "extreme", "derived"]
 
 UNBOUNDED: tuple[Kind, ...] = ("extreme", "derived")
 """Figures without an interval; nothing waits for them."""
@@ -22,23 +25,34 @@ UNBOUNDED: tuple[Kind, ...] = ("extreme", "derived")
 
 @value
 class Measure:
-    """An aggregate that is computed for each piece and group, and merges: by adding up, or as the least or greatest."""
+    """An aggregate that is computed for each piece and group, and merges: by adding up, or as the least or greatest.
+
+    values: it does not merge; the values that it is of are kept by piece, and at last it is computed of all rows, as
+    `whole` says.
+    """
 
     sql: str
     merged_by: MergedBy = "sum"
+    whole: str = ""
 
 
 @value
 class Term:
     """An aggregate of the query. y, x: places among the measures. An average has both, the others y alone.
 
-    A variance or deviation has y, the squares, x, the number of rows, and z, their values.
+    A variance or deviation has y, the squares, x, the number of rows, and z, their values. level: of a quantile.
     """
 
     op: Op
     y: int
     x: int | None = None
     z: int | None = None
+    level: float = 0.5
+
+    @property
+    def is_of_values(self) -> bool:
+        """True if it does not merge."""
+        return self.op in ("distinct", "quantile_cont", "quantile_disc")
 
 
 @value
@@ -47,6 +61,7 @@ class Figure:
 
     total: `scale` times measure y. ratio: `scale` times y / x. extreme: the least or greatest, so far.
     variance, deviation: of rows, from squares y, number x and values z; of_sample: over one less than their number.
+    distinct, quantile: of the values y; level: of the quantile; continuous: it may lie between the values of two rows.
     derived: something else that is computed from estimates.
     """
 
@@ -57,6 +72,8 @@ class Figure:
     scale: float = 1.0
     z: int | None = None
     of_sample: bool = False
+    level: float = 0.5
+    continuous: bool = False
 
 
 @value
@@ -100,6 +117,11 @@ class Growth:
             return {place: (place, told[-1]) for place in sorted(places)}
         found = {place: one.rsplit(".", 1) for place, one in told.items()}
         return {place: (named[name], alias) for place, (alias, name) in found.items()}
+
+    @property
+    def is_of_values(self) -> bool:
+        """True if some aggregate does not merge, so that the last round computes all of them of all rows."""
+        return any(one.merged_by == "values" for one in self.measures)
 
     @property
     def bounded(self) -> tuple[Figure, ...]:

@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import NormalDist
+from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from qoop.catalog.value import value
+from qoop.growing import of_values
 from qoop.growing.estimators import ratio, skewness, total, variance
 from qoop.growing.estimators.student import quantile
 from qoop.growing.growth import UNBOUNDED
+from qoop.growing.look import Ends, Look
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from qoop.growing.estimators.distinct import Incidence
+    from qoop.growing.estimators.order import Sample
     from qoop.growing.goal import Goal
     from qoop.growing.growth import Figure
     from qoop.growing.schedule import Schedule
     from qoop.growing.totals import Moments, PairMoments
 
 
-@value
-class Look:
-    """A look at the answer, after so much was read. alpha: the part of what may go wrong that belongs to this look."""
-
-    drawn: int
-    pieces: int
-    alpha: float
-
-    @property
-    def is_whole(self) -> bool:
-        """True if all was read."""
-        return self.drawn == self.pieces
-
-    def widened(self, error: np.ndarray, squares: np.ndarray, cubes: np.ndarray) -> np.ndarray:
-        """Standard errors, more where totals are skewed. squares, cubes: of the deviations."""
-        z = NormalDist().inv_cdf(1 - self.alpha / 2)
-        return error * skewness.wider(self.drawn, squares, cubes, z)  # type: ignore[no-any-return]
+_DOUBT = 1.25
+"""What is foretold of the width of intervals may be that much too large: it is the largest of many guesses."""
 
 
 @value
@@ -45,12 +35,16 @@ class Intervals:
 
     worst: the largest half-width relative to its estimate; None: not all figures that can have an interval have one.
     heavy: places of figures that have none because of a heavy tail.
+    plain: the largest half-width were no total skewed. needed: the pieces of which all figures have one; infinite:
+    nobody knows.
     """
 
     low: dict[int, np.ndarray]
     high: dict[int, np.ndarray]
     worst: float | None
     heavy: tuple[int, ...] = ()
+    plain: float = 0.0
+    needed: float = 0.0
 
     def columns(self) -> dict[str, np.ndarray]:
         """As columns ``l0``, ``h0`` …"""
@@ -78,6 +72,14 @@ class Sums(Protocol):
         """The sums of the products of three measures."""
         ...
 
+    def incidence(self, measure: int) -> Incidence:
+        """The values seen of a measure that counts distinct ones."""
+        ...
+
+    def sample(self, measure: int) -> Sample:
+        """The values seen of a measure of which there is a quantile."""
+        ...
+
 
 def at_look(figures: Sequence[Figure], totals: Sums, schedule: Schedule, drawn: int, goal: Goal) -> Intervals:
     """The intervals at a look that is not the last; those of the level that is kept for the goal if they meet it."""
@@ -88,7 +90,18 @@ def at_look(figures: Sequence[Figure], totals: Sums, schedule: Schedule, drawn: 
     if not goal.error:
         return found(None)
     narrow = found(True)
-    return narrow if narrow.worst is not None and narrow.worst <= goal.error else found(False)
+    if narrow.worst is not None and narrow.worst <= goal.error:
+        return narrow
+    return replace(found(False), plain=narrow.plain)
+
+
+def in_vain(found: Intervals, schedule: Schedule, drawn: int, goal: Goal) -> bool:
+    """True if no look before the last is believed to meet the goal, as errors fall (see `Sampled.predicted`)."""
+    pieces, last = len(schedule.order), schedule.ends[-2]
+    if not goal.error or drawn >= last:
+        return False
+    plain = found.plain * ((1 / last - 1 / pieces) / (1 / drawn - 1 / pieces)) ** 0.5
+    return found.needed > last or plain > _DOUBT * goal.error
 
 
 def intervals(figures: Sequence[Figure], totals: Sums, look: Look) -> Intervals:
@@ -96,38 +109,70 @@ def intervals(figures: Sequence[Figure], totals: Sums, look: Look) -> Intervals:
     import numpy as np
 
     low, high, worst, heavy = {}, {}, [0.0], []
-    t = quantile(1 - look.alpha / 2, look.drawn - 1)
+    plain, needed = [0.0], [0.0]
     for figure in figures:
         if figure.kind in UNBOUNDED:
             low[figure.place] = high[figure.place] = np.full(totals.groups, np.nan)
             continue
         with np.errstate(all="ignore"):
-            estimate, error, trusted, tail = (
-                _total(figure, totals, look) if figure.kind == "total"
-                else _ratio(figure, totals, look) if figure.kind == "ratio"
-                else _spread(figure, totals, look)
-            )  # fmt: skip
-            half = np.where(trusted & ~tail, t * error * abs(figure.scale), np.nan)
-            estimate = estimate * figure.scale
-            low[figure.place], high[figure.place] = estimate - half, estimate + half
-            relative = np.where(half == 0, 0.0, half / np.abs(estimate))
+            one = _ends(figure, totals, look)
+            ends = np.sort([one.low * figure.scale, one.high * figure.scale], axis=0)
+            size = np.abs(one.estimate)
+            half = np.maximum(one.high - one.estimate, one.estimate - one.low)
+            relative = np.where(half == 0, 0.0, half / size)
+            bare = np.where(one.plain == 0, 0.0, one.plain / size)
+        low[figure.place], high[figure.place] = ends
         worst.append(float(np.max(relative, initial=0.0)))
-        heavy += [figure.place] if tail.any() else []
+        plain.append(float(np.max(np.nan_to_num(bare, nan=0.0, posinf=inf), initial=0.0)))
+        needed.append(float(np.max(np.nan_to_num(one.needed, nan=0.0, posinf=inf), initial=0.0)))
+        heavy += [figure.place] if one.is_heavy else []
     known = any(figure.kind not in UNBOUNDED for figure in figures) and totals.groups > 0
     largest = float(np.max(worst))
-    return Intervals(low, high, largest if known and np.isfinite(largest) else None, tuple(heavy))
+    told = largest if known and np.isfinite(largest) else None
+    return Intervals(low, high, told, tuple(heavy), max(plain), max(needed))
 
 
-_Found = tuple["np.ndarray", "np.ndarray", "np.ndarray", "np.ndarray"]
-"""Estimates, standard errors, where these may be trusted, and where a tail is too heavy."""
+def _ends(figure: Figure, totals: Sums, look: Look) -> Ends:
+    if figure.kind == "distinct":
+        return of_values.distinct(totals.incidence(figure.y), look)
+    if figure.kind == "quantile":
+        return of_values.quantiles(totals.sample(figure.y), totals.groups, figure.level, figure.continuous, look)
+    if figure.kind == "total":
+        return _normal(_total(figure, totals, look), look)
+    return _normal(_ratio(figure, totals, look) if figure.kind == "ratio" else _spread(figure, totals, look), look)
+
+
+def _normal(one: _Found, look: Look) -> Ends:
+    """Intervals that reach as far to both sides, by Student's distribution, as wide as skewness makes them."""
+    import numpy as np
+
+    t = quantile(1 - look.alpha / 2, look.drawn - 1)
+    needed = skewness.needed(look.drawn, one.squares, one.cubes)
+    wider = skewness.wider(look.drawn, one.squares, one.cubes, look.z)
+    half = np.where((needed < look.drawn) & one.steady & ~one.tail, t * one.error * wider, np.nan)
+    needed = np.where(one.tail, inf, needed)
+    return Ends(one.estimate, one.estimate - half, one.estimate + half, t * one.error, needed, bool(one.tail.any()))
+
+
+@value
+class _Found:
+    """Of a figure, by group: estimates, their standard errors, the sums of the squares and cubes of the deviations of
+    pieces, where there is enough to go by at all, and where a tail is too heavy."""
+
+    estimate: np.ndarray
+    error: np.ndarray
+    squares: np.ndarray
+    cubes: np.ndarray
+    steady: np.ndarray
+    tail: np.ndarray
 
 
 def _total(figure: Figure, totals: Sums, look: Look) -> _Found:
     y = totals.moments(figure.y)
     error = total.standard_error(look.drawn, look.pieces, y.sums, y.squares)
     squares, cubes = skewness.central(look.drawn, y.sums, y.squares, y.cubes)
-    trusted = skewness.enough(look.drawn, squares, cubes) & (y.squares > 0)
-    return y.sums * (look.pieces / look.drawn), look.widened(error, squares, cubes), trusted, _is_heavy(y, look)
+    estimate = y.sums * (look.pieces / look.drawn)
+    return _Found(estimate, error, squares, cubes, y.squares > 0, _is_heavy(y, look))
 
 
 def _ratio(figure: Figure, totals: Sums, look: Look) -> _Found:
@@ -136,9 +181,8 @@ def _ratio(figure: Figure, totals: Sums, look: Look) -> _Found:
     both = totals.pair_moments(figure.y, figure.x)
     error = ratio.standard_error(look.drawn, look.pieces, y, x, both)
     squares, cubes = ratio.residual_cubes(y, x, both)
-    trusted = skewness.enough(look.drawn, squares, cubes) & ratio.is_steady(look.drawn, look.pieces, x)
-    error = look.widened(error, squares, cubes)
-    return y.sums / x.sums, error, trusted & (x.squares > 0), _is_heavy(y, look) | _is_heavy(x, look)
+    steady = ratio.is_steady(look.drawn, look.pieces, x) & (x.squares > 0)
+    return _Found(y.sums / x.sums, error, squares, cubes, steady, _is_heavy(y, look) | _is_heavy(x, look))
 
 
 def _spread(figure: Figure, totals: Sums, look: Look) -> _Found:
@@ -150,13 +194,11 @@ def _spread(figure: Figure, totals: Sums, look: Look) -> _Found:
     pair = totals.pair_moments
     powers = variance.Powers(q, s, n, pair(y, z), pair(y, x), pair(z, x), totals.triple_moments(y, z, x))
     found, error = powers.estimate(figure.of_sample), variance.standard_error(look.drawn, look.pieces, powers)
-    steady = ratio.is_steady(look.drawn, look.pieces, n)
-    trusted = skewness.enough(look.drawn, powers.squares(), powers.cubes()) & steady
-    error = look.widened(error, powers.squares(), powers.cubes())
     if figure.kind == "deviation":
         found = np.sqrt(found)
         error = error / (2 * found)
-    return found, error, trusted & (found > 0) & (n.squares > 0), _is_heavy(q, look) | _is_heavy(n, look)
+    steady = ratio.is_steady(look.drawn, look.pieces, n) & (found > 0) & (n.squares > 0)
+    return _Found(found, error, powers.squares(), powers.cubes(), steady, _is_heavy(q, look) | _is_heavy(n, look))
 
 
 def _is_heavy(y: Moments, look: Look) -> np.ndarray:

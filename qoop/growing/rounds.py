@@ -5,6 +5,7 @@ state         message                                     steps
 ============  ==========================================  ==================================================
 new           `Begin`                                     `Read` the first round
 reading k     `RoundEnded`, not good enough               `Read` round k + 1, then `Show` edition k
+reading k     `RoundEnded`, and no later one will do      `Read` all the rest, then `Show` edition k
 reading k     `RoundEnded`, good enough                   `Show` edition k, `Pause`
 reading k     `RoundEnded` of the rest                    `Show` the exact edition, `End`
 reading k     `Finish`                                    none; `Read` all the rest once round k has ended
@@ -32,11 +33,13 @@ class Begin:
 @value
 class RoundEnded:
     """A round has ended. worst: the largest half-width of an interval relative to its estimate; None: there are
-    estimates that have no interval yet. may_end: False: an answer that is good enough grows on, for now."""
+    estimates that have no interval yet. may_end: False: an answer that is good enough grows on, for now. in_vain: True:
+    no look before the last is believed to be good enough."""
 
     number: int
     worst: float | None
     may_end: bool = True
+    in_vain: bool = False
 
 
 @value
@@ -91,6 +94,8 @@ class Rounds:
     (Read(number=2, rest=True),)
     >>> at.after(RoundEnded(2, 0.0))[1]
     (Show(number=2), End())
+    >>> Rounds(9, 0.05, "reading").after(RoundEnded(0, 0.9, in_vain=True))[1]
+    (Read(number=1, rest=True), Show(number=0))
     """
 
     rounds: int
@@ -107,22 +112,22 @@ class Rounds:
                 return self._reading(0, ())
             case (("new" | "reading" | "paused"), Stop()):
                 return replace(self, state="ended"), (End(),)
-            case "reading", RoundEnded(number, worst, may_end) if number == self.number:
-                return self._round_ended(worst if may_end else None)
+            case "reading", RoundEnded(number, worst, may_end, in_vain) if number == self.number:
+                return self._round_ended(worst if may_end else None, in_vain)
             case (("new" | "reading"), Finish()):
                 return replace(self, finishing=True), ()
             case "paused", Finish():
                 return replace(self, finishing=True)._reading(self.number + 1, ())
         return self, ()
 
-    def _round_ended(self, worst: float | None) -> tuple[Rounds, tuple[Step, ...]]:
+    def _round_ended(self, worst: float | None, in_vain: bool) -> tuple[Rounds, tuple[Step, ...]]:
         shown = Show(self.number)
         if self.rest:
             return replace(self, state="ended"), (shown, End())
         if not self.finishing and self.error > 0 and worst is not None and worst <= self.error:
             return replace(self, state="paused"), (shown, Pause())
-        return self._reading(self.number + 1, (shown,))
+        return self._reading(self.number + 1, (shown,), in_vain and self.error > 0)
 
-    def _reading(self, number: int, then: tuple[Step, ...]) -> tuple[Rounds, tuple[Step, ...]]:
-        rest = number == self.rounds - 1 or (self.finishing and number > 0)
+    def _reading(self, number: int, then: tuple[Step, ...], in_vain: bool = False) -> tuple[Rounds, tuple[Step, ...]]:
+        rest = number == self.rounds - 1 or (number > 0 and (self.finishing or in_vain))
         return replace(self, state="reading", number=number, rest=rest), (Read(number, rest), *then)

@@ -1,9 +1,10 @@
 """The pieces that each round reads, and the part of the confidence that each look takes.
 
-The order of the pieces is drawn once, by a seed. The first round reads `FIRST` pieces or one in 64, each later one as
-many as all before it, so that there are few looks. What may go wrong at all looks together is spent on them (alpha
-spending: Lan and DeMets, Discrete sequential boundaries for clinical trials, Biometrika 70, 1983), so the chance that
-any interval ever shown misses its truth is at most what was asked for (Bonferroni), whatever makes one stop.
+The order of the pieces is drawn once, by a seed. The first round reads `FIRST` pieces or one in 64, of row groups
+`FIRST_GROUPS` or one in 16; each later one as many as all before it, so that there are few looks. What may go wrong at
+all looks together is spent on them (alpha spending: Lan and DeMets, Discrete sequential boundaries for clinical trials,
+Biometrika 70, 1983), so the chance that any interval ever shown misses its truth is at most what was asked for
+(Bonferroni), whatever makes one stop.
 
 Without a goal each look takes the same part. With one, most is kept for the look that meets it. Which look that is
 hangs on the widths alone, so that an interval of a fixed level holds there as well as anywhere (Chow and Robbins, On
@@ -22,7 +23,11 @@ FIRST = 64
 """Pieces of the first round at least. Of fewer the spread is not known well enough: `tpcds/bench/coverage.py` finds
 that of 16 or 32 too many intervals miss where the totals of pieces are skewed, whatever the rule of skewness says."""
 
+FIRST_GROUPS = 16
+"""The same of row groups, of which tables have few: there intervals are wider for what so few do not tell."""
+
 _ONE_IN = 64
+_GROUPS_ONE_IN = 16
 
 ON_THE_WAY = 0.1
 """The part of what may go wrong that belongs to the looks before the goal is met."""
@@ -51,15 +56,18 @@ class Schedule:
         return wrong * (1 - ON_THE_WAY) if at_goal else wrong * ON_THE_WAY / (looks - 1)
 
 
-def schedule(pieces: int, seed: int) -> Schedule:
-    """The rounds for a number of pieces.
+def schedule(pieces: int, seed: int, in_row_groups: bool = False) -> Schedule:
+    """The rounds for a number of pieces. in_row_groups: the pieces are row groups.
 
     >>> schedule(1030, 1).ends, schedule(120, 1).ends, len(set(schedule(300, 1).order))
     ((64, 128, 256, 512, 1030), (120,), 300)
+    >>> schedule(190, 1, in_row_groups=True).ends
+    (16, 32, 64, 190)
     """
     order = list(range(pieces))
     Random(seed).shuffle(order)
-    ends, end = [], max(FIRST, pieces // _ONE_IN)
+    first = max(FIRST_GROUPS, pieces // _GROUPS_ONE_IN) if in_row_groups else max(FIRST, pieces // _ONE_IN)
+    ends, end = [], first
     while end <= pieces // 2:
         ends.append(end)
         end *= 2

@@ -9,7 +9,11 @@ from sqlglot import exp, parse_one
 
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.value import value
+from qoop.growing import values
 from qoop.growing.core import CORE
+from qoop.growing.estimators import order
+from qoop.growing.estimators.distinct import Incidence
+from qoop.growing.estimators.order import Sample
 from qoop.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
@@ -56,20 +60,27 @@ class Totals:
         self._growth = growth
         self._types: dict[str, str] = {}
         self._numbers: dict[str, np.ndarray] = {}
+        self._of_values: dict[int, Incidence | Sample] = {}
         self._connection = opened(settings, threads=1)
 
     def close(self) -> None:
         """Let go of them."""
         self._connection.close()
 
-    def add(self, rows: pa.Table, columns: Sequence[tuple[str, str]]) -> None:
-        """Add the answer of a round, whose pieces were in no other; of the last one, measures alone."""
+    def add(self, rows: pa.Table, columns: Sequence[tuple[str, str]], whole: bool = False) -> None:
+        """Add the answer of a round, whose pieces were in no other; of the last one, measures alone.
+
+        whole: it is of all pieces, and takes the place of all that there was.
+        """
+        self._of_values = {}
+        if whole:
+            self._types = {}
         named = rows.rename_columns([name for name, _ in columns])
         arrow_input.register(self._connection, "round", named)
         if not self._types:
             self._types = dict(columns)
             casts = ", ".join(f"{name}::{type_} AS {name}" for name, type_ in columns)
-            self._connection.execute(f"CREATE TABLE totals AS SELECT {casts} FROM round")
+            self._connection.execute(f"CREATE OR REPLACE TABLE totals AS SELECT {casts} FROM round")
         else:
             self._merge()
         self._connection.unregister("round")
@@ -77,18 +88,19 @@ class Totals:
 
     def _merge(self) -> None:
         keys = [f"k{place}" for place in range(len(self._growth.keys))]
-        merged = [f"{self._merged_by(name)}({name})::{type_} AS {name}"
-                  for name, type_ in self._types.items() if name not in keys]  # fmt: skip
+        merged = [f"{self._merged(name)}::{type_} AS {name}" for name, type_ in self._types.items() if name not in keys]
         grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
         both = "(FROM totals UNION ALL BY NAME FROM round)"
         self._connection.execute(
             f"CREATE OR REPLACE TABLE totals AS SELECT {', '.join([*keys, *merged])} FROM {both}{grouped}"
         )
 
-    def _merged_by(self, name: str) -> str:
+    def _merged(self, name: str) -> str:
+        if name[0] == "v":
+            return f"flatten(list({name}) FILTER (WHERE {name} IS NOT NULL))"
         if name[0] == "t":
-            return self._growth.measures[int(name[1:])].merged_by
-        return "max" if name[0] == "g" else "sum"
+            return f"{self._growth.measures[int(name[1:])].merged_by}({name})"
+        return f"max({name})" if name[0] == "g" else f"sum({name})"
 
     @property
     def groups(self) -> int:
@@ -107,9 +119,28 @@ class Totals:
         """The sums of the products of three measures."""
         return self._numbers[f"yzx_{y}_{z}_{x}"]
 
+    def incidence(self, measure: int) -> Incidence:
+        """The values of a measure that counts distinct ones."""
+        found = self._of_values.get(measure)
+        if not isinstance(found, Incidence):
+            found = self._of_values[measure] = values.incidence(self._connection, measure, self.groups)
+        return found
+
+    def sample(self, measure: int) -> Sample:
+        """The values of a measure of which there is a quantile."""
+        found = self._of_values.get(measure)
+        if not isinstance(found, Sample):
+            found = self._of_values[measure] = values.sample(self._connection, measure, self.groups)
+        return found
+
     def _read(self) -> dict[str, np.ndarray]:
         """All sums of powers, at once: each question to DuckDB costs some milliseconds."""
-        names = [name for name in self._types if name[0] not in "kt"]
+        import numpy as np
+
+        names = [name for name in self._types if name[0] not in "ktvw"]
+        if not names:
+            [(groups,)] = self._connection.execute("SELECT count(*) FROM totals").fetchall()
+            return {"pieces": np.zeros(groups)}
         columns = ", ".join(f"coalesce({name}, 0)::DOUBLE AS {name}" for name in names)
         return dict(self._connection.execute(f"SELECT {columns} FROM totals ORDER BY rowid").fetchnumpy())
 
@@ -140,7 +171,8 @@ class Totals:
         import pyarrow as pa
 
         numbers = np.arange(self.groups)
-        table = pa.table({"g": numbers, **{name: pa.array(found, from_pandas=True) for name, found in bounds.items()}})
+        known = {**bounds, **({} if scale is None else self._estimates(scale))}
+        table = pa.table({"g": numbers, **{name: pa.array(found, from_pandas=True) for name, found in known.items()}})
         arrow_input.register(self._connection, "bounds", table)
         try:
             text = self._own_sql(scale)
@@ -150,6 +182,17 @@ class Totals:
             return self._in_order(arrow_output.table(self._connection, text), share)
         finally:
             self._connection.unregister("bounds")
+
+    def _estimates(self, scale: float) -> dict[str, np.ndarray]:
+        """Those of the terms that do not merge, as columns ``d0`` …"""
+        return {
+            f"d{place}": self.incidence(term.y).estimate(scale) if term.op == "distinct" else self._quantiles(term)
+            for place, term in enumerate(self._growth.terms)
+            if term.is_of_values
+        }
+
+    def _quantiles(self, term: Term) -> np.ndarray:
+        return order.quantiles(self.sample(term.y), self.groups, term.level, term.op == "quantile_cont")
 
     def _in_order(self, rows: pa.Table, share: float) -> pa.Table:
         """Bounds next to what they are of, and the share at the end."""
@@ -188,7 +231,8 @@ class Totals:
     def _own_sql(self, scale: float | None) -> str:
         """The sums as the query has them, and then the bounds of those that are shown."""
         growth = self._growth
-        estimates = [f"{self._estimate(term, scale)} AS e{place}, {self._estimate(term, None)} AS u{place}"
+        estimates = [f"{self._estimate(place, term, scale)} AS e{place}, "
+                     f"{self._estimate(place, term, scale if term.is_of_values else None)} AS u{place}"
                      for place, term in enumerate(growth.terms)]  # fmt: skip
         both = ", ".join(["totals.*", "bounds.*", *estimates])
         inner = f"SELECT {both} FROM totals JOIN bounds ON totals.rowid = bounds.g"
@@ -206,7 +250,9 @@ class Totals:
     def _is_number(type_: str) -> bool:
         return type_.startswith(NUMBERS)
 
-    def _estimate(self, term: Term, scale: float | None) -> str:
+    def _estimate(self, place: int, term: Term, scale: float | None) -> str:
+        if term.is_of_values:
+            return f"w{term.y}" if scale is None else f"d{place}"
         if term.z is not None:
             return _spread_sql(term)
         if term.x is not None:

@@ -106,6 +106,7 @@ def test_a_cell_shows_an_answer_that_grows(shell: InteractiveShell) -> None:
         )
         shell.user_ns["mine"] = session
         shell.run_line_magic("qoop", "mine")
+        session.set("exact_within", 0)
         with capture_output() as captured:
             text = "WITHIN 5 PERCENT SELECT shop, sum(price) AS income FROM sales GROUP BY shop ORDER BY shop"
             found = shell.run_cell_magic("qoop", "--approximate sales", text)

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from qoop.catalog.value import value
 from qoop.growing.goal import Goal
 from qoop.growing.growth import Figure
-from qoop.growing.intervals import Intervals, Look, at_look
+from qoop.growing.intervals import Intervals, at_look
+from qoop.growing.look import Look
 from qoop.growing.rounds import Begin, End, Pause, RoundEnded, Rounds
 from qoop.growing.schedule import schedule
 from qoop.growing.totals import Moments, PairMoments

@@ -7,6 +7,8 @@ A piece is the unit that is drawn (cluster sampling), so rows within a piece may
     total.py      a sum, or a number of rows
     ratio.py      an average, or a ratio of two sums
     variance.py   the variance of rows, and their standard deviation
+    distinct.py   the number of distinct values
+    order.py      quantiles of the rows, such as the median
     skewness.py   whether a normal interval may be trusted yet
     student.py    quantiles of Student's distribution
     unseen.py     the most that groups may be in, of which nothing was seen

@@ -24,19 +24,19 @@ of the tail was missed, the narrower are intervals and the sooner do answers end
 are too few."""
 
 
-def enough(drawn: int, squares: np.ndarray, cubes: np.ndarray) -> np.ndarray:
-    """True where that holds. squares, cubes: sums of powers of the deviations from the mean.
+def needed(drawn: int, squares: np.ndarray, cubes: np.ndarray) -> np.ndarray:
+    """The number of pieces of which more must be drawn. squares, cubes: sums of powers of the deviations from the mean.
 
     >>> import numpy as np
     >>> deviations = np.array([-1.0, -1.0, -1.0, 3.0])
-    >>> enough(4, (deviations**2).sum()[None], (deviations**3).sum()[None])
-    array([False])
+    >>> needed(4, (deviations**2).sum()[None], (deviations**3).sum()[None]).round(1)
+    array([33.3])
     """
     import numpy as np
 
     with np.errstate(divide="ignore", invalid="ignore"):
         skewness = (cubes / drawn) / (squares / drawn) ** 1.5
-    return (squares <= 0) | (25 * skewness**2 < drawn)
+    return np.where(squares <= 0, 0.0, 25 * skewness**2)
 
 
 def wider(drawn: int, squares: np.ndarray, cubes: np.ndarray, z: float) -> np.ndarray:
@@ -61,7 +61,7 @@ def wider(drawn: int, squares: np.ndarray, cubes: np.ndarray, z: float) -> np.nd
 
 def heavy(drawn: int, squares: np.ndarray, peaks: np.ndarray) -> np.ndarray:
     """True where one piece has so much of the sum of the squares that there may be no variance. squares: as for
-    `enough`. peaks: the greatest deviation, or what is no less.
+    `needed`. peaks: the greatest deviation, or what is no less.
 
     >>> import numpy as np
     >>> deviations = np.array([-1.0] * 99 + [99.0])

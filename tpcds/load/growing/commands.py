@@ -6,14 +6,18 @@ import argparse
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
-from qoop.tpcds.load.growing import playing, predicting, real
+from qoop.tpcds.load.growing import playing, predicting, real, times
 from qoop.tpcds.load.growing.playing import Drawing
+from qoop.tpcds.queries import parse_selection
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-command; it sets `run`, a function of the parsed options that gives the exit code."""
     what = "Growing answers at once, under several schedulers: times to 90 and 95 percent of the way to their goals"
-    how = "On 40 simulated slots; with --real DIR on this machine; with --predict the errors to come, as predicted"
+    how = (
+        "On 40 simulated slots; with --real DIR on this machine; with --predict the errors to come, as predicted; "
+        "with --times DIR what each query takes to its bounds, next to what it takes exactly"
+    )
     parser = commands.add_parser("grow", help=what, description=f"{what}. {how}.")
     parser.add_argument("--loads", metavar="L,L", default="0.9", help="(0.9)")
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="runs of each, seeds 1 to N (10)")
@@ -23,7 +27,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument("--seconds", type=float, default=900.0, metavar="S", help="in which they are asked for (900)")
     parser.add_argument("--real", metavar="DIR", help="where `qoop tpcds generate` made the tables")
-    parser.add_argument("--slots", type=int, default=2, metavar="N", help="with --real (2)")
+    parser.add_argument("--times", metavar="DIR", help="the same: the queries of TPC-DS, one after the other")
+    parser.add_argument("--queries", default="1-99", metavar="N,N-N", help="with --times (1-99)")
+    parser.add_argument("--exact-within", type=float, default=1.0, metavar="S", help="with --times (1)")
+    parser.add_argument("--slots", type=int, default=2, metavar="N", help="with --real and --times (2)")
     parser.add_argument("--predict", action="store_true", help="closed form, fitted curve and last fall")
     parser.set_defaults(run=_grow)
 
@@ -31,6 +38,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _grow(options: argparse.Namespace) -> int:
     if options.predict:
         found = predicting.lines(options.seeds, 1)
+    elif options.times is not None:
+        numbers = parse_selection(options.queries)
+        found = times.lines(Path(options.times), options.slots, numbers, options.exact_within)
     elif options.real is not None:
         found = real.lines(Path(options.real), options.slots)
     else:

@@ -47,6 +47,7 @@ def played(directory: Path, scheduler: str, slots: int, queries: Sequence[str]) 
     """Ask for all queries at once, and let each grow until it is exact."""
     with connect(slots=slots, scheduler=scheduler) as session:
         session.register_folder(directory)
+        session.set("exact_within", 0)
         for text in queries:
             session.approximate(text, error=0.9).last()  # so that statistics are there
         begun = time.perf_counter()

@@ -1,0 +1,66 @@
+"""Intervals of figures that do not add up: distinct counts and quantiles."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from qoop.growing.estimators import distinct as counts
+from qoop.growing.estimators import order, ratio, skewness
+from qoop.growing.estimators.student import quantile
+from qoop.growing.look import Ends, Look
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from qoop.growing.estimators.distinct import Incidence
+    from qoop.growing.estimators.order import Sample
+
+
+def distinct(found: Incidence, look: Look) -> Ends:
+    """From the values seen, which are surely there, to the most that there may be: only the upper end may miss.
+
+    Where every value was seen in several pieces nothing tells of those in few, and there is no interval.
+    """
+    import numpy as np
+
+    scale = look.pieces / look.drawn
+    squares, cubes = found.powers(look.drawn, scale)
+    t = quantile(1 - look.alpha, look.drawn - 1)
+    plain = t * counts.standard_error(look.drawn, look.pieces, squares)
+    needed = np.where(found.once > 0, skewness.needed(look.drawn, squares, cubes), inf)
+    most = found.most(scale) + plain * skewness.wider(look.drawn, squares, cubes, look.z)
+    estimate, trusted = found.estimate(scale), needed < look.drawn
+    low, high = np.where(trusted, found.seen, np.nan), np.where(trusted, most, np.nan)
+    return Ends(estimate, low, high, np.maximum(estimate - found.seen, found.most(scale) - estimate), needed)
+
+
+def quantiles(found: Sample, groups: int, level: float, continuous: bool, look: Look) -> Ends:
+    """Of all groups."""
+    import numpy as np
+
+    ends = np.array([_quantile(*found.group(number), level, continuous, look) for number in range(groups)])
+    return Ends(*ends.reshape(groups, 5).T)
+
+
+def _quantile(
+    values: np.ndarray, pieces: np.ndarray, level: float, continuous: bool, look: Look
+) -> tuple[float, float, float, float, float]:
+    """Estimate, ends, half of the width, and pieces needed, of one group."""
+    from qoop.growing.totals import Moments, PairMoments
+
+    if not len(values):
+        nothing = float("nan")
+        return nothing, nothing, nothing, nothing, nothing
+    estimate = order.quantile(values, level, continuous)
+    y, x = order.below(values, pieces, estimate, look.drawn)
+    below, rows, both = Moments.of(y), Moments.of(x), PairMoments.of(y, x)
+    squares, cubes = ratio.residual_cubes(below, rows, both)
+    error = float(ratio.standard_error(look.drawn, look.pieces, below, rows, both)[0])
+    t = quantile(1 - look.alpha / 2, look.drawn - 1)
+    needed = float(skewness.needed(look.drawn, squares, cubes)[0])
+    wide = t * error * float(skewness.wider(look.drawn, squares, cubes, look.z)[0])
+    trusted = needed < look.drawn and bool(ratio.is_steady(look.drawn, look.pieces, rows)[0])
+    low, high = order.ends(values, level - wide, level + wide) if trusted else (float("nan"), float("nan"))
+    bare = order.ends(values, level - t * error, level + t * error)
+    return estimate, low, high, max(estimate - bare[0], bare[1] - estimate), needed
