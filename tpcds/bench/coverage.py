@@ -3,11 +3,12 @@
     python -m qoop.tpcds.bench.coverage [--draws 200] [--confidence 0.95] [--seed 1] [--rows clustered --bound 0.2]
 
 Tables are drawn whose rows are plain, sorted, in clusters, of a heavy tail (Pareto, without a variance) or in groups of
-which some are rare. Of each, a count, a sum, an average and a ratio of sums grow by the engine's own schedule, program
-and estimators (:mod:`qoop.growing`) until all intervals are narrow enough; the totals of pieces come from
-NumPy in place of SQL, so that thousands of draws take seconds. What is counted are the intervals of the last edition,
-where it is no exact one, and those figures of which any interval on the way has missed the truth. The intervals of one
-table go together, so that the error of what is counted (±, two standard errors) is that of tables, not of intervals.
+which some are rare. Of each, figures grow by the engine's own schedule, program and estimators (:mod:`qoop.growing`)
+until all intervals are narrow enough: a count, a sum, an average and a ratio of sums, or others (`--figures`). What is
+read of pieces comes from NumPy in place of SQL, so that thousands of draws take seconds. What is counted are the
+intervals of the last edition, where it is no exact one, and those figures of which any interval on the way has missed
+the truth. The intervals of one table go together, so that the error of what is counted (±, two standard errors) is that
+of tables, not of intervals. `--row-groups N` has N pieces, which are row groups.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from qoop.catalog.value import value
+from qoop.growing.estimators.distinct import Incidence
+from qoop.growing.estimators.order import Sample, quantile
 from qoop.growing.goal import Goal
 from qoop.growing.growth import Figure
-from qoop.growing.intervals import Intervals, at_look
+from qoop.growing.intervals import Intervals, at_look, in_vain
 from qoop.growing.look import Look
 from qoop.growing.rounds import Begin, End, Pause, RoundEnded, Rounds
 from qoop.growing.schedule import schedule
 from qoop.growing.totals import Moments, PairMoments
+from qoop.growing.values import incidence_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,17 +38,59 @@ _PIECES, _ROWS = 1024, 200
 FIGURES = (Figure(0, "total", 0), Figure(1, "total", 1), Figure(2, "ratio", 1, 0), Figure(3, "ratio", 1, 2))
 """Count, sum, average and ratio of sums, over these measures: rows, y, x and the squares of y."""
 
+QUANTILES = (Figure(0, "quantile", 1, continuous=True), Figure(1, "quantile", 1, level=0.9))
+"""The median of y, and its ninth decile."""
+
+DISTINCT = (Figure(0, "distinct", 4),)
+"""The number of values."""
+
 SPREADS = (Figure(0, "variance", 3, 0, z=1), Figure(1, "deviation", 3, 0, z=1))
 """Variance and standard deviation of y."""
+
+_FIGURES = {"sums": FIGURES, "spreads": SPREADS, "quantiles": QUANTILES, "distinct": DISTINCT}
 
 ERRORS = (0.1, 0.05, 0.02)
 
 
 @value
+class Rows:
+    """The rows of a table: their pieces, groups, y and x, and values of which there may be many alike."""
+
+    piece: np.ndarray
+    group: np.ndarray
+    y: np.ndarray
+    x: np.ndarray
+    value: np.ndarray
+
+    @property
+    def groups(self) -> int:
+        """Number of groups."""
+        return int(self.group.max()) + 1
+
+    def totals(self, pieces: int) -> np.ndarray:
+        """By measure, piece and group."""
+        import numpy as np
+
+        place = self.piece * self.groups + self.group
+        weights = (np.ones(len(place)), self.y, self.x, self.y**2)
+        sums = [np.bincount(place, one, pieces * self.groups) for one in weights]
+        return np.stack(sums).reshape(4, pieces, self.groups)
+
+    def of(self, pieces: Sequence[int]) -> Rows:
+        """Those of some pieces."""
+        import numpy as np
+
+        here = np.isin(self.piece, pieces)
+        return Rows(self.piece[here], self.group[here], self.y[here], self.x[here], self.value[here])
+
+
+@value
 class Drawn:
-    """Totals of pieces by measure: an array of measures, pieces and groups."""
+    """Totals of pieces by measure: an array of measures, pieces and groups. rows: of these pieces, where figures need
+    them."""
 
     totals: np.ndarray
+    rows: Rows | None = None
 
     @property
     def groups(self) -> int:
@@ -65,6 +111,27 @@ class Drawn:
         """See `qoop.growing.totals.Totals.triple_moments`."""
         return (self.totals[y] * self.totals[z] * self.totals[x]).sum(0)  # type: ignore[no-any-return]
 
+    def sample(self, measure: int) -> Sample:
+        """See `qoop.growing.totals.Totals.sample`: of y."""
+        assert self.rows is not None
+        return Sample.of(self.groups, self.rows.group, self.rows.piece, self.rows.y)
+
+    def incidence(self, measure: int) -> Incidence:
+        """See `qoop.growing.totals.Totals.incidence`: of the values."""
+        import numpy as np
+
+        assert self.rows is not None
+        keys = np.unique(np.stack([self.rows.group, self.rows.value, self.rows.piece]), axis=1)
+        _, first, number = np.unique(keys[:2], axis=1, return_index=True, return_counts=True)
+        second = first[number == 2] + 1
+        place = keys[:, np.concatenate([first, second])]
+        seen = np.concatenate([np.ones(len(first)), np.zeros(len(second))])
+        own = np.concatenate([number == 1, np.zeros(len(second))]).astype(float)
+        shared = np.concatenate([number == 2, np.ones(len(second))]).astype(float)
+        codes = np.unique(place[[0, 2]], axis=1, return_inverse=True)
+        by = [np.bincount(codes[1].ravel(), one) for one in (seen, own, shared)]
+        return incidence_of(self.groups, codes[0][0], *by)
+
 
 @value
 class Outcome:
@@ -78,62 +145,70 @@ class Outcome:
     share: float
 
 
-def table(kind: str, rng: np.random.Generator) -> np.ndarray:
-    """The totals of the pieces of a table of a kind."""
+def rows(kind: str, rng: np.random.Generator, pieces: int = _PIECES, each: int = _ROWS) -> Rows:
+    """The rows of a table of a kind."""
     import numpy as np
 
-    rows = _PIECES * _ROWS
-    y, x, group = rng.gamma(2.0, 10.0, rows), rng.gamma(4.0, 1.0, rows), rng.integers(0, 4, rows)
+    count = pieces * each
+    y, x, group = rng.gamma(2.0, 10.0, count), rng.gamma(4.0, 1.0, count), rng.integers(0, 4, count)
+    piece, value_ = np.repeat(np.arange(pieces), each), rng.integers(0, 3000, count)
     if kind == "sorted":
         order = np.argsort(y)
-        y, x, group = y[order], x[order], group[order]
+        y, x, group, value_ = y[order], x[order], group[order], np.sort(value_)
     elif kind == "clustered":
-        y = y * np.repeat(rng.lognormal(0.0, 0.5, _PIECES), _ROWS)
+        y = y * np.repeat(rng.lognormal(0.0, 0.5, pieces), each)
+        value_ = piece * 8 + rng.integers(0, 200, count)
     elif kind == "heavy":
-        y = rng.pareto(1.5, rows)
+        y, value_ = rng.pareto(1.5, count), rng.zipf(1.5, count) % 100_000
     elif kind == "skewed":
-        group = np.minimum(rng.zipf(1.5, rows) - 1, 30)
+        group, value_ = np.minimum(rng.zipf(1.5, count) - 1, 30), rng.zipf(2.0, count) % 100_000
     elif kind == "rare":
-        group = np.searchsorted(np.cumsum([0.6, 0.3, 0.09, 0.009, 0.001]), rng.random(rows) * 0.999_999)
-    groups = int(group.max()) + 1
-    place = np.repeat(np.arange(_PIECES), _ROWS) * groups + group
-    sums = [np.bincount(place, weights, _PIECES * groups) for weights in (np.ones(rows), y, x, y * y)]
-    return np.stack(sums).reshape(4, _PIECES, groups)
+        group = np.searchsorted(np.cumsum([0.6, 0.3, 0.09, 0.009, 0.001]), rng.random(count) * 0.999_999)
+    return Rows(piece, group, y, x, value_)
+
+
+def table(kind: str, rng: np.random.Generator) -> np.ndarray:
+    """The totals of the pieces of a table of a kind."""
+    return rows(kind, rng).totals(_PIECES)
 
 
 KINDS = ("plain", "sorted", "clustered", "heavy", "rare", "skewed")
 
 
 def grown(
-    totals: np.ndarray, error: float, confidence: float, seed: int, figures: Sequence[Figure] = FIGURES
-) -> Outcome:
-    """Let the figures of a table grow until the bound is met."""
+    totals: np.ndarray, error: float, confidence: float, seed: int, figures: Sequence[Figure] = FIGURES,
+    of: Rows | None = None, in_row_groups: bool = False,
+) -> Outcome:  # fmt: skip
+    """Let the figures of a table grow until the bound is met. of: its rows, where figures need them."""
     import numpy as np
 
-    rounds = schedule(_PIECES, seed)
-    truth = _truth(totals, figures)
+    pieces, goal = totals.shape[1], Goal(error, confidence)
+    plan = schedule(pieces, seed, in_row_groups)
+    truth = _truth(totals, figures) if of is None else _truth_of(of, figures)
     missed = {one.place: np.zeros(totals.shape[2], bool) for one in figures}
     had = {one.place: np.zeros(totals.shape[2], bool) for one in figures}
-    program, _ = Rounds(len(rounds.ends), error).after(Begin())
-    for number, end in enumerate(rounds.ends):
-        look = Look(end, _PIECES, 0.0)
-        read = Drawn(totals[:, list(rounds.order[:end])])
+    program, _ = Rounds(len(plan.ends), error).after(Begin())
+    while True:
+        end = pieces if program.rest else plan.ends[program.number]
+        look = Look(end, pieces, 0.0)
+        chosen = list(plan.order[:end])
+        read = Drawn(totals[:, chosen], None if of is None else of.of(chosen))
         seen = read.totals[0].sum(0) > 0
-        found = (
-            Intervals({}, {}, 0.0) if look.is_whole else at_look(figures, read, rounds, end, Goal(error, confidence))
-        )
+        found = Intervals({}, {}, 0.0) if look.is_whole else at_look(figures, read, plan, end, goal)
         for place in found.low:
             is_shown = np.isfinite(found.low[place]) & seen
             missed[place] |= is_shown & ~_holds(found, place, truth)
             had[place] |= is_shown
-        program, steps = program.after(RoundEnded(number, _worst(found, seen, look)))
+        vain = not look.is_whole and in_vain(found, plan, end, goal)
+        worst = _worst(found, seen, look) if of is None else 0.0 if look.is_whole else found.worst
+        program, steps = program.after(RoundEnded(program.number, worst, in_vain=vain))
         if any(isinstance(step, End | Pause) for step in steps):
             break
     last = {place: np.isfinite(found.low[place]) & seen for place in found.low}
     held = sum(int((last[place] & _holds(found, place, truth)).sum()) for place in last)
     return Outcome(
         sum(int(one.sum()) for one in last.values()), held, sum(int(one.sum()) for one in had.values()),
-        sum(int(one.sum()) for one in missed.values()), end / _PIECES,
+        sum(int(one.sum()) for one in missed.values()), end / pieces,
     )  # fmt: skip
 
 
@@ -157,6 +232,19 @@ def _truth(totals: np.ndarray, figures: Sequence[Figure]) -> Mapping[int, np.nda
     return {0: rows, 1: y, 2: y / rows, 3: y / x}
 
 
+def _truth_of(of: Rows, figures: Sequence[Figure]) -> Mapping[int, np.ndarray]:
+    """Of figures that do not add up."""
+    import numpy as np
+
+    mine = [of.group == group for group in range(of.groups)]
+    if figures is DISTINCT:
+        return {0: np.array([len(np.unique(of.value[here])) for here in mine], float)}
+    return {
+        one.place: np.array([quantile(np.sort(of.y[here]), one.level, one.continuous) for here in mine])
+        for one in figures
+    }
+
+
 def _holds(found: Intervals, place: int, truth: Mapping[int, np.ndarray]) -> np.ndarray:
     slack = 1e-9 * abs(truth[place])
     return (found.low[place] - slack <= truth[place]) & (truth[place] <= found.high[place] + slack)  # type: ignore[no-any-return]
@@ -169,14 +257,21 @@ def run(
     figures: Sequence[Figure] = FIGURES,
     kinds: Sequence[str] = KINDS,
     errors: Sequence[float] = ERRORS,
+    row_groups: int | None = None,
 ) -> Iterator[tuple[str, float, Sequence[Outcome]]]:
     """The outcomes of each kind of table and each bound."""
     import numpy as np
 
+    needed, pieces = figures is DISTINCT or figures is QUANTILES, row_groups or _PIECES
     for kind in kinds:
-        tables = [table(kind, np.random.default_rng((seed, draw))) for draw in range(draws)]
-        for error in errors:
-            yield kind, error, [grown(one, error, confidence, draw, figures) for draw, one in enumerate(tables)]
+        outcomes: dict[float, list[Outcome]] = {error: [] for error in errors}
+        for draw in range(draws):
+            drawn = rows(kind, np.random.default_rng((seed, draw)), pieces)
+            totals = drawn.totals(pieces)
+            for error in errors:
+                one = grown(totals, error, confidence, draw, figures, drawn if needed else None, row_groups is not None)
+                outcomes[error].append(one)
+        yield from ((kind, error, found) for error, found in outcomes.items())
 
 
 def line(kind: str, error: float, outcomes: Sequence[Outcome]) -> str:
@@ -201,15 +296,16 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], object] = 
     parser.add_argument("--draws", type=int, default=200, help="tables of each kind")
     parser.add_argument("--confidence", type=float, default=0.95)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--spreads", action="store_true", help="variances and deviations in place of sums")
+    parser.add_argument("--figures", choices=_FIGURES, default="sums")
+    parser.add_argument("--row-groups", type=int, help="so many pieces, which are row groups")
     parser.add_argument("--rows", choices=KINDS, help="tables of this kind only")
     parser.add_argument("--bound", type=float, help="this bound only")
     options = parser.parse_args(arguments)
     say("data        bound  early ends  read   shown   cover            ever  covered at every look")
     kinds = (options.rows,) if options.rows else KINDS
     errors = (options.bound,) if options.bound else ERRORS
-    figures = SPREADS if options.spreads else FIGURES
-    for found in run(options.draws, options.confidence, options.seed, figures, kinds, errors):
+    figures = _FIGURES[options.figures]
+    for found in run(options.draws, options.confidence, options.seed, figures, kinds, errors, options.row_groups):
         say(line(*found))
 
 
