@@ -7,7 +7,7 @@ A file is known by its look and its footer, as reading all of it would take long
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -161,23 +161,22 @@ class ParquetSource:
         """One SELECT for each stretch of a file whose row groups all have some of the rows; of pieces that are row
         groups one for each, if they are to be told apart."""
         numbered = any(name == PIECE for name, _ in columns)
-        apart = (
-            one
-            for run in runs
-            for one in (
-                run.singly() if numbered and run.borders else run.apart(self._borders[run.file], _WORTH_LEAVING)
-            )
-        )
-        return "\nUNION ALL ".join(self._select_run(columns, run) for run in apart)
+        apart = (one for run in runs for one in self._stretches(run, numbered))
+        return "\nUNION ALL ".join(self._select_run(columns, run, numbered) for run in apart)
+
+    def _stretches(self, run: Runs, numbered: bool) -> Iterator[Runs]:
+        if run.borders and numbered:
+            return run.singly()
+        return run.apart(self._borders[run.file], 1 if run.borders else _WORTH_LEAVING)
 
     @cached_property
     def _borders(self) -> dict[str, tuple[int, ...]]:
         """Of each file the rows at which its row groups begin, and the one behind the last."""
         return {file.file.path: (0, *accumulate(file.row_groups)) for file in self.files}
 
-    def _select_run(self, columns: Columns, run: Runs) -> str:
-        numbered = any(name == PIECE for name, _ in columns)
-        return self._select(columns, [run.file], run.holds(_ROW_NUMBER), run.number(_ROW_NUMBER) if numbered else "")
+    def _select_run(self, columns: Columns, run: Runs, numbered: bool) -> str:
+        number = run.number(_ROW_NUMBER) if numbered else ""
+        return self._select(columns, [run.file], run.holds(_ROW_NUMBER), number)
 
     def _joined(self, ranges: Sequence[Range]) -> list[Range]:
         """Neighbours in one; what turns out to be a whole file needs no predicate."""

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from qoop.growing.growth import Growth
     from qoop.growing.planning import RoundPlanning
     from qoop.growing.schedule import Schedule
-    from qoop.job import Job, Starts
+    from qoop.job import Job, Planned, Starts
     from qoop.statements.settings import Settings
 
 
 @value
 class Growing:
-    """An answer that is to grow. planning: makes what plans its rounds. start: starts a job.
+    """An answer that is to grow. planning: makes what plans its rounds. plan_whole: plans the query itself.
+    start: starts a job.
 
     busy: whether other queries have to wait; while they have not, the answer grows past its goal. None: it never does.
     cut_short: hears which part of the pieces was not read, of an answer that ended for others.
@@ -48,6 +49,7 @@ class Growing:
     goal: Goal
     settings: Settings
     planning: Callable[[], RoundPlanning]
+    plan_whole: Callable[[Callable[[], RoundPlanning]], Planned]
     start: Starts
     busy: Callable[[], bool] | None = None
     cut_short: Callable[[float], object] | None = None
@@ -148,8 +150,12 @@ class GrowingAnswer:
                 return
             number = self._rounds.number
             try:
-                found = self._estimated(number, self._jobs[number].result())
-                self._made = self._edition(number, found)
+                result = self._jobs[number].result()
+                if self._rounds.rest and self._runs_whole:
+                    found, self._made = Intervals({}, {}, 0.0), self._whole(number, result)
+                else:
+                    found = self._estimated(number, result)
+                    self._made = self._edition(number, found)
                 self._error = inf if found.worst is None else found.worst
                 self._first_error = self._error if isinf(self._first_error) else self._first_error
             except BaseException:
@@ -201,11 +207,18 @@ class GrowingAnswer:
         return self._planning
 
     def _read(self, number: int, rest: bool) -> Job:
-        growing = self._growing
-        again = rest and growing.growth.is_of_values
-        pieces = growing.cut.of(growing.schedule.order if again else growing.schedule.pieces_of(number, rest))
+        growing, course = self._growing, self._course(number, rest)
+        if rest and self._runs_whole:
+            return growing.start(growing.plan_whole(self._plans), follows=number > 0, course=course)
+        pieces = growing.cut.of(growing.schedule.pieces_of(number, rest))
         text = growing.growth.rest_sql if rest else growing.growth.round_sql
-        return growing.start(self._plans().plan(text, pieces), follows=number > 0, course=self._course(number, rest))
+        return growing.start(self._plans().plan(text, pieces), follows=number > 0, course=course)
+
+    @property
+    def _runs_whole(self) -> bool:
+        """True if the last round is the query itself: where something does not add up, and of row groups, whose rest
+        costs as much: DuckDB leaves out rows that no join wants of a table, but not of stretches of it."""
+        return self._growing.growth.is_of_values or self._growing.cut.in_row_groups
 
     def _course(self, number: int, rest: bool) -> Sampled:
         schedule, goal = self._growing.schedule, 0.0 if self._rounds.finishing else self._growing.goal.error
@@ -228,8 +241,7 @@ class GrowingAnswer:
             found = job.result()
             self._totals.know(name, found.lossless(), list(zip(found.columns, found.types, strict=True)))
         self._exact = {}
-        again = self._rounds.rest and self._growing.growth.is_of_values
-        self._totals.add(result.lossless(), list(zip(result.columns, result.types, strict=True)), again)
+        self._totals.add(result.lossless(), list(zip(result.columns, result.types, strict=True)))
         look = self._look(number)
         return (
             Intervals({}, {}, 0.0)
@@ -238,6 +250,14 @@ class GrowingAnswer:
                 self._growing.growth.bounded, self._totals, self._growing.schedule, look.drawn, self._growing.goal
             )
         )
+
+    def _whole(self, number: int, found: Result) -> Edition:
+        """The exact edition, from the rows of the query itself."""
+        growth = self._growing.growth
+        rows = self._totals.exact(found.lossless(), found.types)
+        result = Result(rows, edition_columns(growth), self._growing.settings)
+        groups = max(self._totals.groups, len(rows))
+        return Edition(result, number, 1.0, True, groups, 0.0, 0.0, "", (), tuple(growth.shown))
 
     def _edition(self, number: int, found: Intervals) -> Edition:
         growth, look = self._growing.growth, self._look(number)

@@ -18,6 +18,7 @@ from qoop.growing.growth import Growth, NotGrowing
 from qoop.growing.planning import RoundPlanning
 from qoop.growing.schedule import Schedule, schedule
 from qoop.growing.totals import NUMBERS, Totals
+from qoop.plan_memo import versions
 from qoop.planner.explain import seconds_text
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.config import Config
     from qoop.growing.goal import Goal
-    from qoop.job import Starts
+    from qoop.job import Planned, Starts
     from qoop.planner.sql.bind import Bound
     from qoop.planning import QueryPlanning
     from qoop.session_tables import SessionTables
@@ -110,9 +111,23 @@ def ask(
     refused = _refused(rounds(), growing)
     if refused:
         return ExactAnswer(start(planning.plan(text)), refused)
-    return GrowingAnswer(
-        Growing(growing.growth, growing.cut, growing.schedule, goal, bound.settings, rounds, start, busy, cut_short)
-    )
+    whole = partial(_planned_whole, planning, text, bound, named)
+    ways = growing.growth, growing.cut, growing.schedule, goal, bound.settings, rounds, whole
+    return GrowingAnswer(Growing(*ways, start, busy, cut_short))
+
+
+def _planned_whole(
+    planning: QueryPlanning, text: str, bound: Bound, named: Mapping[str, Table], rounds: Callable[[], RoundPlanning]
+) -> Planned:
+    """The plan of the query itself: the session's, which may be known, unless it is of other tables or settings since
+    the answer began to grow. rounds: the planning of the answer, which has those tables yet."""
+    try:
+        found = planning.plan(text)
+        if versions(found.tables) == versions(named) and found.bound.settings == bound.settings:
+            return found
+    except QueryError:
+        pass  # a table is gone
+    return rounds().plan_whole(text)
 
 
 def _short(seconds: float, exact_within: float) -> str:
@@ -165,7 +180,7 @@ def _refused(rounds: RoundPlanning, growing: Found) -> str:
     for place, measure in enumerate(growing.growth.measures):
         type_ = _listed(types[f"v{place}"]) if measure.merged_by == "values" else types[f"t{place}"]
         if measure.merged_by in ("sum", "values") and (not type_.startswith(NUMBERS) or type_ == "UUID"):
-            return f"{measure.whole or measure.sql} is no number"
+            return f"{measure.sql} is no number"
     return ""
 
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qoop.growing.asking import Found, why_not
-from qoop.growing.growth import UNBOUNDED
+from qoop.growing.growth import UNBOUNDED, Kind
 
 if TYPE_CHECKING:
     from qoop.config import Config
     from qoop.planning import QueryPlanning
     from qoop.session_tables import SessionTables
+
+
+_WITHOUT: dict[Kind, str] = {
+    "distinct": "The interval of {} begins at what was seen. There is none while each value was seen in several "
+    "pieces: then nothing tells of the values of few.",
+    "extreme": "Without intervals, as seen so far: {}. Rows that were not read may have any value.",
+    "derived": "Without intervals, of estimates: {}. There is no formula for what is computed so.",
+}
 
 
 def explained_growth(
@@ -28,7 +36,6 @@ def _lines(found: Found) -> list[str]:
     kinds = {one.place: one.kind for one in growth.figures}
     shown = [(growth.columns[place][0], kinds[core]) for place, (core, _) in sorted(growth.shown.items())]
     names = [name for name, kind in shown if kind not in UNBOUNDED]
-    extremes = [name for name, kind in shown if kind == "extreme"]
     kind = "row groups" if found.cut.in_row_groups else "pieces"
     lines = [
         f"{growth.fact.name} is read by {found.cut.count} {kind} in random order, all other tables whole.",
@@ -37,6 +44,11 @@ def _lines(found: Found) -> list[str]:
     ]
     if names:
         lines.append(f"With intervals: {', '.join(names)}.")
-    if extremes:
-        lines.append(f"Without intervals, as seen so far: {', '.join(extremes)}.")
+    for told, why in _WITHOUT.items():
+        some = [name for name, kind in shown if kind == told]
+        lines += [f"{why.format(', '.join(some))}"] if some else []
+    if growth.is_of_values:
+        lines.append("The last round is the query itself, as distinct counts and quantiles of pieces do not add up.")
+    elif found.cut.in_row_groups:
+        lines.append("The last round is the query itself.")
     return [*lines, f"Each round: {growth.round_sql}"]

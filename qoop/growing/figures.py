@@ -136,11 +136,11 @@ class Reading:
         kept = exp.paren(of.copy()).sql("duckdb")
         where = [f"{kept} IS NOT NULL", *([f"({node.expression.this.sql('duckdb')})"] if node is not call else [])]
         listed = f"list(DISTINCT hash({kept}))" if hashed else f"list({kept})"
-        return self.measure(f"{listed} FILTER (WHERE {' AND '.join(where)})", "values", node.sql("duckdb"))
+        return self.measure(f"{listed} FILTER (WHERE {' AND '.join(where)})", "values")
 
-    def measure(self, sql: str, merged_by: MergedBy = "sum", whole: str = "") -> int:
+    def measure(self, sql: str, merged_by: MergedBy = "sum") -> int:
         """The number of a measure."""
-        made = Measure(sql, merged_by, whole)
+        made = Measure(sql, merged_by)
         if made not in self.measures:
             self.measures.append(made)
         return self.measures.index(made)

@@ -27,13 +27,11 @@ UNBOUNDED: tuple[Kind, ...] = ("extreme", "derived")
 class Measure:
     """An aggregate that is computed for each piece and group, and merges: by adding up, or as the least or greatest.
 
-    values: it does not merge; the values that it is of are kept by piece, and at last it is computed of all rows, as
-    `whole` says.
+    values: it does not merge; the values that it is of are kept by piece.
     """
 
     sql: str
     merged_by: MergedBy = "sum"
-    whole: str = ""
 
 
 @value
@@ -120,7 +118,7 @@ class Growth:
 
     @property
     def is_of_values(self) -> bool:
-        """True if some aggregate does not merge, so that the last round computes all of them of all rows."""
+        """True if some aggregate does not merge, so that the last round is the query itself."""
         return any(one.merged_by == "values" for one in self.measures)
 
     @property

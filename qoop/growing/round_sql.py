@@ -3,7 +3,7 @@
 A round gives for each group the number of its pieces, and of each measure ``t``, what it is over all pieces read, in
 its own type, with ``s``, ``q`` and ``c``, the sums of the pieces' values, squares and cubes, and ``g``, the greatest of
 them; for pairs of measures the sums of the products ``yx``, ``yyx`` and ``yxx``, for threes ``yzx``. Of measures that
-do not merge it gives ``v``, the values of each piece, and the last round ``w``, what they are of all rows.
+do not merge it gives ``v``, the values of each piece; then the last round is the query itself.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ def round_sql(
 
 
 def rest_sql(select: exp.Select, keys: Sequence[exp.Expression], measures: Sequence[Measure]) -> str:
-    """The query of the last round, which need not tell pieces apart: measures alone, which the exact answer takes.
-
-    Where some do not merge it is over all pieces, not only those that are left."""
+    """The query of the last round, which need not tell pieces apart: measures alone, which the exact answer takes."""
     return _grouped(select, [], keys, measures, "t")
 
 
@@ -58,20 +56,12 @@ def _grouped(
     for clause in ("group", "having", "order", "limit", "offset"):
         within.set(clause, None)
     named = [exp.Alias(this=key.copy(), alias=f"k{place}") for place, key in enumerate(keys)]
-    measured = [_measured(one, place, prefix) for place, one in enumerate(measures)]
+    measured = [exp.alias_(parse_one(one.sql, read="duckdb"), f"{prefix}{place}") for place, one in enumerate(measures)]
     within.set("expressions", [*first, *named, *measured])
     by = [str(place + 1) for place in range(len(first) + len(keys))]
     if group is not None and group.find(*SETS):
         by = [*by[: len(first)], *(one.sql("duckdb") for one in group.expressions)]
     return within.sql("duckdb") + (f" GROUP BY {', '.join(by)}" if by else "")
-
-
-def _measured(measure: Measure, place: int, prefix: str) -> exp.Expression:
-    """A measure by its name; in the last round what it is of all rows, if it does not merge."""
-    text, name = measure.sql, f"{prefix}{place}"
-    if measure.merged_by == "values" and prefix == "t":
-        text, name = measure.whole, f"w{place}"
-    return exp.alias_(parse_one(text, read="duckdb"), name)
 
 
 def _sums(

@@ -67,20 +67,15 @@ class Totals:
         """Let go of them."""
         self._connection.close()
 
-    def add(self, rows: pa.Table, columns: Sequence[tuple[str, str]], whole: bool = False) -> None:
-        """Add the answer of a round, whose pieces were in no other; of the last one, measures alone.
-
-        whole: it is of all pieces, and takes the place of all that there was.
-        """
+    def add(self, rows: pa.Table, columns: Sequence[tuple[str, str]]) -> None:
+        """Add the answer of a round, whose pieces were in no other; of the last one, measures alone."""
         self._of_values = {}
-        if whole:
-            self._types = {}
         named = rows.rename_columns([name for name, _ in columns])
         arrow_input.register(self._connection, "round", named)
         if not self._types:
             self._types = dict(columns)
             casts = ", ".join(f"{name}::{type_} AS {name}" for name, type_ in columns)
-            self._connection.execute(f"CREATE OR REPLACE TABLE totals AS SELECT {casts} FROM round")
+            self._connection.execute(f"CREATE TABLE totals AS SELECT {casts} FROM round")
         else:
             self._merge()
         self._connection.unregister("round")
@@ -135,12 +130,7 @@ class Totals:
 
     def _read(self) -> dict[str, np.ndarray]:
         """All sums of powers, at once: each question to DuckDB costs some milliseconds."""
-        import numpy as np
-
-        names = [name for name in self._types if name[0] not in "ktvw"]
-        if not names:
-            [(groups,)] = self._connection.execute("SELECT count(*) FROM totals").fetchall()
-            return {"pieces": np.zeros(groups)}
+        names = [name for name in self._types if name[0] not in "ktv"]
         columns = ", ".join(f"coalesce({name}, 0)::DOUBLE AS {name}" for name in names)
         return dict(self._connection.execute(f"SELECT {columns} FROM totals ORDER BY rowid").fetchnumpy())
 
@@ -193,6 +183,15 @@ class Totals:
 
     def _quantiles(self, term: Term) -> np.ndarray:
         return order.quantiles(self.sample(term.y), self.groups, term.level, term.op == "quantile_cont")
+
+    def exact(self, rows: pa.Table, types: Sequence[str]) -> pa.Table:
+        """The rows of the query itself, as those of an edition: bounds are what they are of."""
+        columns = [(f"c{place}", type_) for place, type_ in enumerate(types)]
+        self.know(_WHOLE, rows, columns)
+        numbers = [place for place in self._growth.shown if self._is_number(types[place])]
+        ends = [f"c{place}::DOUBLE" if place in numbers else "NULL::DOUBLE" for place in self._growth.shown]
+        items = [*(name for name, _ in columns), *(end for end in ends for _ in range(2))]
+        return self._in_order(arrow_output.table(self._connection, f"SELECT {', '.join(items)} FROM {_WHOLE}"), 1.0)
 
     def _in_order(self, rows: pa.Table, share: float) -> pa.Table:
         """Bounds next to what they are of, and the share at the end."""
@@ -252,7 +251,7 @@ class Totals:
 
     def _estimate(self, place: int, term: Term, scale: float | None) -> str:
         if term.is_of_values:
-            return f"w{term.y}" if scale is None else f"d{place}"
+            return f"d{place}"
         if term.z is not None:
             return _spread_sql(term)
         if term.x is not None:
@@ -261,6 +260,9 @@ class Totals:
         if scale is None or term.op in ("min", "max"):
             return found
         return f"TRY_CAST({found}::DOUBLE * {scale!r} AS {self._types[f't{term.y}']})"
+
+
+_WHOLE = "qoop_whole"
 
 
 def _spread_sql(term: Term) -> str:

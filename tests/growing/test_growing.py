@@ -114,6 +114,73 @@ def test_variances_and_deviations_have_intervals_and_end_exact(session, data):
     assert session.approximate(one, error=0).result().fetchall() == exact(data, one), "of equal values it is nothing"
 
 
+VALUES = """SELECT id, count(DISTINCT price) AS prices, median(price) AS mid, quantile_disc(amount, 0.9) AS most,
+              quantile_cont(price, 0.25) FILTER (amount > 3) AS low, count(DISTINCT amount) AS amounts,
+              count(DISTINCT price) / count(*) AS part, count(DISTINCT note) AS notes, sum(price) AS s
+            FROM sales WHERE id < 3 GROUP BY id ORDER BY id"""
+
+
+def test_distinct_counts_and_quantiles_have_intervals_and_end_exact(session, data):
+    truth = exact(data, VALUES)
+    first, *_, last = session.approximate(VALUES, error=0, seed=1, confidence=0.999).editions()
+    assert_alike(without_bounds(last.result), truth)
+    for row, right in zip(first.result.arrow().to_pylist(), truth, strict=True):
+        for place, name in enumerate(("prices", "mid", "most", "low"), 1):
+            assert row[f"{name}_low"] <= right[place] <= row[f"{name}_high"] and row[f"{name}_low"] > 0
+            assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"]
+        assert row["prices_low"] < right[1] < row["prices_high"] and row["mid_high"] < 1.2 * float(right[2])
+        assert row["amounts"] == 9 and row["amounts_low"] is None, "each was seen in many pieces"
+        assert 0 < row["part"] < 1 and row["part_low"] is None and row["notes"] == 1
+    text = "SELECT median(price) AS m FROM sales"
+    [(_, told)] = session.sql(f"EXPLAIN APPROXIMATE {VALUES}").fetchall()
+    assert "The interval of prices, amounts, notes begins" in told and "Without intervals, of estimates: part." in told
+    with qoop.connect(slots=1, memory="1GB") as other:
+        other.register("sales", data["sales"])
+        answer = other.approximate(text, error=0.03)
+        assert not answer.last().exact and answer.last().error <= 0.03
+        other.register("sales", data["sales"].slice(0, 9))  # the answer still is of the table as it was
+        assert answer.result().fetchall() == exact(data, text)
+    nothing = "SELECT count(DISTINCT price) AS d, median(price) AS m FROM sales WHERE amount > 99"
+    answer = session.approximate(nothing, error=0)
+    assert next(answer.editions()).result.fetchall()[0][:3] == (0, None, None)
+    assert answer.result().fetchall() == [(0, None)]
+
+
+def test_what_would_be_exact_at_once_is(session, data):
+    text = "SELECT id, sum(price) AS s FROM sales GROUP BY id ORDER BY id"
+    try:
+        session.sql("SET exact_within = 60")
+        [edition] = session.approximate(text, error=0.5).editions()
+        assert edition.exact and "(exact_within)" in edition.reason
+        assert "grows from 60 s on" in session.sql(f"EXPLAIN APPROXIMATE {text}").fetchall()[0][1]
+        with pytest.raises(ConfigError, match="exact_within"):
+            session.set("exact_within", -1)
+    finally:
+        session.sql("RESET exact_within")
+    assert not session.approximate(text, error=0.5).last().exact
+
+
+def test_row_groups_are_the_pieces_of_a_table_that_has_many(data, tmp_path):
+    """Where no look would meet the goal there is one, and then the exact answer."""
+    (tmp_path / "sales").mkdir()
+    for number in range(3):
+        rows = data["sales"].slice(number * 200_000, 200_000)
+        pq.write_table(rows, tmp_path / "sales" / f"{number}.parquet", row_group_size=5_000)
+    text = "SELECT id, count(*) AS n, sum(price) AS s, median(amount) AS m FROM sales GROUP BY id ORDER BY id"
+    summed = text.replace(", median(amount) AS m", "")
+    with qoop.connect(slots=1, memory="1GB") as session:
+        session.register_folder(tmp_path)
+        [(_, told)] = session.sql(f"EXPLAIN APPROXIMATE {summed}").fetchall()
+        assert "120 row groups" in told and "16, 32, 120 of them" in told
+        for one, error, editions in ((text, 0, 3), (summed, 0.0001, 2)):
+            grown = list(session.approximate(one, error=error, seed=1).editions())
+            assert len(grown) == editions and grown[0].share == 16 / 120
+            assert_alike(without_bounds(grown[-1].result), exact(data, one))
+        met = session.approximate(summed, error=0.2, seed=1)
+        assert met.last().share < 1
+        assert_alike(met.result().fetchall(), exact(data, summed))
+
+
 def test_it_stops_at_the_bound_and_says_what_was_read(session):
     *_, last = session.approximate("SELECT sum(amount) AS s FROM sales", error=0.02, seed=1).editions()
     assert not last.exact and 0 < last.share < 1 and last.error <= 0.02

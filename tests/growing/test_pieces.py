@@ -40,3 +40,27 @@ def test_row_groups_without_a_piece_are_left_out(pieces: Cut) -> None:
     few, many = (pieces.of(chosen).source.scan([("i", "BIGINT")], None) for chosen in ((0, 1, 250), range(0, 256, 2)))
     assert isinstance(few, str) and isinstance(many, str)
     assert few.count("SELECT") == 2 and many.count("SELECT") == 1
+
+
+def test_row_groups_of_one_size_are_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with pq.ParquetWriter(path, pa.schema([("i", pa.int64())])) as writer:
+        for group in range(50):
+            writer.write_table(pa.table({"i": range(group * 1_000, group * 1_000 + 990 + group % 3)}))
+    whole = cut(open_source(Probe(), "t", path), 1024)
+    assert whole is not None and whole.in_row_groups and whole.count == 50
+    text = whole.of((7, 8, 30)).source.scan([("i", "BIGINT"), (PIECE, "INTEGER")], None)
+    found = duckdb.sql(f"SELECT i, {PIECE} FROM ({text}) ORDER BY i").fetchall()
+    assert found == [(k * 1_000 + row, k) for k in (7, 8, 30) for row in range(990 + k % 3)]
+    stretches = whole.of((7, 8, 30)).source.scan([("i", "BIGINT")], None)
+    assert duckdb.sql(f"SELECT count(*) FROM ({stretches})").fetchall() == [(990 * 3 + 1 + 2 + 0,)]
+    assert whole.of((1, 2)).version != whole.of((1, 3)).version != whole.of(range(50)).version
+
+
+def test_row_groups_that_differ_are_cut(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with pq.ParquetWriter(path, pa.schema([("i", pa.int64())])) as writer:
+        for group in range(60):
+            writer.write_table(pa.table({"i": range(9_000 if group % 2 else 3_000)}))
+    found = cut(open_source(Probe(), "t", path), 1024)
+    assert found is not None and not found.in_row_groups and found.files[0].size < 3_000
