@@ -18,9 +18,7 @@
     goal.py          how narrow intervals are to be, and how sure
     growth.py        what is known of a query that grows: values
     intervals.py     intervals of the figures of all groups
-    look.py          a look at the answer, and the ends of intervals at it
     names.py         which column or item a name means
-    of_values.py     intervals of figures that do not add up
     notes.py         what else is to be known of an edition
     refused.py       why a query cannot grow, on its way to who asked
     rounds.py        the program: what comes after a round

@@ -16,8 +16,8 @@ from qoop.catalog.value import value
 from qoop.growing.edition import Edition
 from qoop.growing.editions import Editions
 from qoop.growing.estimators import unseen
+from qoop.growing.estimators.look import Look
 from qoop.growing.intervals import Intervals, at_look, in_vain
-from qoop.growing.look import Look
 from qoop.growing.notes import notes
 from qoop.growing.rounds import Begin, End, Finish, Message, Pause, Read, RoundEnded, Rounds, Show, Step, Stop
 from qoop.growing.totals import Totals

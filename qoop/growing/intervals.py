@@ -8,25 +8,24 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from qoop.catalog.value import value
-from qoop.growing import of_values
-from qoop.growing.estimators import ratio, skewness, total, variance
+from qoop.growing.estimators import of_values, ratio, skewness, total, variance
+from qoop.growing.estimators.look import Ends, Look
 from qoop.growing.estimators.student import quantile
 from qoop.growing.growth import UNBOUNDED
-from qoop.growing.look import Ends, Look
 
 if TYPE_CHECKING:
     import numpy as np
 
     from qoop.growing.estimators.distinct import Incidence
+    from qoop.growing.estimators.moments import Moments, PairMoments
     from qoop.growing.estimators.order import Sample
     from qoop.growing.goal import Goal
     from qoop.growing.growth import Figure
     from qoop.growing.schedule import Schedule
-    from qoop.growing.totals import Moments, PairMoments
 
 
 _DOUBT = 1.25
-"""What is foretold of the width of intervals may be that much too large: it is the largest of many guesses."""
+"""The width that is foretold may be that much too large: it is the largest of many guesses."""
 
 
 @value

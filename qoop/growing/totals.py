@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp, parse_one
 
 from qoop.catalog import arrow_input, arrow_output
-from qoop.catalog.value import value
 from qoop.growing import values
 from qoop.growing.core import CORE
 from qoop.growing.estimators import order
 from qoop.growing.estimators.distinct import Incidence
+from qoop.growing.estimators.moments import Moments, PairMoments
 from qoop.growing.estimators.order import Sample
 from qoop.statements.settings import Settings, opened
 
@@ -21,36 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from qoop.growing.growth import Growth, Term
-
-
-@value
-class Moments:
-    """Of a measure, by group: the sums over the pieces read of its values, their squares and their cubes, and the
-    greatest of them."""
-
-    sums: np.ndarray
-    squares: np.ndarray
-    cubes: np.ndarray
-    peaks: np.ndarray
-
-    @classmethod
-    def of(cls, totals: np.ndarray) -> Moments:
-        """Of one group, from the totals of its pieces."""
-        return cls(totals.sum()[None], (totals**2).sum()[None], (totals**3).sum()[None], abs(totals).max()[None])
-
-
-@value
-class PairMoments:
-    """Of two measures, by group: the sums of their products."""
-
-    yx: np.ndarray
-    yyx: np.ndarray
-    yxx: np.ndarray
-
-    @classmethod
-    def of(cls, y: np.ndarray, x: np.ndarray) -> PairMoments:
-        """Of one group, from the totals of its pieces."""
-        return cls((y * x).sum()[None], (y * y * x).sum()[None], (y * x * x).sum()[None])
 
 
 class Totals:

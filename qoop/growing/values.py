@@ -40,7 +40,7 @@ def incidence_of(groups: int, group: np.ndarray, seen: np.ndarray, own: np.ndarr
     """From numbers of values by group and piece: some of all that were seen, each once; own and shared values."""
     import numpy as np
 
-    from qoop.growing.totals import Moments, PairMoments
+    from qoop.growing.estimators.moments import Moments, PairMoments
 
     def added(weights: np.ndarray) -> np.ndarray:
         return np.bincount(group, weights, groups)

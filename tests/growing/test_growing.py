@@ -161,7 +161,7 @@ def test_what_would_be_exact_at_once_is(session, data):
 
 
 def test_row_groups_are_the_pieces_of_a_table_that_has_many(data, tmp_path):
-    """Where no look would meet the goal there is one, and then the exact answer."""
+    """There is one look, and then the exact answer, where no look would meet the goal."""
     (tmp_path / "sales").mkdir()
     for number in range(3):
         rows = data["sales"].slice(number * 200_000, 200_000)

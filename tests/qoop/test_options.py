@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 SAID = {
     "slots": "3", "memory": "1GB", "checkpoints": "/c", "checkpoint_budget": "2GB", "persist": "worthwhile",
     "pack": "off", "statistics": "full", "tenant": "x", "tenants": "x=2", "priority": "7", "deadline": "30",
-    "error_goal": "0.02", "confidence": "0.9", "scheduler": "MaxMin()",
+    "error_goal": "0.02", "confidence": "0.9", "exact_within": "5", "scheduler": "MaxMin()",
     "most_jobs": "4", "most_queued": "9",
     "reuse": "yes", "spill": "/s", "replan": "no", "policy": "robust", "demand_aware": "on",
     "local_frames": "off", "watch_machine": "on",

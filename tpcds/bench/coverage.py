@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.value import value
 from qoop.growing.estimators.distinct import Incidence
+from qoop.growing.estimators.look import Look
+from qoop.growing.estimators.moments import Moments, PairMoments
 from qoop.growing.estimators.order import Sample, quantile
 from qoop.growing.goal import Goal
 from qoop.growing.growth import Figure
 from qoop.growing.intervals import Intervals, at_look, in_vain
-from qoop.growing.look import Look
 from qoop.growing.rounds import Begin, End, Pause, RoundEnded, Rounds
 from qoop.growing.schedule import schedule
-from qoop.growing.totals import Moments, PairMoments
 from qoop.growing.values import incidence_of
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], object] = 
     parser.add_argument("--confidence", type=float, default=0.95)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--figures", choices=_FIGURES, default="sums")
-    parser.add_argument("--row-groups", type=int, help="so many pieces, which are row groups")
+    parser.add_argument("--row-groups", type=int, help="the number of pieces, which are row groups")
     parser.add_argument("--rows", choices=KINDS, help="tables of this kind only")
     parser.add_argument("--bound", type=float, help="this bound only")
     options = parser.parse_args(arguments)

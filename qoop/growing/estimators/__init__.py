@@ -9,6 +9,9 @@ A piece is the unit that is drawn (cluster sampling), so rows within a piece may
     variance.py   the variance of rows, and their standard deviation
     distinct.py   the number of distinct values
     order.py      quantiles of the rows, such as the median
+    look.py       a look at the answer, and the ends of intervals at it
+    moments.py    sums of the powers of totals of pieces
+    of_values.py  intervals of distinct counts and quantiles
     skewness.py   whether a normal interval may be trusted yet
     student.py    quantiles of Student's distribution
     unseen.py     the most that groups may be in, of which nothing was seen

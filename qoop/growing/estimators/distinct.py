@@ -18,7 +18,7 @@ from qoop.catalog.value import value
 if TYPE_CHECKING:
     import numpy as np
 
-    from qoop.growing.totals import Moments, PairMoments
+    from qoop.growing.estimators.moments import Moments, PairMoments
 
 
 @value
@@ -39,16 +39,16 @@ class Incidence:
         """The number of distinct values. scale: pieces of all by pieces drawn.
 
         >>> import numpy as np
-        >>> from qoop.growing.totals import Moments, PairMoments
+        >>> from qoop.growing.estimators.moments import Moments, PairMoments
         >>> u, v = np.array([1.0, 0.0]), np.array([2.0, 2.0])
         >>> found = Incidence(np.array([3.0]), np.array([1.0]), Moments.of(u), Moments.of(v), PairMoments.of(u, v))
         >>> float(found.estimate(9.0)[0]), float(found.most(9.0)[0])
         (5.0, 11.0)
         """
-        return self.seen + (scale**0.5 - 1) * self.once
+        return self.seen + (scale**0.5 - 1) * self.once  # type: ignore[no-any-return]
 
     def most(self, scale: float) -> np.ndarray:
-        """What on average is no fewer than there are."""
+        """The most that there may be: on average no fewer than there are."""
         return self.seen + (scale - 1) * self.once
 
     def powers(self, drawn: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
@@ -67,4 +67,4 @@ def standard_error(drawn: int, pieces: int, squares: np.ndarray) -> np.ndarray:
     """Of `Incidence.most`, by the jackknife. squares: of the deviations of what pieces add to it."""
     import numpy as np
 
-    return np.sqrt((1 - drawn / pieces) * np.maximum(squares, 0.0) * (drawn - 1) / drawn)
+    return np.sqrt((1 - drawn / pieces) * np.maximum(squares, 0.0) * (drawn - 1) / drawn)  # type: ignore[no-any-return]

@@ -13,14 +13,14 @@ from qoop.growing.estimators.total import spread
 if TYPE_CHECKING:
     import numpy as np
 
-    from qoop.growing.totals import Moments, PairMoments
+    from qoop.growing.estimators.moments import Moments, PairMoments
 
 
 def standard_error(drawn: int, pieces: int, y: Moments, x: Moments, both: PairMoments) -> np.ndarray:
     """Of estimated ratios; NaN where x is nothing.
 
     >>> import numpy as np
-    >>> from qoop.growing.totals import Moments, PairMoments
+    >>> from qoop.growing.estimators.moments import Moments, PairMoments
     >>> x = np.array([1.0, 2.0, 3.0])
     >>> y, both = Moments.of(2 * x), PairMoments.of(2 * x, x)  # y is just twice x
     >>> standard_error(3, 30, y, Moments.of(x), both)

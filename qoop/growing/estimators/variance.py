@@ -16,7 +16,7 @@ from qoop.catalog.value import value
 if TYPE_CHECKING:
     import numpy as np
 
-    from qoop.growing.totals import Moments, PairMoments
+    from qoop.growing.estimators.moments import Moments, PairMoments
 
 
 @value
@@ -36,7 +36,7 @@ class Powers:
         """The variance of the rows. of_sample: as that of a sample, divided by one less than their number.
 
         >>> import numpy as np
-        >>> from qoop.growing.totals import Moments, PairMoments
+        >>> from qoop.growing.estimators.moments import Moments, PairMoments
         >>> q, s, n = np.array([5.0, 25.0]), np.array([3.0, 7.0]), np.array([2.0, 2.0])  # 1, 2 and 3, 4
         >>> m, p = Moments.of, PairMoments.of
         >>> float(Powers(m(q), m(s), m(n), p(q, s), p(q, n), p(s, n), (q * s * n).sum()[None]).estimate(False)[0])

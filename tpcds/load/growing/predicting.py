@@ -12,9 +12,9 @@ from statistics import mean
 
 import numpy as np
 
+from qoop.growing.estimators.look import Look
 from qoop.growing.growth import Figure
 from qoop.growing.intervals import intervals
-from qoop.growing.look import Look
 from qoop.iterating.curves import fitted
 from qoop.schedulers.terms import Sampled
 from qoop.tpcds.bench.coverage import FIGURES, SPREADS, Drawn, table

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from qoop.growing.estimators import distinct as counts
 from qoop.growing.estimators import order, ratio, skewness
+from qoop.growing.estimators.look import Ends, Look
 from qoop.growing.estimators.student import quantile
-from qoop.growing.look import Ends, Look
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +47,7 @@ def _quantile(
     values: np.ndarray, pieces: np.ndarray, level: float, continuous: bool, look: Look
 ) -> tuple[float, float, float, float, float]:
     """Estimate, ends, half of the width, and pieces needed, of one group."""
-    from qoop.growing.totals import Moments, PairMoments
+    from qoop.growing.estimators.moments import Moments, PairMoments
 
     if not len(values):
         nothing = float("nan")
