@@ -16,7 +16,6 @@ from qoop.catalog.quiet import silence
 from qoop.catalog.sources.remote import mount
 from qoop.engine.functions.calls import Calls
 from qoop.engine.functions.filters import Filters
-from qoop.engine.functions.ordering import ORDER
 from qoop.engine.storage.partition import quoted
 
 _CONFIG = {
@@ -131,9 +130,10 @@ class Instance:
 
     def filters(self, filters: Filters) -> None:
         """Know how to run filters in any order."""
-        if ORDER not in self._functions:
-            filters.add_to(self.connection)
-            self._functions[ORDER] = ORDER
+        for name, add_to in filters.needed().items():
+            if name not in self._functions:
+                add_to(self.connection)
+                self._functions[name] = name
 
     def table(self, name: str, query: str) -> None:
         """Keep the rows of a query as a table, of which DuckDB has statistics."""

@@ -38,7 +38,8 @@ from qoop.catalog.sources.parquet import ParquetSource, reach
 from qoop.catalog.sources.seen import File
 from qoop.catalog.table import Split, Table
 from qoop.engine.functions.calls import Calls, Tell
-from qoop.engine.functions.filters import Filters, Ledger
+from qoop.engine.functions.filters import Filters
+from qoop.engine.functions.ledger import Ledger
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.instance import Instance, as_value
 from qoop.engine.one_pipeline import has_several_pipelines, through_one_pipeline
@@ -85,7 +86,8 @@ class Kernel:
         self._footers: dict[str, str] = {}  # the digests of Parquet files whose footers DuckDB may have kept
         self._querying = False
         ledger = ledger or Ledger()
-        self._calls, self._filters = Calls(ledger), Filters(ledger)
+        self._calls = Calls(ledger)
+        self._filters = Filters(ledger, self._calls)
         self._lock = threading.Lock()
         self._profiler: Profiler | None = None
         self.profile: TaskProfile | None = None  # of the last task, if it was wanted
@@ -115,8 +117,11 @@ class Kernel:
             if not self._filters.moved:
                 raise
             self._filters.keep_to_text()  # which may have guarded what raised
-            self._calls.begin(between, tell)
-            return self._run(spec, read, between, begin)
+        except duckdb.Error as error:
+            if not self._filters.apart_after(error):
+                raise
+        self._calls.begin(between, tell)
+        return self._run(spec, read, between, begin)
 
     def _run(self, spec: TaskSpec, read: Callable[[str], pa.Table], between: Callable[[], None], begin: Begin) -> Made:
         with contextlib.ExitStack() as undo:
@@ -133,6 +138,7 @@ class Kernel:
     @property
     def called(self) -> tuple[FunctionCalls, ...]:
         """The functions of Python that the last task has called."""
+        self._filters.settle()
         return self._calls.seen()
 
     def _add_functions(self, spec: TaskSpec, instance: Instance) -> None:

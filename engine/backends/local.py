@@ -53,7 +53,7 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.failures import Stopped, is_fatal, to_failure
-from qoop.engine.functions.filters import Ledger
+from qoop.engine.functions.ledger import Ledger
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.kernel import Kernel

@@ -20,11 +20,12 @@ from qoop.catalog import arrow_output
 from qoop.catalog.errors import FunctionFailed
 from qoop.catalog.functions.function import UserFunction
 from qoop.engine.failures import Stopped
-from qoop.engine.functions.filters import Ledger
+from qoop.engine.functions.ledger import Ledger
 from qoop.engine.functions.measured import FunctionCalls, Meter, plain
 from qoop.engine.task import TaskSpec
 
 _RESULT = re.compile("Failed to cast value|Unable to transform python value")
+NO_NULL = "it returned None, which null_handling='special' would allow"
 _LOOK = 0.02  # seconds between looks at whether the task is to end
 _TELL = 0.1  # seconds of a task after which what its functions took is told first; then whenever that time has doubled
 
@@ -77,7 +78,7 @@ class Calls:
         if function.vectorised:
             wrapped = self._vectorised(function, _arrow_type(connection, function.return_type))
         else:
-            wrapped = self._scalar(function)
+            wrapped = self.of_one_row(function)
         connection.create_function(  # type: ignore[call-overload]
             name,
             wrapped,
@@ -88,15 +89,17 @@ class Calls:
             side_effects=not function.deterministic,
         )
 
-    def _meter(self, function: UserFunction) -> Meter:
+    def meter(self, function: UserFunction) -> Meter:
+        """The rows and seconds of a function in this kernel."""
         meter = self.meters.get(function.key)
         if meter is None:
             meter = self.meters[function.key] = Meter()
             self._ledger.functions.setdefault(function.key, []).append(meter)
         return meter
 
-    def _scalar(self, function: UserFunction) -> Callable[..., Any]:
-        call, meter, takes_null = function.call, self._meter(function), function.takes_null
+    def of_one_row(self, function: UserFunction) -> Callable[..., Any]:
+        """The function as it is called for one row: measured, stoppable, failing in our words."""
+        call, meter, takes_null = function.call, self.meter(function), function.takes_null
 
         def one_row(*values: Any) -> Any:
             try:
@@ -110,15 +113,25 @@ class Calls:
                     made = call(*values)
                     meter.add(1, perf_counter() - began)
                 if made is None and not takes_null:
-                    raise TypeError("it returned None, which null_handling='special' would allow")
+                    raise TypeError(NO_NULL)
             except BaseException as error:
-                raise self._failed(function, error) from error
+                raise self.failed(function, error) from error
             return made
 
         return one_row
 
+    def look(self) -> None:
+        """Between calls that are not measured: raise Stopped if the task is to end."""
+        now = perf_counter()
+        if now - self._looked > _LOOK:
+            try:
+                self._look(now)
+            except BaseException as error:
+                self._raised = self._raised or error
+                raise
+
     def _vectorised(self, function: UserFunction, wanted: pa.DataType) -> Callable[..., Any]:
-        call, meter = function.call, self._meter(function)
+        call, meter = function.call, self.meter(function)
 
         def rows(*columns: pa.ChunkedArray) -> pa.ChunkedArray:
             began = perf_counter()
@@ -128,7 +141,7 @@ class Calls:
                 if made.null_count and not function.takes_null:
                     raise TypeError("it returned NULLs, which null_handling='special' would allow")
             except BaseException as error:
-                raise self._failed(function, error) from error
+                raise self.failed(function, error) from error
             meter.add(len(made), perf_counter() - began)
             return made
 
@@ -141,7 +154,7 @@ class Calls:
             self._told = 2 * (now - self._began)
             self._tell(seen)
 
-    def _failed(self, function: UserFunction, error: BaseException) -> BaseException:
+    def failed(self, function: UserFunction, error: BaseException) -> BaseException:
         """The error as it is to come out of the task."""
         found: BaseException = error
         if isinstance(error, Exception) and not isinstance(error, Stopped):

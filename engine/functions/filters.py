@@ -1,14 +1,17 @@
-"""The filters of a stage whose predicates may run in any order, inside one kernel (see `ordering`)."""
+"""The filters of a stage whose predicates may run in any order, inside one kernel (see `ordering` and `together`)."""
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import get_ident
 
 import duckdb
 import pyarrow as pa
 
 from qoop.catalog.functions.function import UserFunction
+from qoop.engine.functions.calls import Calls
+from qoop.engine.functions.ledger import Ledger
 from qoop.engine.functions.measured import Meter, row_seconds
 from qoop.engine.functions.ordering import (
     AT_FIRST,
@@ -23,54 +26,91 @@ from qoop.engine.functions.ordering import (
     in_orders,
     orders_of,
 )
+from qoop.engine.functions.together import InTurn, OneCall, as_one_call
+from qoop.engine.storage.partition import quoted
 
+Texts = tuple[str, ...]
+AddTo = Callable[[duckdb.DuckDBPyConnection], None]
 
-class Ledger:
-    """The facts that the kernels of one process have seen of functions and predicates, for the tasks to come.
-
-    functions: by key, a meter for each kernel. predicates: by text. as_written: filters that failed in another order
-    than that of the text. lock: of the counters, which kernels and their threads share.
-    """
-
-    def __init__(self) -> None:
-        self.functions: dict[str, list[Meter]] = {}
-        self.predicates: dict[str, Counter] = {}
-        self.as_written: set[tuple[str, ...]] = set()
-        self.lock = threading.Lock()
+_REFUSED = (duckdb.DataError, duckdb.InvalidInputException)
+"""Errors of DuckDB about values: those that an argument cannot be cast to, and those that a predicate gives."""
 
 
 class Filters:
-    """The filters of the task that a kernel runs now. ledger: shared with other kernels."""
+    """The filters of the task that a kernel runs now. ledger: shared with other kernels. calls: the kernel's."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._texts: list[tuple[str, ...]] = []
-        self._orders: list[list[Order]] = []
-        self._counters: list[list[Counter]] = []
-        self._meters: list[list[list[list[Meter]]]] = []
-        self._asked: list[int] = []
-        self._weights: list[int] = []
+    def __init__(self, ledger: Ledger, calls: Calls) -> None:
+        self._ledger, self._calls = ledger, calls
+        self._filters: list[_Filter] = []
+        self._together: dict[Texts, tuple[_Filter, OneCall, InTurn]] = {}
         self._answered: dict[tuple[int, int], tuple[int, int]] = {}
-        self.moved = False
+
+    @property
+    def moved(self) -> bool:
+        """True if the task has asked predicates in another order than that of the text."""
+        return any(one.moved for one in self._filters)
 
     def begin(self, sql: str, functions: tuple[UserFunction, ...]) -> str:
         """The SQL of a stage as it is to run."""
-        self._texts, self.moved = filters_of(sql), False
-        if not self._texts:
-            return sql
-        meters = {one.key: self._ledger.functions.setdefault(one.key, []) for one in functions}
-        self._counters = [[self._ledger.predicates.setdefault(p, Counter()) for p in texts] for texts in self._texts]
-        self._meters = [[[m for key, m in meters.items() if key in p] for p in texts] for texts in self._texts]
-        self._orders = [self._choices(number) for number in range(len(self._texts))]
-        self._asked, self._weights = [0] * len(self._texts), [1] * len(self._texts)
+        self._filters = [self._of(texts, functions) for texts in filters_of(sql)]
         self._answered = {}
-        return in_orders(sql, self._orders)
+        if not self._filters:
+            return sql
+        calls = {n: self._together[one.texts][1] for n, one in enumerate(self._filters) if one.is_one_call}
+        printed = {n: f"{quoted(_name(self._filters[n]))}({', '.join(call.arguments)})" for n, call in calls.items()}
+        return in_orders(sql, [one.orders for one in self._filters], printed)
 
     def keep_to_text(self) -> None:
         """From now on these filters run in the order of the text."""
-        self._ledger.as_written.update(self._texts)
+        self._ledger.as_written.update(one.texts for one in self._filters)
 
-    def add_to(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def apart_after(self, error: duckdb.Error) -> bool:
+        """After an error of DuckDB's: True if predicates were asked together, which they are not from now on."""
+        texts = [one.texts for one in self._filters if one.is_one_call]
+        if not isinstance(error, _REFUSED) or not texts:
+            return False
+        self._ledger.apart.update(texts)
+        return True
+
+    def settle(self) -> None:
+        """Count the calls of the task that have not been counted yet."""
+        for one in self._filters:
+            if one.is_one_call:
+                self._together[one.texts][2].settle()
+
+    def needed(self) -> Mapping[str, AddTo]:
+        """By name what a connection must know to run the filters."""
+        found: dict[str, AddTo] = {}
+        for one in self._filters:
+            if one.is_one_call:
+                found[_name(one)] = partial(self._add_together, one.texts)
+            else:
+                found[ORDER] = self._add_asking
+        return found
+
+    def _of(self, texts: Texts, functions: tuple[UserFunction, ...]) -> _Filter:
+        """A filter of the task. One that is one call goes on from task to task: DuckDB has its function."""
+        if texts in self._ledger.as_written or texts in self._ledger.apart:
+            return _Filter(texts, functions, self._ledger)
+        if texts not in self._together:
+            call = as_one_call(texts, functions)
+            if call is None:
+                return _Filter(texts, functions, self._ledger)
+            one = _Filter(texts, functions, self._ledger, is_one_call=True)
+            self._together[texts] = one, call, InTurn(call.predicates, self._calls, one.again)
+        known, _, turn = self._together[texts]
+        known.moved = False
+        turn.begin()
+        return known
+
+    def _add_together(self, texts: Texts, connection: duckdb.DuckDBPyConnection) -> None:
+        one, call, turn = self._together[texts]
+        types = [duckdb.sqltype(type_) for type_ in call.types]
+        connection.create_function(  # type: ignore[call-overload]
+            _name(one), turn.row, types, duckdb.sqltype("BOOLEAN"), null_handling="special", side_effects=True
+        )
+
+    def _add_asking(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Have a connection know how to ask for an order, and to tell what a predicate has left."""
         integer, boolean = duckdb.sqltype("INTEGER"), duckdb.sqltype("BOOLEAN")
         asked = {"type": "arrow", "side_effects": True}
@@ -80,50 +120,84 @@ class Filters:
             PASSED, self._passed, told, boolean, null_handling="special", **asked
         )
 
-    def _choices(self, number: int) -> list[Order]:
-        texts = self._texts[number]
-        if texts in self._ledger.as_written:
-            return [tuple(range(len(texts)))]
-        seen = self._seen(number)
-        ranks = [(one.selectivity - 1.0) / (one.seconds or 1.0) for one in seen]
-        return orders_of(len(texts), tuple(sorted(range(len(texts)), key=ranks.__getitem__)))
-
-    def _seen(self, number: int) -> list[Seen]:
-        """The facts known of the predicates of a filter."""
-        return [
-            Seen(counter.rows, counter.passed, _seconds(meters))
-            for counter, meters in zip(self._counters[number], self._meters[number], strict=True)
-        ]
-
     def _order(self, numbers: pa.ChunkedArray) -> pa.Array:
         """The branch for a vector, and the same one until DuckDB has asked for every WHEN up to it."""
         number = numbers[0].as_py()
         asker = number, get_ident()
         branch, again = self._answered.get(asker) or (0, 0)
         if not again:
-            branch = self._branch(number)
-            again = 1 + min(branch, 2 * len(self._orders[number]) - 2)
+            branch = self._filters[number].branch()
+            again = 1 + min(branch, 2 * len(self._filters[number].orders) - 2)
         self._answered[asker] = branch, again - 1
         return pa.repeat(pa.scalar(branch, pa.int32()), len(numbers))
-
-    def _branch(self, number: int) -> int:
-        """The best order, as it is or, for some vectors, counted."""
-        orders = self._orders[number]
-        place = best(orders, self._seen(number))
-        self.moved = self.moved or orders[place] != tuple(range(len(orders[place])))
-        self._asked[number] += 1
-        at_first = self._asked[number] <= AT_FIRST
-        self._weights[number] = 1 if at_first else COUNTED
-        return place + len(orders) if at_first or self._asked[number] % COUNTED == 0 else place
 
     def _passed(self, numbers: pa.ChunkedArray, places: pa.ChunkedArray, flags: pa.ChunkedArray) -> pa.ChunkedArray:
         import pyarrow.compute as pc  # few kernels call functions of Python
 
         with self._ledger.lock:
-            number = numbers[0].as_py()
-            counter, weight = self._counters[number][places[0].as_py()], self._weights[number]
-            counter.add(weight * len(flags), weight * (pc.sum(_numbers(flags)).as_py() or 0))
+            passed = pc.sum(_numbers(flags)).as_py() or 0
+            self._filters[numbers[0].as_py()].count(places[0].as_py(), len(flags), passed)
         return flags
+
+
+class _Filter:
+    """One filter. is_one_call: DuckDB is given one function for it. orders: what is chosen among. moved: another order
+    than that of the text was asked for."""
+
+    def __init__(
+        self, texts: Texts, functions: Sequence[UserFunction], ledger: Ledger, is_one_call: bool = False
+    ) -> None:
+        self.texts, self.is_one_call, self.moved = texts, is_one_call, False
+        self._ledger = ledger
+        self._asked, self._weight = 0, 1
+        meters = {one.key: ledger.functions.setdefault(one.key, []) for one in functions}
+        self._counters = [ledger.predicates.setdefault(p, Counter()) for p in texts]
+        self._meters = [[m for key, m in meters.items() if key in p] for p in texts]
+        self.orders = self._choices()
+
+    def branch(self) -> int:
+        """The best order, as it is or, for some vectors, counted."""
+        place = best(self.orders, self._seen())
+        self._note(self.orders[place])
+        self._asked += 1
+        at_first = self._asked <= AT_FIRST
+        self._weight = 1 if at_first else COUNTED
+        return place + len(self.orders) if at_first or self._asked % COUNTED == 0 else place
+
+    def count(self, place: int, rows: int, passed: int) -> None:
+        """Count the rows of a vector for one of the predicates."""
+        self._counters[place].add(self._weight * rows, self._weight * passed)
+
+    def again(self, counts: Sequence[tuple[int, int]]) -> Order:
+        """The best order from now on. counts: rows that each predicate was asked for, and has passed, since."""
+        with self._ledger.lock:
+            for counter, (rows, passed) in zip(self._counters, counts, strict=True):
+                counter.add(rows, passed)
+        orders = self._choices()
+        order = orders[best(orders, self._seen())]
+        self._note(order)
+        return order
+
+    def _note(self, order: Order) -> None:
+        self.moved = self.moved or order != tuple(range(len(order)))
+
+    def _choices(self) -> list[Order]:
+        if self.texts in self._ledger.as_written:
+            return [tuple(range(len(self.texts)))]
+        ranks = [(one.selectivity - 1.0) / (one.seconds or 1.0) for one in self._seen()]
+        return orders_of(len(self.texts), tuple(sorted(range(len(self.texts)), key=ranks.__getitem__)))
+
+    def _seen(self) -> list[Seen]:
+        """The facts known of the predicates."""
+        return [
+            Seen(counter.rows, counter.passed, _seconds(meters))
+            for counter, meters in zip(self._counters, self._meters, strict=True)
+        ]
+
+
+def _name(one: _Filter) -> str:
+    """The name of the function that stands for a filter."""
+    return " AND ".join(one.texts)
 
 
 def _numbers(flags: pa.ChunkedArray) -> pa.ChunkedArray:

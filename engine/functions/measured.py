@@ -52,6 +52,10 @@ class Meter:
         quick = seconds < _QUICK and self.timed >= _TIMED_AT_FIRST
         self.skip = self._skipped = _SKIPPED if quick else 0
 
+    def count(self, rows: int) -> None:
+        """Count calls that nobody has timed."""
+        self._counted += rows
+
 
 def row_seconds(meters: Sequence[Meter]) -> float | None:
     """Seconds a row, as the kernels have seen it; None: nobody has called it."""

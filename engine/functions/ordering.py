@@ -8,7 +8,8 @@ every vector of 2048 rows, and counts what goes into each predicate and what com
                  WHEN 2 THEN as 0, and count ELSE as 1, and count END
 
 Counting takes as long as calling a quick function, so it is done for the first vectors, and then for one in
-:data:`COUNTED`. DuckDB asks again for each WHEN, so the order that is known to be the best stands first.
+:data:`COUNTED`. DuckDB asks again for each WHEN, so the order that is known to be the best stands first. A filter of
+nothing but plain calls is one call instead, which counts for next to nothing (:mod:`~qoop.engine.functions.together`).
 
 The best order is that of the rank (selectivity - 1) / cost (Hellerstein and Stonebraker 1993); with numbers that are
 taken for independent it is the order of the least expected cost, which `best` takes. The rows are the same in any
@@ -21,7 +22,7 @@ the text's order, and so are all later ones of that filter (law 12).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 
 from qoop.catalog.value import value
@@ -40,6 +41,8 @@ _FORGET = 65_536
 """Rows of a predicate after which what was seen before counts half: data may change along a table."""
 
 Order = tuple[int, ...]
+
+_NONE_TOGETHER: Mapping[int, str] = {}
 
 
 def filters_of(sql: str) -> list[tuple[str, ...]]:
@@ -65,13 +68,15 @@ def orders_of(count: int, best: Order | None = None) -> list[Order]:
     return list(dict.fromkeys([known, text, *((*known[place:], *known[:place]) for place in text)]))
 
 
-def in_orders(sql: str, orders: Sequence[Sequence[Order]]) -> str:
+def in_orders(sql: str, orders: Sequence[Sequence[Order]], together: Mapping[int, str] = _NONE_TOGETHER) -> str:
     """The SQL of a stage with its filters in the orders that can be chosen among, each filter by its number: first all
-    orders as they are, then all of them with what they count."""
+    orders as they are, then all of them with what they count. together: those that are one call."""
     numbers = iter(range(len(orders)))
 
     def printed(found: re.Match[str]) -> str:
         number = next(numbers)
+        if number in together:
+            return together[number]
         predicates = found.group(1).split(_AND)
         chains = [_chain(predicates, order) for order in orders[number]]
         told = [f'"{PASSED}"({number}::INTEGER, {place}::INTEGER, {one})' for place, one in enumerate(predicates)]

@@ -13,6 +13,7 @@ import pytest
 
 import qoop
 from qoop.engine.functions.ordering import ORDER, PASSED, Seen, best, filters_of, in_orders, orders_of
+from qoop.engine.history import Succeeded
 from qoop.planner.plan import MARKS
 
 VECTOR = 2048
@@ -59,6 +60,32 @@ def test_the_dear_predicate_sees_what_the_cheap_one_leaves_in_both_orders_of_the
         assert counted.rows["cheap"] <= ROWS
         assert counted.rows["dear"] <= left + 3 * VECTOR, "but for the vectors that told what it costs"
     assert counted.rows["dear"] == pytest.approx(left, abs=5), "a later query begins with what is known"
+
+
+def test_some_hundred_rows_tell_the_order_of_plain_calls(counted: Counted) -> None:
+    counted.add("dear", SPIN, lambda i: i % 10 != 0)
+    counted.add("cheap", 0, lambda i: i % 50 == 3)
+    left = ROWS // 50 + 1
+    for where in ("dear(i) AND cheap(i)", "cheap(i) AND dear(i)"):
+        assert answer(counted, where) == sum(i % 10 != 0 for i in range(3, ROWS, 50)) > 0
+        assert counted.rows["cheap"] <= ROWS
+        assert counted.rows["dear"] <= left + VECTOR, "but for the rows that told what it costs"
+    counted.rows.clear()
+    job = counted.session.submit("SELECT count(*) FROM t WHERE dear(i) AND cheap(i)")
+    assert job.result().fetchall() == [(sum(i % 10 != 0 for i in range(3, ROWS, 50)),)]
+    told = [one for record in job.history() if isinstance(record, Succeeded) for one in record.committed.called]
+    assert {one.function.partition("@")[0]: one.rows for one in told} == counted.rows, "also those not timed"
+
+
+@pytest.mark.parametrize("odd", [1, 0, "yes"])
+def test_what_is_no_truth_value_is_for_duckdb_to_judge(counted: Counted, odd: object) -> None:
+    counted.session.register_function("odd", lambda i: odd, ["BIGINT"], "BOOLEAN", version=f"{odd}")
+    counted.add("few", 0, lambda i: i % 1000 == 0)
+    with duckdb.connect() as connection:
+        connection.create_function("odd", lambda i: odd, [duckdb.sqltype("BIGINT")], duckdb.sqltype("BOOLEAN"))
+        text = f"SELECT count(*) FROM range({ROWS}) t(i) WHERE odd(i) AND i % 1000 = 0"
+        [(expected,)] = connection.sql(text).fetchall()
+    assert answer(counted, "few(i) AND odd(i)") == expected
 
 
 def test_the_order_follows_the_data(counted: Counted) -> None:
