@@ -34,7 +34,6 @@ from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest
 from qoop.control.sizing import AUTO, Auto, Sizing
-from qoop.control.trace import TraceFile
 from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import Committed
@@ -85,6 +84,7 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.control.arbiter import RayShare
     from qoop.control.tenants import TenantStatus
+    from qoop.control.trace import TraceFile
     from qoop.drawing.explaining import Format
     from qoop.engine.node_queues.policy import NodeQueueing
     from qoop.growing.answer import Answer
@@ -234,7 +234,7 @@ class Session:
         cost = load(calibration_path()) if cost is None else cost
         self.plan_cache = PlanCache(config.plan_cache)
         self._tables = SessionTables(self.plan_cache, config.tables, config.locked)
-        self._trace = TraceFile(config.trace) if config.trace is not None else None
+        self._trace = _trace_file(config.trace) if config.trace is not None else None
         share = _share(config)
         self.backend = _backend(config, share)
         self._goal = {name: getattr(config, name) for name in GOALS}
@@ -1225,6 +1225,12 @@ def _backend(config: Config, share: RayShare | None) -> LastingBackend:
         config.ray, _retention(config), config.spill, config.runtime_env, share=share, tls=config.ray_tls,
         queueing=_queueing(config),
     )  # fmt: skip
+
+
+def _trace_file(path: Path) -> TraceFile:
+    from qoop.control.trace import TraceFile  # few sessions are traced
+
+    return TraceFile(path)
 
 
 def _queueing(config: Config) -> NodeQueueing | None:

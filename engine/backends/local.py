@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError, Revoked
-from qoop.engine.backends.ahead import FetchedAhead
 from qoop.engine.backends.base import happened
 from qoop.engine.clock import Stopwatch
 from qoop.engine.events import (
@@ -68,6 +67,7 @@ from qoop.planner.packing import shrunk_to_fit
 from qoop.planner.plan import STORE_PER_KERNEL, Resources
 
 if TYPE_CHECKING:
+    from qoop.engine.backends.ahead import FetchedAhead
     from qoop.engine.node_queues.node import QueueingNode
     from qoop.engine.node_queues.policy import NodeQueueing
     from qoop.engine.node_queues.ticket import Ticket
@@ -220,7 +220,7 @@ class LocalBackend:
             node.queue.hear(ticket.job, ticket.left)
             wanted = dict.fromkeys(read for item in attempt.spec.inputs for read in item.reads)
             if self._elsewhere is not None and wanted:
-                attempt.ahead = FetchedAhead(partial(self._fetched, attempt.spec, list(wanted)))
+                attempt.ahead = _ahead(partial(self._fetched, attempt.spec, list(wanted)))
                 self._help(attempt.ahead.fetch, name="qoop-ahead")
             self._begin(begun)
 
@@ -590,6 +590,12 @@ def _revoked(spec: TaskSpec) -> TaskFailed:
     error = Revoked("the slots or the memory it ran in were taken away")
     error.stage, error.part = spec.stage.id, spec.attempt.task.part
     return TaskFailed(spec.attempt, error, retryable=True)
+
+
+def _ahead(fetch: Callable[[], Mapping[Read, pa.Table]]) -> FetchedAhead[Read, pa.Table]:
+    from qoop.engine.backends.ahead import FetchedAhead  # as for the node
+
+    return FetchedAhead(fetch)
 
 
 def _queueing_node(capacity: Resources, queueing: NodeQueueing) -> QueueingNode:

@@ -10,6 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.functions.function import UserFunction
+from qoop.catalog.lexed import quoted
 from qoop.engine.functions.calls import Calls
 from qoop.engine.functions.ledger import Ledger
 from qoop.engine.functions.measured import Meter, row_seconds
@@ -27,7 +28,6 @@ from qoop.engine.functions.ordering import (
     orders_of,
 )
 from qoop.engine.functions.together import InTurn, OneCall, as_one_call
-from qoop.engine.storage.partition import quoted
 
 Texts = tuple[str, ...]
 AddTo = Callable[[duckdb.DuckDBPyConnection], None]

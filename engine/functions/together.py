@@ -21,11 +21,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from qoop.catalog.functions.function import UserFunction
+from qoop.catalog.lexed import quoted
 from qoop.catalog.value import value
 from qoop.engine.functions.calls import NO_NULL, Calls
 from qoop.engine.functions.measured import Meter, row_seconds
 from qoop.engine.functions.ordering import AT_FIRST, COUNTED
-from qoop.engine.storage.partition import quoted
 
 FEW_ROWS, MOST_LOOKS = 64, 32
 """Rows between two looks at whether the task is to end, and how many looks there are at most until the order is chosen

@@ -64,7 +64,6 @@ from qoop.control.questions import Questions
 from qoop.control.recorder import Recorder
 from qoop.control.remaining_work import RunRemainingWork
 from qoop.control.ticks import Found, JobEnded, Opened, Refused, Resizing
-from qoop.control.trace import Trace
 from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
@@ -93,6 +92,7 @@ if TYPE_CHECKING:
     from qoop.control.admission import Admission
     from qoop.control.deadlines import Deadlines
     from qoop.control.tenants import TenantStatus
+    from qoop.control.trace import Trace
     from qoop.engine.node_queues.policy import NodeQueueing
     from qoop.engine.node_queues.ticket import JobLeft
     from qoop.engine.node_queues.view import NodesView

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from qoop.control.ticks import Tick
-from qoop.control.trace import Trace
+
+if TYPE_CHECKING:
+    from qoop.control.trace import Trace
 
 
 class Recorder:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from qoop.catalog.errors import ConfigError, DiskFull
-from qoop.drawing.separated import separated
 from qoop.drawing.table_text import table_text
 from qoop.terminal import Terminal, width_of
 
@@ -89,7 +88,12 @@ def _table(result: Result, terminal: Terminal) -> Iterator[str]:
 
 
 def _separated(delimiter: str) -> Callable[[Result, Terminal], Iterator[str]]:
-    return lambda result, _: separated(result, delimiter)
+    def texts(result: Result, _: Terminal) -> Iterator[str]:
+        from qoop.drawing.separated import separated  # most answers are printed as tables
+
+        return separated(result, delimiter)
+
+    return texts
 
 
 def _json(result: Result, terminal: Terminal) -> Iterator[str]:
