@@ -110,7 +110,7 @@ def lake_of(folder: str) -> str | None:
 
 def is_sqlite(path: str | os.PathLike[str]) -> bool:
     """True for an SQLite file."""
-    with suppress(OSError), open(path, "rb") as stream:
+    with suppress(OSError, ValueError), open(path, "rb") as stream:  # the latter for a text that is no path
         return stream.read(len(_SQLITE)) == _SQLITE
     return False
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from growing_soak import World, assert_alike, perform, schedule, world
 
-RUNS = 20
+RUNS = 10
 
 
 @pytest.fixture(scope="module")

@@ -198,11 +198,17 @@ def test_answers_go_where_they_are_wanted(screen: Screen, tmp_path: Path) -> Non
 
 def test_habits_from_elsewhere_work_at_the_prompt(screen: Screen, tmp_path: Path) -> None:
     (tmp_path / "tea.csv").write_text("leaf,since,price\ngreen,2024-05-01,3.5\nblack,2023-01-31,2.25\n")
-    screen.type(f".import {tmp_path}/te{{tab}} teas{{enter}}")
+    screen.type(f".import {tmp_path}/te{{tab}}")
+    screen.wait(".csv")  # the path may not fit a line
+    screen.type(" teas{enter}")
     screen.wait("2 rows of", "are in teas")
-    screen.type("\\set least 3{enter}select leaf, since, price from tea{tab} where price > :le{tab};{enter}")
+    screen.type("\\set least 3{enter}select leaf, since, price from tea{tab}")
+    screen.wait("from teas")
+    screen.type(" where price > :le{tab}")
+    screen.wait("where price > :least")
+    screen.type(";{enter}")
     shown = screen.wait("1 row", "green")
-    assert "where price > :least;" in shown and "2023-01-31" not in shown
+    assert "2023-01-31" not in shown
     assert all(type_ in shown for type_ in ("varchar", "date", "double"))
     screen.type("\\watch 0.05{enter}")
     screen._until(lambda: screen.all_text.count("every 0.05 s; Ctrl-C ends it") > 2, "the query again and again")
