@@ -47,7 +47,7 @@ class PastJobs:
 
     def ended(self) -> Iterable[EndedJob]:
         """The jobs that ended last, in the order in which they came."""
-        return tuple(self._ended)
+        return self._ended
 
     def tenants(self, active: Iterable[tuple[str, JobStatus]], weights: Mapping[str, float]) -> list[TenantStatus]:
         """The status of every tenant that has or had a job, by name. active: the jobs that there are, with their

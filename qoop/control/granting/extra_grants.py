@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from qoop.control.active_job import on_slots
 from qoop.control.granting.extra_slots import ExtraSlots, extra_grant, most_extra
 from qoop.engine.task import JobId
 
@@ -74,7 +75,7 @@ class ExtraGrants:
         self._last_resort.waiting(since, now)
         if not since or self._driver.leaving or any(job.run.stopping for job in self._jobs.values()):
             return
-        running = [item for job in self._jobs.values() for item in job.run.running() if not item.extra]
+        running = on_slots(self._jobs)
         for request in sorted(waiting, key=lambda one: since.get(one.job, now)):
             found = self._last_resort.choose(request, running, self._driver.availability(), now)
             if found is not None:

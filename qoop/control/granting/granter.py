@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from qoop.control.active_job import on_slots
 from qoop.control.granting.elastic import ElasticAttempts
 from qoop.control.granting.extra_grants import ExtraGrants
 from qoop.control.granting.revocation import Fate, decide, offers, shared_evenly
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from qoop.control.active_job import ActiveJob, Order
     from qoop.control.granting.node_places import NodePlaces
     from qoop.engine.driver import Driver
-    from qoop.engine.events import Grant, Running
+    from qoop.engine.events import Grant
     from qoop.engine.node_queues.policy import NodeQueueing
 
 _WHY = {
@@ -171,11 +172,6 @@ def touched(jobs: Mapping[JobId, ActiveJob], driver: Driver) -> list[ActiveJob]:
     """The jobs that anything has happened to since they last got resources, in the order in which they came."""
     found = [jobs[name] for name in driver.touched if name in jobs]
     return found if len(found) < 2 else sorted(found, key=_arrival)
-
-
-def on_slots(jobs: Mapping[JobId, ActiveJob]) -> list[Running]:
-    """All attempts on slots that machines have."""
-    return [item for job in jobs.values() for item in job.run.running() if not item.extra]
 
 
 def _arrival(job: ActiveJob) -> int:
