@@ -228,3 +228,8 @@ class TaskSpec:
     extra: bool = False
     profiled: bool = False
     ticket: Ticket | None = None
+
+    @property
+    def waits(self) -> bool:
+        """True if it was granted before there was a slot for it, and waits at its machine."""
+        return self.ticket is not None and self.ticket.waits

@@ -194,9 +194,8 @@ class LocalBackend:
             self._events.put(_revoked(spec))
             return
         self.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key in item.keys])
-        ticket = spec.ticket
-        if self._node is not None and ticket is not None and ticket.waits:
-            self._wait(self._node, _Attempt(spec, queued=True), ticket)
+        if self._node is not None and spec.ticket is not None and spec.waits:
+            self._wait(self._node, _Attempt(spec, queued=True), spec.ticket)
             return
         attempt = self._attempts[spec.attempt] = _Attempt(spec, queued=queued)
         with self._changed:
@@ -224,6 +223,10 @@ class LocalBackend:
                 self._help(attempt.ahead.fetch, name="qoop-ahead")
             self._begin(begun)
 
+    def _begin_waiting(self, node: QueueingNode) -> None:
+        """Begin what waits and fits by now. Under the lock."""
+        self._begin(node.begin(time.monotonic()))
+
     def _begin(self, begun: Iterable[AttemptId]) -> None:
         """Attempts that waited have what they need. Under the lock."""
         for id in begun:
@@ -236,15 +239,11 @@ class LocalBackend:
         if self._node is not None:
             with self._changed:
                 self._node.capacity = resources
-                self._begin(self._node.begin(time.monotonic()))
+                self._begin_waiting(self._node)
 
     def stop(self, attempt: AttemptId) -> None:
         """Interrupt an attempt, until it ends; one that waits has ended at once."""
-        with self._changed:
-            waited = self._waiting.pop(attempt, None)
-            if self._node is not None and waited is not None:
-                self._node.release(attempt)
-        if waited is not None:
+        if self._node is not None and self._withdrawn(self._node, attempt):
             self._events.put(TaskStopped(attempt))
             return
         found = self._attempts.get(attempt)
@@ -252,6 +251,14 @@ class LocalBackend:
             return
         found.stop.set()
         self._help(_insist, found, name="qoop-stop")
+
+    def _withdrawn(self, node: QueueingNode, attempt: AttemptId) -> bool:
+        """True if the attempt waited, which it does no more."""
+        with self._changed:
+            if self._waiting.pop(attempt, None) is None:
+                return False
+            node.release(attempt)
+            return True
 
     def regrant(self, attempt: AttemptId, resources: Resources) -> None:
         """Let an elastic attempt go on with other resources, in the background."""
@@ -408,7 +415,7 @@ class LocalBackend:
         if self._node is not None:
             with self._changed:
                 self._node.hold(attempt.spec.attempt, resources)
-                self._begin(self._node.begin(time.monotonic()))
+                self._begin_waiting(self._node)
         self._events.put(TaskRegranted(attempt.spec.attempt, resources))
 
     def _changed_to(self, attempt: _Attempt, resources: Resources) -> bool:
@@ -478,7 +485,7 @@ class LocalBackend:
             self._ready += 1  # before it is told, or what comes next in its place would count as queued
             if self._node is not None:
                 self._node.release(attempt.spec.attempt)
-                self._begin(self._node.begin(time.monotonic()))
+                self._begin_waiting(self._node)
         for event in events:
             self._events.put(event)
         return kernel

@@ -376,7 +376,7 @@ class SimulatedBackend:
         for attempt in attempts:
             running = self._running[attempt]
             waited, running.queued = running.waited, False
-            if waited or (running.spec.ticket is not None and running.spec.ticket.waits):
+            if waited or running.spec.waits:
                 events += self._told(machine, Begun(attempt))
             self._begin(running)
         return events

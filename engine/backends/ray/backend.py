@@ -176,7 +176,6 @@ class RayBackend:
         self._lock = threading.RLock()  # guards what follows
         self._machines: dict[MachineId, _Machine] = {}
         self._attempts: dict[AttemptId, tuple[_Machine, TaskSpec]] = {}  # where
-        self._waiting: set[AttemptId] = set()  # at their nodes, for others to end
         self._outputs: dict[CheckpointKey, _Output] = {}
         self._doubtful: set[CheckpointKey] = set()  # a node that held them is gone; it is looked up who else has them
         self._put_off: list[tuple[_Machine, TaskSpec]] = []  # attempts that read such, until that is known
@@ -224,8 +223,6 @@ class RayBackend:
             if found is None:  # it was lost, which the driver is about to hear
                 return
             self._attempts[spec.attempt] = found, spec
-            if spec.ticket is not None and spec.ticket.waits:
-                self._waiting.add(spec.attempt)
             if self._doubtful and any(key in self._doubtful for item in spec.inputs for key in item.keys):
                 self._put_off.append((found, spec))
                 if not queued:
@@ -262,7 +259,6 @@ class RayBackend:
                 return
             self._put_off = waiting
             del self._attempts[attempt]
-            self._waiting.discard(attempt)
             self._events.put(TaskStopped(attempt))
 
     def regrant(self, attempt: AttemptId, resources: Resources) -> None:
@@ -447,7 +443,7 @@ class RayBackend:
             slots = {name: int(machine.whole.cpu) for name, machine in self._machines.items()}
             used: Counter[MachineId] = Counter()
             for machine, spec in self._attempts.values():
-                if spec.attempt not in self._waiting:
+                if not spec.waits:
                     used[machine.name] += int(spec.resources.cpu)
         for name, count in (self._share.tick(slots, used) or {}).items():
             self._give(name, count)
@@ -583,14 +579,14 @@ class RayBackend:
             event = self._brought(machine, event)
         with self._lock:
             match event:
-                case Begun(attempt):
-                    self._waiting.discard(attempt)
+                case Begun(attempt) if attempt in self._attempts:
+                    where, spec = self._attempts[attempt]
+                    self._attempts[attempt] = where, replace(spec, ticket=None)
                 case TaskSucceeded(attempt, committed):
                     self._attempts.pop(attempt, None)
                     self._hold(machine, attempt.task.job, committed)
                 case TaskFailed(attempt) | TaskStopped(attempt):
                     self._attempts.pop(attempt, None)
-                    self._waiting.discard(attempt)
                 case CheckpointLost(key):
                     self._outputs.pop(key, None)
                 case CheckpointSaved(_, key, kept=True) if key in self._outputs:
@@ -635,7 +631,6 @@ class RayBackend:
             del self._machines[machine.name]
             self._told.pop(machine.name, None)
             self._attempts = {name: place for name, place in self._attempts.items() if place[0] is not machine}
-            self._waiting &= self._attempts.keys()
             there = [key for key, output in self._outputs.items() if output.machine is machine]
             self._doubtful.update(there)
         self._peers.forget(machine.place)
