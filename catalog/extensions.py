@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -16,10 +17,7 @@ import duckdb
 
 from qoop.catalog.asking import ask
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.opening import EXTENSIONS, open_duckdb
-
-SETTING = EXTENSIONS
-"""It holds the names with commas between them, in the order in which they were loaded."""
+from qoop.catalog.opening import open_duckdb
 
 ENDING = ".duckdb_extension"
 
@@ -39,21 +37,15 @@ def own_name(name: str) -> str:
     return name if name.endswith(ENDING) else _OTHER_NAMES.get(name.lower(), name.lower())
 
 
-def listed(setting: str) -> list[str]:
-    """The names in the setting.
-
-    >>> listed("httpfs,tpch"), listed("")
-    (['httpfs', 'tpch'], [])
-    """
-    return [name for name in setting.split(",") if name]
+def load_statements(names: Iterable[str]) -> list[str]:
+    """The statements by which an instance loads extensions. Raises ConfigError for one that is not on this machine."""
+    return [f"LOAD {_literal(str(file_of(name)))}" for name in names if not is_built_in(name)]
 
 
-def statements(name: str, value: str) -> list[str]:
-    """The statements by which an instance loads the extensions of a setting; none for another setting. Raises
-    ConfigError for an extension that is not on this machine."""
-    if name != SETTING:
-        return []
-    return [f"LOAD {_literal(str(file_of(one)))}" for one in listed(value) if not is_built_in(one)]
+def load(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
+    """Load extensions in an instance. Raises as `load_statements` does."""
+    for statement in load_statements(names):
+        connection.execute(statement)
 
 
 def file_of(name: str) -> Path:
@@ -96,8 +88,7 @@ def check(name: str) -> None:
     """Load an extension in an instance that is thrown away. Raises ConfigError with DuckDB's reason."""
     with open_duckdb(threads=1) as connection:
         try:
-            for statement in statements(SETTING, name):
-                connection.execute(statement)
+            load(connection, [name])
         except duckdb.Error as error:
             raise ConfigError(f"DuckDB does not load {name}: {str(error).partition(chr(10))[0]}") from error
 

@@ -11,7 +11,8 @@ import duckdb
 from qoop.catalog.forks import stays
 
 EXTENSIONS = "extensions"
-"""The setting of a session that holds the names of DuckDB's extensions (:mod:`qoop.catalog.extensions`)."""
+"""The setting of a session that holds the names of DuckDB's extensions (:mod:`qoop.catalog.extensions`), with commas
+between them, in the order in which they were loaded."""
 
 _NEVER = {
     "autoinstall_known_extensions": False,
@@ -19,6 +20,15 @@ _NEVER = {
     "enable_external_file_cache": False,
     "python_enable_replacements": False,
 }
+
+
+def listed(extensions: str) -> list[str]:
+    """The names in the setting of extensions.
+
+    >>> listed("httpfs,tpch"), listed("")
+    (['httpfs', 'tpch'], [])
+    """
+    return [name for name in extensions.split(",") if name]
 
 
 def open_duckdb(*, files: bool = True, **config: Any) -> duckdb.DuckDBPyConnection:

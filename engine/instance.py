@@ -53,13 +53,12 @@ class Instance:
 
     def load(self, extensions: Sequence[str]) -> None:
         """Load extensions of DuckDB; before it is confined, for then it opens none."""
-        for name in extensions:
-            if name not in self.extensions:
-                from qoop.catalog.extensions import SETTING, statements
+        missing = [name for name in extensions if name not in self.extensions]
+        if missing:
+            from qoop.catalog.extensions import load  # few sessions load any
 
-                for statement in statements(SETTING, name):
-                    self.connection.execute(statement)
-                self.extensions.add(name)
+            load(self.connection, missing)
+            self.extensions.update(missing)
 
     def configure(self, wanted: Mapping[str, object]) -> None:
         """Give it these options, and take others back."""

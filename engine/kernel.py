@@ -32,7 +32,7 @@ import pyarrow as pa
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.access import Access
 from qoop.catalog.errors import CatalogError, FunctionFailed
-from qoop.catalog.opening import EXTENSIONS
+from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.sources.parquet import ParquetSource, reach
 from qoop.catalog.sources.seen import File
@@ -268,7 +268,7 @@ class Kernel:
         """One that can open what the task reads, with the options of the task."""
         users = spec.stage.opaque is not None
         options, access = _options(spec), _access(spec)
-        extensions = [name for name in str(options.pop(EXTENSIONS, "")).split(",") if name]
+        extensions = listed(str(options.pop(EXTENSIONS, "")))
         found = self._instances.get(users)
         if found is None or found.tasks >= WORN or not found.serves(access, options, extensions):
             found = self._instances[users] = self._open(found, access, extensions)

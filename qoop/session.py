@@ -24,7 +24,7 @@ import pyarrow as pa
 from qoop.calibrated import calibration_path, load
 from qoop.catalog.errors import ConfigError, Forbidden, QoopError, QueryError, Suspended
 from qoop.catalog.lexed import quoted
-from qoop.catalog.opening import EXTENSIONS
+from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.paths import absolute
 from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import chosen_key
@@ -870,7 +870,7 @@ class Session:
             self._set_watch(on_or_off(name, bool(self.config.watch_machine) if value is None else str(value)))
             return
         if name.lower() == EXTENSIONS:
-            for one in filter(None, str(value or "").split(",")):
+            for one in listed(str(value or "")):
                 self.execute(f"LOAD '{one}'")
             return
         if name.lower() in ("tenant", "priority", "deadline", *GOALS):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import CatalogError, Forbidden, SessionClosed
 from qoop.catalog.forks import Home
+from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.paths import source_path
 from qoop.catalog.sources.files import is_partitioned, is_sqlite, lake_of
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
@@ -155,10 +156,10 @@ class SessionTables:
         if name.endswith(extensions.ENDING):
             name = str(extensions.file_of(name))
         with self.naming():
-            loaded = extensions.listed(dict(self.binder.settings).get(extensions.SETTING, ""))
+            loaded = listed(dict(self.binder.settings).get(EXTENSIONS, ""))
             if name not in loaded and not extensions.is_built_in(name):
                 extensions.check(name)
-                self.binder.set(extensions.SETTING, ",".join([*loaded, name]))
+                self.binder.set(EXTENSIONS, ",".join([*loaded, name]))
 
     def register_path(self, path: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
         """As `Session.register_path`."""

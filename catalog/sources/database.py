@@ -137,13 +137,19 @@ def open_tables(path: str) -> list[tuple[Columns, DatabaseSource]]:
         block_size = _block_size(cursor, alias)
         digest = partial(database_digest, block_size=block_size)
         file = content_file(path, f"duckdb{block_size}", digest, database_look)
-        names = cursor.execute(
-            "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ? ORDER BY ALL", [alias]
-        ).fetchall()
-        found = [_open(cursor, alias, file, block_size, schema, table) for schema, table in names]
-    if not found:
+        return [
+            _open(cursor, alias, file, block_size, schema, table) for schema, table in tables_of(cursor, alias, path)
+        ]
+
+
+def tables_of(cursor: duckdb.DuckDBPyConnection, alias: str, path: str) -> list[tuple[str, str]]:
+    """The schema and the name of every table of an attached file. Raises SourceError if there is none."""
+    names = cursor.execute(
+        "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ? ORDER BY ALL", [alias]
+    ).fetchall()
+    if not names:
         raise SourceError(f"{path} holds no tables")
-    return found
+    return names
 
 
 def _open(
@@ -174,9 +180,14 @@ def database_digest(path: str, block_size: int) -> str:
 
 
 def database_look(path: str) -> Seen:
-    """The state of a DuckDB file and of its write-ahead log, whose content belongs to the tables."""
+    """The state of a DuckDB file and of its write-ahead log."""
+    return look_with_log(path, _log(path))
+
+
+def look_with_log(path: str, log: str) -> Seen:
+    """The state of a database's file and of its write-ahead log, whose content belongs to the tables."""
     with suppress(FileNotFoundError):
-        return look(path) + look(_log(path))
+        return look(path) + look(log)
     return look(path)
 
 

@@ -45,9 +45,9 @@ def opened(folder: str, version: int | None) -> tuple[pa.Schema, LakeSource]:
     files = open_parquet(sorted(reads))
     schema = pa.schema(table.schema().to_arrow())
     names = [field.name for field in schema if field.name not in table.metadata().partition_columns]
-    missing = [_missing(file, names) for file in files]
-    found = tuple((*reads[file.file.path], *lost) for file, lost in zip(files, missing, strict=True))
-    casts = any(missing) or len({file.schema for file in files}) > 1
+    missing = {one.schema: _missing(one, names) for one in {file.schema: file for file in files}.values()}
+    found = tuple((*reads[file.file.path], *missing[file.schema]) for file in files)
+    casts = any(missing.values()) or len(missing) > 1
     return schema, LakeSource(tuple(files), casts=casts, log="delta", at=str(table.version()), reads=found)
 
 

@@ -55,17 +55,12 @@ def attached(alias: str, path: str, needed: Sequence[str] = ()) -> Iterator[duck
     A DuckDB of its own, closed at the end: while the file is attached no one in this process can write to it.
     """
     with _explained(path), open_duckdb() as connection:
-        for name in needed:
-            _load(connection, name)
+        if needed:
+            from qoop.catalog.extensions import load  # few files need any
+
+            load(connection, needed)
         connection.execute(f"ATTACH {sql_string(path)} AS {sql_name(alias)} (READ_ONLY)")
         yield connection
-
-
-def _load(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    from qoop.catalog.extensions import SETTING, statements  # few files need any
-
-    for statement in statements(SETTING, name):
-        connection.execute(statement)
 
 
 @contextmanager

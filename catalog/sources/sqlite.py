@@ -11,12 +11,11 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.access import Places
-from qoop.catalog.errors import SourceError
-from qoop.catalog.sources.database import DatabaseSource, database_alias
+from qoop.catalog.sources.database import DatabaseSource, database_alias, look_with_log, tables_of
 from qoop.catalog.sources.files import sql_name
 from qoop.catalog.sources.pieces import Pieces, Runs
 from qoop.catalog.sources.probe import attached, describe
-from qoop.catalog.sources.seen import File, Seen, check_content, content_digest, content_file, look
+from qoop.catalog.sources.seen import File, Seen, check_content, content_digest, content_file
 from qoop.catalog.table import Columns, Range, Split, Table
 from qoop.catalog.value import value
 
@@ -67,13 +66,7 @@ def open_sqlite(path: str) -> list[tuple[Columns, SqliteSource]]:
     alias = database_alias(path)
     with attached(alias, path, [EXTENSION]) as cursor:
         file = content_file(path, KIND, sqlite_digest, sqlite_look)
-        names = cursor.execute(
-            "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ? ORDER BY ALL", [alias]
-        ).fetchall()
-        found = [_open(cursor, alias, file, schema, table) for schema, table in names]
-    if not found:
-        raise SourceError(f"{path} holds no tables")
-    return found
+        return [_open(cursor, alias, file, schema, table) for schema, table in tables_of(cursor, alias, path)]
 
 
 def _open(
@@ -103,9 +96,7 @@ def sqlite_digest(path: str) -> str:
 
 def sqlite_look(path: str) -> Seen:
     """The state of the file and of its write-ahead log."""
-    with suppress(FileNotFoundError):
-        return look(path) + look(_log(path))
-    return look(path)
+    return look_with_log(path, _log(path))
 
 
 def _log(path: str) -> str:

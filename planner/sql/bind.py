@@ -19,7 +19,7 @@ import duckdb
 from qoop.catalog.errors import BindError, FunctionError, ParseError, QueryError
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.functions.registry import Functions
-from qoop.catalog.opening import EXTENSIONS, open_duckdb
+from qoop.catalog.opening import EXTENSIONS, listed, open_duckdb
 from qoop.catalog.value import value
 from qoop.planner.algebra.expr import quote
 from qoop.planner.algebra.query_timestamp import QueryTimestamp
@@ -285,9 +285,9 @@ def without_end(text: str) -> str:
 
 def _statements(name: str, value: str) -> list[str]:
     if name == EXTENSIONS:
-        from qoop.catalog.extensions import statements  # few sessions load any
+        from qoop.catalog.extensions import load_statements  # few sessions load any
 
-        return statements(name, value)
+        return load_statements(listed(value))
     return [f"SET {quote(name)} = '{value.replace(chr(39), chr(39) * 2)}'"]
 
 

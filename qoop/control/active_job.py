@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from qoop.control.job_handle import JobHandle
     from qoop.control.messages import JobRequest
     from qoop.control.remaining_work import RunRemainingWork
-    from qoop.engine.events import Command, Running
+    from qoop.engine.events import Command
     from qoop.engine.run import Run
     from qoop.replanning.replanner import Replanner
 
@@ -41,8 +41,3 @@ class ActiveJob:
     def tenant(self) -> str:
         """The tenant of the job."""
         return self.request.terms.tenant
-
-
-def on_slots(jobs: Mapping[JobId, ActiveJob]) -> list[Running]:
-    """All attempts on slots that machines have."""
-    return [item for job in jobs.values() for item in job.run.running() if not item.extra]

@@ -13,6 +13,7 @@ import duckdb
 
 from qoop.catalog.errors import CatalogError, Forbidden, SourceError, UnknownTable
 from qoop.catalog.lexed import quoted
+from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.sources.database import schema_of
 from qoop.catalog.stores.objects import is_remote
 from qoop.planner.sql.sources import OF_CATALOG, is_of_catalog
@@ -366,10 +367,9 @@ class Definitions:
 
     def _check_web(self, path: str) -> None:
         """DuckDB reads what is on the web as it plans it, by an extension. Raises SourceError unless that is loaded."""
-        from qoop.catalog.extensions import SETTING, is_here, listed
+        from qoop.catalog.extensions import is_here
 
-        loaded = listed(dict(self._binder.settings).get(SETTING, ""))
-        if "httpfs" not in loaded:
+        if "httpfs" not in listed(dict(self._binder.settings).get(EXTENSIONS, "")):
             found = (
                 "" if is_here("httpfs") else f" (pip install duckdb-extension-httpfs=={duckdb.__version__} brings it)"
             )

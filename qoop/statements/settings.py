@@ -13,7 +13,7 @@ import duckdb
 
 from qoop.catalog.asking import ask
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.opening import EXTENSIONS, confine, open_duckdb
+from qoop.catalog.opening import EXTENSIONS, confine, listed, open_duckdb
 from qoop.options import SETTABLE
 from qoop.planner.options import CHANGES_RESULTS
 
@@ -63,9 +63,9 @@ def set_statements(settings: Settings) -> list[str]:
 def _statements(name: str, value: str) -> list[str]:
     if name != EXTENSIONS:
         return [f"SET GLOBAL {name} = '{_quoted(value)}'"]
-    from qoop.catalog.extensions import statements  # few sessions load any
+    from qoop.catalog.extensions import load_statements  # few sessions load any
 
-    return statements(name, value)
+    return load_statements(listed(value))
 
 
 def opened(settings: Settings, **config: Any) -> duckdb.DuckDBPyConnection:

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qoop.control.active_job import on_slots
-from qoop.control.granting.extra_slots import ExtraSlots, extra_grant, most_extra
+from qoop.control.granting.extra_slots import ExtraSlots, extra_grant, most_extra, on_slots
 from qoop.engine.task import JobId
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from qoop.engine.events import Grant, Running
 from qoop.engine.run import Run
@@ -22,6 +23,9 @@ from qoop.engine.task import AttemptId, JobId, MachineId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Request
+
+if TYPE_CHECKING:
+    from qoop.control.active_job import ActiveJob
 
 BRIEF_SECONDS = 1.0
 """Estimated slot seconds up to which a job does not wait for an extra slot."""
@@ -46,6 +50,11 @@ def most_extra(capacity: Resources) -> int:
     (2, 8, 0)
     """
     return max(2, math.floor(capacity.cpu)) if capacity.cpu >= 1 else 0
+
+
+def on_slots(jobs: Mapping[JobId, ActiveJob]) -> list[Running]:
+    """All attempts on slots that machines have."""
+    return [item for job in jobs.values() for item in job.run.running() if not item.extra]
 
 
 class ExtraSlots:

@@ -15,9 +15,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qoop.control.active_job import on_slots
 from qoop.control.granting.elastic import ElasticAttempts
 from qoop.control.granting.extra_grants import ExtraGrants
+from qoop.control.granting.extra_slots import on_slots
 from qoop.control.granting.revocation import Fate, decide, offers, shared_evenly
 from qoop.control.granting.spare_resources import with_spare_memory, with_spare_slots
 from qoop.control.granting.tenant_limits import TenantLimits, within
