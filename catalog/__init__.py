@@ -10,6 +10,7 @@
     statistics/       rows, distinct values, ranges and keys of a table
     stores/           folders and buckets that several machines share
     opening.py        the one way to open a DuckDB
+    described.py      values by the text of their repr
     extensions.py     extensions of DuckDB, on this machine and in an instance
     access.py         which files a DuckDB must be able to open to read tables
     asking.py         questions to DuckDB: its keywords, types and options, and how it parses a text

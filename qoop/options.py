@@ -102,18 +102,22 @@ def policy_name(name: str, value: str) -> str:
 
 def jobs(name: str, value: float | str) -> float:
     """A number of jobs of at least 1, or infinity."""
-    found = number(name, value)
-    if isinstance(value, bool) or not found >= 1 or (found < math.inf and found != int(found)):
-        raise ConfigError(f"{name} must be a whole number of at least 1 (inf: no limit), not {value!r}")
-    return found
+    return _whole(name, value, 1, endless=True)
 
 
 def length(name: str, value: int | str) -> int:
     """The length of a queue: a whole number, 0 or more. Raises ConfigError."""
+    return int(_whole(name, value, 0))
+
+
+def _whole(name: str, value: float | str, least: int, endless: bool = False) -> float:
+    """endless: it may be infinite."""
     found = number(name, value)
-    if isinstance(value, bool) or not 0 <= found < math.inf or found != int(found):
-        raise ConfigError(f"{name} must be a whole number of at least 0, not {value!r}")
-    return int(found)
+    is_whole = endless if found == math.inf else found == found // 1
+    if isinstance(value, bool) or not found >= least or not is_whole:
+        told = " (inf: no limit)" if endless else ""
+        raise ConfigError(f"{name} must be a whole number of at least {least}{told}, not {value!r}")
+    return found
 
 
 def on_or_off(name: str, value: bool | str) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from qoop.catalog.described import described
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
 from qoop.engine.node_queues.ordering import Ordering
@@ -37,14 +38,16 @@ class NodeQueueing:
             raise ConfigError(f"no placement {self.placement!r}; there are {', '.join(PLACEMENTS)}")
 
     @classmethod
-    def described(cls, text: str) -> NodeQueueing | None:
-        """The policy of which a trace keeps the `repr`; None for no text. Raises ConfigError if it describes none.
+    def described(cls, text: str) -> NodeQueueing:
+        """The policy of which a trace keeps the `repr`. Raises ConfigError if the text describes none.
 
         >>> NodeQueueing.described(repr(NodeQueueing(2, Ordering("fifo")))) == NodeQueueing(2, Ordering("fifo"))
         True
         """
+        kinds: Mapping[str, Callable[..., Any]] = {"NodeQueueing": cls, "Ordering": Ordering}
         try:
-            return _read(ast.parse(text, mode="eval").body) if text else None
+            found: NodeQueueing = described(text, kinds.__getitem__, {"inf": math.inf})
+            return found
         except (SyntaxError, ValueError, TypeError, KeyError) as error:
             raise ConfigError(f"{text!r} describes no queues of nodes: {error}") from error
 
@@ -61,10 +64,3 @@ def usual(length: int) -> NodeQueueing:
     """Queues of that many tasks at real nodes: those of the job with the least work left begin first, and none is
     passed over for long. A task that would wait for two seconds is called back to an idle slot."""
     return NodeQueueing(length, Ordering("shortest-job", starved_after=5.0, starved_ratio=10.0), call_back_after=2.0)
-
-
-def _read(node: ast.expr) -> Any:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        kind: Any = {"NodeQueueing": NodeQueueing, "Ordering": Ordering}[node.func.id]
-        return kind(**{str(one.arg): _read(one.value) for one in node.keywords})
-    return math.inf if isinstance(node, ast.Name) and node.id == "inf" else ast.literal_eval(node)

@@ -6,10 +6,11 @@ Reserving(policy=Tetris(fairness=0.5, shortness=1.0), patience=4)
 
 from __future__ import annotations
 
-import ast
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from qoop.catalog.described import described
 from qoop.catalog.errors import ConfigError
 from qoop.schedulers.base import Scheduler
 
@@ -45,7 +46,7 @@ NAMES = {
 def made(text: str) -> Scheduler:
     """The scheduler that a text describes. Raises ConfigError if there is none such."""
     try:
-        scheduler = _made(ast.parse(text, mode="eval").body)
+        scheduler = described(text, _kind)
         if not isinstance(scheduler, Scheduler):
             raise TypeError("it is a value")
         return scheduler
@@ -59,11 +60,8 @@ def named(name: str, demand_aware: bool = False) -> Scheduler:
     return made(f"DemandAware({policy})" if demand_aware else policy)
 
 
-def _made(node: ast.expr) -> Any:
-    if not isinstance(node, ast.Call):
-        return ast.literal_eval(node)
-    name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+def _kind(name: str) -> Callable[..., Any]:
     if name not in MODULES:
         raise ValueError(f"there is no {name}; there are {', '.join(MODULES)}")
-    kind = getattr(import_module(f"qoop.schedulers.{MODULES[name]}"), name)
-    return kind(*map(_made, node.args), **{str(one.arg): _made(one.value) for one in node.keywords})
+    kind: Callable[..., Any] = getattr(import_module(f"qoop.schedulers.{MODULES[name]}"), name)
+    return kind

@@ -78,7 +78,6 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def __init__(self, service: Service, place: Place, manners: Manners) -> None:
         place.check(service.users.are_told_apart)
-        name = f"[{place.host}]" if ":" in place.host else place.host
         scheme, pairs = "grpc", []
         if place.certificate is not None and place.key is not None:
             scheme, pairs = "grpc+tls", [(place.certificate.read_bytes(), place.key.read_bytes())]
@@ -88,14 +87,14 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._watch = _Watch(manners.patience, lambda: service.end_unread(_UNREAD))
         try:
             super().__init__(
-                f"{scheme}://{name}:{place.port}",
+                f"{scheme}://{place.name}:{place.port}",
                 auth_handler=_Handshake(),
                 tls_certificates=pairs,
                 middleware={"user": _Door(service.users)},
             )
         except (OSError, pa.ArrowException) as error:
             raise ConfigError(f"cannot listen at {place.host}, port {place.port}: {error}") from error
-        self.address = f"{scheme}://{name}:{self.port}"
+        self.address = f"{scheme}://{place.name}:{self.port}"
         self._watch.start()
 
     def __exit__(self, *_: object) -> None:

@@ -28,9 +28,8 @@ class Listening:
         self._server = _Server(_config(app, place, manners))
         self._thread = threading.Thread(target=self._serve, name="qoop-http", daemon=daemon)
         scheme = "https" if place.certificate else "http"
-        name = f"[{place.host}]" if ":" in place.host else place.host
         self.port: int = self._socket.getsockname()[1]
-        self.address = f"{scheme}://{name}:{self.port}"
+        self.address = f"{scheme}://{place.name}:{self.port}"
 
     def __enter__(self) -> Listening:
         self._thread.start()

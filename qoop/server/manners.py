@@ -35,6 +35,11 @@ class Place:
     certificate: Path | None = None
     key: Path | None = None
 
+    @property
+    def name(self) -> str:
+        """The host as addresses have it."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
     def check(self, users_are_told_apart: bool) -> None:
         """Raise ConfigError unless it is this machine alone that is listened to, or there are TLS and tokens."""
         if (self.certificate is None) != (self.key is None):

@@ -42,7 +42,7 @@ class PostgresServer:
         self._door = Door(service.users, _tls(place), manners.patience)
         self._socket = listening_socket(place)
         self.port: int = self._socket.getsockname()[1]
-        self.address = f"postgresql://{f'[{place.host}]' if ':' in place.host else place.host}:{self.port}"
+        self.address = f"postgresql://{place.name}:{self.port}"
         self._connections: dict[int, _Connection] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
