@@ -20,7 +20,8 @@
     notebook.py         results and jobs as HTML, and ``%%qoop``
     options.py          the options of a session, in one table
     config.py           the values of options: from arguments, the environment, files, defaults
-    session.py          `Session`: tables, statements and queries
+    session.py          `Session`, the face: tables, statements and queries
+    sessions/           what is behind it: options, texts, statements, EXPLAIN, suspension
     session_tables.py   the tables and views of a session, by name
     planning.py         plans a session's queries, and learns from those that ran
     statements/         statements other than SELECT: views, COPY, SET, parameters

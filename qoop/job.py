@@ -403,3 +403,15 @@ class Starts(Protocol):
     """Starts a job. follows: it goes on with what another began. course: of the program that it is of."""
 
     def __call__(self, planned: Planned, *, follows: bool = False, course: Course | None = None) -> Job: ...
+
+
+def answer(job: Job, watch: Callable[[Job], object] | None) -> Result:
+    """Wait for the answer of a job that nobody else has in hand; Ctrl-C cancels it. watch: is called with it first."""
+    try:
+        if watch is not None:
+            watch(job)
+        return job.result()
+    except KeyboardInterrupt:
+        job.cancel()
+        job.wait(5.0)  # kernels end within 0.2 s; what is left over dies with the session
+        raise

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
-import threading
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -22,94 +20,49 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import pyarrow as pa
 
 from qoop.calibrated import calibration_path, load
-from qoop.catalog.errors import ConfigError, Forbidden, QoopError, QueryError, Suspended
-from qoop.catalog.lexed import quoted
-from qoop.catalog.opening import EXTENSIONS, listed
+from qoop.catalog.errors import ConfigError, QoopError
 from qoop.catalog.paths import absolute
-from qoop.catalog.user_folders import cache_directory
-from qoop.catalog.user_key import chosen_key
-from qoop.catalog.value import value
 from qoop.config import Config, configure
-from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest
-from qoop.control.sizing import AUTO, Auto, Sizing
-from qoop.engine.backends.base import LastingBackend
+from qoop.control.sizing import Auto
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import Committed
 from qoop.engine.state import Limits
-from qoop.engine.storage.checkpoint import Retention
-from qoop.engine.storage.manifest import usual_budget
 from qoop.engine.storage.scratch import clean
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.interrupts import interruptible
-from qoop.job import Job, Planned, Prepared
-from qoop.monitor.judging import Size
-from qoop.options import GOALS, OPTIONS, SCHEDULERS, SETTABLE, on_or_off
+from qoop.job import Job, Planned, Prepared, answer
 from qoop.plan_cache import PlanCache
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Grid
 from qoop.planner.sql.sources import is_of_catalog
 from qoop.planning import QueryPlanning
-from qoop.replanning.observations import committed, outputs
 from qoop.replanning.policies import by_deadline
 from qoop.replanning.worthwhile import Worthwhile
 from qoop.result import Result
 from qoop.schedulers.terms import Terms
 from qoop.session_tables import SessionTables
-from qoop.statements.databases.schemas import CreateSchema, DropSchema, ShowSchemas
+from qoop.sessions.execution import Execution
+from qoop.sessions.options import SessionOptions
+from qoop.sessions.parts import Parts, capacity, made
+from qoop.sessions.texts import Asked, Texts
 from qoop.statements.keeping import DRAFTS
 from qoop.statements.parameters import Parameters, with_parameters
-from qoop.statements.reading import Change, Copy, CreateEmpty, CreateTable, CreateView, Drop
-from qoop.statements.settings import option, options
-from qoop.statements.statement import (
-    Approximate,
-    Explain,
-    Query,
-    SetOption,
-    ShowFunctions,
-    ShowTables,
-    Statement,
-    query_text,
-    statements,
-)
-from qoop.suspend import Bundle, begun, best_plan, check_tables, key_of_user, read, refuse_rounds, write
-
-_MANY = 1_000_000  # rows that are worth several threads to write
+from qoop.statements.statement import Statement, query_text, statements
 
 if TYPE_CHECKING:
     from qoop.catalog.functions.function import UserFunction
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
-    from qoop.control.arbiter import RayShare
     from qoop.control.tenants import TenantStatus
-    from qoop.control.trace import TraceFile
-    from qoop.drawing.explaining import Format
-    from qoop.engine.node_queues.policy import NodeQueueing
     from qoop.growing.answer import Answer
     from qoop.iterating.curves import Kind
     from qoop.iterating.iteration import Iteration
     from qoop.page.opening import LivePage
     from qoop.replanning.adaptive import Adaptive
-    from qoop.schedulers.base import Scheduler
     from qoop.schedulers.terms import Course
-    from qoop.statements.databases.attached import Attached
-    from qoop.statements.databases.attaching import OfDatabases
-    from qoop.statements.databases.extending import OfExtensions
-    from qoop.statements.databases.moves import OfMoves
-    from qoop.statements.macros.reading import OfMacros
-    from qoop.statements.prepared import Said
-    from qoop.statements.remembered import Remembered
-
-    _Rare = Said | OfDatabases | OfMacros | OfExtensions | OfMoves
-
-
-_CHANGES = CreateView | CreateTable | CreateEmpty | Change | Drop | CreateSchema | DropSchema
-"""The statements that change tables, views and schemas."""
-
-SYNONYMS = {"threads": "slots", "worker_threads": "slots", "memory_limit": "memory", "max_memory": "memory"}
-"""The names that DuckDB has for options of a session."""
 
 
 def connect(
@@ -234,36 +187,19 @@ class Session:
         cost = load(calibration_path()) if cost is None else cost
         self.plan_cache = PlanCache(config.plan_cache)
         self._tables = SessionTables(self.plan_cache, config.tables, config.locked)
-        self._trace = _trace_file(config.trace) if config.trace is not None else None
-        share = _share(config)
-        self.backend = _backend(config, share)
-        self._goal = {name: getattr(config, name) for name in GOALS}
-        self._frames: dict[str, object] = {}  # variables of the program that are tables, by name in lower case
-        self._terms = Terms(config.tenant, 1.0, config.priority, config.deadline)
-        self.cluster = Cluster(
-            self.backend,
-            _scheduler(config),
-            trace=self._trace,
-            wait_for_capacity=config.wait_for_capacity,
-            extra_slots=not config.ray,
-            tenants=config.tenants,
-            most_jobs=config.most_jobs,
-            most_queued=config.most_queued,
-            queueing=_queueing(config),
-        )
-        if share is not None:
-            share.wants = self.cluster.wanted
-        self._sizing = Sizing(self.cluster, Size(config.slots, config.memory))
-        self.planning = QueryPlanning(self._tables, self.plan_cache, cost, config, partial(_capacity, self.backend))
-        self._parts = _Parts(self._sizing, self.cluster, self._trace, self._tables)
+        self._parts = made(config, self._tables)
+        self.backend, self.cluster = self._parts.backend, self._parts.cluster
+        self._options = SessionOptions(config, self._parts.sizing, self._tables)
+        self._texts = Texts(config, self._tables)
+        self.planning = QueryPlanning(self._tables, self.plan_cache, cost, config, partial(capacity, self.backend))
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
-        self._ending = weakref.finalize(self, _Parts.end, self._parts)  # collected, or at the end of the process
+        self._ending = weakref.finalize(self, Parts.end, self._parts)  # collected, or at the end of the process
         if config.tables is not None:
             clean(config.tables, DRAFTS)
         if config.tables is not None and any(config.tables.glob("[!._]*.parquet")):
             self.register_folder(config.tables)
         if config.watch_machine:
-            self._set_watch(True)
+            self._options.watch(True)
 
     # Tables
 
@@ -279,7 +215,7 @@ class Session:
         Raises SourceError if it cannot be read.
         """
         self._tables.register(name, source, version)
-        self._frames.pop(name.lower(), None)
+        self._texts.forget_frame(name)
 
     @interruptible()
     def register_folder(self, directory: str | os.PathLike[str]) -> None:
@@ -400,60 +336,7 @@ class Session:
         `sql`."""
         if isinstance(statement, str):
             return self.sql(statement, watch=watch)
-        self._tables.check_open()
-        if "_remembered" in vars(self) and isinstance(statement, _CHANGES):
-            self._remembered.changed()
-        match statement:
-            case Query(text):
-                return _answer(self.start(self.planning.plan(self._written_out(text)), resume=self.config.reuse), watch)
-            case Approximate():
-                return self._approximated(statement)
-            case Explain():
-                return self._explained(statement, watch)
-            case SetOption(name, value):
-                self._check_option(name)
-                self.set(name, value)
-            case CreateView():
-                self._tables.definitions.create_view(statement)
-            case Drop():
-                self._tables.definitions.drop(statement)
-            case CreateEmpty():
-                self._tables.definitions.create_empty(statement, Result, self._tables.binder.settings)
-                return _counted(0)
-            case Change():
-
-                def run(query: str) -> Result:
-                    return self.execute(Query(query), watch)
-
-                return _counted(self._tables.definitions.change(statement, run, Result, self._tables.binder.settings))
-            case CreateSchema() | DropSchema():
-                self._tables.definitions.do_schema(statement)
-            case CreateTable(text=text):
-                wanted = self._tables.definitions.wanted(statement)
-                made = self.execute(Query(text), watch) if wanted is not None else None
-                if wanted is not None and made is not None:
-                    self._tables.definitions.create_table(wanted, made)
-                return _count(made)
-            case Copy(text, path, options):
-                from qoop.statements import copying
-
-                folder = copying.allowed(path, options, self.config.copy_to) if self.config.locked else None
-                made = self.execute(Query(text), watch)
-                made.copy_to(path, options, folder, self._writers(made))
-                return _count(made)
-            case ShowTables(schema):
-                definitions = self._tables.definitions
-                names = definitions.names() if schema is None else definitions.names_in(schema)
-                return Result(pa.table({"c0": pa.array(names, pa.string())}), (("name", "VARCHAR"),))
-            case ShowSchemas():
-                return Result(*self._tables.definitions.schemas.shown())
-            case ShowFunctions():
-                from qoop.statements.showing import shown_functions
-
-                return Result(*shown_functions(self.functions().values(), self.planning.row_seconds()))
-            case _:
-                return self._said(statement, watch)
-        return _done()
+        return self._execution(watch).execute(statement)
 
     if TYPE_CHECKING:  # typing keeps what it knows of overloads, and with it DuckDB, beyond the end of the process
 
@@ -524,14 +407,14 @@ class Session:
         if progressive:
             if timeout is not None or plan is not None or watch is not None:
                 raise ConfigError("a progressive query has no timeout, plan or watch: its rounds are jobs of their own")
-            terms = self._terms_with(weight, tenant, priority, deadline)
+            terms = self._options.terms_with(weight, tenant, priority, deadline)
             return self._growing(text, parameters, error, confidence, None, resume, terms)
         if error is not None or confidence is not None:
             raise ConfigError("error and confidence are of progressive queries: say progressive=True")
-        terms = self._terms_with(weight, tenant, priority, deadline)
+        terms = self._options.terms_with(weight, tenant, priority, deadline)
 
         def asked(query: str) -> Result:
-            return _answer(self.start(self.planning.plan(query), timeout, terms=terms), watch)
+            return answer(self.start(self.planning.plan(query), timeout, terms=terms), watch)
 
         query = self._written_out(query_text(with_parameters(text, parameters)), asked)
         planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
@@ -564,7 +447,7 @@ class Session:
 
         A query that cannot be answered in part runs as usual, and its only edition says why. Raises as `submit` does.
         """
-        terms = self._terms_with(weight, tenant, None, None)
+        terms = self._options.terms_with(weight, tenant, None, None)
         return self._growing(text, parameters, error, confidence, seed, None, terms, if_busy)
 
     def _growing(
@@ -581,12 +464,12 @@ class Session:
         from qoop.growing.asking import ask
         from qoop.growing.goal import Goal
 
-        goal = Goal(self._goal["error_goal"], self._goal["confidence"]).given(error, confidence)
+        goal = Goal(self._options.goal["error_goal"], self._options.goal["confidence"]).given(error, confidence)
         query = self._written_out(query_text(with_parameters(text, parameters)))
         begin = partial(self.start, resume=self.config.reuse if resume is None else resume, terms=terms)
         busy = (lambda: self.cluster.overloaded) if if_busy else None
         cut_short = partial(self.cluster.cut_short, terms.tenant) if if_busy else None
-        within = self._goal["exact_within"]
+        within = self._options.goal["exact_within"]
         return ask(query, self._tables, self.planning, self.config, goal, seed, begin, within, busy, cut_short)
 
     @interruptible()
@@ -617,7 +500,7 @@ class Session:
         """
         from qoop.iterating.asking import iterated
 
-        terms = self._terms_with(weight, tenant, None, None)
+        terms = self._options.terms_with(weight, tenant, None, None)
         text = query_text(step)
         first = self.sql(start) if isinstance(start, str) else start
         begin = partial(self.start, resume=False, terms=terms)
@@ -639,7 +522,7 @@ class Session:
         history tells what DuckDB says of its tasks.
         """
         self._tables.check_open()
-        terms = self._terms if terms is None else terms
+        terms = self._options.terms if terms is None else terms
         request = JobRequest(
             planned.plan,
             planned.tables,
@@ -660,19 +543,14 @@ class Session:
             self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])
         handle = self.cluster.submit(request)
         self.planning.started(planned, handle)
-        suspend = partial(self._suspend, handle, planned)
-        job = self._jobs[handle.id] = Job(handle, planned, lambda: self._take(handle), self.backend.read, suspend)
-        return job
 
-    def _terms_with(self, weight: float, tenant: str | None, priority: float | None, deadline: float | None) -> Terms:
-        """The session's, but for those that are given."""
-        had = self._terms
-        return Terms(
-            had.tenant if tenant is None else tenant,
-            weight,
-            had.priority if priority is None else priority,
-            had.deadline if deadline is None else deadline,
-        )
+        def to_bundle(path: Path, grace: float, copies: bool) -> None:
+            from qoop.sessions.suspension import suspend
+
+            suspend(handle, planned, self._tables, self.backend, path, grace, copies)
+
+        job = self._jobs[handle.id] = Job(handle, planned, lambda: self._take(handle), self.backend.read, to_bundle)
+        return job
 
     @interruptible()
     def resume(
@@ -695,34 +573,12 @@ class Session:
         Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has
         changed.
         """
-        from qoop.copies import remembered
+        from qoop.sessions.suspension import Resumption
 
-        folder = absolute(path)
-        bundle, saved = read(folder, trust)
-        for place in data:
-            self.register_path(place)
-        for table in bundle.tables:
-            if self._tables.catalog.find(table.name) is None:
-                self._tables.register_again(table)
-        self._tables.look_again(bundle.query)
-        self._tables.take_copies(bundle.tables, remembered(folder, None if trust else key_of_user()))
-        check_tables(bundle.tables, self._tables.catalog.tables())
-        for name, setting in bundle.settings:
-            self.set(name, setting)
-        owner, keys = f"bundle-{folder}", [one.committed.key for one in saved]
-        adopted = set(self.backend.adopt(saved, owner))
-        try:
-            usual = self.planning.plan(bundle.query, bundle.timestamp)
-            others = [one.plan for one in self.planning.alternatives(bundle.query, None, bundle.timestamp).kept]
-            plan = best_plan([usual.plan, *others, *bundle.plans], adopted, self.planning.usable)
-            chosen = usual if plan is usual.plan else self.planning.with_plan(bundle.query, plan, bundle.timestamp)
-            terms = self._terms_with(1.0, tenant, None, None)
-            job = self.start(replace(chosen, adaptive=usual.adaptive), timeout, resume=True, terms=terms)
-        except BaseException:
-            self.backend.release(owner, keys)
-            raise
-        job.when_ended(lambda: self.backend.release(owner, keys))
-        return job
+        terms = self._options.terms_with(1.0, tenant, None, None)
+        start = partial(self.start, timeout=timeout, resume=True, terms=terms)
+        resumption = Resumption(self._tables, self.planning, self.backend, self.set, start)
+        return resumption.go_on(absolute(path), data, trust)
 
     @interruptible()
     def alternatives(self, text: str, grid: Grid | None = None) -> Alternatives:
@@ -768,29 +624,16 @@ class Session:
 
         Raises ConfigError, and what `submit` and, with analyze, `Job.result` do.
         """
-        if (alternatives, analyze, history, diff is not None).count(True) > 1:
-            raise ConfigError("explain either alternatives, or analyze, or history, or diff")
-        from qoop.drawing import explaining
+        from qoop.sessions.explanations import explanation
 
-        query, chosen = self._written_out(query_text(text)), explaining.checked_format(format)
-        if alternatives:
-            return explaining.explained_alternatives(self.alternatives(query), chosen)
-        if diff is not None:
-            names = explaining.plan_names(diff)
-            return explaining.explained_difference(self.alternatives(query), names, chosen)
-        if history:
-            if chosen != "text":
-                raise ConfigError("a history is told as text; Job.timeline draws it")
-            return self._told(query)
-        if analyze:
-            return self._analyzed(query, chosen)
-        return explaining.explained_plan(self.planning.plan(query).plan, format=chosen)
+        query = self._written_out(query_text(text))
+        return explanation(self._execution(), query, alternatives, analyze, history, diff, format)
 
     @property
     def available(self) -> Resources:
         """Slots and memory that tasks have on all machines together; here that is half of the memory of `given`."""
         self._tables.home.check()
-        return _capacity(self.backend)
+        return capacity(self.backend)
 
     @property
     def given(self) -> Resources:
@@ -810,9 +653,7 @@ class Session:
         Raises ConfigError for a size that cannot be, SessionClosed.
         """
         self._tables.check_open()
-        if not 0 <= notice < math.inf:
-            raise ConfigError(f"the notice must be a number of seconds, at least 0, not {notice!r}")
-        self._sizing.resize(slots, memory, notice)
+        self._options.resize(slots, memory, notice)
 
     def jobs(self) -> list[Job]:
         """The jobs that somebody has in hand, in the order in which they came."""
@@ -841,7 +682,7 @@ class Session:
     @property
     def held_back(self) -> str:
         """The reason that queries have fewer resources now than at the start, if the machine is watched; else empty."""
-        return self._sizing.held_back
+        return self._parts.sizing.held_back
 
     def prepare(self, text: str, at: str | None = None) -> Prepared:
         """Bind a query and find the statistics that its planning needs. at: what ``now()`` is, as a TIMESTAMPTZ;
@@ -861,63 +702,7 @@ class Session:
 
         Raises ConfigError for an unknown option, which lists what exists, or a value that it cannot have.
         """
-        known = SYNONYMS.get(name.lower(), name)
-        if known.lower() in ("slots", "memory"):
-            self._set_resources(known.lower(), value, name)
-            return
-        if name.lower() == "watch_machine":
-            self._tables.check_open()
-            self._set_watch(on_or_off(name, bool(self.config.watch_machine) if value is None else str(value)))
-            return
-        if name.lower() == EXTENSIONS:
-            for one in listed(str(value or "")):
-                self.execute(f"LOAD '{one}'")
-            return
-        if name.lower() in ("tenant", "priority", "deadline", *GOALS):
-            self._tables.check_open()
-            self._set_terms(name.lower(), value)
-            return
-        known, checked = option(name, None if value is None else str(value))
-        self._tables.check_open()
-        if value is None:
-            self._tables.binder.reset(known)
-        else:
-            self._tables.binder.set(known, checked)
-
-    def _check_option(self, name: str) -> None:
-        """Of a text; the program itself may do more."""
-        if self.config.locked and SYNONYMS.get(name.lower(), name.lower()) in SETTABLE:
-            raise Forbidden(f"{name} is not for SQL to set in a locked session; there are {', '.join(options())}")
-
-    def _set_terms(self, name: str, value: object) -> None:
-        [found] = [one for one in OPTIONS if one.name == name]
-        told: Any = getattr(self.config, name) if value is None else found.read(name, value)
-        if name in GOALS:
-            self._goal = {**self._goal, name: told}
-            return
-        terms: dict[str, Any] = {name: told}
-        self._terms = replace(self._terms, **terms)
-
-    def _set_watch(self, on: bool) -> None:
-        if on and self.config.ray is not None:
-            raise ConfigError("the machine cannot be watched where Ray is: its nodes have what they have")
-        if on:
-            self._sizing.watch()
-        else:
-            self._sizing.unwatch()
-
-    def _set_resources(self, name: str, value: object, said: str) -> None:
-        """said: the name that was given."""
-        text = AUTO if value is None else str(value)
-        if name == "memory":
-            self.resize(memory=text)
-        elif text == AUTO:
-            self.resize(slots=AUTO)
-        elif text.isdigit():
-            self.resize(slots=int(text))
-        else:
-            told = "slots" if said.lower() == name else f"{said}, which is slots here,"
-            raise ConfigError(f"{told} must be a whole number, not {text!r}")
+        self._options.set(name, value)
 
     def close(self) -> None:
         """Cancel what runs, join all threads and remove temporary files. Results stay valid.
@@ -954,206 +739,12 @@ class Session:
 
     # Inside
 
-    def _said(self, asked: _Rare, watch: Callable[[Job], object] | None) -> Result:
-        """Do what one of the statements asks for that few sessions need."""
-        from qoop.statements import prepared
-        from qoop.statements.databases import attaching, extending, moves
-        from qoop.statements.macros import reading
+    def _execution(self, watch: Callable[[Job], object] | None = None) -> Execution:
+        return Execution(self, self._tables, self._options, self._texts, watch)
 
-        if isinstance(asked, moves.OfMoves):
-            return self._moved(asked, watch)
-        if isinstance(asked, extending.OfExtensions):
-            self._extend(asked)
-            return _done()
-        if isinstance(asked, attaching.OfDatabases):
-            return self._of_databases(asked)
-        if isinstance(asked, reading.OfMacros):
-            self._tables.definitions.define_macro(asked)
-            return _done()
-        if self.config.locked:  # its users are many
-            raise Forbidden("a locked session has no prepared statements, variables and transactions")
-        result = _done()
-        match asked:
-            case prepared.Prepare():
-                self._remembered.prepare(asked)
-            case prepared.Execute():
-                for statement in self._remembered.execute(asked):
-                    result = self.execute(statement, watch)
-            case prepared.Deallocate():
-                self._remembered.deallocate(asked)
-            case prepared.SetVariable(name, None):
-                self._remembered.forget_variable(name)
-            case prepared.SetVariable(name, text):
-                found = self.execute(Query(f"SELECT ({text})"), watch)
-                self._remembered.set_variable(name, found.fetchall()[0][0], found.types[0])
-            case prepared.Transaction():
-                self._remembered.transact(asked)
-        return result
-
-    def _extend(self, asked: OfExtensions) -> None:
-        """Load an extension of DuckDB for the queries to come, or have it downloaded."""
-        from qoop.catalog import extensions
-        from qoop.statements.databases.extending import Install
-
-        if self.config.locked:
-            raise Forbidden("a locked session loads no extensions")
-        if isinstance(asked, Install):
-            extensions.install(asked.name, asked.source)
-            return
-        self._tables.load_extension(asked.name)
-
-    def _moved(self, asked: OfMoves, watch: Callable[[Job], object] | None) -> Result:
-        """Export all tables and views, or import those of a folder."""
-        from qoop.statements.databases.moves import Export
-        from qoop.statements.moving import exporting, importing
-
-        if self.config.locked:
-            raise Forbidden("a locked session exports and imports no databases")
-        definitions = self._tables.definitions
-        if isinstance(asked, Export):
-
-            def rows(name: str) -> Result:
-                return self.execute(Query(f"FROM {quoted(name)}"), watch)
-
-            return _counted(exporting.export(asked, definitions.named(), self._attached.tables(), rows))
-        if "_remembered" in vars(self):
-            self._remembered.changed()
-        return Result(*importing.import_database(asked, definitions, self.execute, Result, self.config.memory))
-
-    def _of_databases(self, asked: OfDatabases) -> Result:
-        """Do what a statement about databases asks for."""
-        with self._tables.naming():
-            found = self._attached.do(asked, self.config.locked)
-        return _done() if found is None else Result(*found)
-
-    @cached_property
-    def _attached(self) -> Attached:
-        from qoop.statements.databases.attached import Attached
-
-        return Attached(self._tables.register_database, self._tables.forget, self._tables.definitions.schemas)
-
-    def _see_frames(self, text: str) -> None:
-        """Register the variables of the program that a query names as tables; forget those that are none any more."""
-        from qoop.statements.local_frames import may_change, names_where_tables_stand, variables
-
-        asked = names_where_tables_stand(text)
-        names = [*(name for name in asked if name.lower() in self._frames), *self._tables.unknown(asked)]
-        holding = variables(names) if names else {}
-        for name in names:
-            seen, found = self._frames.get(name.lower()), holding.get(name)
-            if found is None and seen is not None:
-                self._tables.forget(name)
-                del self._frames[name.lower()]
-            elif found is not None and (found is not seen or may_change(found)):
-                self._tables.register(name, found)
-                self._frames[name.lower()] = found
-
-    @cached_property
-    def _remembered(self) -> Remembered:
-        from qoop.statements.remembered import Remembered
-
-        return Remembered()
-
-    def _written_out(self, text: str, asked: Callable[[str], Result] | None = None) -> str:
-        """A query with the values of variables, and with those that its PIVOTs find in the data. asked: answers a
-        query, by default as `sql`."""
-        if "getvariable" in text.lower() and not self.config.locked:
-            text = self._with_variables(text)
-        if self.config.local_frames and not self.config.locked:
-            self._see_frames(text)
-        if "pivot" not in text.lower():
-            return text
-        from qoop.statements.pivots import with_values
-
-        return with_values(text, lambda query: [str(value) for (value,) in (asked or self.sql)(query).fetchall()])
-
-    def _with_variables(self, text: str) -> str:
-        """A query with the values of variables, and the columns that it has as it was given."""
-        from qoop.statements.macros.naming import with_names
-
-        written, describe = self._remembered.written_out(text), self._tables.binder.describe
-        if written == text:
-            return text
-        try:
-            wanted, now = describe(text), describe(written)
-        except QueryError:
-            return written  # its fault is told where it is planned
-        return with_names(written, [name for name, _ in now], [name for name, _ in wanted])
-
-    def _writers(self, made: Result) -> int:
-        """Threads that write an answer to files: a few rows are written before a second thread has begun."""
-        return max(1, int(self.available.cpu)) if len(made) >= _MANY else 1
-
-    def _explained(self, statement: Explain, watch: Callable[[Job], object] | None) -> Result:
-        from qoop.drawing import explaining
-        from qoop.drawing.formats import EXPLANATION
-
-        statement = Explain(self._written_out(statement.text), statement.what)
-        match statement.what:
-            case "alternatives":
-                kind, text = "alternatives", explaining.explained_alternatives(self.alternatives(statement.text))
-            case "analyze":
-                kind, text = "analyzed_plan", self._analyzed(statement.text, watch=watch)
-            case "history":
-                kind, text = "history", self._told(statement.text, watch)
-            case "approximate":
-                from qoop.growing.explaining import explained_growth
-
-                within = self._goal["exact_within"]
-                kind = "growth"
-                text = explained_growth(statement.text, self._tables, self.planning, self.config, within)
-            case "plan":
-                kind, text = "physical_plan", explaining.explained_plan(self.planning.plan(statement.text).plan)
-        columns = tuple((name, "VARCHAR") for name in EXPLANATION)
-        return Result(pa.table({"c0": [kind], "c1": [text]}), columns)
-
-    def _approximated(self, asked: Approximate) -> Result:
-        """The rows of the last edition."""
-        answer = self.approximate(asked.text, asked.error, asked.confidence, if_busy=asked.if_busy)
-        try:
-            return answer.last().result
-        except KeyboardInterrupt:
-            answer.stop()
-            raise
-
-    def _analyzed(self, text: str, format: Format = "text", watch: Callable[[Job], object] | None = None) -> str:
-        """Run a query, throw its rows away and explain the plan that it ended with."""
-        from qoop.drawing.explaining import explained_plan
-
-        job = self.start(self.planning.plan(text), profiled=True)
-        _answer(job, watch)
-        plans = job.plans
-        seen = outputs(plans[-1], committed(job.history()))
-        return explained_plan(plans[-1], seen, len(plans) - 1, format, job.history())
-
-    def _told(self, text: str, watch: Callable[[Job], object] | None = None) -> str:
-        """Run a query, throw its rows away and tell its history."""
-        from qoop.retrace.story import story
-
-        job = self.start(self.planning.plan(text))
-        _answer(job, watch)
-        return "\n".join(story(job.history()))
-
-    def _suspend(self, handle: JobHandle, planned: Planned, path: Path, grace: float, copies: bool) -> None:
-        """Write the bundle of a job, and stop it. If that fails the job goes on."""
-        from qoop.copies import remember
-
-        refuse_rounds(planned.tables.values())
-        tables = self._tables.references(planned.tables)
-        fraction, owner, bound = handle.progress().fraction, f"bundle-{handle.id}", planned.bound
-        with begun(path) as draft, handle.pinned(owner, grace) as outputs:
-            bundle = Bundle(bound.text, bound.settings, tables, handle.plans(), fraction, bound.timestamp.at)
-            write(path, draft, bundle, outputs, self.backend)
-        why = Suspended(f"the job was suspended to {path}")
-        handle.cancel(why)
-        handle.wait()
-        if handle.error is None:  # attempts under way have brought it to its end
-            shutil.rmtree(path, ignore_errors=True)
-            raise ConfigError(f"the job {handle.id} has {handle.state.lower()}: it cannot be suspended any more")
-        if handle.error is not why:
-            raise ConfigError(f"the job {handle.id} has ended otherwise; {path} is whole") from handle.error
-        if copies:
-            remember(path, planned.tables.values(), key_of_user())
+    def _written_out(self, text: str, asked: Asked | None = None) -> str:
+        """asked: answers a query, by default as `sql`."""
+        return self._texts.written_out(text, asked or self.sql)
 
     def _take(self, handle: JobHandle) -> pa.Table:
         """The root's output; from now on the caller owns its memory."""
@@ -1162,126 +753,8 @@ class Session:
         return pa.concat_tables(parts)
 
 
-def _count(made: Result | None) -> Result:
-    """DuckDB's answer where rows go elsewhere: their number."""
-    return _counted(0 if made is None else len(made))
-
-
-def _done() -> Result:
-    """The answer to a statement that has no rows."""
-    return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
-
-
-def _counted(rows: int) -> Result:
-    return Result(pa.table({"c0": pa.array([rows], pa.int64())}), (("Count", "BIGINT"),))
-
-
-@value
-class _Parts:
-    """All that ends with a session, also if nobody closes it; they do not know the session.
-
-    Threads that are inside DuckDB while the interpreter goes abort the process.
-    """
-
-    sizing: Sizing
-    cluster: Cluster
-    trace: TraceFile | None
-    tables: SessionTables
-    pages: list[LivePage] = field(default_factory=list)
-
-    def close(self) -> None:
-        """As `Session.close`."""
-        for page in self.pages:
-            page.close()
-        self.sizing.end()
-        try:
-            self.cluster.close()
-        finally:
-            if self.trace is not None:
-                self.trace.close()
-            self.tables.close()
-
-    def end(self) -> None:
-        """Close them for a session that is gone. The last to hold it may be a thread that is to be waited for."""
-        if not self.tables.home.is_here:
-            return
-        if threading.current_thread().name.startswith("qoop-"):
-            threading.Thread(target=self.close, name="qoop-end").start()
-        else:
-            self.close()
-
-
-def _capacity(backend: LastingBackend) -> Resources:
-    """The resources of all machines together."""
-    return sum(backend.machines().values(), Resources())
-
-
-def _backend(config: Config, share: RayShare | None) -> LastingBackend:
-    if config.ray is None:
-        return LocalBackend(config.slots, config.memory, config.spill, _retention(config))
-    from qoop.engine.backends.ray.backend import RayBackend
-
-    return RayBackend(
-        config.ray, _retention(config), config.spill, config.runtime_env, share=share, tls=config.ray_tls,
-        queueing=_queueing(config),
-    )  # fmt: skip
-
-
-def _trace_file(path: Path) -> TraceFile:
-    from qoop.control.trace import TraceFile  # few sessions are traced
-
-    return TraceFile(path)
-
-
-def _queueing(config: Config) -> NodeQueueing | None:
-    """The way in which granted tasks wait at the nodes of a Ray cluster; None: none does."""
-    if config.ray is None or not config.node_queue:
-        return None
-    from qoop.engine.node_queues.policy import usual
-
-    return usual(config.node_queue)
-
-
-def _scheduler(config: Config) -> Scheduler | None:
-    """None: the usual one."""
-    if config.scheduler == SCHEDULERS[0] and not config.demand_aware:
-        return None
-    from qoop.schedulers.described import named
-
-    return named(config.scheduler, config.demand_aware)
-
-
 def _for_deadline(adaptive: Adaptive | None, deadline: float) -> Adaptive | None:
     """The settings by which a job with a deadline may change plan."""
     if adaptive is None or deadline == math.inf:
         return adaptive
     return replace(adaptive, policy=by_deadline(adaptive.policy, deadline))
-
-
-def _share(config: Config) -> RayShare | None:
-    """The part of the machines that is left by other sessions, where there may be any."""
-    if config.ray is None:
-        return None
-    from qoop.control.arbiter import RayShare
-
-    return RayShare(config.tenant, config.tenants.get(config.tenant, 1.0), config.ray_reserve)
-
-
-def _retention(config: Config) -> Retention:
-    folder = config.checkpoints if isinstance(config.checkpoints, Path) else cache_directory()
-    budget = config.checkpoint_budget
-    if budget is None and isinstance(config.checkpoints, Path):
-        budget = usual_budget(config.checkpoints)
-    quarantine, key = folder / "quarantine", chosen_key()
-    return Retention(config.checkpoints, budget, config.reuse, quarantine, config.guard_always, key, config.pack)
-
-
-def _answer(job: Job, watch: Callable[[Job], object] | None) -> Result:
-    try:
-        if watch is not None:
-            watch(job)
-        return job.result()
-    except KeyboardInterrupt:
-        job.cancel()
-        job.wait(5.0)  # kernels end within 0.2 s; what is left over dies with the session
-        raise

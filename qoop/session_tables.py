@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from qoop.catalog.functions.function import UserFunction
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
+    from qoop.statements.databases.attached import Attached
     from qoop.statements.settings import Settings
 
 _Given = ParamSpec("_Given")
@@ -94,6 +96,13 @@ class SessionTables:
             self.check_open()
             yield
 
+    @cached_property
+    def attached(self) -> Attached:
+        """The databases that statements have attached."""
+        from qoop.statements.databases.attached import Attached
+
+        return Attached(weakly(self.register_database), weakly(self.forget), self.definitions.schemas)
+
     def shut(self) -> None:
         """From now on nothing may be asked; what is asked now is still answered."""
         with self.lock:
@@ -149,8 +158,11 @@ class SessionTables:
             return [table.name for table in tables]
 
     def load_extension(self, name: str) -> None:
-        """Have every DuckDB that works for the session load an extension. Raises ConfigError."""
+        """Have every DuckDB that works for the session load an extension. Raises ConfigError, Forbidden."""
         from qoop.catalog import extensions
+
+        if self._locked:
+            raise Forbidden("a locked session loads no extensions")
 
         name = extensions.own_name(name)
         if name.endswith(extensions.ENDING):

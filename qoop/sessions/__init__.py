@@ -1,0 +1,12 @@
+"""The parts behind `Session`, which is their face: each knows one thing that a session does.
+
+::
+
+    parts.py          machines, cluster and trace, made of a configuration; all end with the session
+    options.py        SET: slots and memory, the terms of jobs, the goal of answers that grow
+    texts.py          queries with the values of variables and PIVOTs, and with data frames of the program
+    execution.py      what each statement of a text asks for
+    rare.py           statements that few sessions run: databases, macros, extensions, prepared ones, moves
+    explanations.py   EXPLAIN in its forms
+    suspension.py     writes a job to a bundle, and goes on with one
+"""

@@ -1,0 +1,135 @@
+"""The execution of statements: each is done for a session, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from qoop.catalog.value import value
+from qoop.job import Job, answer
+from qoop.result import Result
+from qoop.session_tables import SessionTables
+from qoop.sessions.options import SessionOptions
+from qoop.sessions.texts import Texts
+from qoop.statements.databases.schemas import CreateSchema, DropSchema, ShowSchemas
+from qoop.statements.reading import Change, Copy, CreateEmpty, CreateTable, CreateView, Drop
+from qoop.statements.statement import Approximate, Explain, Query, SetOption, ShowFunctions, ShowTables, Statement
+
+if TYPE_CHECKING:
+    from qoop.session import Session
+
+_CHANGES = CreateView | CreateTable | CreateEmpty | Change | Drop | CreateSchema | DropSchema
+"""The statements that change tables, views and schemas."""
+
+_MANY = 1_000_000  # rows that are worth several threads to write
+
+
+@value
+class Execution:
+    """Does what statements ask for, one after the other.
+
+    watch: is called with every job that is started, before its end is waited for.
+    """
+
+    session: Session
+    tables: SessionTables
+    options: SessionOptions
+    texts: Texts
+    watch: Callable[[Job], object] | None
+
+    def execute(self, statement: Statement) -> Result:
+        """The answer to a statement. Raises as `Session.sql` does."""
+        self.tables.check_open()
+        if isinstance(statement, _CHANGES):
+            self.texts.changed()
+            return self._change(statement)
+        match statement:
+            case Query(text):
+                return self.query(text)
+            case Approximate():
+                return self._approximate(statement)
+            case Explain():
+                from qoop.sessions.explanations import explained
+
+                return explained(self, statement)
+            case SetOption(name, value):
+                self.options.check_settable(name)
+                self.session.set(name, value)
+                return done()
+            case Copy():
+                return self._copy(statement)
+            case ShowTables(schema):
+                definitions = self.tables.definitions
+                names = definitions.names() if schema is None else definitions.names_in(schema)
+                return Result(pa.table({"c0": pa.array(names, pa.string())}), (("name", "VARCHAR"),))
+            case ShowSchemas():
+                return Result(*self.tables.definitions.schemas.shown())
+            case ShowFunctions():
+                from qoop.statements.showing import shown_functions
+
+                session = self.session
+                return Result(*shown_functions(session.functions().values(), session.planning.row_seconds()))
+            case _:
+                from qoop.sessions.rare import execute
+
+                return execute(self, statement)
+
+    def query(self, text: str) -> Result:
+        """The rows of a query."""
+        planned = self.session.planning.plan(self.texts.written_out(text, self.session.sql))
+        return answer(self.session.start(planned, resume=self.session.config.reuse), self.watch)
+
+    def _change(self, statement: _CHANGES) -> Result:
+        definitions, settings = self.tables.definitions, self.tables.binder.settings
+        match statement:
+            case CreateView():
+                definitions.create_view(statement)
+            case Drop():
+                definitions.drop(statement)
+            case CreateSchema() | DropSchema():
+                definitions.do_schema(statement)
+            case CreateEmpty():
+                definitions.create_empty(statement, Result, settings)
+                return counted(0)
+            case Change():
+                return counted(definitions.change(statement, self.query, Result, settings))
+            case CreateTable(text=text):
+                wanted = definitions.wanted(statement)
+                if wanted is None:  # there is one of that name already
+                    return counted(0)
+                made = self.query(text)
+                definitions.create_table(wanted, made)
+                return counted(len(made))
+        return done()
+
+    def _copy(self, asked: Copy) -> Result:
+        from qoop.statements import copying
+
+        config = self.session.config
+        folder = copying.allowed(asked.path, asked.options, config.copy_to) if config.locked else None
+        made = self.query(asked.text)
+        # A few rows are written before a second thread has begun.
+        writers = max(1, int(self.session.available.cpu)) if len(made) >= _MANY else 1
+        made.copy_to(asked.path, asked.options, folder, writers)
+        return counted(len(made))
+
+    def _approximate(self, asked: Approximate) -> Result:
+        """The rows of the last edition."""
+        growing = self.session.approximate(asked.text, asked.error, asked.confidence, if_busy=asked.if_busy)
+        try:
+            return growing.last().result
+        except KeyboardInterrupt:
+            growing.stop()
+            raise
+
+
+def done() -> Result:
+    """The answer to a statement that has no rows."""
+    return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
+
+
+def counted(rows: int) -> Result:
+    """DuckDB's answer where rows go elsewhere: their number."""
+    return Result(pa.table({"c0": pa.array([rows], pa.int64())}), (("Count", "BIGINT"),))

@@ -1,0 +1,80 @@
+"""EXPLAIN in its forms, as a statement and as `Session.explain`."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from qoop.catalog.errors import ConfigError
+from qoop.drawing import explaining
+from qoop.drawing.explaining import Format
+from qoop.drawing.formats import EXPLANATION
+from qoop.job import answer
+from qoop.replanning.observations import committed, outputs
+from qoop.result import Result
+from qoop.sessions.execution import Execution
+from qoop.statements.statement import Explain
+
+
+def explained(run: Execution, asked: Explain) -> Result:
+    """The answer to the statement, as DuckDB has it: what kind of explanation there is, and its text."""
+    query, session = run.texts.written_out(asked.text, run.session.sql), run.session
+    match asked.what:
+        case "alternatives":
+            kind, text = "alternatives", explaining.explained_alternatives(session.alternatives(query))
+        case "analyze":
+            kind, text = "analyzed_plan", analyzed(run, query)
+        case "history":
+            kind, text = "history", history_of(run, query)
+        case "approximate":
+            kind, text = "growth", _growth(run, query)
+        case "plan":
+            kind, text = "physical_plan", explaining.explained_plan(session.planning.plan(query).plan)
+    columns = tuple((name, "VARCHAR") for name in EXPLANATION)
+    return Result(pa.table({"c0": [kind], "c1": [text]}), columns)
+
+
+def explanation(
+    run: Execution, query: str, alternatives: bool, analyze: bool, history: bool, diff: str | None, format: str
+) -> str:
+    """As `Session.explain`."""
+    if (alternatives, analyze, history, diff is not None).count(True) > 1:
+        raise ConfigError("explain either alternatives, or analyze, or history, or diff")
+    session, chosen = run.session, explaining.checked_format(format)
+    if alternatives:
+        return explaining.explained_alternatives(session.alternatives(query), chosen)
+    if diff is not None:
+        names = explaining.plan_names(diff)
+        return explaining.explained_difference(session.alternatives(query), names, chosen)
+    if history:
+        if chosen != "text":
+            raise ConfigError("a history is told as text; Job.timeline draws it")
+        return history_of(run, query)
+    if analyze:
+        return analyzed(run, query, chosen)
+    return explaining.explained_plan(session.planning.plan(query).plan, format=chosen)
+
+
+def analyzed(run: Execution, query: str, format: Format = "text") -> str:
+    """Run a query, throw its rows away and explain the plan that it ended with."""
+    job = run.session.start(run.session.planning.plan(query), profiled=True)
+    answer(job, run.watch)
+    plans = job.plans
+    seen = outputs(plans[-1], committed(job.history()))
+    return explaining.explained_plan(plans[-1], seen, len(plans) - 1, format, job.history())
+
+
+def history_of(run: Execution, query: str) -> str:
+    """Run a query, throw its rows away and tell its history."""
+    from qoop.retrace.story import story
+
+    job = run.session.start(run.session.planning.plan(query))
+    answer(job, run.watch)
+    return "\n".join(story(job.history()))
+
+
+def _growth(run: Execution, query: str) -> str:
+    """The way in which the answer would grow, or why it would not."""
+    from qoop.growing.explaining import explained_growth
+
+    session = run.session
+    return explained_growth(query, run.tables, session.planning, session.config, run.options.goal["exact_within"])
