@@ -114,7 +114,7 @@ class Planning:
         self.bound = bound
         self.relation = relation
         self.splits = splits
-        self._provenances = Provenances(bound.settings)
+        self._provenances = Provenances(bound.settings, {name: table.keys for name, table in stats.items()})
         if bound.functions:
             cost = replace(cost, calls=believed(bound.functions.values(), observed.calls))
         self.cardinality, self.cost = Cardinality(stats, ObservedRows(observed, self._provenances)), cost

@@ -126,7 +126,7 @@ class Cardinality:
         if known is not None:
             return known[1]
         profile = self._estimate(relation)
-        seen = self.observed.rows(relation) if self.observed is not None else None
+        seen = self.observed.believed(relation) if self.observed is not None else None
         profile = profile if seen is None else replace(profile, rows=seen)
         rows = min(MOST_ROWS, max(0.0, profile.rows))
         profile = profile if rows == profile.rows else replace(profile, rows=rows)

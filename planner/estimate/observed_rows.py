@@ -5,6 +5,7 @@ from __future__ import annotations
 from qoop.planner.algebra.relation import Opaque, Relation, Scan
 from qoop.planner.estimate.observed import Observations, Tables
 from qoop.planner.identity.provenance import Provenances
+from qoop.planner.plan import Signature
 
 
 class ObservedRows:
@@ -17,6 +18,8 @@ class ObservedRows:
         self._observations = observations
         self._provenances = provenances
         self._tables: dict[int, tuple[Relation, Tables]] = {}
+        self._following: dict[Signature, float] = {}
+        self._followed: set[Tables] = set()
 
     @property
     def table_sets(self) -> frozenset[Tables]:
@@ -29,6 +32,18 @@ class ObservedRows:
             return None
         seen = self._observations.by_signature.get(self._provenances.rows(relation))
         return None if seen is None else seen.rows
+
+    def follows(self, relation: Relation, rows: float) -> None:
+        """Take note of the rows that a relation should have, by what was seen of others that lean on the same."""
+        self._followed.add(self.tables(relation))
+        self._following[self._provenances.rows(relation)] = rows
+
+    def believed(self, relation: Relation) -> float | None:
+        """The rows that were observed of the relation, or else follow from other observations; None: neither."""
+        seen = self.rows(relation)
+        if seen is None and self.tables(relation) in self._followed:
+            return self._following.get(self._provenances.rows(relation))
+        return seen
 
     def tables(self, relation: Relation) -> Tables:
         """The tables that the relation reads."""

@@ -64,6 +64,7 @@ from qoop.planner.identity.block import (
     parts_of,
     spliced,
 )
+from qoop.planner.identity.keyed import Keys, has_one_partner, own_names
 from qoop.planner.rules.outer_to_inner import rejected_by
 from qoop.planner.rules.semi_joins import ignores_duplicates
 
@@ -82,6 +83,7 @@ class Blocks:
         self._made: dict[Hashable, Block] = {}
         self._same: dict[Hashable, Block] = {}
         self._scans: dict[Column, int] = {}
+        self._tables: dict[str, str] = {}  # by digest of the leaf
         self._writer = Writer()
         self._parts: dict[int, tuple[Expr, tuple[Expr, ...]]] = {}
         self._semi_joins: dict[str, Source] = {}
@@ -112,6 +114,18 @@ class Blocks:
                 block = replace(block, leaves=tuple(other for other in block.leaves if other is not leaf))
             elif leaf.source and all(own_name(column) in leaf.source.names for column in mine):
                 block = self._opened(block, leaf)
+        return block
+
+    def with_partners(self, block: Block, keys: Keys) -> Block:
+        """A block of as many rows: semi joins in which a row has one partner at most are inner ones."""
+
+        def of_leaf(leaf: Leaf) -> list[frozenset[str]]:
+            return own_names(keys.get(self._tables.get(leaf.digest, ""), ()))
+
+        for semi in block.predicates:
+            source = self._semi_joins.get(semi.template) if isinstance(semi, Call) else None
+            if source is not None and isinstance(semi, Call) and has_one_partner(source.blocks[0], source.on, of_leaf):
+                block = self._joined(block, semi)
         return block
 
     def _found(self, node: Relation) -> Block:
@@ -205,7 +219,9 @@ class Blocks:
         for _, column in node.fields:
             self._scans.setdefault(column, number)
         columns = {column: Column(f"{number}:{short(own)}", column.type) for own, column in node.fields}
-        return Block((Leaf(number, digest_of("scan", node.table, node.version)),), (), columns)
+        digest = digest_of("scan", node.table, node.version)
+        self._tables[digest] = node.table.lower()
+        return Block((Leaf(number, digest),), (), columns)
 
     def _values(self, node: Values) -> Block:
         if not node.columns and len(node.rows) == 1:

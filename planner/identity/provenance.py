@@ -22,6 +22,7 @@ since the text always says all there is to say.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from qoop.catalog.value import value
 from qoop.planner.algebra.canonical_text import digest_of, readable_names
@@ -31,6 +32,7 @@ from qoop.planner.algebra.relation import Exchange, Filter, Limit, Project, Rela
 from qoop.planner.identity.block import facts_of
 from qoop.planner.identity.blocks import Blocks
 from qoop.planner.identity.determinism import is_non_deterministic
+from qoop.planner.identity.keyed import Keys
 from qoop.planner.plan import Signature
 
 __all__ = ["Provenance", "Provenances", "is_non_deterministic", "provenance"]
@@ -67,10 +69,13 @@ class Provenances:
     """Provenance of many relations that share parts, such as the stages of one query's plans.
 
     Remembers by object identity, and keeps what it has seen alive; use one for the planning of one query.
+
+    keys: of tables, as far as they are known or believed; numbers of rows lean on them, signatures do not.
     """
 
-    def __init__(self, settings: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(self, settings: tuple[tuple[str, str], ...] = (), keys: Keys = MappingProxyType({})) -> None:
         self._settings = repr(sorted(settings))
+        self._keys = keys
         self._blocks = Blocks()
         self._known: dict[int, tuple[Relation, Provenance]] = {}
         self._rows: dict[int, tuple[Relation, Signature]] = {}
@@ -83,10 +88,15 @@ class Provenances:
         return known[1]
 
     def rows(self, relation: Relation) -> Signature:
-        """Digest of which rows the relation has, whatever its columns: equal digests, equally many rows."""
+        """Digest of which rows the relation has, whatever its columns: equal digests, equally many rows.
+
+        A semi join by a key has as many rows as the inner one, so what was seen of either holds for both. An estimate
+        that knew it of one of them alone would make plans with the other look better than they are.
+        """
         known = self._rows.get(id(relation))
         if known is None:
-            core = self._blocks.write(self._blocks.needed(self._blocks.of(relation), ()), ()).core
+            block = self._blocks.with_partners(self._blocks.needed(self._blocks.of(relation), ()), self._keys)
+            core = self._blocks.write(block, ()).core
             known = self._rows[id(relation)] = (relation, digest_of("rows", self._settings, core))
         return known[1]
 

@@ -22,7 +22,7 @@ from qoop.planner.estimate.cost import CostModel
 from qoop.planner.join_order.enumerate import search
 from qoop.planner.join_order.graph import JoinGraph
 from qoop.planner.join_order.group import Group, collect, is_group, movable
-from qoop.planner.join_order.rebuild import rebuild
+from qoop.planner.join_order.rebuild import joined, rebuild
 from qoop.planner.join_order.shuffled import shuffled
 from qoop.planner.variants import AIMS, MEMORY, NETWORK, RESULTS, WORK, Aim
 
@@ -118,6 +118,9 @@ class _Reordering:
         found = found or search(graph, self.model, self.limit, bushy=self.bushy, aim=self.aim)
         leaves = [graph.with_filters(i, self.any(leaf)) for i, leaf in zip(count(), grouped.originals)]
         ordered = rebuild(found, graph.full, leaves)
+        if graph.corrected_by is not None:  # else what is built on the joins would take them one by one
+            for mask in joined(found, graph.full):
+                graph.corrected_by.follows(graph.meaning(mask), graph.rows[mask])
         if graph.constants:
             ordered = Filter(ordered, tuple(graph.constants))
         if frozenset(ordered.columns) == frozenset(relation.columns):

@@ -61,6 +61,7 @@ class EqualityClass:
 class JoinGraph:
     """Leaves, edges and factors of one group.
 
+    corrected_by: what was seen of some sets, so that estimates of others have moved; None: nothing.
     full: mask of all leaves. attached: mask of the leaves that are not inner. needs: for each attached leaf the
     leaves its ON refers to. neighbours: for each leaf the mask of leaves it shares an edge with.
     """
@@ -80,6 +81,7 @@ class JoinGraph:
         self.constants: list[Expr] = []
         self._local = self._sort_out(group.predicates)
         self._pairs: dict[Mask, list[tuple[Mask, Mask]] | None] = {}
+        self.corrected_by: ObservedRows | None = None
         self.relations = [self.with_filters(i, leaf.relation) for i, leaf in enumerate(group.leaves)]
         self._meeting = [(cls.mask, cls if cls.wide else None) for cls in self.classes]
         self._estimate(cardinality)
@@ -183,6 +185,7 @@ class JoinGraph:
         leaning = [self._assumptions(mask, uncertain) for mask, _ in seen]
         wrong = [rows / self._rows_of(mask) for mask, rows in seen]
         self._forget_sets()
+        self.corrected_by = observed if seen else None
         for assumption, factor in corrections(list(zip(leaning, wrong, strict=True))).items():
             if assumption in self.rows:
                 self.rows[assumption] *= factor

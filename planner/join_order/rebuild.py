@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from qoop.planner.algebra.expr import Expr, equals
 from qoop.planner.algebra.relation import Filter, Join, Relation
@@ -24,6 +24,15 @@ def rebuild(found: Search, leaves: Mask, relations: Sequence[Relation]) -> Relat
         leaf = graph.leaves[step.probe.bit_length() - 1]
         return _filtered(Join(left, right, "right", leaf.on), conditions)
     return Join(left, right, "inner", tuple(conditions))
+
+
+def joined(found: Search, leaves: Mask) -> Iterator[Mask]:
+    """The sets of leaves that the search joins on its way to these."""
+    step = found.best[leaves]
+    if step.build:
+        yield leaves
+        yield from joined(found, step.probe)
+        yield from joined(found, step.build)
 
 
 def _conditions(graph: JoinGraph, probe: Mask, build: Mask) -> list[Expr]:

@@ -13,6 +13,7 @@ from qoop.planner.algebra.relation import Aggregate, Filter, Join, Relation, Sca
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.observed import NOTHING, Observation, Observations, observe
 from qoop.planner.estimate.observed_rows import ObservedRows
+from qoop.planner.identity.keyed import Keys
 from qoop.planner.identity.provenance import Provenances
 from qoop.planner.join_order import reorder
 from qoop.planner.plan import Estimate, Plan, Resources
@@ -122,6 +123,36 @@ def test_semi_joins_of_a_group_count_too() -> None:
     assert first_joined(reorder(both, knowing(seen(semi, 10)))) == {"fact", "dim_x"}
     inner_first = Join(WITH_Y, DIM_X, "semi", (equals(X, X_ID),))
     assert first_joined(reorder(inner_first, knowing(seen(WITH_Y, 10)))) == {"fact", "dim_y"}
+
+
+KEYS: Keys = {"dim_x": [{"id"}], "dim_y": [{"id"}]}
+SEMI_X = Join(FACT, DIM_X, "semi", (equals(X, X_ID),))
+CHAIN = Join(DIM_X, DIM_Y, "inner", (equals(DIM_X.columns[1], Y_ID),))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (WITH_X, SEMI_X),
+        (STAR, Join(SEMI_X, DIM_Y, "inner", (equals(Y, Y_ID),))),
+        (STAR, Join(SEMI_X, DIM_Y, "semi", (equals(Y, Y_ID),))),
+        (Join(FACT, CHAIN, "inner", (equals(X, X_ID),)), Join(FACT, CHAIN, "semi", (equals(X, X_ID),))),
+    ],
+)
+def test_a_semi_join_by_a_key_has_as_many_rows_as_the_inner_one(one: Relation, other: Relation) -> None:
+    """Plans with the one must not look better than those with the other, of which alone something was seen."""
+    keyed, unkeyed = Provenances(keys=KEYS), Provenances()
+    assert keyed.rows(one) == keyed.rows(other)
+    assert unkeyed.rows(one) != unkeyed.rows(other)
+    assert keyed.of(one).signature == unkeyed.of(one).signature
+
+
+def test_a_semi_join_by_less_than_a_key_is_another() -> None:
+    pairs: Keys = {"dim_x": [{"id", "p"}], "dim_y": [{"p"}]}
+    assert Provenances(keys=pairs).rows(WITH_X) != Provenances(keys=pairs).rows(SEMI_X)
+    chain = Join(FACT, CHAIN, "semi", (equals(X, X_ID),))
+    keyed = Provenances(keys={"dim_x": [{"id"}]})
+    assert keyed.rows(chain) != keyed.rows(replace(chain, kind="inner"))
 
 
 def test_what_was_seen_corrects_whatever_leans_on_the_same() -> None:
