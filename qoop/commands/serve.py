@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import os
 import sys
 import threading
@@ -44,6 +45,8 @@ def add(
     parser.add_argument("--pg-port", type=int, metavar="N", help=pg_port)
     parser.add_argument("--users", metavar="FILE", type=Path, help="who may ask; without it anybody on this machine")
     parser.add_argument("--new-user", metavar="NAME", help="print a new token, and its lines for the file of users")
+    password = "with --new-user: ask for a password, or read a line, in place of a new token"
+    parser.add_argument("--password", action="store_true", help=password)
     parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="the certificate, in PEM")
     parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
     names = "a name clients may call this server by; repeatable"
@@ -70,7 +73,7 @@ def add(
 
 def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace], Session]) -> int:
     if options.new_user is not None:
-        return _print_user(options.new_user)
+        return _print_user(options.new_user, options.password)
     http = _http()
     from qoop.server.audit import AuditLog
     from qoop.server.logs import logged
@@ -101,6 +104,8 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
             if options.pg_port is not None:
                 postgres = PostgresServer(service, replace(place, port=options.pg_port), manners)
                 _say(f"and, for clients of PostgreSQL, at {servers.enter_context(postgres).address}")
+                if place.certificate is None and (names := ", ".join(users.without_verifier)):
+                    _say(f"which does not let in {names}: without TLS it takes a line scram in the file of users")
             if options.page:
                 _say(f"and shows what runs at {session.page().url}")
             _wait_for_end(service, server.kept, options.grace)
@@ -150,11 +155,19 @@ def _wait_for_end(service: Service, kept: KeptQueries, grace: float) -> None:
         service.close(0.0)
 
 
-def _print_user(name: str) -> int:
-    token, lines = new_user(name)
-    _say(f"the token of {name}, which nobody can tell again: {token}")
+def _print_user(name: str, with_password: bool) -> int:
+    token, lines = new_user(name, _password() if with_password else None)
+    if not with_password:
+        _say(f"the token of {name}, which nobody can tell again: {token}")
     print(lines, end="")
     return 0
+
+
+def _password() -> str:
+    """The password that is typed, unseen, or the first line of the input."""
+    if sys.stdin.isatty():
+        return getpass.getpass("the password: ")
+    return sys.stdin.readline().rstrip("\n")
 
 
 def _say(text: str) -> None:

@@ -23,4 +23,5 @@ runs and counts it → `answers` writes its parts as Arrow, JSON or CSV → `aud
     service.py     the queries of all users on one session
     spans.py       spans of OpenTelemetry
     users.py       the file of users: tokens and passwords as digests, tenants, limits
+    verifiers.py   verifiers of passwords by SCRAM
 """

@@ -4,6 +4,7 @@ It is TOML, with a table for each user. ``qoop serve --new-user NAME`` prints on
 
     [ana]
     token = "sha256:9f86…"    # or: password = "scrypt:<salt>:<digest>"
+    scram = "SCRAM-SHA-256$…" # the same one's verifier, for clients of PostgreSQL
     tenant = "dashboards"     # by default the name of the user
     longest_query = 60        # seconds
     rows = 1000000            # of an answer
@@ -36,23 +37,26 @@ from typing import Any
 from qoop.catalog.errors import ConfigError, NotKnown
 from qoop.catalog.value import value
 from qoop.server.limits import LIMITS, OF_USERS, Limits
+from qoop.server.verifiers import OF_PASSWORD, OF_TOKEN, Verifier, new_verifier, read_verifier, that_of_nobody
 
-_OPTIONS = ("token", "password", "tenant", *OF_USERS)
+_OPTIONS = ("token", "password", "scram", "tenant", *OF_USERS)
 _TENANTS = "tenants"
 """The table of the file that is not of a user."""
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _NOBODY = "scrypt:" + "00" * 16 + ":" + "00" * 32
 """A password that no text has: a name that does not exist takes as long to refuse as a wrong password."""
+_OF_NOBODY = Verifier(OF_TOKEN, bytes(16), bytes(32), bytes(32))
 
 
 @value
 class User:
-    """One who may ask. secret: the digest of the token or password. limits: its own."""
+    """One who may ask. secret: the digest of the token or password. verifier: the same for SCRAM. limits: its own."""
 
     name: str
     tenant: str
     secret: str = ""
     limits: Limits = Limits()
+    verifier: Verifier | None = None
 
 
 ANYBODY = User("anybody", "")
@@ -67,6 +71,8 @@ class Users:
         self._tenants = tenants or {}
         self._by_token = {user.secret: user for user in (users or {}).values() if user.secret.startswith("sha256:")}
         self._key = secrets.token_bytes(32)
+        told = "".join(sorted(user.secret for user in (users or {}).values()))
+        self._of_strangers = hashlib.sha256(told.encode()).digest()  # the same when the server begins again
         self._right: dict[bytes, User] = {}
         self._one_at_a_time = threading.Lock()
 
@@ -78,6 +84,24 @@ class Users:
     def of_name(self, name: str) -> User | None:
         """The user of that name, if there still is one."""
         return ANYBODY if self._users is None else self._users.get(name)
+
+    def verifier(self, name: str, clear: bool) -> Verifier | None:
+        """The verifier for the password of that name; None: it comes in clear text, as it may if ``clear``.
+
+        A name that nobody has is asked like one of those that there are, and no password is right.
+        """
+        user = (self._users or {}).get(name)
+        if user is not None and (user.verifier is not None or clear):
+            return user.verifier
+        key = hmac.digest(self._of_strangers, name.encode(errors="surrogatepass"), "sha256")
+        others = [one.verifier for one in (self._users or {}).values() if clear or one.verifier is not None]
+        like = others[int.from_bytes(key, "big") % len(others)] if others else _OF_NOBODY
+        return None if like is None else that_of_nobody(like, key)
+
+    @property
+    def without_verifier(self) -> Sequence[str]:
+        """The names of those who come by PostgreSQL's protocol within TLS only."""
+        return [name for name, user in (self._users or {}).items() if user.verifier is None]
 
     @property
     def tenants(self) -> Mapping[str, Limits]:
@@ -149,11 +173,18 @@ def password_digest(password: str, salt: bytes | None = None) -> str:
     return f"scrypt:{salt.hex()}:{digest.hex()}"
 
 
-def new_user(name: str) -> tuple[str, str]:
-    """A new token, and the lines of the file of users for who has it."""
-    token = secrets.token_urlsafe(32)
+def new_user(name: str, password: str | None = None) -> tuple[str, str]:
+    """The lines of the file of users for somebody, after the token. password: in place of a new token.
+
+    Raises ConfigError for a password that is empty, or not of ASCII.
+    """
+    if password == "":
+        raise ConfigError("a password must not be empty")
+    told = secrets.token_urlsafe(32) if password is None else password
+    digest = f'token = "{token_digest(told)}"' if password is None else f'password = "{password_digest(told)}"'
+    verifier = new_verifier(told) if password is None else new_verifier(told, OF_PASSWORD)
     quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return token, f'[{quoted}]\ntoken = "{token_digest(token)}"\n'
+    return told, f'[{quoted}]\n{digest}\nscram = "{verifier}"\n'
 
 
 def read_users(path: Path) -> Users:
@@ -199,7 +230,14 @@ def _user(place: str, name: str, table: object) -> User:
     tenant = table.get("tenant", name)
     if not isinstance(tenant, str):
         raise ConfigError(f"{place}: tenant must be a text, not {tenant!r}")
-    return User(name, tenant, _secret(place, table), Limits.of(place, table))
+    return User(name, tenant, _secret(place, table), Limits.of(place, table), _verifier(place, table))
+
+
+def _verifier(place: str, table: Mapping[str, object]) -> Verifier | None:
+    try:
+        return read_verifier(str(table["scram"])) if "scram" in table else None
+    except ValueError as error:
+        raise ConfigError(f"{place}: scram is no verifier as qoop serve --new-user prints it: {error}") from None
 
 
 def _secret(place: str, table: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ from qoop.server.limits import Limits
 from qoop.server.postgres.server import PostgresServer
 from qoop.server.service import Service
 from qoop.server.users import User, Users, password_digest, token_digest
+from qoop.server.verifiers import OF_PASSWORD, new_verifier
 
 SLOW = "SELECT sum(hash(a.range, b.range)) AS s FROM range(1000000) a, range(1000000) b"
 """A query that takes for ever, and ends at once when it is cancelled."""
@@ -102,13 +103,23 @@ def until(holds: Any, seconds: float = 10.0) -> None:
         time.sleep(0.01)
 
 
+NO_LIMITS = Limits()
+PAT, ZOE = "the password of pat", "the token of zoe"
+
+
+def known(name: str, tenant: str, token: str, limits: Limits = NO_LIMITS) -> User:
+    """A user with a token, which SCRAM proves, too."""
+    return User(name, tenant, token_digest(token), limits, new_verifier(token))
+
+
 USERS = Users(
     {
-        "ana": User("ana", "dashboards", token_digest(ANA)),
-        "ben": User("ben", "night", token_digest(BEN)),
-        "eve": User("eve", "night", token_digest(EVE), Limits(rows=1000, queries=1)),
-        "tim": User("tim", "night", token_digest(TIM), Limits(longest_query=0.3)),
-        "pat": User("pat", "night", password_digest("the password of pat")),
+        "ana": known("ana", "dashboards", ANA),
+        "ben": known("ben", "night", BEN),
+        "eve": known("eve", "night", EVE, Limits(rows=1000, queries=1)),
+        "tim": known("tim", "night", TIM, Limits(longest_query=0.3)),
+        "pat": User("pat", "night", password_digest(PAT), verifier=new_verifier(PAT, OF_PASSWORD)),
+        "zoe": User("zoe", "night", token_digest(ZOE)),
     }
 )
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 import re
-import shutil
 import socket
 import struct
-import subprocess
 import threading
 import time
 import uuid
@@ -18,36 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pg_client import connected, needs_psql, psql, psycopg, raw
 from server_world import ANA, BEN, EVE, SLOW, TIM, World, certified, until
 
 from qoop.catalog.errors import ConfigError
 from qoop.server.manners import Manners, Place
 from qoop.server.postgres.server import PostgresServer
 
-psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
-needs_psql = pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
-
-
-def connected(world: World, name: str = "ana", password: str = ANA, **options: Any) -> Any:
-    host, port = world.postgres.address.removeprefix("postgresql://").rsplit(":", 1)
-    told = {"host": host, "port": port, "dbname": "x", "sslmode": "disable"} | options
-    return psycopg.connect(user=name, password=password, **told)
-
 
 @pytest.fixture(scope="module")
 def ana(world: World) -> Iterator[Any]:
     with connected(world, autocommit=True) as connection:
         yield connection
-
-
-def psql(world: World, *commands: str, expect: int = 0) -> str:
-    """Lines that psql prints for the commands."""
-    url = world.postgres.address.replace("//", "//ana@") + "/x"
-    words = [word for command in commands for word in ("-c", command)]
-    environment = {"PGPASSWORD": ANA, "PATH": "/usr/bin:/bin", "PSQLRC": "/dev/null"}
-    done = subprocess.run(["psql", url, *words], capture_output=True, text=True, timeout=60, env=environment)
-    assert done.returncode == expect, done.stderr
-    return done.stdout + done.stderr
 
 
 @needs_psql
@@ -185,8 +165,7 @@ def test_a_wrong_name_or_password(world: World, name: str, password: str) -> Non
     with pytest.raises(psycopg.OperationalError, match=r"no user has|no password supplied|no PostgreSQL user"):
         connected(world, name or "''", password)
     if name:
-        with raw(world, name, password) as client:
-            assert client.message()[0] == b"E"
+        with raw(world, name, password, fails=True) as client:
             client.send(b"Q", b"SELECT 1\0")
             assert client.is_closed()
 
@@ -278,54 +257,3 @@ def test_the_end_of_the_server(world: World) -> None:
     with pytest.raises(psycopg.OperationalError, match=r"the server ends|closed the connection"):
         connection.execute("SELECT 1")
     assert time.monotonic() - began < 5
-
-
-class raw:
-    """A client by hand: without a first message of its own it says who it is and its password."""
-
-    def __init__(self, world: World, name: str = "ana", password: str = ANA, first: bytes | None = None) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", world.postgres.port), timeout=10)
-        told = struct.pack("!i", 3 << 16) + f"user\0{name}\0\0".encode() if first is None else first
-        self.write(struct.pack("!i", len(told) + 4) + told)
-        if first is None:
-            assert self.message()[0] == b"R"
-            self.send(b"p", password.encode() + b"\0")
-
-    def __enter__(self) -> raw:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def write(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def send(self, kind: bytes, body: bytes = b"") -> None:
-        self.write(kind + struct.pack("!i", len(body) + 4) + body)
-
-    def message(self) -> tuple[bytes, bytes]:
-        head = self._exactly(5)
-        return head[:1], self._exactly(int.from_bytes(head[1:], "big") - 4)
-
-    def kinds_until(self, last: bytes) -> list[bytes]:
-        kinds = [self.message()[0]]
-        while kinds[-1] != last:
-            kinds.append(self.message()[0])
-        return [kind for kind in kinds if kind not in (b"S", b"K", b"R", b"T")]
-
-    def is_closed(self) -> bool:
-        """True once the server has closed it, whatever it has said before."""
-        try:
-            while self._socket.recv(1 << 16):
-                pass
-        except ConnectionResetError:
-            pass
-        return True
-
-    def _exactly(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            piece = self._socket.recv(size - len(found))
-            assert piece, "the server has closed the connection"
-            found += piece
-        return found

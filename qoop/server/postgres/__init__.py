@@ -12,6 +12,7 @@ A connection has a thread. Its statements are PostgreSQL's in form only: their S
     messages.py     messages on the wire
     rows.py         rows as messages
     said.py         statements that change nothing here: BEGIN, SET of what clients always set, SHOW of it
+    scram.py        passwords that are proven, and not sent
     server.py       the socket, the threads, and the end of all of them
     sqlstates.py    errors as PostgreSQL numbers them
     types.py        types of DuckDB as those of PostgreSQL

@@ -1,7 +1,7 @@
 """The begin of a connection: TLS, then a name and a password; or the cancelling of another connection's query.
 
-The password of PostgreSQL's clients is a user's password or token. It is asked for in clear text, as the server keeps
-digests only: beyond this machine there is TLS around it.
+The password of PostgreSQL's clients is a user's password or token. SCRAM proves it where the file of users has its
+verifier. It goes in clear text within TLS only, for users who have none.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from qoop.catalog.errors import NotKnown, QueryError
 from qoop.catalog.value import value
 from qoop.server.postgres import messages
 from qoop.server.postgres.messages import Gone, Reader, Wire
+from qoop.server.postgres.scram import binding_of, converse
 from qoop.server.users import ANYBODY, Users
 
 if TYPE_CHECKING:
@@ -34,10 +35,13 @@ class Cancel:
 
 
 class Door:
-    """Lets clients in. tls: None: connections are plain."""
+    """Lets clients in. tls: None: connections are plain. certificate: in DER, that of TLS."""
 
-    def __init__(self, users: Users, tls: ssl.SSLContext | None, patience: float) -> None:
+    def __init__(
+        self, users: Users, tls: ssl.SSLContext | None, patience: float, certificate: bytes | None = None
+    ) -> None:
         self._users, self._tls, self._patience = users, tls, patience
+        self._binding = None if certificate is None else binding_of(certificate)
 
     def enter(self, wire: Wire, replaced: Callable[[Wire], None]) -> User | Cancel:
         """The user of a connection. replaced: hears of the wire within TLS. Raises Gone, NotKnown, QueryError."""
@@ -81,12 +85,26 @@ class Door:
             wire.put(messages.message(b"v", messages.long(_VERSION << 16), messages.long(0)))
         if not self._users.are_told_apart:
             return ANYBODY
-        wire.put(messages.message(b"R", messages.long(_CLEAR_TEXT)))
-        wire.flush()
-        kind, asked = wire.receive()
-        if kind != b"p":
-            raise NotKnown("a password was asked for")
-        return self._users.of_password(told.get("user", ""), asked.text())
+        return self._proven(wire, told.get("user", ""))
+
+    def _proven(self, wire: Wire, name: str) -> User:
+        """The user of that name, once it has shown its password."""
+        verifier = self._users.verifier(name, clear=self._tls is not None)
+        if verifier is None:
+            return self._users.of_password(name, _in_clear_text(wire))
+        if converse(wire, verifier, self._binding) and (user := self._users.of_name(name)) is not None:
+            return user
+        hint = "" if self._tls is not None else "; one without a line scram in the file of users needs TLS"
+        raise NotKnown(f"no user has that name and password{hint}")
+
+
+def _in_clear_text(wire: Wire) -> str:
+    wire.put(messages.message(b"R", messages.long(_CLEAR_TEXT)))
+    wire.flush()
+    kind, asked = wire.receive()
+    if kind != b"p":
+        raise NotKnown("a password was asked for")
+    return asked.text()
 
 
 def let_in(wire: Wire, key: tuple[int, int], settings: dict[str, str]) -> None:

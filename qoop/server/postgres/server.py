@@ -39,7 +39,7 @@ class PostgresServer:
     def __init__(self, service: Service, place: Place, manners: Manners) -> None:
         place.check(service.users.are_told_apart)
         self._service, self._manners = service, manners
-        self._door = Door(service.users, _tls(place), manners.patience)
+        self._door = Door(service.users, _tls(place), manners.patience, _certificate(place))
         self._socket = listening_socket(place)
         self.port: int = self._socket.getsockname()[1]
         self.address = f"postgresql://{place.name}:{self.port}"
@@ -199,3 +199,12 @@ def _tls(place: Place) -> ssl.SSLContext | None:
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"{place.certificate} and {place.key} are no certificate and its key: {error}") from error
     return context
+
+
+def _certificate(place: Place) -> bytes | None:
+    """The certificate in DER: the first of its file, as what follows it are those of who signed it."""
+    if place.certificate is None:
+        return None
+    told = place.certificate.read_text(encoding="ascii", errors="replace")
+    first = told[told.index(ssl.PEM_HEADER) : told.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)]
+    return ssl.PEM_cert_to_DER_cert(first)
