@@ -139,7 +139,7 @@ def test_transactions_settings_and_errors(world: World) -> None:
         refused = psycopg.errors.InsufficientPrivilege
         for text, error in (
             ("SET threads = 1", refused), ("DROP TABLE t", refused), ("SELEC 1", psycopg.errors.SyntaxError),
-            ("SET TimeZone = 'Asia/Tokyo'", refused), ("COPY t TO STDOUT", psycopg.Error),
+            ("SET TimeZone = 'Asia/Tokyo'", refused),
         ):  # fmt: skip
             with pytest.raises(error):
                 connection.execute(text)

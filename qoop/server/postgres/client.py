@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, QoopError, QueryError, TooMuch
 from qoop.server.postgres import messages
 from qoop.server.postgres.catalog import CatalogQuestion, is_of_catalog
+from qoop.server.postgres.copying import copy_of
 from qoop.server.postgres.given import expression
 from qoop.server.postgres.messages import Gone, Reader, Wire
-from qoop.server.postgres.rows import Columns, description, formats_of, rows
-from qoop.server.postgres.said import Said, said, split
+from qoop.server.postgres.portals import Answer, Portal, Prepared, all_rows, columns_of, described, told_rows
+from qoop.server.postgres.rows import Columns, Write, description, formats_of, rows
+from qoop.server.postgres.said import said, split
 from qoop.server.postgres.sqlstates import FAILED_TRANSACTION, failed
 from qoop.server.queries import UserQuery, only_statement
 from qoop.statements.parameters import with_texts
@@ -30,69 +32,14 @@ _BLOCK = 1 << 18  # bytes that are sent at once
 _TEXT = 25  # type of a parameter of which nothing is said
 
 
-@dataclass
-class _Prepared:
-    text: str
-    types: Sequence[int]
-
-
-@dataclass
-class _Portal:
-    """A statement with its values. formats: of its columns, as they were asked for."""
-
-    text: str
-    formats: Sequence[int] = ()
-    answer: _Answer | None = None
-
-
-@dataclass
-class _Answer:
-    """The answer to a statement: columns, and messages of rows after their numbers. said: it is no query."""
-
-    columns: Columns = ()
-    formats: Sequence[int] = ()
-    rows: Iterator[tuple[int, bytes]] = field(default_factory=lambda: iter(()))
-    said: Said | None = None
-    query: UserQuery | None = None
-    sent: int = 0
-    left_over: tuple[int, bytes] = (0, b"")
-
-    def take(self, most: int) -> Iterator[bytes]:
-        """The messages of the next rows, at most that many; 0: of all."""
-        left = most
-        while most == 0 or left > 0:
-            count, data = self.left_over if self.left_over[0] else next(self.rows, (0, b""))
-            self.left_over = (0, b"")
-            if not count:
-                return
-            if most and count > left:
-                cut = _behind(data, left)
-                self.left_over, count, data = (count - left, data[cut:]), left, data[:cut]
-            self.sent += count
-            left -= count
-            yield data
-
-    @property
-    def is_over(self) -> bool:
-        """True if there are no more rows."""
-        if not self.left_over[0]:
-            self.left_over = next(self.rows, (0, b""))
-        return self.left_over[0] == 0
-
-    def end(self, error: Exception | None = None) -> None:
-        """Say to the service that nobody asks for more rows."""
-        if self.query is not None:
-            self.query.end(error)
-
-
 class Client:
     """One client that was let in; `run` answers it until it goes. Another thread may `cancel` what it runs."""
 
     def __init__(self, wire: Wire, service: Service, user: User) -> None:
         self._wire, self._service, self._user = wire, service, user
         self._status = "I"
-        self._prepared: dict[str, _Prepared] = {}
-        self._portals: dict[str, _Portal] = {}
+        self._prepared: dict[str, Prepared] = {}
+        self._portals: dict[str, Portal] = {}
         self._skipping = False  # until Sync, after an error
         self._lock = threading.Lock()
         self._runs: UserQuery | CatalogQuestion | None = None
@@ -159,7 +106,7 @@ class Client:
             self._wire.put(messages.message(b"I"))
         for statement in statements:
             answer = self._begun(statement)
-            if answer.columns:
+            if answer.columns and answer.copy is None:
                 self._wire.put(description(answer.columns, answer.formats))
             self._send(answer, 0)
         self._ready()
@@ -193,7 +140,7 @@ class Client:
             raise QueryError(f"one statement is prepared at a time, not {len(statements)}")
         if len(self._prepared) >= _MOST:
             raise TooMuch(f"a client keeps at most {_MOST} prepared statements")
-        self._prepared[name] = _Prepared(statements[0] if statements else "", [one & 0xFFFFFFFF for one in types])
+        self._prepared[name] = Prepared(statements[0] if statements else "", [one & 0xFFFFFFFF for one in types])
         self._wire.put(messages.message(b"1"))
         return text
 
@@ -211,39 +158,41 @@ class Client:
         self._forget_portal(name)
         if len(self._portals) >= _MOST:
             raise TooMuch(f"a client keeps at most {_MOST} portals")
-        self._portals[name] = _Portal(with_texts(statement.text, given) if given else statement.text, formats)
+        self._portals[name] = Portal(with_texts(statement.text, given) if given else statement.text, formats)
         self._wire.put(messages.message(b"2"))
 
     def _describe(self, kind: bytes, name: str) -> None:
         if kind == b"P":
             answer = self._of_portal(self._portal(name))
-            self._wire.put(_described(answer.columns, answer.formats))
+            self._wire.put(described(() if answer.copy else answer.columns, answer.formats))
             return
         statement = self._statement(name)
         types = self._types(statement)
         self._wire.put(messages.message(b"t", messages.short(len(types)), *map(messages.unsigned, types)))
-        self._wire.put(_described(self._columns(statement, types), ()))
+        self._wire.put(described(self._columns(statement, types), ()))
 
-    def _types(self, statement: _Prepared) -> list[int]:
+    def _types(self, statement: Prepared) -> list[int]:
         names = {name for _, found in parameters_of(statement.text) for name in found} if statement.text else set()
         told = [one or _TEXT for one in statement.types]
         return [*told, *[_TEXT] * (len(names) - len(told))]
 
-    def _columns(self, statement: _Prepared, types: Sequence[int]) -> Columns:
+    def _columns(self, statement: Prepared, types: Sequence[int]) -> Columns:
         """The columns of a statement whose parameters have no values yet."""
         given = {str(number): expression(oid, 0, None) for number, oid in enumerate(types, 1)}
         text = with_texts(statement.text, given) if given else statement.text
-        if not text or (told := said(text, self._status)) is not None:
-            return () if not text or told is None or told.row is None else ((told.row[0], "VARCHAR"),)
+        if not text or copy_of(text) is not None:
+            return ()
+        if (told := said(text, self._status)) is not None:
+            return () if told.row is None else ((told.row[0], "VARCHAR"),)
         if is_of_catalog(text):
             answer = CatalogQuestion(self._service.session, self._user.name).answer(text)
             if answer is not None:
-                return _columns_of(answer)
+                return columns_of(answer)
         if not isinstance(only_statement(text), Query) or is_open(text):
             raise QueryError("the columns of this statement are known once it is bound: describe the portal")
         return self._service.session.planning.plan(text).plan.columns
 
-    def _execute(self, portal: _Portal, most: int) -> None:
+    def _execute(self, portal: Portal, most: int) -> None:
         if not portal.text:
             self._wire.put(messages.message(b"I"))
             return
@@ -268,36 +217,41 @@ class Client:
                 portal.answer.end(error)
         self._runs = None
 
-    def _statement(self, name: str) -> _Prepared:
+    def _statement(self, name: str) -> Prepared:
         if name not in self._prepared:
             raise QueryError(f"there is no prepared statement {name!r}")
         return self._prepared[name]
 
-    def _portal(self, name: str) -> _Portal:
+    def _portal(self, name: str) -> Portal:
         if name not in self._portals:
             raise QueryError(f"there is no portal {name!r}")
         return self._portals[name]
 
-    def _of_portal(self, portal: _Portal) -> _Answer:
+    def _of_portal(self, portal: Portal) -> Answer:
         if portal.answer is None:
-            portal.answer = self._begun(portal.text, portal.formats) if portal.text else _Answer()
+            portal.answer = self._begun(portal.text, portal.formats) if portal.text else Answer()
         return portal.answer
 
-    def _begun(self, text: str, asked: Sequence[int] = ()) -> _Answer:
+    def _begun(self, text: str, asked: Sequence[int] = ()) -> Answer:
         """The answer to a statement, whose first rows are there. Raises QoopError."""
         told = said(text, self._status)
         if self._status == "E" and (told is None or told.status != "I"):
             raise _BrokenTransaction("the transaction has failed: ROLLBACK first")
         if told is not None:
             columns: Columns = () if told.row is None else ((told.row[0], "VARCHAR"),)
-            return _Answer(columns, formats_of(asked, columns), _told(told), told)
+            return Answer(columns, formats_of(asked, columns), told_rows(told), told)
+        if (copy := copy_of(text)) is not None:
+            return replace(self._rows_of(copy.query, copy.asked, copy.writer()), copy=copy)
+        return self._rows_of(text, asked)
+
+    def _rows_of(self, text: str, asked: Sequence[int], write: Write | None = None) -> Answer:
         if is_of_catalog(text):
             answer = self._catalog(text)
             if answer is not None:
-                columns = _columns_of(answer)
+                columns = columns_of(answer)
                 formats = formats_of(asked, columns)
-                return _Answer(columns, formats, rows(answer, formats))
-        return self._query(text, asked)
+                return Answer(columns, formats, rows(answer, formats, write))
+        return self._query(text, asked, write)
 
     def _catalog(self, text: str) -> Result | None:
         question = CatalogQuestion(self._service.session, self._user.name)
@@ -313,24 +267,26 @@ class Client:
             self._service.noted(self._user, text, "postgres", len(found))
         return found
 
-    def _query(self, text: str, asked: Sequence[int]) -> _Answer:
+    def _query(self, text: str, asked: Sequence[int], write: Write | None) -> Answer:
         query = self._service.admit(self._user, text, "postgres")
         with self._lock:
             self._runs = query
         try:
             parts = query.parts()
             first = next(parts)
-            columns = _columns_of(first)
+            columns = columns_of(first)
             formats = formats_of(asked, columns)
         except BaseException as error:
             self._runs = None
             query.end(error if isinstance(error, Exception) else None)
             raise
-        return _Answer(columns, formats, _all_rows(first, parts, formats), query=query)
+        return Answer(columns, formats, all_rows(first, parts, formats, write), query=query)
 
-    def _send(self, answer: _Answer, most: int) -> None:
+    def _send(self, answer: Answer, most: int) -> None:
         """Send rows, then whether these were all. most: rows that are sent before the client asks again; 0: all."""
         self._runs = answer.query
+        if answer.copy is not None:
+            self._wire.put(answer.copy.begin(answer.columns))
         try:
             unsent = 0
             for data in answer.take(most):
@@ -350,39 +306,14 @@ class Client:
         else:
             self._wire.put(messages.message(b"s"))
 
-    def _completed(self, answer: _Answer) -> None:
+    def _completed(self, answer: Answer) -> None:
         answer.end()
         if answer.said is not None and answer.said.status:
             self._status = answer.said.status
-        self._wire.put(messages.complete(answer.said.tag if answer.said is not None else f"SELECT {answer.sent}"))
+        if answer.copy is not None:
+            self._wire.put(answer.copy.end(answer.sent))
+        self._wire.put(messages.complete(answer.tag))
 
 
 class _BrokenTransaction(QueryError):
     """A transaction has failed, and nothing is done in it any more."""
-
-
-def _columns_of(part: Result) -> Columns:
-    return tuple(zip(part.columns, part.types, strict=True))
-
-
-def _described(columns: Columns, formats: Sequence[int]) -> bytes:
-    return description(columns, formats) if columns else messages.message(b"n")
-
-
-def _all_rows(first: Result, parts: Iterator[Result], formats: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    yield from rows(first, formats)
-    for part in parts:
-        yield from rows(part, formats)
-
-
-def _told(told: Said) -> Iterator[tuple[int, bytes]]:
-    if told.row is not None:
-        yield 1, messages.message(b"D", messages.short(1), messages.sized(told.row[1].encode()))
-
-
-def _behind(data: bytes, count: int) -> int:
-    """The place behind that many messages."""
-    at = 0
-    for _ in range(count):
-        at += 1 + int.from_bytes(data[at + 1 : at + 5], "big")
-    return at

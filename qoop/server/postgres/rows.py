@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ TEXT, BINARY = 0, 1
 _ROWS = 5_000
 """Rows that are turned into messages at a time."""
 
+Write = Callable[[Sequence[Sequence[bytes]], int], bytes]
+"""Makes messages of columns of values, each after its length, and the number of rows."""
 Columns = Sequence[tuple[str, str]]
 """Names, and types of DuckDB."""
 
@@ -41,14 +43,15 @@ def formats_of(asked: Sequence[int], columns: Columns) -> list[int]:
     return forms
 
 
-def rows(part: Result, formats: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """The messages of a part's rows, many at a time, after their number."""
+def rows(part: Result, formats: Sequence[int], write: Write | None = None) -> Iterator[tuple[int, bytes]]:
+    """The messages of a part's rows, many at a time, after their number. write: by default as those of SELECT."""
     for first in range(0, len(part), _ROWS):
         some = part.slice(first, _ROWS)
-        yield len(some), _messages(_columns(some, formats), len(some))
+        yield len(some), (write or row_messages)(_columns(some, formats), len(some))
 
 
-def _messages(columns: Sequence[Sequence[bytes]], count: int) -> bytes:
+def row_messages(columns: Sequence[Sequence[bytes]], count: int) -> bytes:
+    """Rows as messages of a SELECT."""
     head, number = HEAD.pack, short(len(columns))
     bodies = (b"".join(row) for row in zip(*columns, strict=True)) if columns else (b"" for _ in range(count))
     return b"".join(chain.from_iterable((head(b"D", len(body) + 6), number, body) for body in bodies))
