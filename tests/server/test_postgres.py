@@ -15,12 +15,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pytest
 from pg_client import connected, needs_psql, psql, psycopg, raw
 from server_world import ANA, BEN, EVE, SLOW, TIM, World, certified, until
 
-from qoop.catalog.errors import ConfigError
+import qoop
+from qoop.catalog.errors import ConfigError, QoopError
 from qoop.server.manners import Manners, Place
+from qoop.server.postgres.catalog import CatalogQuestion, PgCatalog
 from qoop.server.postgres.server import PostgresServer
 
 
@@ -144,6 +148,46 @@ def test_transactions_settings_and_errors(world: World) -> None:
             with pytest.raises(error):
                 connection.execute(text)
         assert set(connection.execute("SHOW TABLES")) == {("t",), ("big",)}
+
+
+def test_the_catalog_is_kept_follows_the_tables_and_is_never_written() -> None:
+    with qoop.connect(slots=1, memory="1GB", locked=True) as session:
+        catalog = PgCatalog(session)
+
+        def asked(text: str, user: str = "ana") -> list[Any]:
+            found = CatalogQuestion(catalog, user).answer(text)
+            assert found is not None
+            return list(found.arrow().columns[0].to_pylist())
+
+        listed = "SELECT relname FROM pg_catalog.pg_class WHERE relkind = 'r' ORDER BY 1"
+        assert asked(listed) == []
+        session.register("later", pa.table({"x": [1]}))
+        assert asked(listed) == ["later"]
+        made = catalog._kept
+        assert asked("SELECT rolname FROM pg_roles", "ben") == ["ben"]
+        assert asked("SELECT rolname FROM pg_roles") == ["ana"]
+        for text in (
+            "DROP TABLE pgc.pg_class", "DELETE FROM pgc.pg_class", "CREATE TABLE pg_x AS SELECT 1 AS x",
+            "SET VARIABLE qoop_user = 'ben'", "SELECT 1 FROM pg_class; COMMIT; DROP TABLE pgc.pg_class",
+            "INSERT INTO pgc.pg_class (relname, relkind) VALUES ('more', 'r') RETURNING relname",
+        ):  # fmt: skip
+            with pytest.raises(QoopError):
+                asked(text)
+        assert asked(listed) == ["later"] and catalog._kept is made
+        with catalog.asked_by("ana") as (connection, _):  # who is still answered when the tables change
+            session.register("later", pa.table({"y": ["a"]}))
+            assert asked("SELECT attname FROM pg_attribute WHERE attnum > 0") == ["y"]
+            assert connection.execute("SELECT attname FROM pg_attribute WHERE attnum > 0").fetchall() == [("x",)]
+        assert made is not None and _is_closed(made.connection)
+        catalog.close()
+
+
+def _is_closed(connection: Any) -> bool:
+    try:
+        connection.execute("SELECT 1")
+    except duckdb.ConnectionException:
+        return True
+    return False
 
 
 def test_no_file_is_read(ana: Any, world: World) -> None:

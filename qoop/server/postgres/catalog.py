@@ -6,7 +6,9 @@ They name no data, so they are no queries of the engine's. A DuckDB without file
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -17,14 +19,14 @@ from qoop.catalog.errors import BindError, Cancelled, QueryError, Timeout
 from qoop.catalog.lexed import Lexeme, behind_closing, lexed, quoted
 from qoop.catalog.opening import open_duckdb
 from qoop.result import Result
-from qoop.server.postgres.catalog_tables import create
+from qoop.server.postgres.catalog_tables import USER, create
 from qoop.statements.parameters import literal
 
 if TYPE_CHECKING:
     from qoop.session import Session
 
 _LONGEST = 10.0  # seconds that a question may take
-_at_a_time = threading.BoundedSemaphore(4)  # each may take 200 MB
+_at_a_time = threading.BoundedSemaphore(4)  # they may take 200 MB together
 _SCHEMAS = {"pg_catalog", "information_schema"}
 _CALLS = {
     "version", "current_schema", "current_schemas", "current_database", "current_setting", "current_user", "user",
@@ -34,6 +36,9 @@ _TYPES = {
     "regclass": "VARCHAR", "regtype": "VARCHAR", "regproc": "VARCHAR", "regnamespace": "VARCHAR", "name": "VARCHAR",
     "oid": "BIGINT", "text": "VARCHAR", "char": "VARCHAR", "int2vector": "VARCHAR", "oidvector": "VARCHAR",
 }  # fmt: skip
+
+Columns = Mapping[str, Sequence[tuple[str, str]]]
+"""The columns of tables, or of views, by name."""
 
 _RENAMED = {"JSON_BUILD_OBJECT": "json_object"}
 
@@ -56,55 +61,133 @@ def _words(text: str) -> Sequence[Lexeme]:
     return [word for word in lexed(text) if word.kind != "comment"]
 
 
+class PgCatalog:
+    """The DuckDB that answers, kept until the tables or views of the session change; nothing in it is ever written."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._kept: _Kept | None = None
+
+    @contextmanager
+    def asked_by(self, user: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Collection[str]]]:
+        """A connection of its own for one question of a user, and the names of the session's tables, in lower case."""
+        kept = self._begin(self._known())
+        try:
+            with kept.connection.cursor() as cursor:
+                cursor.execute("SET search_path = 'memory.main,memory.pgc'")
+                cursor.execute("SET arrow_lossless_conversion = true")
+                cursor.execute(f"SET VARIABLE {USER} = {literal(user)}")
+                cursor.execute("BEGIN TRANSACTION READ ONLY")
+                yield cursor, {name.lower() for columns in kept.of for name in columns}
+        finally:
+            with self._lock:
+                kept.questions -= 1
+                self._close_idle(kept)
+
+    def close(self) -> None:
+        """Forget it, once its last question is answered."""
+        with self._lock:
+            self._forget()
+
+    def _begin(self, known: tuple[Columns, Columns]) -> _Kept:
+        with self._lock:
+            if self._kept is None or self._kept.of != known:
+                self._forget()
+                self._kept = _Kept(_made(*known), known)
+            self._kept.questions += 1
+            return self._kept
+
+    def _forget(self) -> None:
+        old, self._kept = self._kept, None
+        if old is not None:
+            self._close_idle(old)
+
+    def _close_idle(self, kept: _Kept) -> None:
+        if kept is not self._kept and not kept.questions:
+            kept.connection.close()
+
+    def _known(self) -> tuple[Columns, Columns]:
+        session = self._session
+        views = set(session.views())
+        tables = {name: tuple(table.columns) for name, table in session.tables().items() if name not in views}
+        return tables, {name: tuple(_of_view(session, name)) for name in sorted(views)}
+
+
+@dataclass
+class _Kept:
+    """A DuckDB with the tables and views it was made of. questions: that are being answered.
+
+    To close it ends these, as their connections are cursors of it: so the last one closes it.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    of: tuple[Columns, Columns]
+    questions: int = 0
+
+
+def _made(tables: Columns, views: Columns) -> duckdb.DuckDBPyConnection:
+    connection = open_duckdb(files=False, threads=1, memory_limit="200MB")
+    create(connection, tables, views)
+    for name, columns in (*tables.items(), *((name, columns) for name, columns in views.items() if columns)):
+        told = ", ".join(f"{quoted(column)} {type_}" for column, type_ in columns)
+        connection.execute(f"CREATE TABLE main.{quoted(name)} ({told})")
+    return connection
+
+
 class CatalogQuestion:
     """A question of one client, which another thread may stop."""
 
-    def __init__(self, session: Session, user: str) -> None:
-        self._session, self._user = session, user
+    def __init__(self, catalog: PgCatalog, user: str) -> None:
+        self._catalog, self._user = catalog, user
+        self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._stopped = ""
 
     def answer(self, text: str) -> Result | None:
         """The answer; None if the text names a table of the session, so that it is a query. Raises BindError."""
-        with _at_a_time, open_duckdb(files=False, threads=1, memory_limit="200MB") as connection:
-            self._connection = connection
+        with _at_a_time, self._catalog.asked_by(self._user) as (connection, names):
             late = threading.Timer(_LONGEST, self.stop, ("it took too long",))
             late.daemon = True
             late.start()
             try:
-                return self._answer(connection, text)
+                self._runs_on(connection)
+                return _answer(connection, as_duckdb(text, self._user), names)
             except duckdb.Error as error:
-                if self._stopped:
-                    kind = Timeout if "too long" in self._stopped else Cancelled
-                    raise kind(f"a question about the catalog was stopped: {self._stopped}") from error
+                self._check_stopped()
                 raise BindError(str(error).partition("\n")[0]) from error
             finally:
                 late.cancel()
-                self._connection = None
+                self._runs_on(None)
 
     def stop(self, why: str) -> None:
         """Stop it, from any thread."""
-        self._stopped, connection = why, self._connection
-        if connection is not None:
-            connection.interrupt()
+        with self._lock:
+            self._stopped = why
+            if self._connection is not None:
+                self._connection.interrupt()
 
-    def _answer(self, connection: duckdb.DuckDBPyConnection, text: str) -> Result | None:
-        session = self._session
-        views = set(session.views())
-        tables = {name: table.columns for name, table in session.tables().items() if name not in views}
-        seen = {name: _of_view(session, name) for name in sorted(views)}
-        asked = as_duckdb(text, self._user)
-        create(connection, tables, seen, self._user)
-        for name, columns in (*tables.items(), *((name, columns) for name, columns in seen.items() if columns)):
-            told = ", ".join(f"{quoted(column)} {type_}" for column, type_ in columns)
-            connection.execute(f"CREATE TABLE main.{quoted(name)} ({told})")
-        names = {name.rpartition(".")[2].strip('"').lower() for name in connection.get_table_names(asked)}
-        if names & {name.lower() for name in (*tables, *seen)}:
-            return None
-        connection.execute("SET arrow_lossless_conversion = true")
-        described = connection.execute(f"DESCRIBE {asked}").fetchall()
-        table = arrow_output.table(connection, asked)
-        return Result(table, tuple((str(row[0]), str(row[1])) for row in described))
+    def _runs_on(self, connection: duckdb.DuckDBPyConnection | None) -> None:
+        with self._lock:
+            self._connection = connection
+        if connection is not None:
+            self._check_stopped()
+
+    def _check_stopped(self) -> None:
+        if self._stopped:
+            kind = Timeout if "too long" in self._stopped else Cancelled
+            raise kind(f"a question about the catalog was stopped: {self._stopped}")
+
+
+def _answer(connection: duckdb.DuckDBPyConnection, asked: str, of_session: Collection[str]) -> Result | None:
+    if [one.type for one in connection.extract_statements(asked)] != [duckdb.StatementType.SELECT]:
+        raise BindError("a question about the catalog is one query: nothing else is done there")
+    names = {name.rpartition(".")[2].strip('"').lower() for name in connection.get_table_names(asked)}
+    if not names.isdisjoint(of_session):
+        return None
+    described = connection.execute(f"DESCRIBE {asked}").fetchall()
+    table = arrow_output.table(connection, asked)
+    return Result(table, tuple((str(row[0]), str(row[1])) for row in described))
 
 
 def _of_view(session: Session, name: str) -> Sequence[tuple[str, str]]:

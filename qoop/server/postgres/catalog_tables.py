@@ -12,6 +12,9 @@ from qoop.server.postgres.types import ARRAY_NAMES, ELEMENTS, NAMES, pg_type
 _FIRST = 16_384
 """The number of the first table; 11 is pg_catalog's, 2200 that of the schema of all tables, 10 their owner's."""
 
+USER = "qoop_user"
+"""The variable of a connection that has the name of the user who asks."""
+
 _EMPTY = {
     "pg_am": "oid, amname",
     "pg_attrdef": "oid, adrelid, adnum, adbin",
@@ -91,10 +94,10 @@ Tables = Mapping[str, Sequence[tuple[str, str]]]
 """The columns of tables by name: names, and types of DuckDB."""
 
 
-def create(connection: duckdb.DuckDBPyConnection, tables: Tables, views: Tables, user: str) -> None:
+def create(connection: duckdb.DuckDBPyConnection, tables: Tables, views: Tables) -> None:
     """Create the tables and functions in the schema ``pgc``, which comes before DuckDB's own."""
     connection.execute("CREATE SCHEMA pgc")
-    _namespaces(connection, user)
+    _namespaces(connection)
     _types(connection)
     _classes(connection, tables, views)
     for name, columns in _EMPTY.items():
@@ -117,7 +120,7 @@ def _empty_type(column: str) -> str:
     return "BIGINT[]" if column in ("conkey", "confkey", "indkey", "polroles", "stxkeys") else "BIGINT"
 
 
-def _namespaces(connection: duckdb.DuckDBPyConnection, user: str) -> None:
+def _namespaces(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(
         "CREATE TABLE pgc.pg_namespace AS SELECT * FROM (VALUES (11, 'pg_catalog', 10, NULL::VARCHAR), "
         "(2200, 'main', 10, NULL), (13000, 'information_schema', 10, NULL)) AS t(oid, nspname, nspowner, nspacl)"
@@ -127,13 +130,13 @@ def _namespaces(connection: duckdb.DuckDBPyConnection, user: str) -> None:
         "'C' AS datcollate, 'C' AS datctype, false AS datistemplate, true AS datallowconn, -1 AS datconnlimit, "
         "NULL::VARCHAR AS datacl, 0 AS dattablespace, 'c' AS datlocprovider, NULL::VARCHAR AS daticulocale"
     )
+    told = f"CAST(getvariable('{USER}') AS VARCHAR)"
     for name in ("pg_roles", "pg_user", "pg_authid"):
         connection.execute(
-            f"CREATE TABLE pgc.{name} AS SELECT 10 AS oid, 10 AS usesysid, $1 AS rolname, $1 AS usename, false AS "
-            "rolsuper, true AS rolinherit, false AS rolcreaterole, false AS rolcreatedb, true AS rolcanlogin, "
+            f"CREATE VIEW pgc.{name} AS SELECT 10 AS oid, 10 AS usesysid, {told} AS rolname, {told} AS usename, "
+            "false AS rolsuper, true AS rolinherit, false AS rolcreaterole, false AS rolcreatedb, true AS rolcanlogin, "
             "false AS rolreplication, -1 AS rolconnlimit, NULL::TIMESTAMP AS rolvaliduntil, false AS usesuper, "
-            "false AS rolbypassrls",
-            [user],
+            "false AS rolbypassrls"
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, QoopError, QueryError, TooMuch
 from qoop.server.postgres import messages
-from qoop.server.postgres.catalog import CatalogQuestion, is_of_catalog
+from qoop.server.postgres.catalog import CatalogQuestion, PgCatalog, is_of_catalog
 from qoop.server.postgres.copying import copy_of
 from qoop.server.postgres.given import expression
 from qoop.server.postgres.messages import Gone, Reader, Wire
@@ -35,8 +35,8 @@ _TEXT = 25  # type of a parameter of which nothing is said
 class Client:
     """One client that was let in; `run` answers it until it goes. Another thread may `cancel` what it runs."""
 
-    def __init__(self, wire: Wire, service: Service, user: User) -> None:
-        self._wire, self._service, self._user = wire, service, user
+    def __init__(self, wire: Wire, service: Service, user: User, pg_catalog: PgCatalog) -> None:
+        self._wire, self._service, self._user, self._pg_catalog = wire, service, user, pg_catalog
         self._status = "I"
         self._prepared: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
@@ -185,7 +185,7 @@ class Client:
         if (told := said(text, self._status)) is not None:
             return () if told.row is None else ((told.row[0], "VARCHAR"),)
         if is_of_catalog(text):
-            answer = CatalogQuestion(self._service.session, self._user.name).answer(text)
+            answer = CatalogQuestion(self._pg_catalog, self._user.name).answer(text)
             if answer is not None:
                 return columns_of(answer)
         if not isinstance(only_statement(text), Query) or is_open(text):
@@ -254,7 +254,7 @@ class Client:
         return self._query(text, asked, write)
 
     def _catalog(self, text: str) -> Result | None:
-        question = CatalogQuestion(self._service.session, self._user.name)
+        question = CatalogQuestion(self._pg_catalog, self._user.name)
         self._runs = question
         try:
             found = question.answer(text)

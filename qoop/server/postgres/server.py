@@ -14,6 +14,7 @@ import time
 
 from qoop.catalog.errors import Busy, ConfigError, QoopError, SessionClosed
 from qoop.server.manners import Manners, Place, listening_socket
+from qoop.server.postgres.catalog import PgCatalog
 from qoop.server.postgres.client import Client
 from qoop.server.postgres.door import Cancel, Door, let_in
 from qoop.server.postgres.messages import Gone, Wire
@@ -39,6 +40,7 @@ class PostgresServer:
     def __init__(self, service: Service, place: Place, manners: Manners) -> None:
         place.check(service.users.are_told_apart)
         self._service, self._manners = service, manners
+        self._pg_catalog = PgCatalog(service.session)
         self._door = Door(service.users, _tls(place), manners.patience, _certificate(place))
         self._socket = listening_socket(place)
         self.port: int = self._socket.getsockname()[1]
@@ -67,6 +69,7 @@ class PostgresServer:
         end = time.monotonic() + _TO_END
         for thread in (*self._threads, *(one.thread for one in left)):
             thread.join(max(0.0, end - time.monotonic()))
+        self._pg_catalog.close()
 
     def _accept(self) -> None:
         while not self._over.is_set():
@@ -111,7 +114,7 @@ class PostgresServer:
         wire = Wire(one.wire.connection, self._manners.body, self._manners.patience, _IDLE)
         let_in(wire, one.key, told)
         one.replace(wire)
-        one.client = Client(wire, self._service, user)
+        one.client = Client(wire, self._service, user, self._pg_catalog)
         one.client.run()
 
     def _cancel(self, asked: Cancel) -> None:
