@@ -51,8 +51,9 @@ class Catalog:
 
         source: an Arrow table, record batches or dataset; anything with ``__arrow_c_stream__`` (pandas, Polars,
             DuckDB relations); or the path of a Parquet, CSV or JSON file, a glob of such files, or a folder of
-            them (``key=value`` folders become columns), or the folder of a Delta table.
-        version: of a Delta table, which it then stays at; None: the latest, whenever a query asks.
+            them (``key=value`` folders become columns), or the folder of a Delta or Iceberg table.
+        version: of a Delta table, or a snapshot of an Iceberg table, which it then stays at; None: the latest,
+            whenever a query asks.
 
         Raises SourceError if it cannot be read.
         """

@@ -209,8 +209,9 @@ class Session:
 
         source: an Arrow table, record batches or dataset; anything with ``__arrow_c_stream__`` (pandas, Polars,
             DuckDB relations, a Result); or the path of a Parquet, CSV or JSON file, a glob, or a folder of them; or the
-            folder of a Delta table, which needs the extra ``qoop[delta]``.
-        version: of a Delta table, which it then stays at; by default each query reads the latest.
+            folder of a Delta or Iceberg table, which needs the extra ``qoop[delta]`` or ``qoop[iceberg]``.
+        version: of a Delta table, or a snapshot of an Iceberg table, which it then stays at; by default each query
+            reads the latest.
 
         Raises SourceError if it cannot be read.
         """

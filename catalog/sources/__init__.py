@@ -9,6 +9,7 @@
     parquet.py    Parquet files: footers give schema, row groups and version
     lake.py       tables of a lake: Parquet files that a log lists
     delta.py      the logs of Delta tables
+    iceberg.py    the metadata of Iceberg tables
     text.py       CSV and JSON files
     alike.py      tells whether the rows of a CSV file are like those that its types were detected from
     database.py   tables of a DuckDB file

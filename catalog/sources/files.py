@@ -19,8 +19,8 @@ _STRIPES = 2000
 
 
 _SQLITE = b"SQLite format 3\0"
-_LOGS = {"delta": "_delta_log"}
-"""The folder, in that of a table, by which its kind is known."""
+_LOGS = {"delta": ("_delta_log", ""), "iceberg": ("metadata", ".metadata.json")}
+"""The folder, in that of a table, by which its kind is known, and the ending of a file in it."""
 
 
 def find_files(path: str, suffixes: tuple[str, ...]) -> list[str]:
@@ -103,9 +103,17 @@ def is_partitioned(folder: str) -> bool:
     return bool(names) and all(is_folder and "=" in name for name, is_folder in names)
 
 
-def lake_of(folder: str) -> str | None:
-    """The kind of a lake's table that a folder is, None if it is none."""
-    return next((kind for kind, log in _LOGS.items() if os.path.isdir(os.path.join(folder, log))), None)
+def lake_of(place: str) -> str | None:
+    """The kind of a lake's table that a folder is, or that a file describes; None if it is none."""
+    if place.endswith(_LOGS["iceberg"][1]):
+        return "iceberg"
+    return next((kind for kind, (log, ending) in _LOGS.items() if _holds(os.path.join(place, log), ending)), None)
+
+
+def _holds(folder: str, ending: str) -> bool:
+    if not os.path.isdir(folder):
+        return False
+    return not ending or any(name.endswith(ending) for name in os.listdir(folder))
 
 
 def is_sqlite(path: str | os.PathLike[str]) -> bool:
