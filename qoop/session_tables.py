@@ -24,6 +24,7 @@ from qoop.plan_memo import versions
 from qoop.planner.sql.bind import Binder, Bound
 from qoop.statements.definitions import Definitions
 from qoop.statements.normal_text import normal_text
+from qoop.statements.views import View
 from qoop.suspend import Place, TableRef, references
 
 if TYPE_CHECKING:
@@ -156,6 +157,25 @@ class SessionTables:
             tables = self.catalog.register_database(path, database)
             self._announce(*tables, place=_at("database", path))
             return [table.name for table in tables]
+
+    def register_postgres(self, place: str, database: str) -> list[str]:
+        """Make views of the tables of a PostgreSQL database. Returns their names. Raises SourceError, ConfigError."""
+        from qoop.statements.databases.postgres import EXTENSION, foreign_tables
+
+        with self.naming():
+            self.load_extension(EXTENSION)
+            found = foreign_tables(place, database)
+            for one in found:
+                self.definitions.attach_view(View(one.name, "", one.text, one.text, one.within))
+            return [one.name for one in found]
+
+    def forget_any(self, name: str) -> None:
+        """Drop a table that was registered, or a view."""
+        with self.naming():
+            if self.catalog.find(name) is not None:
+                self.forget(name)
+            else:
+                self.definitions.table_came(name)
 
     def load_extension(self, name: str) -> None:
         """Have every DuckDB that works for the session load an extension. Raises ConfigError, Forbidden."""

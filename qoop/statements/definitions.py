@@ -78,7 +78,7 @@ class Definitions:
 
     def names(self) -> list[str]:
         """Of all tables and views, without the files that are tables because a query has read them."""
-        return sorted([*self._listed(), *self._views.names()])
+        return sorted([*self.listed(), *self._views.names()])
 
     def has(self, name: str) -> bool:
         """True if a table or a view has the name."""
@@ -97,9 +97,10 @@ class Definitions:
     def _schema_of(self, name: str) -> str:
         """The schema, or database, that the name of a table or view begins with."""
         table = self._catalog.find(name)
-        return (schema_of(table) if table is not None else "") or self.schemas.of(name)
+        attached = self._views.within(name) if table is None else schema_of(table)
+        return attached or self.schemas.of(name)
 
-    def _listed(self) -> Mapping[str, Table]:
+    def listed(self) -> Mapping[str, Table]:
         """The tables that were registered or created."""
         tables = self._catalog.tables().items()
         return {name: table for name, table in tables if name not in self._files and not is_of_catalog(name)}
@@ -165,7 +166,7 @@ class Definitions:
         with self._lock:
             places = {name: self._schema_of(name) for name in self.names()}
             macros = [] if self._macros is None else self._macros.all()
-            return Named(self._listed(), self._views.all(), macros, places, self.schemas.names())
+            return Named(self.listed(), self._views.all(), macros, places, self.schemas.names())
 
     def table_came(self, name: str) -> None:
         """A table takes the place of whatever view had its name."""
@@ -186,6 +187,12 @@ class Definitions:
             lasting = self._plainly(asked.text, None)  # what it asks of the catalog is answered whenever it is read
             text = asked.text if self.schemas.default is None else self._plainly(asked.text, None, self._dotted)
             self._views.add(View(name, asked.columns, text, lasting))
+
+    def attach_view(self, view: View) -> None:
+        """Take a view that stands for a table of an attached database. Raises BindError."""
+        with self._lock:
+            self._binder.define(f"CREATE OR REPLACE VIEW {quoted(view.name)} AS {view.body}")
+            self._views.add(view)
 
     def do_schema(self, asked: CreateSchema | DropSchema) -> None:
         """Make a schema, or drop one. Raises CatalogError, QueryError, DiskFull; Forbidden in a locked session."""
@@ -288,7 +295,7 @@ class Definitions:
     def _read_by(self, text: str) -> set[str]:
         """The tables that a text may read."""
         says = {word.name.lower() for word in Words(text).left if word.name}
-        return {name for name in self._listed() if name.lower() in says or self._parts(name)[-1].lower() in says}
+        return {name for name in self.listed() if name.lower() in says or self._parts(name)[-1].lower() in says}
 
     def _parts(self, name: str) -> tuple[str, ...]:
         """The database, schema and name of a table."""

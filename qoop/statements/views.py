@@ -15,13 +15,15 @@ from qoop.statements.words import Words
 @value
 class View:
     """columns: names in parentheses, as they were given, or empty. text: of the query, as it was given,
-    with the schemas that names without one were of. body: the same with each table by one name.
+    with the schemas that names without one were of. body: the same with each table by one name. within: the attached
+    database, and the schema in it, if the view stands for a table of one.
     """
 
     name: str
     columns: str
     text: str
     body: str
+    within: str = ""
 
     @property
     def as_common_table(self) -> str:
@@ -37,6 +39,11 @@ class Views:
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._views
+
+    def within(self, name: str) -> str:
+        """The attached database, and the schema, of the view of a name; empty: there is none."""
+        view = self._views.get(name.lower())
+        return "" if view is None else view.within
 
     def names(self) -> list[str]:
         """As they were given."""

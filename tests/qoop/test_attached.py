@@ -100,7 +100,8 @@ def test_what_is_not_attached_is_told(session: qoop.Session, files: tuple[str, s
     for text, wrong in (
         (f"ATTACH '{files[0]}' AS shop", "there is a database shop already"),
         (f"ATTACH '{files[0]}' AS memory", "there is a database memory already"),
-        ("ATTACH 'x.db' (TYPE postgres)", "takes READ_ONLY and TYPE duckdb or sqlite here, not TYPE POSTGRES"),
+        ("ATTACH 'x.db' (TYPE mysql)", "takes READ_ONLY and TYPE duckdb, sqlite or postgres here, not TYPE MYSQL"),
+        ("ATTACH 'dbname=x' (TYPE postgres)", "AS name"),
         ("USE nothing", "there is no database nothing; there are memory, other, shop"),
         ("USE shop.nothing", "there is no schema nothing with tables in shop"),
     ):

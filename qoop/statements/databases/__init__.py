@@ -5,6 +5,7 @@
     schemas.py     CREATE SCHEMA and DROP SCHEMA, and the schemas of a session
     attaching.py   ATTACH, DETACH and USE: from text to what they ask for
     attached.py    the databases of a session, by name
+    postgres.py    the tables of a PostgreSQL database as views
     extending.py   INSTALL and LOAD: from text to what they ask for
     moves.py       EXPORT and IMPORT DATABASE: from text to what they ask for
 """

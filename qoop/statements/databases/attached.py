@@ -20,14 +20,18 @@ if TYPE_CHECKING:
 class Attached:
     """The attached databases by name. Not thread-safe: its caller guards it.
 
-    register: makes the tables of a file known under a name, and returns what they are called. forget: a table.
-    schemas: of the session's own database.
+    register, postgres: make the tables of a file, or of a server, known under a name, and return what they are called.
+    forget: a table. schemas: of the session's own database.
     """
 
     def __init__(
-        self, register: Callable[[str, str], Collection[str]], forget: Callable[[str], None], schemas: Schemas
+        self,
+        register: Callable[[str, str], Collection[str]],
+        postgres: Callable[[str, str], Collection[str]],
+        forget: Callable[[str], None],
+        schemas: Schemas,
     ) -> None:
-        self._register, self._forget, self._schemas = register, forget, schemas
+        self._register, self._postgres, self._forget, self._schemas = register, postgres, forget, schemas
         self._tables: dict[str, tuple[str, Collection[str]]] = {}
 
     def tables(self) -> set[str]:
@@ -59,7 +63,10 @@ class Attached:
         if asked.name in self._schemas:
             raise QueryError(f"there is a schema {asked.name}: attach this AS another name")
         before = self._tables.get(asked.name.lower(), ("", ()))[1]
-        tables = self._register(os.path.expanduser(asked.path), asked.name)
+        if asked.postgres:
+            tables = self._postgres(asked.path, asked.name)
+        else:
+            tables = self._register(os.path.expanduser(asked.path), asked.name)
         for gone in set(before) - set(tables):
             self._forget(gone)
         self._tables[asked.name.lower()] = asked.name, tables

@@ -13,18 +13,24 @@ from qoop.statements.databases.schemas import MAIN, OWN
 if TYPE_CHECKING:
     from qoop.statements.words import Words
 
-_TYPES = (["TYPE", "DUCKDB"], ["TYPE", "SQLITE"])
+POSTGRES = "POSTGRES"
+_TYPES = ("DUCKDB", "SQLITE", POSTGRES)
+_PREFIXES = ("postgres:", "postgresql://", "postgres://")
 _OPTIONS = ("READ_ONLY", "READONLY")
 
 
 @value
 class Attach:
-    """ATTACH 'path' AS name. unless: do nothing if there is a database of that name; replace: in its place."""
+    """ATTACH 'path' AS name. unless: do nothing if there is a database of that name; replace: in its place.
+
+    postgres: the path says where a server is, and which of its databases is meant.
+    """
 
     path: str
     name: str
     unless: bool = False
     replace: bool = False
+    postgres: bool = False
 
 
 @value
@@ -60,22 +66,31 @@ def attached(words: Words) -> Attach:
     name = words.take_name() if path is not None and words.take("AS") else None
     if path is None or (name is None and words.next is not None and words.next.text != "("):
         raise QueryError("write ATTACH 'file.duckdb' AS name (READ_ONLY)")
-    _check_options(words)
-    path = path.removeprefix("sqlite:")
-    return Attach(path, name or PurePath(path).name.partition(".")[0], unless, replace)
+    postgres = _type(words) == POSTGRES or path.startswith(_PREFIXES)
+    if not postgres:
+        path = path.removeprefix("sqlite:")
+        return Attach(path, name or PurePath(path).name.partition(".")[0], unless, replace)
+    if name is None:
+        raise QueryError("write ATTACH 'host=… dbname=…' AS name (TYPE postgres)")
+    path = path if path.startswith(_PREFIXES[1:]) else path.removeprefix(_PREFIXES[0])
+    return Attach(path, name, unless, replace, postgres)
 
 
-def _check_options(words: Words) -> None:
-    told = words.parenthesised()
+def _type(words: Words) -> str | None:
+    """The type that is told after ATTACH, if one is. Raises QueryError for what is not attached."""
+    told, found = words.parenthesised(), None
     if words.next is not None:
         raise QueryError(f"cannot read {words.rest!r} after ATTACH")
     for part in (told or "")[1:-1].split(","):
         option = [word.text.upper().strip("'\"") for word in lexed(part)]
-        if option and option[0] not in _OPTIONS and option not in _TYPES:
+        if option[:1] == ["TYPE"] and option[1:] and option[1] in _TYPES:
+            found = option[1]
+        elif option and option[0] not in _OPTIONS:
             raise QueryError(
-                f"ATTACH takes READ_ONLY and TYPE duckdb or sqlite here, not {' '.join(option)}: a session reads such "
-                "files; of other databases, COPY what is wanted into Parquet or a DuckDB file with DuckDB itself"
+                f"ATTACH takes READ_ONLY and TYPE duckdb, sqlite or postgres here, not {' '.join(option)}: of other "
+                "databases, COPY what is wanted into Parquet or a DuckDB file with DuckDB itself"
             )
+    return found
 
 
 def detached(words: Words) -> Detach:

@@ -40,7 +40,11 @@ def export(asked: Export, named: Named, attached: Collection[str], run: Callable
     number of tables. Raises QueryError for options that DuckDB does not take, for what it could not import, and for a
     folder that holds something; DiskFull.
     """
-    named = replace(named, tables={name: table for name, table in named.tables.items() if name not in attached})
+    named = replace(
+        named,
+        tables={name: table for name, table in named.tables.items() if name not in attached},
+        views=[view for view in named.views if view.name not in attached],
+    )
     kept = [*named.tables, *(view.name for view in named.views)]
     named = replace(named, places={name: named.places[name] for name in kept})
     options = asked.options or "(FORMAT csv)"

@@ -1,0 +1,63 @@
+"""PostgreSQL's tables in a session: each is a view of what DuckDB's extension reads, so it is read whenever a query is.
+
+The extension reads a table within one transaction; two that a query names are read in two.
+"""
+
+from __future__ import annotations
+
+import duckdb
+
+from qoop.catalog.errors import SourceError
+from qoop.catalog.extensions import load
+from qoop.catalog.opening import open_duckdb
+from qoop.catalog.sources.files import sql_string
+from qoop.catalog.sources.probe import reason
+from qoop.catalog.value import value
+
+EXTENSION = "postgres_scanner"
+_PUBLIC = "public"
+_TABLES = """
+SELECT schema_name, table_name FROM (
+    SELECT database_name, schema_name, table_name FROM duckdb_tables()
+    UNION SELECT database_name, schema_name, view_name FROM duckdb_views()
+) WHERE database_name = 'asked' AND schema_name NOT IN ('information_schema', 'pg_catalog')
+ORDER BY ALL
+"""
+
+
+@value
+class Foreign:
+    """A table of such a database: its name in the session, the part of that before its own, and the query that reads
+    it."""
+
+    name: str
+    within: str
+    text: str
+
+
+def foreign_tables(place: str, database: str) -> list[Foreign]:
+    """The tables and views of a database, under names that begin with that of the database.
+
+    place: as libpq takes it. Raises SourceError; ConfigError where the extension is missing.
+    """
+    found = _names(place, database)
+    if not found:
+        raise SourceError(f"the PostgreSQL database {database} holds no tables")
+    return [_foreign(place, database, schema, table) for schema, table in found]
+
+
+def _foreign(place: str, database: str, schema: str, table: str) -> Foreign:
+    within = database if schema == _PUBLIC else f"{database}.{schema}"
+    text = f"FROM postgres_scan({', '.join(map(sql_string, (place, schema, table)))})"
+    return Foreign(f"{within}.{table}", within, text)
+
+
+def _names(place: str, database: str) -> list[tuple[str, str]]:
+    with open_duckdb(threads=1) as connection:
+        load(connection, [EXTENSION])
+        try:
+            connection.execute(f"ATTACH {sql_string(place)} AS asked (TYPE postgres, READ_ONLY)")
+            return connection.execute(_TABLES).fetchall()
+        except duckdb.Error as error:  # the place may hold a password
+            told = reason(error).replace(place, database)
+            raise SourceError(f"cannot read the PostgreSQL database {database}: {told}") from None
