@@ -37,7 +37,6 @@ from qoop.plan_cache import PlanCache
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Grid
-from qoop.planner.sql.sources import is_of_catalog
 from qoop.planning import QueryPlanning
 from qoop.replanning.policies import by_deadline
 from qoop.replanning.worthwhile import Worthwhile
@@ -235,10 +234,9 @@ class Session:
         self._tables.register_path(path, wanted)
 
     def tables(self) -> Mapping[str, Table]:
-        """The tables by name, as they are now."""
+        """The tables by name, as they are now. A file that a query names by its path is none."""
         self._tables.home.check()
-        tables = self._tables.catalog.tables()
-        return {name: table for name, table in tables.items() if not is_of_catalog(name)}
+        return self._tables.definitions.listed()
 
     def views(self) -> Sequence[str]:
         """The names of the views, as they are now."""

@@ -102,7 +102,8 @@ class SessionTables:
         """The databases that statements have attached."""
         from qoop.statements.databases.attached import Attached
 
-        return Attached(weakly(self.register_database), weakly(self.forget), self.definitions.schemas)
+        register, forget = weakly(self.register_database), weakly(self.forget_any)
+        return Attached(register, weakly(self.register_postgres), forget, self.definitions.schemas)
 
     def shut(self) -> None:
         """From now on nothing may be asked; what is asked now is still answered."""

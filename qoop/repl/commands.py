@@ -138,7 +138,10 @@ def _kind(table: Table) -> str:
 def _describe(shell: Shell, name: str) -> None:
     table = shell.session.tables().get(name.strip('"'))
     stats = shell.session.statistics(name.strip('"') if table is None else table.name)
-    table = table or next(one for one in shell.session.tables().values() if one.name.lower() == name.lower())
+    named = (one for one in shell.session.tables().values() if one.name.lower() == name.lower())
+    table = table or next(named, None)
+    if table is None:  # a query has read a file of that path
+        raise ConfigError(f"{name} is no table; \\register {name} makes one of it")
     shell.say(f"{table.name}: {stats.rows:,.0f} rows, about {size(stats.bytes)}, kept in {_kind(table)}")
     known = [(column, type_, stats.columns.get(column)) for column, type_ in table.columns]
     columns: dict[str, Sequence[str | None]] = {

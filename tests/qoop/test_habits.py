@@ -101,12 +101,14 @@ def test_programs_run(
     assert told == "it has ended with 4\n"
 
 
-def test_a_file_becomes_a_table_and_then_more_of_it(do: Callable[..., str], tmp_path: Path) -> None:
+def test_a_file_becomes_a_table_and_then_more_of_it(do: Callable[..., str], shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "tea's.csv"
     path.write_text("item,price\ntea,3\nrice,2\n")
     assert "are in goods" in do(f'.import "{path}" goods')
     assert "are in goods" in do(f'.import "{path}" goods')
     assert "4" in do("SELECT count(*) AS n FROM goods;")
+    assert path.name not in do("\\d") and str(path) not in shell._known_names().tables, "it was read, and is no table"
+    assert f"\\register {path}" in do(f"\\d {path}")
     assert ".import FILE TABLE" in do(".import lonely")
     assert os.path.basename(path) in do(f'.import "{path}x" other')
 
