@@ -116,7 +116,7 @@ def answer(asked: Asked) -> Answer:
     """
     begun = time.perf_counter()
     question = reestimate_all(asked.question, asked.observed)
-    left = question.remaining[question.running].seconds
+    left = max(question.remaining[question.running].seconds, _lasting(question))
     launch = question.options[0].candidate.plan
     found = asked.found or asked.adaptive.at_once or search_seconds(launch) <= _worth_part(question) * left
     candidates, searching = None, 0.0
@@ -131,6 +131,16 @@ def answer(asked: Asked) -> Answer:
     wanted = wanted_by(served, decision) if asked.adaptive.demand_aware and found else None
     seconds = time.perf_counter() - begun
     return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching, wanted)
+
+
+def _lasting(question: Question) -> float:
+    """Seconds that DuckDB's plan goes on for, by its age alone: as long as it has run.
+
+    Only once the share has changed. Before a search its estimate tells of tables and not of joins, and may be a tenth
+    of what it takes.
+    """
+    running = question.options[question.running].candidate.plan
+    return question.now if running.root.whole and SHARE in question.causes else 0.0
 
 
 def _worth_part(question: Question) -> float:

@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 
 from qoop.engine.history import Remaining
 from qoop.engine.progress import Finished
-from qoop.engine.task import content_of
-from qoop.planner.estimate.observed import Observation, Observations
+from qoop.engine.task import JobId, content_of
+from qoop.planner.estimate.observed import NOTHING, Observation, Observations
 from qoop.planner.estimate.reestimate import ROW_SECONDS
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageId, StageInput
 from qoop.planner.search.candidate import Candidate, plan_name
+from qoop.replanning.adaptive import Adaptive
+from qoop.replanning.answers import Asked, answer
+from qoop.replanning.decision import SHARE as CHANGED
 from qoop.replanning.decision import (
+    START,
     Option,
     Question,
     Stay,
@@ -271,3 +275,24 @@ def test_memory_that_was_too_little_is_asked_for_from_then_on() -> None:
 
 def test_names() -> None:
     assert [plan_name(place) for place in (0, 1, 25, 26)] == ["A", "B", "Z", "A1"]
+
+
+# --- plans that are not known yet ----------------------------------------------------------------------------
+
+
+def searches(now: float, cause: str, whole: bool = True) -> bool:
+    """True if other plans are looked for while one runs that is said to end in a tenth of a second."""
+    runs = option("all 1 0.1 as=root")
+    [stage] = runs.candidate.plan.stages
+    runs = replace(runs, candidate=Candidate(Plan((replace(stage, whole=whole),), COLUMNS), ""))
+    question = replace(ask(runs, done=finished(runs, {})), now=now, causes=(cause,))
+    adaptive = Adaptive(lambda _: [B.candidate], SHARE)
+    found = answer(Asked(question, NOTHING, (), adaptive, JobId("job1"), found=False))
+    assert found.found or found.decision == Stay("too little is left to make other plans", found.question.remaining)
+    return found.found
+
+
+def test_once_the_share_has_changed_duckdbs_plan_is_taken_to_last_as_long_as_it_has() -> None:
+    assert searches(5.0, CHANGED) and not searches(0.01, CHANGED)
+    assert not searches(5.0, START), "nothing but its age speaks for it"
+    assert not searches(5.0, CHANGED, whole=False), "the tasks of stages have told how long they take"
