@@ -167,7 +167,9 @@ class SessionTables:
             self.load_extension(EXTENSION)
             found = foreign_tables(place, database)
             for one in found:
-                self.definitions.attach_view(View(one.name, "", one.text, one.text, one.within))
+                if self.catalog.find(one.name) is not None:  # of a file that had the name of the database
+                    self.forget(one.name)
+                self.definitions.attach_view(View(one.name, "", one.text, one.text, one.within, one.columns))
             return [one.name for one in found]
 
     def forget_any(self, name: str) -> None:

@@ -131,7 +131,7 @@ class Binder:
             try:
                 self._told().execute(text)
             except duckdb.Error as error:
-                raise _explained(error, text, 0, list(self._tables)) from error
+                raise _explained(error, text, 0, self._here()) from error
 
     def set(self, name: str, value: str) -> None:
         """Apply a SET option. Raises QueryError where DuckDB refuses it."""
@@ -233,8 +233,12 @@ class Binder:
 
         unknown = lock.names_read(text) - self._tables.keys()
         if unknown:
-            found = self._told().execute("SELECT lower(view_name) FROM duckdb_views() WHERE NOT internal").fetchall()
-            lock.check(unknown, [*self._tables, *(str(name) for (name,) in found)])
+            lock.check(unknown, self._here())
+
+    def _here(self) -> list[str]:
+        """The names of all tables and views."""
+        found = self._told().execute("SELECT lower(view_name) FROM duckdb_views() WHERE NOT internal").fetchall()
+        return [*self._tables, *(str(name) for (name,) in found)]
 
     def _describe(self, text: str) -> tuple[TypedName, ...]:
         if self._locked:
@@ -242,7 +246,7 @@ class Binder:
         try:
             rows = self._described_without_row_ids(text) if "rowid" in text.lower() else self._described(text)
         except duckdb.Error as error:
-            explained = _explained(error, text, len("DESCRIBE "), list(self._tables), self._functions.names)
+            explained = _explained(error, text, len("DESCRIBE "), self._here(), self._functions.names)
             raise explained from None  # all that it says is there; as JSON it would only be in the way
         return tuple((str(name), str(type_)) for name, type_, *_ in rows)
 

@@ -20,7 +20,7 @@ SYNONYMS = {"threads": "slots", "worker_threads": "slots", "memory_limit": "memo
 
 
 class SessionOptions:
-    """Options that hold for jobs to come: terms, goals of answers that grow, settings of DuckDB; and the session's size.
+    """Options that hold for jobs to come: terms, goals of answers that grow, settings of DuckDB; and its size.
 
     terms: of jobs for which nobody says otherwise. goal: by the names of `GOALS`.
     """

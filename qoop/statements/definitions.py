@@ -171,6 +171,7 @@ class Definitions:
     def table_came(self, name: str) -> None:
         """A table takes the place of whatever view had its name."""
         self._made.discard(name.lower())
+        self._files.discard(name)
         if name in self._views:
             self._binder.define(f"DROP VIEW IF EXISTS {quoted(name)}")
             self._views.drop(name)
@@ -189,9 +190,10 @@ class Definitions:
             self._views.add(View(name, asked.columns, text, lasting))
 
     def attach_view(self, view: View) -> None:
-        """Take a view that stands for a table of an attached database. Raises BindError."""
+        """Take a view that stands for a table of an attached database, of which its columns are all that is known."""
+        columns = ", ".join(f"NULL::{type_} AS {quoted(name)}" for name, type_ in view.known)
         with self._lock:
-            self._binder.define(f"CREATE OR REPLACE VIEW {quoted(view.name)} AS {view.body}")
+            self._binder.define(f"CREATE OR REPLACE VIEW {quoted(view.name)} AS SELECT {columns}")
             self._views.add(view)
 
     def do_schema(self, asked: CreateSchema | DropSchema) -> None:

@@ -42,9 +42,10 @@ class Named:
         gone, or that read files by their path."""
         for schema in sorted({*self.schemas, *self.places.values()} - {""}):
             connection.execute(f"CREATE SCHEMA {quote(schema)}")
-        for name, table in self.tables.items():
-            columns = ", ".join(f"{quote(column)} {type_}" for column, type_ in table.columns)
-            connection.execute(f"CREATE TABLE {self.placed(name)} ({columns})")
+        attached = {view.name: view.known for view in self.views if view.known}
+        for name, columns in ({name: table.columns for name, table in self.tables.items()} | attached).items():
+            told = ", ".join(f"{quote(column)} {type_}" for column, type_ in columns)
+            connection.execute(f"CREATE TABLE {self.placed(name)} ({told})")
         left = [*self._definitions()]
         while left:
             later = [one for one in left if not _created(connection, one[0])]
@@ -57,7 +58,7 @@ class Named:
         """Texts that make macros and views, each after those that it names if they are tried again and again."""
         for macro in self.macros:
             yield macro.definition(), None
-        for view in self.views:
+        for view in (view for view in self.views if not view.known):
             yield f"CREATE VIEW {self.placed(view.name)}{view.columns} AS {view.text}", view
 
 

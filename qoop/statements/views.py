@@ -4,6 +4,7 @@ computed again wherever it is named."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from qoop.catalog.lexed import quoted
 from qoop.catalog.value import value
@@ -11,12 +12,15 @@ from qoop.planner.sql.sources import tables_read
 from qoop.statements.plain_names import hidden, renamed
 from qoop.statements.words import Words
 
+if TYPE_CHECKING:
+    from qoop.catalog.table import Columns
+
 
 @value
 class View:
     """columns: names in parentheses, as they were given, or empty. text: of the query, as it was given,
     with the schemas that names without one were of. body: the same with each table by one name. within: the attached
-    database, and the schema in it, if the view stands for a table of one.
+    database, and the schema in it, if the view stands for a table of one; known: the columns of that.
     """
 
     name: str
@@ -24,6 +28,7 @@ class View:
     text: str
     body: str
     within: str = ""
+    known: Columns = ()
 
     @property
     def as_common_table(self) -> str:

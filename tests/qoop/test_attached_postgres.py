@@ -14,13 +14,13 @@ import duckdb
 import pytest
 
 import qoop
-from qoop.catalog.errors import BindError, SourceError
+from qoop.catalog.errors import BindError, Forbidden, SourceError
 from qoop.catalog.extensions import file_of, is_here
 
-SERVERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+INITDB = shutil.which("initdb") or next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))[-1:]), None)
 
 pytestmark = [
-    pytest.mark.skipif(not SERVERS, reason="Debian's postgresql is not installed"),
+    pytest.mark.skipif(INITDB is None, reason="no PostgreSQL: initdb is neither on the PATH nor where Debian has it"),
     pytest.mark.skipif(not is_here("postgres"), reason="duckdb-extension-postgres-scanner is not installed"),
 ]
 
@@ -37,8 +37,10 @@ CREATE VIEW cheap AS SELECT id FROM items WHERE price < 5;
 
 
 def run(program: str, *arguments: str) -> None:
+    assert INITDB is not None
     as_user = ["runuser", "-u", USER, "--"] if os.getuid() == 0 else []
-    subprocess.run([*as_user, str(SERVERS[-1] / program), *arguments], check=True, capture_output=True, timeout=60)
+    path = os.path.join(os.path.dirname(INITDB), program)
+    subprocess.run([*as_user, path, *arguments], check=True, capture_output=True, timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +74,10 @@ def test_its_tables_are_read_as_duckdb_reads_them(place: str, oracle: duckdb.Duc
         session.sql("SET TimeZone = 'UTC'")
         session.sql(f"ATTACH '{place}' AS shop (TYPE postgres)")
         assert session.sql("SHOW TABLES").fetchall() == [("shop.cheap",), ("shop.items",), ("shop.old.names",)]
+        told = (
+            "SELECT table_schema, table_name, column_name FROM information_schema.columns WHERE data_type = 'VARCHAR'"
+        )
+        assert sorted(session.sql(told).fetchall()) == [("shop", "items", "name"), ("shop.old", "names", "name")]
         for text in (
             "SELECT * FROM shop.items WHERE id % 700 = 1",
             "SELECT n.kind, count(*) AS n, sum(price) AS s FROM shop.items JOIN shop.old.names AS n USING (name) "
@@ -100,3 +106,27 @@ def test_a_password_is_not_told(place: str, tmp_path: Path) -> None:
         session.sql(f"EXPORT DATABASE '{tmp_path}/out'")
         written = "".join(path.read_text() for path in (tmp_path / "out").glob("*.sql"))
         assert "own" in written and "s3cret" not in written
+
+
+def test_it_takes_the_place_of_a_file(place: str, tmp_path: Path) -> None:
+    with duckdb.connect(tmp_path / "shop.duckdb") as file:
+        file.execute("CREATE TABLE items AS SELECT 7 AS id; CREATE TABLE others AS SELECT 1 AS x")
+    with qoop.connect(slots=2, memory="500MB", staged=True) as session:
+        session.sql(f"ATTACH '{tmp_path}/shop.duckdb' AS shop")
+        session.sql(f"ATTACH OR REPLACE '{place}' AS shop (TYPE postgres)")
+        assert session.sql("SELECT count(*) FROM shop.items WHERE id < 5").fetchall() != [(0,)]
+        with pytest.raises(BindError, match=r"Tables here: shop\.cheap, shop\.items, shop\.old\.names"):
+            session.sql("FROM shop.others")
+        session.sql(f"ATTACH OR REPLACE '{tmp_path}/shop.duckdb' AS shop")
+        assert session.sql("SELECT * FROM shop.items").fetchall() == [(7,)]
+
+
+def test_a_locked_session_attaches_none(place: str) -> None:
+    with qoop.connect(slots=2, memory="500MB", locked=True) as session:
+        for text in (
+            f"ATTACH '{place}' AS shop (TYPE postgres)",
+            "LOAD postgres",
+            f"FROM postgres_scan('{place}', '', '')",
+        ):
+            with pytest.raises(Forbidden):
+                session.sql(text)

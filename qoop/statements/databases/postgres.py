@@ -5,6 +5,8 @@ The extension reads a table within one transaction; two that a query names are r
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import duckdb
 
 from qoop.catalog.errors import SourceError
@@ -14,25 +16,26 @@ from qoop.catalog.sources.files import sql_string
 from qoop.catalog.sources.probe import reason
 from qoop.catalog.value import value
 
+if TYPE_CHECKING:
+    from qoop.catalog.table import Columns
+
 EXTENSION = "postgres_scanner"
 _PUBLIC = "public"
-_TABLES = """
-SELECT schema_name, table_name FROM (
-    SELECT database_name, schema_name, table_name FROM duckdb_tables()
-    UNION SELECT database_name, schema_name, view_name FROM duckdb_views()
-) WHERE database_name = 'asked' AND schema_name NOT IN ('information_schema', 'pg_catalog')
-ORDER BY ALL
+_COLUMNS = """
+SELECT schema_name, table_name, list((column_name, data_type) ORDER BY column_index) FROM duckdb_columns()
+WHERE database_name = 'asked' AND schema_name NOT IN ('information_schema', 'pg_catalog') GROUP BY ALL ORDER BY ALL
 """
 
 
 @value
 class Foreign:
-    """A table of such a database: its name in the session, the part of that before its own, and the query that reads
-    it."""
+    """A table of such a database: its name in the session, the part of that before its own, the query that reads it,
+    and its columns."""
 
     name: str
     within: str
     text: str
+    columns: Columns
 
 
 def foreign_tables(place: str, database: str) -> list[Foreign]:
@@ -40,24 +43,24 @@ def foreign_tables(place: str, database: str) -> list[Foreign]:
 
     place: as libpq takes it. Raises SourceError; ConfigError where the extension is missing.
     """
-    found = _names(place, database)
+    found = _columns(place, database)
     if not found:
         raise SourceError(f"the PostgreSQL database {database} holds no tables")
-    return [_foreign(place, database, schema, table) for schema, table in found]
+    return [_foreign(place, database, schema, table, columns) for schema, table, columns in found]
 
 
-def _foreign(place: str, database: str, schema: str, table: str) -> Foreign:
+def _foreign(place: str, database: str, schema: str, table: str, columns: list[tuple[str, str]]) -> Foreign:
     within = database if schema == _PUBLIC else f"{database}.{schema}"
     text = f"FROM postgres_scan({', '.join(map(sql_string, (place, schema, table)))})"
-    return Foreign(f"{within}.{table}", within, text)
+    return Foreign(f"{within}.{table}", within, text, tuple(columns))
 
 
-def _names(place: str, database: str) -> list[tuple[str, str]]:
+def _columns(place: str, database: str) -> list[tuple[str, str, list[tuple[str, str]]]]:
     with open_duckdb(threads=1) as connection:
         load(connection, [EXTENSION])
         try:
             connection.execute(f"ATTACH {sql_string(place)} AS asked (TYPE postgres, READ_ONLY)")
-            return connection.execute(_TABLES).fetchall()
+            return connection.execute(_COLUMNS).fetchall()
         except duckdb.Error as error:  # the place may hold a password
             told = reason(error).replace(place, database)
             raise SourceError(f"cannot read the PostgreSQL database {database}: {told}") from None
