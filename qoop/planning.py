@@ -310,11 +310,12 @@ class QueryPlanning:
             self._seen.add_calls(SecondsSeen.of(handle.history()).calls if planned.bound.functions else {})
             staged = [plan for plan in (planned.plan, *handle.plans()[1:]) if not plan.root.whole]
             facts = committed(handle.history()) if staged else ()
-            for plan in staged:
-                seen = outputs(plan, facts)
-                self._seen.add(plan, seen)
-                if plan is planned.plan and planned.available is not None and misestimate(plan, seen) > MISJUDGED:
-                    self._plan_memo.forget(planned.bound.text, planned.available, local_grid(planned.available))
+            seen = [(plan, outputs(plan, facts)) for plan in staged]
+            for plan, rows in seen:
+                self._seen.add(plan, rows)
+            share = planned.available or (planned.adaptive.available if planned.adaptive is not None else None)
+            if share is not None and any(misestimate(plan, rows) > MISJUDGED for plan, rows in seen):
+                self._plan_memo.forget(planned.bound.text, share, local_grid(share))
 
     def _adaptive(
         self,

@@ -105,6 +105,16 @@ def digest_of(*parts: str) -> str:
     return blake2b(b"".join(framed), digest_size=20).hexdigest()
 
 
+def scan_digest(table: str, version: str) -> str:
+    """The digest of a factor that is a table."""
+    return digest_of("scan", table, version)
+
+
+def leaf_name(settings: str, digest: str) -> str:
+    """The name of a factor in facts. settings: those that change results, sorted, as text."""
+    return digest_of(settings, digest)
+
+
 def readable_names(texts: Mapping[Column, str]) -> dict[Column, str]:
     """Readable names that depend on the canonical texts alone; columns of one text (and value) are numbered."""
     taken: dict[str, int] = {}

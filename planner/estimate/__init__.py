@@ -14,5 +14,6 @@
     tree_cost.py       seconds of an operator tree
     observed.py        true rows, bytes and seconds of earlier runs, by signature
     observed_rows.py   finds them while a query is planned
+    alike.py           errors that plans have in common
     reestimate.py      puts a plan's estimates right from what was seen
 """

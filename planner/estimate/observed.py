@@ -24,6 +24,9 @@ from qoop.planner.plan import Estimate, Plan, Signature, StageId, read_by
 Tables = frozenset[tuple[str, str]]
 """Tables as (name, version)."""
 
+Errors = Mapping[Tables, float]
+"""True rows over estimated ones of joins over exactly these tables (:mod:`qoop.planner.estimate.alike`)."""
+
 
 @value
 class Observation:
@@ -46,17 +49,18 @@ class Observations:
     """Observations by signature and by meaning. tables: what each observed meaning is over.
 
     calls: seconds a row of functions of Python, by their keys. waits: seconds beyond all estimates that reading a table
-    (`plan.read_table`) takes, once and as a whole.
+    (`plan.read_table`) takes, once and as a whole. errors: of joins, where nothing like these had been seen before.
     """
 
     by_signature: Mapping[Signature, Observation] = field(default_factory=dict)
     tables: frozenset[Tables] = frozenset()
     calls: Mapping[str, float] = field(default_factory=dict)
     waits: Mapping[str, float] = field(default_factory=dict)
+    errors: Errors = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
-        return not (self.by_signature or self.calls or self.waits)
+        return not (self.by_signature or self.calls or self.waits or self.errors)
 
     def __or__(self, newer: Observations) -> Observations:
         """Both; where they differ the newer holds.
@@ -69,6 +73,7 @@ class Observations:
             self.tables | newer.tables,
             {**self.calls, **newer.calls},
             {**self.waits, **newer.waits},
+            {**self.errors, **newer.errors},
         )
 
     def estimate(

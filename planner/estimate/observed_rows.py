@@ -23,8 +23,12 @@ class ObservedRows:
 
     @property
     def table_sets(self) -> frozenset[Tables]:
-        """The sets of tables that something was observed over."""
-        return self._observations.tables
+        """The sets of tables that something was observed over, or joins of which are misjudged."""
+        return self._observations.tables.union(self._observations.errors)
+
+    def error(self, tables: Tables) -> float | None:
+        """By which factor joins over exactly these tables have more rows than estimated; None: nothing is known."""
+        return self._observations.errors.get(tables)
 
     def rows(self, relation: Relation) -> float | None:
         """The number of rows that the relation put out when it ran; None if it has not been observed."""

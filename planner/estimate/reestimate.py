@@ -14,7 +14,7 @@ from dataclasses import replace
 from math import prod
 
 from qoop.planner.estimate.cost import BASE_MEMORY, DEFAULT
-from qoop.planner.estimate.observed import Observation, Observations
+from qoop.planner.estimate.observed import Errors, Observation, Observations, Tables, tables_below
 from qoop.planner.plan import CallEstimate, Estimate, Plan, Stage, StageId, read_table
 
 ROW_SECONDS = DEFAULT.build_row + DEFAULT.miss_row + DEFAULT.aggregate_row + DEFAULT.group_row
@@ -28,13 +28,17 @@ LEAST_SECONDS = 1e-4
 """The seconds that a task takes at least, however quick its functions are."""
 
 NO_MEMORY: Mapping[StageId, float] = {}
+NO_ERRORS: Errors = {}
 
 
-def reestimated(plan: Plan, observed: Observations, memory: Mapping[StageId, float] = NO_MEMORY) -> Plan:
+def reestimated(
+    plan: Plan, observed: Observations, memory: Mapping[StageId, float] = NO_MEMORY, errors: Errors = NO_ERRORS
+) -> Plan:
     """The plan with better estimates; the plan itself where nothing differs.
 
     The plan must be as it was planned, and `observed` all that was ever seen: growth is not to be carried over from
     one estimate that was put right to the next. memory: bytes that a task of a stage is known to need at least.
+    errors: of plans that were estimated with the same knowledge (:mod:`~qoop.planner.estimate.alike`).
 
     >>> plan = Plan((Stage("s", "", (), (), 1, "meaning"),), ())
     >>> reestimated(plan, Observations({"meaning": Observation(70)})).root.estimate.rows
@@ -42,8 +46,11 @@ def reestimated(plan: Plan, observed: Observations, memory: Mapping[StageId, flo
     """
     growth: dict[StageId, float] = {}
     stages: list[Stage] = []
+    below = tables_below(plan) if errors else {}
     for stage in plan.stages:
-        estimate = _timed(stage, _grown(stage, plan, growth, _seen(stage, observed)), growth, observed)
+        seen = seen_of(stage, observed)
+        error = _error(stage, plan, below, errors) if errors and seen is None else None
+        estimate = _timed(stage, _grown(stage, plan, growth, seen, error), growth, observed)
         if memory.get(stage.id, 0.0) > estimate.task_memory:
             estimate = replace(estimate, task_memory=memory[stage.id])
         growth[stage.id] = max(1.0, estimate.rows) / max(1.0, stage.estimate.rows)
@@ -77,17 +84,26 @@ def _without_calls(estimate: Estimate) -> float:
     return max(0.0, estimate.task_seconds - sum(one.seconds for one in estimate.calls))
 
 
-def _seen(stage: Stage, observed: Observations) -> Observation | None:
+def _error(stage: Stage, plan: Plan, below: Mapping[StageId, Tables], errors: Errors) -> float | None:
+    from qoop.planner.estimate.alike import error_of  # few jobs meet an error
+
+    return error_of(stage, plan, below, errors)
+
+
+def seen_of(stage: Stage, observed: Observations) -> Observation | None:
+    """The observation of a stage, or of one that has the same rows; None: there is none."""
     found = observed.by_signature.get(stage.signature)
     return found if found is not None or not stage.meaning else observed.by_signature.get(stage.meaning)
 
 
-def _grown(stage: Stage, plan: Plan, growth: Mapping[StageId, float], seen: Observation | None) -> Estimate:
-    """The estimate of a stage whose inputs have grown, and whose own rows may be known."""
+def _grown(
+    stage: Stage, plan: Plan, growth: Mapping[StageId, float], seen: Observation | None, error: float | None
+) -> Estimate:
+    """The estimate of a stage whose inputs have grown, and whose own rows may be known, or by how much they err."""
     old = stage.estimate
     sources = dict.fromkeys(item.stage for item in stage.stage_inputs)
     factor = prod(growth[id] for id in sources)
-    rows = seen.rows if seen is not None else old.rows * factor
+    rows = seen.rows if seen is not None else old.rows * (factor if error is None else error)
     size = old.bytes * rows / max(1.0, old.rows)
     if seen is not None and seen.bytes is not None and seen.rows:
         size = seen.bytes

@@ -12,7 +12,16 @@ from functools import cached_property
 from itertools import pairwise
 
 from qoop.catalog.value import value
-from qoop.planner.algebra.canonical_text import Name, digest_of, halves, is_plain, leaf_number, own_name, text_of
+from qoop.planner.algebra.canonical_text import (
+    Name,
+    digest_of,
+    halves,
+    is_plain,
+    leaf_name,
+    leaf_number,
+    own_name,
+    text_of,
+)
 from qoop.planner.algebra.expr import Call, Column, Expr, columns_of, conjuncts, substitute, transform
 from qoop.planner.algebra.facts import Facts
 from qoop.planner.algebra.fold_constants import simplify
@@ -340,7 +349,7 @@ def facts_of(
     leaf_of = {leaf.number: leaf for leaf in block.leaves}
     called: dict[int, str] = {}
     for number in order or leaf_of:
-        called[number] = _numbered(digest_of(settings, leaf_of[number].digest), called.values())
+        called[number] = _numbered(leaf_name(settings, leaf_of[number].digest), called.values())
 
     def renamed(expr: Expr) -> Expr:
         return transform(expr, lambda node: column_of(node) if isinstance(node, Column) else None)

@@ -18,7 +18,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from qoop.planner.algebra.canonical_text import digest_of, leaf_number, own_name, short, text_of
+from qoop.planner.algebra.canonical_text import digest_of, leaf_number, own_name, scan_digest, short, text_of
 from qoop.planner.algebra.expr import (
     FALSE,
     Call,
@@ -219,7 +219,7 @@ class Blocks:
         for _, column in node.fields:
             self._scans.setdefault(column, number)
         columns = {column: Column(f"{number}:{short(own)}", column.type) for own, column in node.fields}
-        digest = digest_of("scan", node.table, node.version)
+        digest = scan_digest(node.table, node.version)
         self._tables[digest] = node.table.lower()
         return Block((Leaf(number, digest),), (), columns)
 

@@ -179,7 +179,7 @@ class JoinGraph:
 
     def _correct(self, observed: ObservedRows) -> None:
         """Factors that give every observed set of leaves the rows it was seen to have, and others their part."""
-        known = ((mask, observed.rows(self.meaning(mask))) for mask in self._over(observed))
+        known = [(mask, self._seen_rows(mask, observed)) for mask in self._over(observed)]
         seen = [(mask, max(rows, 0.5)) for mask, rows in known if rows is not None and self._rows_of(mask) > 0]
         uncertain = [bit for bit in self._local if observed.rows(self.relations[bit.bit_length() - 1]) is None]
         leaning = [self._assumptions(mask, uncertain) for mask, _ in seen]
@@ -194,6 +194,16 @@ class JoinGraph:
         for mask, rows in seen:  # exactly, where two of them contradict each other
             self.factors.append((mask, rows / self._rows_of(mask)))
             self._forget_sets()
+
+    def _seen_rows(self, mask: Mask, observed: ObservedRows) -> float | None:
+        """The rows that a set was seen to have, or else should have as other joins of its tables were misjudged."""
+        rows = observed.rows(self.meaning(mask))
+        if rows is not None:
+            return rows
+        error = observed.error(
+            frozenset().union(*(observed.tables(self.relations[b.bit_length() - 1]) for b in bits(mask)))
+        )
+        return None if error is None else error * self._rows_of(mask)
 
     def _forget_sets(self) -> None:
         """Forget the rows of all sets but the single leaves."""

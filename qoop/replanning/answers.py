@@ -12,11 +12,11 @@ from functools import cached_property
 
 from qoop.catalog.value import value
 from qoop.engine.task import Content, JobId, content_of, own_non_deterministic
-from qoop.planner.estimate.observed import NOTHING, Observation, Observations, observe
+from qoop.planner.estimate.observed import NOTHING, Observation, Observations, Tables, observe
 from qoop.planner.plan import Plan, Resources, StageId
 from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import SHARE, Decision, Option, Question, Stay, Switch, reestimate, runs
+from qoop.replanning.decision import SHARE, Decision, Option, Question, Stay, Switch, errors_seen, reestimate, runs
 from qoop.replanning.demand import on_slots, useful_resources
 
 SEARCH_SECONDS = 0.03
@@ -122,7 +122,8 @@ def answer(asked: Asked) -> Answer:
     candidates, searching = None, 0.0
     if found and (not asked.found or _none_is_good(asked, question)):
         since = time.perf_counter()
-        candidates = tuple(asked.adaptive.find(asked.observed))
+        errors = errors_seen(asked.question.options, asked.observed)
+        candidates = tuple(asked.adaptive.find(replace(asked.observed, errors={**asked.observed.errors, **errors})))
         question = searched(asked, question, candidates)
         searching = time.perf_counter() - since
     served = question.with_reuse() if found else question
@@ -167,7 +168,7 @@ def search_seconds(launch: Plan) -> float:
 
 def searched(asked: Asked, question: Question, found: Sequence[Candidate]) -> Question:
     """The question with the plans that a search found, given all that was observed."""
-    options = with_candidates(question.options, found, asked.job)
+    options = with_candidates(question.options, found, asked.job, asked.observed.tables)
     return reestimate_all(replace(question, options=options), asked.observed)
 
 
@@ -175,7 +176,8 @@ def reestimate_all(question: Question, observed: Observations) -> Question:
     """The question with the estimates of its options put right."""
     if observed.empty and not question.finished.memory:
         return question
-    options = tuple(reestimate(option, observed, question.finished.memory) for option in question.options)
+    errors, memory = errors_seen(question.options, observed), question.finished.memory
+    options = tuple(reestimate(option, observed, memory, errors) for option in question.options)
     same = all(new is old for new, old in zip(options, question.options, strict=True))
     return question if same else replace(question, options=options)
 
@@ -187,8 +189,11 @@ def _none_is_good(asked: Asked, question: Question) -> bool:
     return question.least > asked.adaptive.triggers.search * asked.question.least
 
 
-def with_candidates(options: tuple[Option, ...], found: Sequence[Candidate], job: JobId) -> tuple[Option, ...]:
-    """The options and the found plans that are not among them, with non-deterministic stages of the job's own."""
+def with_candidates(
+    options: tuple[Option, ...], found: Sequence[Candidate], job: JobId, known: frozenset[Tables] = frozenset()
+) -> tuple[Option, ...]:
+    """The options and the found plans that are not among them, with non-deterministic stages of the job's own.
+    known: the tables over which something had been seen when they were found."""
     if len(options) == 1 and found:  # of the launch plan only the plan was known, not the machine it is judged by
         options = (replace(options[0], candidate=replace(found[0], plan=options[0].candidate.plan, origin="launch")),)
     places = {_sketch(option.candidate.plan): place for place, option in enumerate(options)}
@@ -199,7 +204,7 @@ def with_candidates(options: tuple[Option, ...], found: Sequence[Candidate], job
         if place < len(result) and plan.root.whole:  # more is known of DuckDB's plan now
             result[place] = replace(result[place], candidate=replace(candidate, plan=plan))
         elif place == len(result):
-            result.append(Option(plan_name(len(result)), replace(candidate, plan=plan)))
+            result.append(Option(plan_name(len(result)), replace(candidate, plan=plan), known=known))
     return tuple(result)
 
 

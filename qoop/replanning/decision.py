@@ -8,7 +8,7 @@ All values and pure functions: who asks, when, and what becomes of the answer is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import inf
@@ -18,8 +18,8 @@ from qoop.catalog.value import value
 from qoop.engine.history import Remaining
 from qoop.engine.progress import Finished
 from qoop.engine.task import Content, content_of
-from qoop.planner.estimate.observed import Observations
-from qoop.planner.estimate.reestimate import reestimated
+from qoop.planner.estimate.observed import Errors, Observations, Tables
+from qoop.planner.estimate.reestimate import NO_ERRORS, reestimated, seen_of
 from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 from qoop.planner.search.candidate import Candidate
@@ -41,11 +41,18 @@ class Option:
     name: A is the plan it was started with, B, C … those that came later.
     candidate: the plan, with the job's own non-deterministic stages, and its finish times.
     planned: the plan with the estimates it was planned with, where they have been put right since.
+    known: the tables over which something was seen when it was planned, whose joins it does not misjudge as others do.
     """
 
     name: str
     candidate: Candidate
     planned: Plan | None = None
+    known: frozenset[Tables] = frozenset()
+
+    @property
+    def as_planned(self) -> Plan:
+        """The plan with the estimates it was planned with."""
+        return self.planned or self.candidate.plan
 
     @cached_property
     def stages(self) -> tuple[tuple[Stage, Content, bool], ...]:
@@ -77,11 +84,28 @@ class Option:
         return {id: tuple(readers) for id, readers in found.items()}
 
 
-def reestimate(option: Option, observed: Observations, memory: Mapping[Content, float]) -> Option:
-    """The option with estimates put right by what was seen. memory: bytes that tasks of a content are known to need."""
+def errors_seen(options: Iterable[Option], observed: Observations) -> Errors:
+    """The errors in the number of joined rows that the plans have in common, which nothing was known of."""
+    from qoop.planner.estimate.alike import join_errors  # few jobs change plan
+
+    found: dict[Tables, float] = {}
+    for option in options:
+        plan = option.as_planned
+        pairs = ((stage.id, seen_of(stage, observed)) for stage in plan.stages)
+        errors = join_errors(plan, {id: one for id, one in pairs if one is not None})
+        found.update((tables, error) for tables, error in errors.items() if tables not in option.known)
+    return found
+
+
+def reestimate(
+    option: Option, observed: Observations, memory: Mapping[Content, float], errors: Errors = NO_ERRORS
+) -> Option:
+    """The option with estimates put right by what was seen. memory: bytes that tasks of a content are known to need.
+    errors: by which all options are wrong that did not know better."""
     needed = {stage.id: memory[content] for stage, content, _ in option.stages if content in memory}
-    first = option.planned or option.candidate.plan
-    plan = reestimated(first, observed, needed)
+    first = option.as_planned
+    own = {tables: error for tables, error in errors.items() if tables not in option.known}
+    plan = reestimated(first, observed, needed, own)
     pairs = zip(plan.stages, option.candidate.plan.stages, strict=True)
     if all(new.estimate == old.estimate for new, old in pairs):
         return option

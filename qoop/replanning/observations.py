@@ -71,8 +71,10 @@ def _misjudged(stage: Stage, one: Observation) -> float:
 
 @dataclass
 class _Group:
-    """The observations over one set of tables. known: by signature. news: by meaning."""
+    """The observations over one set of tables. error: of joins, by estimates of which nothing was known. known: by
+    signature. news: by meaning."""
 
+    error: float = 1.0
     known: dict[Signature, Observation] = field(default_factory=dict)
     news: dict[Signature, Observation] = field(default_factory=dict)
 
@@ -100,12 +102,17 @@ class Seen:
         Seconds are not either: they tell how busy the machine was, too, and next to plans that were never run, whose
         seconds are the model's, those that were would look slow on a slow day and never be chosen again.
         """
+        from qoop.planner.estimate.alike import join_errors  # queries in stages alone come here
+
         below = tables_below(plan)
         with self._lock:
             for stage in plan.stages:
                 if stage.id in seen and stage.shareable:
                     one = replace(seen[stage.id], seconds=None, reads=read_by(stage, plan))
                     self._remember(stage, one, below[stage.id])
+            for tables, error in join_errors(plan, seen).items():
+                if tables in self._groups and self._groups[tables].error == 1.0:  # later plans knew of it
+                    self._groups[tables].error = error
             while len(self._order) > self._most:
                 self._forget(next(iter(self._order)))
 
@@ -133,7 +140,9 @@ class Seen:
             for group in groups.values():
                 found |= group.known
                 found |= group.news
-        return Observations(found, frozenset(below for below, group in groups.items() if group.news), self.calls())
+        news = frozenset(below for below, group in groups.items() if group.news)
+        errors = {below: group.error for below, group in groups.items() if group.error != 1.0}
+        return Observations(found, news, self.calls(), errors=errors)
 
     def _remember(self, stage: Stage, one: Observation, tables: Tables) -> None:
         group = self._groups.setdefault(tables, _Group())
