@@ -8,13 +8,18 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from queue import SimpleQueue
 
 import duckdb
 from fuzz_run import TEXTS, Outcome, tried
-from fuzz_shrink import script, shrunk
+from fuzz_shrink import Found, script, shrunk
+
+SETS = 8  # of tables a process
+EVERY = 1000  # queries between two lines that tell of them
 
 
 def main() -> int:
@@ -30,9 +35,7 @@ def main() -> int:
     print(_summary(outcome))
     for number, (name, found) in enumerate(outcome.found[: options.shrink]):
         least = shrunk(found)
-        print(
-            f"\n# --- {number + 1}: {name} ({least.mode}) {least.difference.kind}: {least.difference}\n{script(least)}"
-        )
+        print(f"\n# --- {number + 1}: {_again(name)} {_told(least)}\n{script(least)}")
         if options.scripts:
             options.scripts.mkdir(parents=True, exist_ok=True)
             (options.scripts / f"{name.replace('/', '-')}.py").write_text(script(least))
@@ -42,17 +45,58 @@ def main() -> int:
 def _run(options: argparse.Namespace) -> Outcome:
     outcome, begun = Outcome(), time.monotonic()
     print(f"seed {options.seed}, {options.runs} queries, DuckDB {duckdb.__version__}", flush=True)
-    with ProcessPoolExecutor(options.processes, get_context("spawn"), max_tasks_per_child=8) as pool:
-        waiting = [
-            pool.submit(tried, f"{options.seed}/{start // TEXTS}", numbers) for start, numbers in _parts(options)
-        ]
-        for done in as_completed(waiting):
-            before = outcome.texts
-            outcome.add(done.result())
-            if outcome.texts // 5000 > before // 5000:
-                passed = time.monotonic() - begun
-                print(f"{outcome.texts} queries, {len(outcome.found)} differences, {passed:.0f} s", flush=True)
+    for one in _outcomes(options):
+        before = outcome.texts
+        outcome.add(one)
+        for name, found in one.found:
+            print(f"{_again(name)} {_told(found)}", flush=True)
+        if outcome.texts // EVERY > before // EVERY:
+            passed = time.monotonic() - begun
+            print(f"{outcome.texts} queries, {len(outcome.found)} differences, {passed:.0f} s", flush=True)
     return outcome
+
+
+def _again(name: str) -> str:
+    """The options that repeat a query."""
+    seed, tables, number = name.rsplit("/", 2)
+    return f"--seed {seed} --first {int(tables) * TEXTS + int(number)}"
+
+
+def _told(found: Found) -> str:
+    return f"({found.mode}) {found.difference.kind}: {found.difference}"
+
+
+def _outcomes(options: argparse.Namespace) -> Iterator[Outcome]:
+    """The outcome of each set of tables, as they come."""
+    parts = _parts(options)
+    groups = [parts[first : first + SETS] for first in range(0, len(parts), SETS)]
+    came: SimpleQueue[Outcome | BaseException] = SimpleQueue()
+    with ThreadPoolExecutor(options.processes) as threads:
+        for group in groups:
+            threads.submit(_in_a_process, options.seed, group, came.put)
+        for _ in parts:
+            one = came.get()
+            if isinstance(one, BaseException):
+                threads.shutdown(cancel_futures=True)
+                raise one
+            yield one
+
+
+def _in_a_process(
+    seed: str, group: Sequence[tuple[int, range]], tell: Callable[[Outcome | BaseException], None]
+) -> None:
+    """Some sets of tables in one process, that has no more of them since memory grows with each.
+
+    It is a pool of its own: a pool whose processes end after some tasks may wait for ever (CPython's issue 115634).
+    """
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        for start, numbers in group:
+            try:
+                tell(pool.submit(tried, f"{seed}/{start // TEXTS}", numbers).result())
+            except Exception as error:
+                error.add_note(f"in the queries from --seed {seed} --first {start} on")
+                tell(error)
+                return
 
 
 def _parts(options: argparse.Namespace) -> list[tuple[int, range]]:

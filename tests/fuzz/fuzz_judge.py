@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import duckdb
 import pyarrow as pa
@@ -20,8 +20,8 @@ from fuzz_forms import planning_as
 from fuzz_tables import Hosts
 
 import qoop
+from qoop.tpcds import ordering as orders
 from qoop.tpcds.oracle import Difference, compare
-from qoop.tpcds.ordering import Ordering, ordering
 
 TOO_MANY = 300_000  # rows of an answer that is not worth comparing
 _OF_VALUES = (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException)
@@ -107,7 +107,7 @@ def _of_rows(hosts: Hosts, text: str, theirs: Theirs, ours: pa.Table, result: qo
     types = tuple(result.types)
     if types != theirs.types:
         return Difference("types", f"the types are {', '.join(types)}, but should be {', '.join(theirs.types)}")
-    order = ordering(text, theirs.rows.column_names)
+    order = _ordering(text, tuple(theirs.rows.column_names))
     try:
         difference = (
             None
@@ -119,18 +119,24 @@ def _of_rows(hosts: Hosts, text: str, theirs: Theirs, ours: pa.Table, result: qo
     return difference or _of_values(order, result, theirs) or EQUAL
 
 
+@lru_cache(maxsize=1)
+def _ordering(text: str, names: tuple[str, ...]) -> orders.Ordering:
+    """Each text is judged in two modes."""
+    return orders.ordering(text, list(names))
+
+
 class _Unwritten(Exception):
     """The text that sqlglot wrote is another query."""
 
 
-def _whole(hosts: Hosts, order: Ordering, schema: pa.Schema) -> pa.Table:
+def _whole(hosts: Hosts, order: orders.Ordering, schema: pa.Schema) -> pa.Table:
     rows = hosts.duckdb.execute(order.unlimited or "").to_arrow_table()
     if rows.schema.types[: len(schema)] != schema.types:
         raise _Unwritten
     return rows
 
 
-def _of_values(order: Ordering, result: qoop.Result, theirs: Theirs) -> Difference | None:
+def _of_values(order: orders.Ordering, result: qoop.Result, theirs: Theirs) -> Difference | None:
     """Are the values in Python the same, too? Asked where floats and ties cannot make them differ."""
     rows = theirs.rows
     assert rows is not None
