@@ -316,10 +316,14 @@ class Env:
                 return value
             if isinstance(value, exp.Star) or not _has_holes(value):
                 return value.copy()
-            if isinstance(value, _SYNTAX) or (isinstance(node, _AROUND_CALL) and value is node.this):
+            is_key = isinstance(node, exp.Grouping)  # GROUPING's argument, which is one whole however it is written
+            if (isinstance(value, _SYNTAX) and not is_key) or (isinstance(node, _AROUND_CALL) and value is node.this):
                 return self._rebuilt(value, args)
             args.append(self.convert(value))
-            return exp.to_identifier(f"__slot{len(args) - 1}__")
+            slot = exp.to_identifier(f"__slot{len(args) - 1}__")
+            if isinstance(node, exp.Bracket):
+                slot.type = value.type  # sqlglot counts places of lists, and of what it does not know, from 0
+            return slot
 
         return type(node)(**{key: child(value) for key, value in node.args.items()})
 
@@ -363,7 +367,8 @@ def has_aggregate(node: exp.Expression) -> bool:
     if isinstance(node, exp.Query | exp.Subquery):
         return False
     if isinstance(node, exp.Window):
-        inside = [*node.this.iter_expressions(), *(node.args.get("partition_by") or ())]
+        call = node.this.this if isinstance(node.this, exp.Filter) else node.this
+        inside = [*call.iter_expressions(), *(node.args.get("partition_by") or ())]
         return any(map(has_aggregate, inside + ([node.args["order"]] if node.args.get("order") else [])))
     return _is_aggregate(node) or any(map(has_aggregate, node.iter_expressions()))
 

@@ -144,6 +144,8 @@ class SubqueryJoins:
             return self._correlated_row(block, env)
         if not block.single:
             raise Unsupported("a correlated scalar subquery with GROUP BY")
+        if any(call.key == "typeof" or call.name.lower() == "typeof" for call in node.find_all(exp.Func)):
+            raise Unsupported("typeof in a correlated aggregate, which DuckDB has as NULL where there are no rows")
         return self._grouped(block, env)
 
     def _grouped(self, block: QueryBlock, env: Env) -> Expr:

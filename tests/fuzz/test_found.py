@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
+from fuzz_forms import planning_as
 from fuzz_world import World
+
+import qoop
 
 FORMS = ("usual", "split", "hash", "random 1", "random 2", "random 3")
 
@@ -78,6 +82,13 @@ FOUND = {
         SELECT max(c), min(c), max({'of': c})
         FROM (SELECT DISTINCT s, (CASE WHEN k > 1 THEN 'a' ELSE 'z' END)::ENUM('z', 'a') AS c FROM t1) AS q
              FULL JOIN t4 ON q.s = t4.s""",
+    "a window's aggregate with FILTER is none of the block": """
+        SELECT count(*) FILTER (WHERE true) OVER (), count(*) FILTER (WHERE k > 1) OVER (PARTITION BY s) FROM t3""",
+    "a letter of a text that was computed": "SELECT concat('a', s)[1], ('a' || s)[-1], concat('a', s)[-2:] FROM t3",
+    "GROUPING of a key that is no column": """
+        SELECT GROUPING(if(false, id, k)), count(*) FROM t3 GROUP BY ROLLUP (if(false, id, k))""",
+    "the type of a correlated aggregate over nothing": """
+        SELECT id, (SELECT typeof(sum(n.k)) FROM nothing n WHERE n.k = t3.k) FROM t3""",
     "what sqlglot cannot print": "SELECT approx_top_k(id % 1, 2) FROM t1",
 }
 
@@ -85,3 +96,23 @@ FOUND = {
 @pytest.mark.parametrize("name", FOUND)
 def test_found(world: World, name: str) -> None:
     assert world.check(FOUND[name], FORMS)
+
+
+REFUSED = {
+    "an anti join with a CTE in a correlated subquery": """
+        WITH w AS (SELECT k FROM t4) SELECT id FROM t3 WHERE EXISTS (
+            SELECT 1 FROM t2 ANTI JOIN w ON t2.k = w.k WHERE t2.id = t3.id)""",
+    "a sample in a correlated subquery": """
+        SELECT id FROM t3 WHERE EXISTS (SELECT 1 FROM (FROM t2 USING SAMPLE 5 ROWS) s WHERE s.id = t3.id)""",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_duckdb_refuses_while_it_plans_is_refused_in_stages(world: World, name: str) -> None:
+    """Or answered, where this DuckDB does."""
+    theirs = world.theirs(REFUSED[name])
+    if not isinstance(theirs, duckdb.Error):
+        assert "sample" in name or world.check(REFUSED[name], FORMS[:1])
+        return
+    with pytest.raises(qoop.QueryError), planning_as("usual"):
+        world.session.sql(REFUSED[name]).arrow()
