@@ -27,6 +27,12 @@ _FOLDED = frozenset(
 
 _ONLY_COUNTS = duckdb.__version__.startswith("1.")
 
+NULL_TYPE = '"NULL"'
+"""The type of a NULL that has none yet: it becomes that of what it meets."""
+_HIDES_NULL = duckdb.__version__.startswith("1.")
+"""DESCRIBE calls it INTEGER, as a result's column is."""
+_NULLS = re.compile(r"\bnull|\[\s*\]|\bmap\b|\b(list|array)_(value|pack)\b", re.IGNORECASE)
+
 
 def type_of(template: str, args: Sequence[Expr]) -> str:
     """Return the DuckDB type of a call over arguments of these types.
@@ -113,7 +119,20 @@ def _type_of(text: str, columns: tuple[str, ...]) -> str:
         ((_, type_, *_),) = ask(f"DESCRIBE SELECT {text}" + (f" FROM (SELECT {typed})" if typed else ""))
     except duckdb.Error as error:
         raise BindError(str(error)) from error
-    return str(type_)
+    return NULL_TYPE if _is_null(text, str(type_), typed) else str(type_)
+
+
+def _is_null(text: str, type_: str, columns: str) -> bool:
+    """True for an INTEGER of DuckDB 1 that is no number, but a NULL without a type, which compares with a text."""
+    if not (_HIDES_NULL and type_ == "INTEGER" and may_be_null(text)):
+        return False
+    ((_, with_text, *_),) = ask(f"DESCRIBE SELECT coalesce({text}, '')" + (f" FROM (SELECT {columns})" if columns else ""))
+    return str(with_text) == "VARCHAR"
+
+
+def may_be_null(text: str) -> bool:
+    """True where the text of an expression or a query may have a NULL without a type."""
+    return _NULLS.search(text) is not None
 
 
 @lru_cache(maxsize=4096)

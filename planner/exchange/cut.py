@@ -31,6 +31,7 @@ from qoop.planner.algebra.relation import (
     Sort,
     Window,
 )
+from qoop.planner.algebra.types import NULL_TYPE
 from qoop.planner.estimate.observed import NOTHING, Observations
 from qoop.planner.exchange.distribution import fragment_nodes
 from qoop.planner.exchange.sqlgen import to_sql
@@ -386,8 +387,9 @@ def _shield(column: Column) -> str:
 
 
 def _as_read(column: Column, type_: str, shielded: bool) -> str:
-    """A column that another stage put out. Arrow has an ENUM as texts, which have another order."""
-    if "ENUM(" in type_:
+    """A column that another stage put out. Arrow has an ENUM as texts, which have another order, and what has no type
+    yet as integers."""
+    if "ENUM(" in type_ or type_ == NULL_TYPE:
         return f"CAST({column} AS {type_})"
     return _shield(column) if shielded else str(column)
 

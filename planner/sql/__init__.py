@@ -6,6 +6,7 @@
     sources.py        the sources of a query: tables, files, and what no session has
     reading.py        the check that sqlglot reads a text as DuckDB does
     scope.py          names in scope: FROM items, outer blocks, CTEs
+    unions.py         queries with values of a UNION, which run whole
     told_apart.py     names of WITH that are given twice
     build.py          a statement: CTEs, set operations, ORDER BY and LIMIT
     query_block.py    a query block while it is built

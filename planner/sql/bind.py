@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 _END = re.compile(r";|--|/\*")
-_REFUSED_LATE = re.compile(r"\b(semi|anti|full|positional|sample|tablesample)\b", re.I)
-"""Words of what DuckDB may refuse only while it plans a query, which DESCRIBE does not: it refuses them in correlated
-subqueries."""
 TypedName = tuple[str, str]
 _DESCRIBES_OTHER_CASE = duckdb.__version__.startswith("2.")
 """DuckDB 2.0 describes ``SELECT x AS X`` as `x`; its answer is called `X`."""
@@ -174,8 +171,6 @@ class Binder:
         refuse_foreign(text)
         with self._lock:
             columns = self._describe(text)
-            if _REFUSED_LATE.search(text):
-                self._plan(text)
             known, functions = dict(self._tables), self._functions.named(text)
             settings = tuple(sorted(self._settings.items()))
         ast = None if is_long(text) else parse(text)
@@ -254,15 +249,6 @@ class Binder:
             explained = _explained(error, text, len("DESCRIBE "), self._here(), self._functions.names)
             raise explained from None  # all that it says is there; as JSON it would only be in the way
         return tuple((str(name), str(type_)) for name, type_, *_ in rows)
-
-    def _plan(self, text: str) -> None:
-        """Raise BindError for a query that DuckDB refuses while it plans it."""
-        try:
-            self._told().execute(f"EXPLAIN {text}")
-        except (duckdb.NotImplementedException, duckdb.BinderException) as error:
-            raise _explained(error, text, len("EXPLAIN "), list(self._tables), self._functions.names) from None
-        except duckdb.Error:
-            pass  # of a value, which may or may not be computed: the job will tell
 
     def _described(self, text: str) -> list[tuple[object, ...]]:
         rows = self._told().execute(f"DESCRIBE {text}").fetchall()

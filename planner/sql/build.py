@@ -37,6 +37,7 @@ from qoop.planner.sql.select_list import has_own_names
 from qoop.planner.sql.sources import MOST_LISTED, is_long, tables_mentioned
 from qoop.planner.sql.subquery import SubqueryJoins
 from qoop.planner.sql.told_apart import told_apart
+from qoop.planner.sql.unions import has_unions
 
 MOST_NESTED = 100  # every level takes frames of Python's stack, of which there are 1000; TPC-DS has up to 19
 
@@ -65,6 +66,8 @@ def build(bound: Bound, describe: Describe) -> Relation:
         return whole(bound, "ORDER BY under a changed default order")
     if bound.ast.find(exp.Collate) is not None or "default_collation" in dict(bound.settings):
         return whole(bound, "texts that are equal in a collation hash differently")
+    if has_unions(bound):
+        return whole(bound, "a checkpoint loses which member of a UNION a NULL is of")
     if _nesting(bound.ast) > MOST_NESTED:
         return whole(bound, f"expressions nested deeper than {MOST_NESTED} levels")
     try:

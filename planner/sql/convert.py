@@ -32,7 +32,14 @@ from qoop.planner.algebra.expr import (
 )
 from qoop.planner.algebra.query_timestamp import QueryTimestamp, is_of_the_moment
 from qoop.planner.algebra.relation import Aggregation, Relation, WindowCall
-from qoop.planner.algebra.types import aggregate_macros, aggregate_names, fold, type_of, unnesting_names
+from qoop.planner.algebra.types import (
+    NULL_TYPE,
+    aggregate_macros,
+    aggregate_names,
+    fold,
+    type_of,
+    unnesting_names,
+)
 from qoop.planner.sql.scope import Cte, Names, Scope, Unsupported
 
 Attachment = Callable[[Relation], Relation]
@@ -428,7 +435,8 @@ def _tells_the_time(node: object) -> bool:
 
 def _aligned(expr: Expr, other: Expr) -> Expr:
     """DuckDB reads a string literal as the type it is compared with; say so, that statistics can be used."""
-    if isinstance(expr, Literal) and expr.type == "VARCHAR" and other.type != "VARCHAR" and columns_of(other):
+    is_text = isinstance(expr, Literal) and expr.type == "VARCHAR"
+    if is_text and other.type not in ("VARCHAR", NULL_TYPE) and columns_of(other):
         return _folded(cast(expr, other.type))
     return expr
 
@@ -436,7 +444,7 @@ def _aligned(expr: Expr, other: Expr) -> Expr:
 def _comparable(call: Call) -> Call:
     """The call, if DuckDB takes it over columns of these types.
 
-    A column that is NULL throughout is an INTEGER to us and to a reader of Arrow, but to DuckDB's binder,
+    A column that is NULL throughout is an INTEGER to a reader of Arrow, but to DuckDB's binder,
     which accepted the text, it compares with a date. Raises BindError for such.
     """
     families = {"number" if arg.type.startswith(_NUMBERS) else arg.type for arg in call.args}
