@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import duckdb
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+
+from qoop.catalog.asking import ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +36,11 @@ class Ordering:
 def ordering(text: str, columns: Sequence[str]) -> Ordering:
     """Read the outermost ORDER BY, LIMIT and OFFSET of a text whose answer has these columns.
 
-    What sqlglot cannot parse counts as unordered and uncut.
+    What sqlglot cannot parse, even as DuckDB writes it again, counts as unordered and uncut.
     """
     try:
-        tree = sqlglot.parse_one(text, read="duckdb")
-    except SqlglotError:
+        tree = _parsed(text)
+    except (SqlglotError, duckdb.Error):
         return Ordering()
     if not isinstance(tree, exp.Query):
         return Ordering()
@@ -53,6 +56,14 @@ def ordering(text: str, columns: Sequence[str]) -> Ordering:
     tree.set("offset", None)
     whole_keys = _append_hidden_keys(tree, terms, found, len(columns))
     return Ordering(keys, complete, cut, offset, tree.sql(dialect="duckdb"), whole_keys)
+
+
+def _parsed(text: str) -> exp.Expression:
+    try:
+        return sqlglot.parse_one(text, read="duckdb")
+    except SqlglotError:
+        ((again,),) = ask(f"SELECT json_deserialize_sql(json_serialize_sql('{text.replace(chr(39), chr(39) * 2)}'))")
+        return sqlglot.parse_one(str(again), read="duckdb")
 
 
 def _order_terms(tree: exp.Query, width: int) -> list[exp.Expression]:

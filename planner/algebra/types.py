@@ -68,10 +68,19 @@ def fold(expr: Expr) -> Expr:
     What cannot be evaluated (or raises) is left to the query's own evaluation, and so is what depends on the session's
     time zone.
     """
-    if not isinstance(expr, Call) or not _is_folded(expr.type) or is_volatile(expr) or _zoned().search(str(expr)):
-        return expr
-    known, value = _value_of(str(expr))
+    known, value = _value_of(str(expr)) if _is_constant(expr) else (False, None)
     return Literal(str(expr), expr.type, value) if known else expr
+
+
+def always_raises(expr: Expr) -> bool:
+    """True for a call without columns that has no value, such as ``CAST(1 / 0 AS INTEGER)``."""
+    return _is_constant(expr) and not _value_of(str(expr))[0]
+
+
+def _is_constant(expr: Expr) -> bool:
+    if not isinstance(expr, Call) or not _is_folded(expr.type) or is_volatile(expr):
+        return False
+    return not _zoned().search(str(expr))
 
 
 @lru_cache(maxsize=1)
@@ -115,24 +124,22 @@ def value_of_no_match(call: Call) -> Literal | None:
 @lru_cache(maxsize=65536)
 def _type_of(text: str, columns: tuple[str, ...]) -> str:
     typed = ", ".join(f"CAST(NULL AS {type_}) AS c{i}" for i, type_ in enumerate(columns))
+    source = f" FROM (SELECT {typed})" if typed else ""
+    type_ = _described(text, source)
+    return NULL_TYPE if type_ == "INTEGER" and _is_null(text, source) else type_
+
+
+def _is_null(text: str, source: str) -> bool:
+    """True where what DuckDB 1 describes as INTEGER is no number, but a NULL without a type, which fits a text."""
+    return _HIDES_NULL and _NULLS.search(text) is not None and _described(f"coalesce({text}, '')", source) == "VARCHAR"
+
+
+def _described(text: str, source: str) -> str:
     try:
-        ((_, type_, *_),) = ask(f"DESCRIBE SELECT {text}" + (f" FROM (SELECT {typed})" if typed else ""))
+        ((_, type_, *_),) = ask(f"DESCRIBE SELECT {text}{source}")
     except duckdb.Error as error:
         raise BindError(str(error)) from error
-    return NULL_TYPE if _is_null(text, str(type_), typed) else str(type_)
-
-
-def _is_null(text: str, type_: str, columns: str) -> bool:
-    """True for an INTEGER of DuckDB 1 that is no number, but a NULL without a type, which compares with a text."""
-    if not (_HIDES_NULL and type_ == "INTEGER" and may_be_null(text)):
-        return False
-    ((_, with_text, *_),) = ask(f"DESCRIBE SELECT coalesce({text}, '')" + (f" FROM (SELECT {columns})" if columns else ""))
-    return str(with_text) == "VARCHAR"
-
-
-def may_be_null(text: str) -> bool:
-    """True where the text of an expression or a query may have a NULL without a type."""
-    return _NULLS.search(text) is not None
+    return str(type_)
 
 
 @lru_cache(maxsize=4096)

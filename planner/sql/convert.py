@@ -36,6 +36,7 @@ from qoop.planner.algebra.types import (
     NULL_TYPE,
     aggregate_macros,
     aggregate_names,
+    always_raises,
     fold,
     type_of,
     unnesting_names,
@@ -454,7 +455,12 @@ def _comparable(call: Call) -> Call:
 
 
 def _folded(call: Expr) -> Expr:
-    return call if columns_of(call) else fold(call)
+    """The call, or its value. Raises Unsupported where it has none: whether it is asked for depends on the plan."""
+    if columns_of(call):
+        return call
+    if always_raises(call):
+        raise Unsupported(f"{call} cannot be computed")
+    return fold(call)
 
 
 def _escape(text: str) -> str:

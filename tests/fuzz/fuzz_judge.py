@@ -30,6 +30,7 @@ _OPTIMIZERS = ("", "join_filter_pushdown,join_order,build_side_probe_side,statis
 
 NO_VALUES = "PIVOT without values, which docs/statements.md refuses"
 EQUAL, REFUSED, UNSURE = "equal", "refused by both", "a value that need not be computed"
+BROKEN = "DuckDB fails, by its own account through a mistake of its own"
 UNWRITTEN = "cut, and sqlglot cannot write it without its LIMIT"
 
 
@@ -70,6 +71,8 @@ def judged(hosts: Hosts, text: str, mode: str, theirs: Theirs) -> Difference | s
     except Exception as error:  # whatever it is, it is not what a user should meet
         return Difference("crash", f"raised {type(error).__name__}: {error}")
     if theirs.rows is None:
+        if isinstance(theirs.error, duckdb.InternalException):
+            return BROKEN
         if isinstance(theirs.error, _OF_VALUES):
             return UNSURE
         return Difference("accepted", f"{ours.num_rows} rows, but DuckDB refuses: {theirs.error}")

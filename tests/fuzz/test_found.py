@@ -97,6 +97,10 @@ FOUND = {
         SELECT id FROM t1 WHERE NOT f OR dt NOT IN (SELECT nullif(NULL, t2.s) FROM t2 WHERE t2.id = t1.k)""",
     "the order of a UNION with members that are NULL": """
         SELECT id, v FROM (SELECT id, union_value(k := s) AS u, u::VARCHAR AS v FROM t3) ORDER BY u NULLS FIRST, id""",
+    "a constant that cannot be computed, and need not be": """
+        SELECT id FROM t3 WHERE s IN (
+            SELECT t2.u FROM t2, LATERAL (SELECT k FROM t4 WHERE t4.k = t2.k) AS l
+            WHERE t2.k = t3.id + 100 AND list_contains([1, 2], (7 / 0)::INTEGER)) OR id = 2""",
     "what sqlglot cannot print": "SELECT approx_top_k(id % 1, 2) FROM t1",
 }
 

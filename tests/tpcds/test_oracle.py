@@ -215,6 +215,13 @@ def test_order_behind_a_float_key() -> None:
     assert compare(swapped, right, order=order) is not None, "equal floats may not"
 
 
+def test_the_order_of_a_text_that_only_duckdb_can_parse() -> None:
+    text = "SELECT x IS UNKNOWN AS u, x FROM t ORDER BY x DESC LIMIT 1"
+    order = ordering(text, ["u", "x"])
+    assert (order.keys, order.cut) == ((1,), True)
+    assert ordering("no text", ["x"]).keys == ()
+
+
 def test_empty_answers() -> None:
     def table(*values: object) -> pa.Table:
         return pa.table({f"c{index}": [value] for index, value in enumerate(values)})
