@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -13,10 +13,11 @@ from qoop.catalog.access import Access
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.opening import confine, open_duckdb
 from qoop.catalog.quiet import silence
-from qoop.catalog.sources.remote import mount
-from qoop.engine.functions.calls import Calls
-from qoop.engine.functions.filters import Filters
 from qoop.engine.storage.partition import quoted
+
+if TYPE_CHECKING:
+    from qoop.engine.functions.calls import Calls
+    from qoop.engine.functions.filters import Filters
 
 _CONFIG = {
     "threads": 1,
@@ -47,6 +48,8 @@ class Instance:
     def confine(self, access: Access) -> None:
         """Let it open this, and what it spills, and nothing else, for good."""
         if any("://" in folder for folder in access.folders):
+            from qoop.catalog.sources.remote import mount
+
             mount(self.connection)  # first: else DuckDB takes the URLs of folders for paths of this machine
         confine(self.connection, access.paths, access.folders)
         self.access = access

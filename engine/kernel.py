@@ -38,7 +38,6 @@ from qoop.catalog.sources.parquet import ParquetSource, reach
 from qoop.catalog.sources.seen import File
 from qoop.catalog.table import Split, Table
 from qoop.engine.functions.calls import Calls, Tell
-from qoop.engine.functions.filters import Filters
 from qoop.engine.functions.ledger import Ledger
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.instance import Instance, as_value
@@ -49,6 +48,7 @@ from qoop.engine.task import AttemptId, TaskProfile, TaskSpec
 from qoop.planner.plan import Resources, Stage, TableInput
 
 if TYPE_CHECKING:
+    from qoop.engine.functions.filters import Filters
     from qoop.engine.profiling.reading import Profiler
 
 BATCH_ROWS = 131_072  # rows of a record batch put out; a power of two, to which DuckDB rounds its buffers up
@@ -85,9 +85,9 @@ class Kernel:
         self._connection = self._fresh.connection
         self._footers: dict[str, str] = {}  # the digests of Parquet files whose footers DuckDB may have kept
         self._querying = False
-        ledger = ledger or Ledger()
-        self._calls = Calls(ledger)
-        self._filters = Filters(ledger, self._calls)
+        self._ledger = ledger or Ledger()
+        self._calls = Calls(self._ledger)
+        self._filters: Filters | None = None  # until a task calls functions of Python
         self._lock = threading.Lock()
         self._profiler: Profiler | None = None
         self.profile: TaskProfile | None = None  # of the last task, if it was wanted
@@ -114,11 +114,11 @@ class Kernel:
         try:
             return self._run(spec, read, between, begin)
         except FunctionFailed:
-            if not self._filters.moved:
+            if self._filters is None or not self._filters.moved:
                 raise
             self._filters.keep_to_text()  # which may have guarded what raised
         except duckdb.Error as error:
-            if not self._filters.apart_after(error):
+            if self._filters is None or not self._filters.apart_after(error):
                 raise
         self._calls.begin(between, tell)
         return self._run(spec, read, between, begin)
@@ -138,7 +138,8 @@ class Kernel:
     @property
     def called(self) -> tuple[FunctionCalls, ...]:
         """The functions of Python that the last task has called."""
-        self._filters.settle()
+        if self._filters is not None:
+            self._filters.settle()
         return self._calls.seen()
 
     def _add_functions(self, spec: TaskSpec, instance: Instance) -> None:
@@ -152,12 +153,19 @@ class Kernel:
     def _in_order(self, sql: str, spec: TaskSpec, instance: Instance) -> str:
         """The SQL with its filters in the orders that may be chosen among."""
         if not spec.functions or spec.stage.opaque is not None:
-            self._filters.begin("", ())
+            if self._filters is not None:
+                self._filters.begin("", ())
             return sql
-        ordered = self._filters.begin(sql, spec.functions)
+        filters = self._filters = self._filters or self._new_filters()
+        ordered = filters.begin(sql, spec.functions)
         if ordered != sql:
-            instance.filters(self._filters)
+            instance.filters(filters)
         return ordered
+
+    def _new_filters(self) -> Filters:
+        from qoop.engine.functions.filters import Filters  # few queries call functions of Python
+
+        return Filters(self._ledger, self._calls)
 
     def _read(self, sql: str, spec: TaskSpec, between: Callable[[], None], begin: Begin) -> Made:
         """The rows, if they are of the versions of the tables that were planned for."""

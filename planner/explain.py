@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from qoop.planner.estimate.observed import Observation
+from qoop.planner.estimate.observed import Observation, q_error
 from qoop.planner.plan import Plan, Stage, StageId, StageInput
 
 FORMAT = 1
@@ -80,16 +80,6 @@ class _Tree:
         yield f"{indent}  {how}{keys} {producer.id}{again}"
         if not again:
             yield from self.lines(producer, indent + "    ")
-
-
-def q_error(estimated: float, observed: float) -> float:
-    """The factor between an estimate and the truth, at least 1; less than a row counts as one.
-
-    >>> q_error(10, 1000), q_error(1000, 10), q_error(0.1, 0)
-    (100.0, 100.0, 1.0)
-    """
-    low, high = sorted((max(1.0, estimated), max(1.0, observed)))
-    return high / low
 
 
 def observed_facts(stage: Stage, one: Observation | None) -> str:

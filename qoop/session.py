@@ -46,9 +46,8 @@ from qoop.session_tables import SessionTables
 from qoop.sessions.execution import Execution
 from qoop.sessions.options import SessionOptions
 from qoop.sessions.parts import Parts, capacity, made
-from qoop.sessions.texts import Asked, Texts
+from qoop.sessions.texts import Asked, Texts, with_parameters
 from qoop.statements.keeping import DRAFTS
-from qoop.statements.parameters import Parameters, with_parameters
 from qoop.statements.statement import Statement, query_text, statements
 
 if TYPE_CHECKING:
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from qoop.page.opening import LivePage
     from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.terms import Course
+    from qoop.statements.parameters import Parameters
 
 
 def connect(

@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
-from qoop.catalog.sources import remote
 from qoop.catalog.sources.files import (
     hashed_row,
     hive_digest,
@@ -47,6 +46,8 @@ from qoop.catalog.value import value
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
+
+    from qoop.catalog.sources import remote
 
 _ROW_NUMBER = "file_row_number"
 # One SELECT each: only over a single file does DuckDB push the filter of a sample into the reader.
@@ -130,8 +131,10 @@ class ParquetSource:
     def check(self, split: Split | None) -> None:
         """Compare the files (of the split) with those registered. Those of a bucket are compared as a whole only: when
         they are read, each request is made on condition that they have not changed."""
-        if split is None:
-            remote.check(file.version for file in self.files if file.version is not None)
+        if split is None and self.is_remote:
+            from qoop.catalog.sources import remote
+
+            remote.check(self._versions.values())
         if not self.by_content:
             check_looks(self.local_files(split))
             return
@@ -230,6 +233,8 @@ class ParquetSource:
         ranges = None if split is None else [item for item in split.ranges if item.file == file.file.path]
         if file.version is None or ranges == []:
             return 0
+        from qoop.catalog.sources import remote
+
         found, first, opened = 0, 0, remote.opened(file.version)
         for group, rows in enumerate(file.row_groups):
             if ranges is None or any(item.first < first + rows and first < item.first + item.rows for item in ranges):
@@ -271,6 +276,8 @@ def reach(source: Source, connection: duckdb.DuckDBPyConnection) -> None:
     """Let a connection, and all others to its DuckDB, read the paths that the SQL of a source's scans names."""
     source = source.base if isinstance(source, Pieces) else source
     if isinstance(source, ParquetSource) and source.is_remote:
+        from qoop.catalog.sources import remote
+
         remote.mount(connection)
 
 
@@ -283,14 +290,22 @@ def open_parquet(files: Sequence[str | remote.Version], by_content: bool = False
 
     Raises SourceError for a file that is missing, truncated or not Parquet, TableChanged for one that is written to.
     """
-    versions = [file for file in files if isinstance(file, remote.Version)]
-    found = dict(zip(versions, remote.at_once(_open_remote, versions), strict=True)) if versions else {}
+    versions = [file for file in files if not isinstance(file, str)]
+    found = _open_all_remote(versions) if versions else {}
     paths = [file for file in files if isinstance(file, str)]
     seen = dict(zip(paths, settled(paths), strict=True))
-    return [found[file] if isinstance(file, remote.Version) else _open(file, seen[file], by_content) for file in files]
+    return [_open(file, seen[file], by_content) if isinstance(file, str) else found[file] for file in files]
+
+
+def _open_all_remote(versions: Sequence[remote.Version]) -> dict[remote.Version, ParquetFile]:
+    from qoop.catalog.sources import remote
+
+    return dict(zip(versions, remote.at_once(_open_remote, versions), strict=True))
 
 
 def _open_remote(version: remote.Version) -> ParquetFile:
+    from qoop.catalog.sources import remote
+
     opened = remote.opened(version)
     digest = _digest((version.size, without_options(version.place), version.tag), opened.tail)
     return _described(File(version.place, digest, ()), opened.metadata, version)
@@ -347,12 +362,18 @@ def _read_tail(path: str) -> bytes:
 
 
 def _metadata(file: ParquetFile) -> pq.FileMetaData:
-    return read_footer(file.file.path) if file.version is None else remote.opened(file.version).metadata
+    return read_footer(file.file.path) if file.version is None else _remote_metadata(file.version)
+
+
+def _remote_metadata(version: remote.Version) -> pq.FileMetaData:
+    from qoop.catalog.sources import remote
+
+    return remote.opened(version).metadata
 
 
 def _footer(file: ParquetFile) -> Footer:
     if file.version is not None:
-        return Footer(remote.opened(file.version).metadata, None)
+        return Footer(_remote_metadata(file.version), None)
     return Footer(_parsed(file.file.path, _read_tail(file.file.path)), file.file.path)
 
 

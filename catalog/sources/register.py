@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,16 +15,18 @@ from qoop.catalog import arrow_input
 from qoop.catalog.asking import has_name
 from qoop.catalog.errors import SourceError
 from qoop.catalog.interrupts import interruptibly
-from qoop.catalog.sources.database import DatabaseSource, open_tables
 from qoop.catalog.sources.files import find_files, hive_columns, is_sqlite, lake_of, sql_path
 from qoop.catalog.sources.memory import ArrowSource, own_copy
 from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, open_parquet, reach
 from qoop.catalog.sources.probe import Probe, describe
-from qoop.catalog.sources.remote import Version, find
 from qoop.catalog.sources.seen import looks_same, reading
-from qoop.catalog.sources.text import TextSource, open_csv, open_json
 from qoop.catalog.stores.objects import below, is_remote, without_options
 from qoop.catalog.table import Columns, Origin, Source, Table, digest_of, table_version
+
+if TYPE_CHECKING:
+    from qoop.catalog.sources.database import DatabaseSource
+    from qoop.catalog.sources.remote import Version
+    from qoop.catalog.sources.text import TextFile
 
 PARQUET = (".parquet", ".pq", ".parq")
 _TEXT = (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
@@ -49,24 +52,39 @@ def is_current(table: Table) -> bool:
     source = table.source
     if table.origin is None:
         return True
-    if isinstance(source, ParquetSource) and source.log:
-        return (table.origin.version is not None or _is_latest(source, table.origin)) and looks_same(
-            [file.file for file in source.files]
-        )
-    if isinstance(source, ParquetSource) and source.is_remote:
-        return [file.version for file in source.files] == find(table.origin.place, PARQUET)
+    if isinstance(source, ParquetSource):
+        return _is_current(source, table.origin)
+    from qoop.catalog.sources.database import DatabaseSource
+    from qoop.catalog.sources.text import TextSource
+
     if isinstance(source, DatabaseSource):
         return looks_same([source.file], source.look)
-    if not isinstance(source, ParquetSource | TextSource):
-        return True
-    files = [file.file for file in source.files]
-    return [file.path for file in files] == _paths(table.origin) and looks_same(files)
+    return not isinstance(source, TextSource) or _are_same(source.files, table.origin)
+
+
+def _is_current(source: ParquetSource, origin: Origin) -> bool:
+    if source.log:
+        is_latest = origin.version is not None or _is_latest(source, origin)
+        return is_latest and looks_same([file.file for file in source.files])
+    if source.is_remote:
+        from qoop.catalog.sources.remote import find
+
+        return [file.version for file in source.files] == find(origin.place, PARQUET)
+    return _are_same(source.files, origin)
+
+
+def _are_same(files: Sequence[ParquetFile | TextFile], origin: Origin) -> bool:
+    seen = [file.file for file in files]
+    return [file.path for file in seen] == _paths(origin) and looks_same(seen)
 
 
 def content(table: Table) -> str | None:
     """Digest of all that the files of a table hold, which copies share. Reads the files that are known by their look.
 
     None for rows in memory or in a bucket."""
+    from qoop.catalog.sources.database import DatabaseSource
+    from qoop.catalog.sources.text import TextSource
+
     match table.source:
         case ParquetSource() as source:
             rows = source.content()
@@ -81,17 +99,20 @@ def reopen(probe: Probe, table: Table) -> Table:
     """The table of that name and place as it is now. Raises SourceError."""
     if table.origin is None:
         return table
-    if not isinstance(table.source, DatabaseSource):
+    place = _place_in_file(table)
+    if place is None:
         return _open_path(probe, table.name, table.origin)
     for found in open_database(table.origin.place):
-        if _place_in_file(found) == _place_in_file(table):
+        if _place_in_file(found) == place:
             return replace(found, name=table.name)
     raise SourceError(f"{table.origin.place} holds no table {table.name} any more")
 
 
-def _place_in_file(table: Table) -> tuple[str, str]:
-    assert isinstance(table.source, DatabaseSource)
-    return table.source.schema, table.source.table
+def _place_in_file(table: Table) -> tuple[str, str] | None:
+    """The schema and the name of a table in a file that is a database; None for other tables."""
+    from qoop.catalog.sources.database import DatabaseSource
+
+    return (table.source.schema, table.source.table) if isinstance(table.source, DatabaseSource) else None
 
 
 def open_folder(
@@ -135,6 +156,8 @@ def _entries(root: str) -> Iterable[Path]:
 
 def _open_remote_folder(probe: Probe, place: str) -> tuple[Table, ...]:
     """The same, of a bucket: what lies below, by the first part of its name."""
+    from qoop.catalog.sources.remote import find
+
     root = without_options(place).rstrip("/") + "/"
     found: dict[str, list[Version]] = {}
     origins: dict[str, Origin] = {}
@@ -166,6 +189,8 @@ def open_database(path: str | os.PathLike[str], database: str = "") -> tuple[Tab
 
 def _open_path(probe: Probe, name: str, origin: Origin) -> Table:
     if origin.place.startswith("s3://"):
+        from qoop.catalog.sources.remote import find
+
         return _parquet_table(probe, name, _parquet_only(origin.place, find(origin.place, PARQUET)), origin)
     kind = lake_of(origin.place)
     if kind is not None:
@@ -180,6 +205,8 @@ def _open_path(probe: Probe, name: str, origin: Origin) -> Table:
     kind = next(iter(kinds))
     if kind == "parquet":
         return _parquet_table(probe, name, paths, origin)
+    from qoop.catalog.sources.text import open_csv, open_json  # after the Parquet files, which most tables are of
+
     with probe.cursor(origin.place) as cursor:
         open_text = open_csv if kind == "csv" else open_json
         columns, source = interruptibly(cursor, lambda: open_text(cursor, paths))
@@ -243,6 +270,8 @@ def _is_latest(source: ParquetSource, origin: Origin) -> bool:
 
 def _tables_of(path: str) -> Sequence[tuple[Columns, DatabaseSource]]:
     if not is_sqlite(path):
+        from qoop.catalog.sources.database import open_tables
+
         return open_tables(path)
     from qoop.catalog.sources.sqlite import open_sqlite  # few files are
 

@@ -125,3 +125,13 @@ def tables_below(plan: Plan) -> dict[StageId, Tables]:
         own = frozenset((item.table, item.version) for item in stage.table_inputs)
         below[stage.id] = own.union(*(below[item.stage] for item in stage.stage_inputs))
     return below
+
+
+def q_error(estimated: float, observed: float) -> float:
+    """The factor between an estimate and the truth, at least 1; less than a row counts as one.
+
+    >>> q_error(10, 1000), q_error(1000, 10), q_error(0.1, 0)
+    (100.0, 100.0, 1.0)
+    """
+    low, high = sorted((max(1.0, estimated), max(1.0, observed)))
+    return high / low

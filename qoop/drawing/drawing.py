@@ -18,7 +18,8 @@ from textwrap import wrap
 
 from qoop.catalog.value import value
 from qoop.drawing.picture import FONT
-from qoop.planner.explain import Seen, count_text, facts, observed_facts, q_error, seconds_text
+from qoop.planner.estimate.observed import q_error
+from qoop.planner.explain import Seen, count_text, facts, observed_facts, seconds_text
 from qoop.planner.plan import Plan, Resources, Stage, StageId
 from qoop.planner.search.candidate import Alternatives, StageKey, plan_name, stage_key
 from qoop.planner.search.difference import work

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from qoop.engine.events import Committed
 from qoop.engine.history import Record, Succeeded
 from qoop.engine.task import layout_digest
-from qoop.planner.estimate.observed import Observation, Observations, Tables, tables_below
-from qoop.planner.explain import q_error
+from qoop.planner.estimate.observed import Observation, Observations, Tables, q_error, tables_below
 from qoop.planner.plan import Plan, Signature, Stage, StageId, read_by
 
 MOST = 4096

@@ -42,7 +42,8 @@ from qoop.server.manners import Manners, Place
 from qoop.server.queries import UserQuery, only_statement
 from qoop.server.service import Service
 from qoop.server.users import User, Users
-from qoop.statements.parameters import Parameters, with_parameters
+from qoop.sessions.texts import with_parameters
+from qoop.statements.parameters import Parameters
 from qoop.statements.pivots import is_open
 from qoop.statements.statement import Query, parameters_of
 

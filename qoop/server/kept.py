@@ -31,7 +31,8 @@ from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
 from qoop.result import Result
 from qoop.server.queries import UserQuery, only_statement
-from qoop.statements.parameters import Parameters, with_parameters
+from qoop.sessions.texts import with_parameters
+from qoop.statements.parameters import Parameters
 
 if TYPE_CHECKING:
     from qoop.server.service import Service

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, Forbidden, QueryError, Suspended, Timeout, TooMuch
-from qoop.statements.parameters import Parameters, with_parameters
+from qoop.sessions.texts import with_parameters
+from qoop.statements.parameters import Parameters
 from qoop.statements.pivots import is_open
 from qoop.statements.statement import Explain, Query, ShowFunctions, ShowTables, Statement, statements
 

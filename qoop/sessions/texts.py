@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from qoop.result import Result
 from qoop.session_tables import SessionTables
 
 if TYPE_CHECKING:
+    from qoop.statements.parameters import Parameters
     from qoop.statements.remembered import Remembered
 
 Asked = Callable[[str], Result]
@@ -82,3 +83,12 @@ class Texts:
             elif found is not None and (found is not seen or may_change(found)):
                 self._tables.register(name, found)
                 self._frames[name.lower()] = found
+
+
+def with_parameters(text: str, parameters: Parameters | None) -> str:
+    """The text as it is where no values are given, else with each parameter as a literal."""
+    if parameters is None or (isinstance(parameters, Sized) and len(parameters) == 0):
+        return text
+    from qoop.statements.parameters import with_values
+
+    return with_values(text, parameters)

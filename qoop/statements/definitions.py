@@ -14,7 +14,6 @@ import duckdb
 from qoop.catalog.errors import CatalogError, Forbidden, SourceError, UnknownTable
 from qoop.catalog.lexed import quoted
 from qoop.catalog.opening import EXTENSIONS, listed
-from qoop.catalog.sources.database import schema_of
 from qoop.catalog.stores.objects import is_remote
 from qoop.planner.sql.sources import OF_CATALOG, is_of_catalog
 from qoop.statements import keeping
@@ -96,6 +95,8 @@ class Definitions:
 
     def _schema_of(self, name: str) -> str:
         """The schema, or database, that the name of a table or view begins with."""
+        from qoop.catalog.sources.database import schema_of
+
         table = self._catalog.find(name)
         attached = self._views.within(name) if table is None else schema_of(table)
         return attached or self.schemas.of(name)

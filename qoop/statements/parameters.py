@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -22,13 +22,6 @@ from qoop.statements.statement import folded, parameters_of
 _TOUCHED = re.compile("([\0\u00a0\u1680\u180e\u2000-\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff])")
 
 Parameters = Sequence[object] | Mapping[str, object]
-
-
-def with_parameters(text: str, parameters: Parameters | None) -> str:
-    """The text as it is where no values are given, else `with_values`."""
-    if parameters is None or (isinstance(parameters, Sized) and len(parameters) == 0):
-        return text
-    return with_values(text, parameters)
 
 
 def with_values(text: str, parameters: Parameters) -> str:
