@@ -58,7 +58,7 @@ def ordering(text: str, columns: Sequence[str]) -> Ordering:
     return Ordering(keys, complete, cut, offset, tree.sql(dialect="duckdb"), whole_keys)
 
 
-def _parsed(text: str) -> exp.Expression:
+def _parsed(text: str) -> exp.Expr:
     try:
         return sqlglot.parse_one(text, read="duckdb")
     except SqlglotError:

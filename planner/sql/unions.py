@@ -31,10 +31,10 @@ def _tables_and_columns(bound: Bound) -> Iterator[str]:
         yield from (*found, table.lower()) if found else ()
 
 
-def _is_of_union(node: exp.Expression, names: frozenset[str]) -> bool:
+def _is_of_union(node: exp.Expr, names: frozenset[str]) -> bool:
     match node:
         case exp.DataType():
-            return node.this == exp.DataType.Type.UNION
+            return bool(node.this == exp.DataType.Type.UNION)
         case exp.Anonymous():
             return node.name.lower() == "union_value"
         case exp.Star() | exp.Columns():
