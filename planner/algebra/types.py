@@ -29,6 +29,8 @@ _ONLY_COUNTS = duckdb.__version__.startswith("1.")
 
 NULL_TYPE = '"NULL"'
 """The type of a NULL that has none yet: it becomes that of what it meets."""
+_OF_VALUES = (duckdb.DataError, duckdb.InvalidInputException)
+"""Errors about a value, not about a name, which only the session may know."""
 _HIDES_NULL = duckdb.__version__.startswith("1.")
 """DESCRIBE calls it INTEGER, as a result's column is."""
 _NULLS = re.compile(r"\bnull|\[\s*\]|\bmap\b|\b(list|array)_(value|pack)\b", re.IGNORECASE)
@@ -74,7 +76,7 @@ def fold(expr: Expr) -> Expr:
 
 def always_raises(expr: Expr) -> bool:
     """True for a call without columns that has no value, such as ``CAST(1 / 0 AS INTEGER)``."""
-    return _is_constant(expr) and not _value_of(str(expr))[0]
+    return _is_constant(expr) and isinstance(_value_of(str(expr))[1], _OF_VALUES)
 
 
 def _is_constant(expr: Expr) -> bool:
@@ -164,10 +166,11 @@ def _value_of_nothing(text: str, columns: tuple[str, ...]) -> str | None:
 
 @lru_cache(maxsize=16384)
 def _value_of(text: str) -> tuple[bool, object]:
+    """True and the value, or False and the error."""
     try:
         ((value,),) = ask(f"SELECT {text}")
-    except duckdb.Error:
-        return False, None
+    except duckdb.Error as error:
+        return False, error.with_traceback(None)
     return True, value
 
 
