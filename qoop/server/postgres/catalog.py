@@ -255,8 +255,11 @@ def _is_among(told: list[str], values: str) -> None:
 
 
 def _cast(told: list[str], type_: str, text: str) -> None:
-    """Add the type that a cast is to; the name of a table as ``regclass`` is its number."""
-    if type_ == "regclass" and told[-2].startswith("'"):
-        told[-2:] = [f"(SELECT min(oid) FROM pg_class WHERE relname = {told[-2]})"]
+    """Add the type that a cast is to; the name of a table as ``regclass`` is its number, which the catalog's have not."""
+    name = told[-2] if len(told) > 1 else ""
+    if type_ == "regclass" and name.startswith(("'pg_", "'information_schema.")):
+        told[-2:] = ["NULL::BIGINT"]
+    elif type_ == "regclass" and name.startswith("'"):
+        told[-2:] = [f"(SELECT min(oid) FROM pg_class WHERE relname = {name})"]
     else:
         told.append(_TYPES.get(type_, text))

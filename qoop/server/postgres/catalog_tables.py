@@ -21,7 +21,7 @@ _EMPTY = {
     "pg_auth_members": "roleid, member, grantor, admin_option",
     "pg_collation": "oid, collname, collnamespace, collprovider, collisdeterministic, collcollate, collctype",
     "pg_constraint": (
-        "oid, conname, connamespace, contype, conrelid, confrelid, conindid, conparentid, conkey, confkey, "
+        "oid, conname, connamespace, contype, conrelid, contypid, confrelid, conindid, conparentid, conkey, confkey, "
         "condeferrable, condeferred, convalidated, confupdtype, confdeltype, confmatchtype"
     ),
     "pg_db_role_setting": "setdatabase, setrole, setconfig",
@@ -38,12 +38,15 @@ _EMPTY = {
         "indimmediate"
     ),
     "pg_inherits": "inhrelid, inhparent, inhseqno, inhdetachpending",
-    "pg_language": "oid, lanname",
+    "pg_language": "oid, lanname, lanowner, lanpltrusted, lanplcallfoid, lanvalidator, laninline, lanacl",
     "pg_matviews": "schemaname, matviewname",
     "pg_opclass": "oid, opcname, opcmethod, opcdefault",
     "pg_partitioned_table": "partrelid, partdefid",
     "pg_policy": "oid, polname, polrelid, polcmd, polpermissive, polroles, polqual, polwithcheck",
-    "pg_proc": "oid, proname, pronamespace, prokind, prorettype",
+    "pg_proc": (
+        "oid, proname, pronamespace, proowner, prolang, prokind, prorettype, pronargs, proargtypes, provolatile, "
+        "proparallel, prosecdef, proacl, prosrc, proretset, proisstrict, proleakproof"
+    ),
     "pg_publication": "oid, pubname, puballtables",
     "pg_publication_namespace": "oid, pnpubid, pnnspid",
     "pg_publication_rel": "oid, prpubid, prrelid, prqual, prattrs",
@@ -52,10 +55,13 @@ _EMPTY = {
     "pg_sequence": "seqrelid, seqtypid, seqstart, seqincrement, seqmax, seqmin, seqcache, seqiscycle, seqcycle",
     "pg_shdescription": "objoid, classoid, description",
     "pg_statistic_ext": "oid, stxrelid, stxnamespace, stxname, stxkind, stxstattarget, stxkeys",
-    "pg_tablespace": "oid, spcname",
+    "pg_tablespace": "oid, spcname, spcowner, spcacl, spcoptions",
     "pg_trigger": "oid, tgrelid, tgname, tgisinternal, tgenabled, tgparentid, tgconstraint",
 }  # fmt: skip
 """Tables of what there is none of, with the columns that clients name."""
+
+_LISTS = ("conkey", "confkey", "indkey", "indclass", "indoption", "indcollation", "polroles", "stxkeys")
+"""Columns of these tables that hold lists of numbers."""
 
 _NOTHING = "NULL::VARCHAR"
 _MACROS: tuple[tuple[str, str, str], ...] = (
@@ -64,7 +70,8 @@ _MACROS: tuple[tuple[str, str, str], ...] = (
     ("pg_table_is_visible", "a", "true"), ("pg_type_is_visible", "a", "true"), ("pg_function_is_visible", "a", "true"),
     ("pg_get_userbyid", "a", "'qoop'"), ("pg_get_expr", "a,b a,b,c", _NOTHING),
     ("pg_get_indexdef", "a a,b,c", _NOTHING), ("pg_get_constraintdef", "a a,b", _NOTHING),
-    ("pg_get_viewdef", "a a,b", _NOTHING), ("pg_get_function_result", "a", _NOTHING),
+    ("pg_get_viewdef", "a a,b", "''"), ("pg_get_function_result", "a", _NOTHING),
+    ("pg_get_function_sqlbody", "a", _NOTHING), ("pg_tablespace_location", "a", _NOTHING),
     ("pg_get_function_arguments", "a", _NOTHING), ("pg_get_function_identity_arguments", "a", _NOTHING),
     ("pg_get_statisticsobjdef_columns", "a", _NOTHING), ("pg_get_partkeydef", "a", _NOTHING),
     ("pg_get_triggerdef", "a a,b", _NOTHING), ("pg_get_ruledef", "a a,b", _NOTHING),
@@ -113,11 +120,15 @@ def create(connection: duckdb.DuckDBPyConnection, tables: Tables, views: Tables)
 def _empty_type(column: str) -> str:
     if column == "stxkind":
         return "VARCHAR[]"
-    if column.endswith(("name", "type", "kind", "label", "bin", "description", "version", "pred", "exprs", "qual")):
+    if column in _LISTS:
+        return "BIGINT[]"
+    if column.endswith(
+        ("name", "type", "kind", "label", "bin", "description", "version", "pred", "exprs", "qual", "src")
+    ):
         return "VARCHAR"
     if "is" in column and not column.startswith("dis"):
         return "BOOLEAN"
-    return "BIGINT[]" if column in ("conkey", "confkey", "indkey", "polroles", "stxkeys") else "BIGINT"
+    return "BIGINT"
 
 
 def _namespaces(connection: duckdb.DuckDBPyConnection) -> None:

@@ -1,0 +1,91 @@
+"""Whole tables over PostgreSQL's protocol, as SQLAlchemy's inspector, pandas and psql find them."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import duckdb
+import pytest
+from pg_client import needs_psql, psql
+from server_world import ANA, World
+
+import qoop
+from qoop.server.audit import AuditLog
+from qoop.server.manners import Manners, Place
+from qoop.server.postgres.server import PostgresServer
+from qoop.server.service import Service
+
+sqlalchemy = pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed")
+pytest.importorskip("psycopg", reason="psycopg is not installed")
+
+TYPES = {
+    "id": ("1::INTEGER", "INTEGER"), "name": ("'x'", "TEXT"), "price": ("1.5::DECIMAL(7,2)", "NUMERIC(7, 2)"),
+    "tags": ("[1, 2]", "ARRAY"), "made": ("{'a': 1}", "TEXT"), "good": ("true", "BOOLEAN"),
+    "day": ("DATE '2026-01-02'", "DATE"), "seen": ("TIMESTAMP '2026-01-02 03:04:05'", "TIMESTAMP"),
+    "at": ("TIMESTAMPTZ '2026-01-02 03:04:05+00'", "TIMESTAMP"), "data": ("'a'::BLOB", "BYTEA"),
+    "small": ("1::UTINYINT", "SMALLINT"), "large": ("1::HUGEINT", "NUMERIC(38, 0)"),
+    "share": ("0.5::DOUBLE", "DOUBLE PRECISION"),
+}  # fmt: skip
+"""Columns: a value of each, and the type that SQLAlchemy finds."""
+
+
+@pytest.fixture(scope="module")
+def engine(world: World) -> Iterator[Any]:
+    with ExitStack() as around:
+        session = around.enter_context(qoop.connect(slots=1, memory="1GB", locked=True))
+        values = ", ".join(f'{value} AS "{name}"' for name, (value, _) in TYPES.items())
+        session.register("items", duckdb.sql(f"SELECT {values}").to_arrow_table())
+        session.register("Odd name", duckdb.sql('SELECT 7 AS "a b", 8 AS "from"').to_arrow_table())
+        session.sql("CREATE VIEW cheap AS SELECT id, price FROM items").arrow()
+        service = Service(session, world.service.users, AuditLog(io.StringIO()))
+        server = around.enter_context(PostgresServer(service, Place(), Manners()))
+        url = sqlalchemy.make_url(server.address).set(drivername="postgresql+psycopg", username="ana", password=ANA)
+        engine = sqlalchemy.create_engine(url)
+        around.callback(engine.dispose)
+        yield engine
+
+
+def test_whole_tables_and_views_are_reflected_and_read(engine: Any) -> None:
+    found = sqlalchemy.MetaData()
+    found.reflect(engine, views=True)
+    tables = {table.name: table for table in found.tables.values()}
+    assert tables.keys() == {"items", "Odd name", "cheap"}
+    assert {column.name: str(column.type) for column in tables["items"].columns} == {
+        name: told for name, (_, told) in TYPES.items()
+    }
+    assert [column.name for column in tables["Odd name"].columns] == ["a b", "from"]
+    with engine.connect() as connection:
+        assert connection.execute(sqlalchemy.select(tables["Odd name"])).all() == [(7, 8)]
+        cheap = tables["cheap"]
+        assert connection.execute(sqlalchemy.select(cheap.c.price).where(cheap.c.id == 1)).scalar_one() == 1.5
+
+
+def test_there_are_no_keys_indexes_and_constraints(engine: Any) -> None:
+    looked = sqlalchemy.inspect(engine)
+    for found in (looked.get_indexes, looked.get_foreign_keys, looked.get_unique_constraints):
+        assert found("items") == []
+    assert looked.get_check_constraints("items") == [] and looked.get_domains() == [] and looked.get_enums() == []
+    assert looked.get_pk_constraint("items")["constrained_columns"] == []
+    assert looked.get_view_names() == ["cheap"] and looked.get_view_definition("cheap") == ""
+    assert looked.has_table("items") and not looked.has_table("nix")
+    assert looked.get_schema_names() == ["information_schema", "main"]
+
+
+def test_pandas_reads_a_whole_table(engine: Any) -> None:
+    import pandas as pd
+
+    assert pd.read_sql_table("cheap", engine).astype(float).values.tolist() == [[1.0, 1.5]]
+
+
+@needs_psql
+def test_psql_lists_whatever_is_asked(world: World) -> None:
+    asked = (
+        "\\d", "\\d+", "\\d+ t", "\\d t*", "\\dt *.*", "\\dv+", "\\dm", "\\di+", "\\ds", "\\df+", "\\da", "\\dT+",
+        "\\du+", "\\dx", "\\l+", "\\dn+", "\\dp", "\\db+", "\\dD", "\\dP",
+    )  # fmt: skip
+    told = psql(world, *asked)
+    assert "ERROR" not in told and re.search(r" a +\| bigint +\|", told) and re.search(r" main +\| big +\| table", told)
