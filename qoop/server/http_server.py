@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from qoop.engine.storage.scratch import Scratch
 from qoop.server.http import application
 from qoop.server.kept import KeptQueries
 from qoop.server.listening import Listening
@@ -20,15 +20,17 @@ class HttpServer:
     """The HTTP server in a thread of its own; use it as a context manager.
 
     manners: `hosts` gain the place's own. answers: the folder of queries that go on without their client, which
-    outlives the server; by default a temporary one. Raises ConfigError for a place that must not be listened to, or
-    cannot be.
+    outlives the server; by default a temporary one, which the next server removes after a kill. Raises ConfigError for
+    a place that must not be listened to, or cannot be.
     """
 
     def __init__(self, service: Service, place: Place, manners: Manners, answers: Path | None = None) -> None:
         place.check(service.users.are_told_apart)
         manners = replace(manners, hosts=(*manners.hosts, place.host))
         self._threads = ThreadPoolExecutor(service.queries + _SPARE, "qoop-http")
-        folder = Path(tempfile.mkdtemp(prefix="qoop-answers-")) if answers is None else answers
+        self._scratch = Scratch(kind="answers") if answers is None else None
+        folder = answers if self._scratch is None else self._scratch.path
+        assert folder is not None
         self.kept = KeptQueries(service, folder, lasting=answers is not None)
         app = application(service, self._threads, manners, self.kept)
         self._listening = Listening(app, place, manners)
@@ -43,3 +45,5 @@ class HttpServer:
         self._listening.__exit__()
         self._threads.shutdown()
         self.kept.close()
+        if self._scratch is not None:
+            self._scratch.close()

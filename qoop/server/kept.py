@@ -13,8 +13,10 @@ text.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
+import os
 import re
 import shutil
 import threading
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import Cancelled, ConfigError, DiskFull, QoopError, Suspended
+from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.stores.private import make_folder
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
@@ -76,8 +79,8 @@ class Kept:
 class KeptQueries:
     """The queries of a service that go on without their client.
 
-    folder: made if need be; only its owner may read it. lasting: it outlives the server, so what runs at its end is
-    suspended. Raises ConfigError for a folder that cannot be used.
+    folder: made if need be; only its owner may read it, and one server at a time uses it. lasting: it outlives the
+    server, so what runs at its end is suspended. Raises ConfigError for a folder that cannot be used.
     """
 
     def __init__(self, service: Service, folder: Path, lasting: bool = False) -> None:
@@ -89,7 +92,12 @@ class KeptQueries:
         self._service, self._folder, self._lasting = service, folder, lasting
         self._threads = ThreadPoolExecutor(service.queries, "qoop-kept")
         self._lock = threading.Lock()
-        self._kept = {one.id: one for one in _read_all(folder)}
+        self._held = _held(folder)
+        try:
+            self._kept = {one.id: one for one in _read_all(folder)}
+        except ConfigError:
+            self._let_go()
+            raise
         _clear(folder)
         self._running: dict[str, UserQuery] = {}
         self._ending = False
@@ -171,8 +179,11 @@ class KeptQueries:
     def close(self) -> None:
         """After the service was closed."""
         self._threads.shutdown()
-        if not self._lasting:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        forget_private(self._held)
+        os.close(self._held)
 
     def _begin(self, kept: Kept, query: UserQuery) -> None:
         with self._lock:
@@ -235,6 +246,18 @@ class KeptQueries:
         for place, kept in enumerate(reversed(ended)):
             if place >= _MOST - 1 or time.time() - kept.asked - kept.seconds > _KEEP:
                 self.drop(kept)
+
+
+def _held(folder: Path) -> int:
+    """The open folder, with a lock that lasts as long as this process: two servers would both go on with what ran."""
+    found = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(found)
+        raise ConfigError(f"another server keeps its answers in {folder}") from error
+    keep_private(found)
+    return found
 
 
 def _failed(kept: Kept, error: Exception) -> Kept:

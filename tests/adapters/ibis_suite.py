@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="for tables and reports")
     parser.add_argument("words", nargs="*", metavar="WORD", help="of pytest, such as -k window; after --")
     options = parser.parse_args()
+    options.folder = options.folder.resolve()  # the tests run within it
     options.folder.mkdir(parents=True, exist_ok=True)
     theirs, ours = (outcomes(options.folder, backend, options.words) for backend in ("duckdb", "qoop"))
     good = {test for test, outcome in theirs.items() if outcome == "passed"}

@@ -18,7 +18,9 @@ import pytest
 from server_world import BEN, EVE, SLOW, World, until
 
 from qoop.catalog.errors import ConfigError, DiskFull
+from qoop.server.http_server import HttpServer
 from qoop.server.kept import FORMAT, VERSION, KeptQueries
+from qoop.server.manners import Manners, Place
 from qoop.server.service import Service
 
 
@@ -150,6 +152,21 @@ def test_pickles_in_its_folder_are_not_read_as_such(world: World, tmp_path: Path
     assert not canary.exists()
     pickle.loads(bomb)
     assert canary.exists(), "it would have gone off"
+
+
+def test_folders_of_killed_servers_go_and_one_in_use_is_refused(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dead = tmp_path / "qoop-answers-dead"
+    (dead / "0123456789abcdef").mkdir(parents=True)
+    (dead / "lock").touch()
+    with HttpServer(world.service, Place(), Manners()):
+        [own] = tmp_path.glob("qoop-answers-*")
+        assert own != dead
+        with pytest.raises(ConfigError, match="another server keeps its answers in"):
+            KeptQueries(world.service, own)
+    assert list(tmp_path.iterdir()) == []
 
 
 LONG = (

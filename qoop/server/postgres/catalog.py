@@ -255,7 +255,7 @@ def _is_among(told: list[str], values: str) -> None:
 
 
 def _cast(told: list[str], type_: str, text: str) -> None:
-    """Add the type that a cast is to; the name of a table as ``regclass`` is its number, which the catalog's have not."""
+    """Add the type that a cast is to; the name of a table as ``regclass`` is its number; the catalog's have none."""
     name = told[-2] if len(told) > 1 else ""
     if type_ == "regclass" and name.startswith(("'pg_", "'information_schema.")):
         told[-2:] = ["NULL::BIGINT"]
