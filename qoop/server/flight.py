@@ -167,6 +167,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 case "CancelQuery":
                     done = self._cancel(user, unpacked(body)[1].raw(1))
                     return iter([flight.Result(packed("ActionCancelQueryResult", (1, done)))])
+                case "GetSessionOptions":
+                    return iter([flight.Result(flight_metadata.options())])
+                case "SetSessionOptions":
+                    return iter([flight.Result(flight_metadata.without_effect(body))])
                 case "CloseSession":
                     return iter([flight.Result(message((1, _CLOSED)))])
             raise NotImplementedError(f"there is no action {action.type}")
@@ -176,6 +180,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         return [
             ("CreatePreparedStatement", "keep a statement"), ("ClosePreparedStatement", "forget one"),
             ("CancelFlightInfo", "end a query"), ("CancelQuery", "the same"), ("CloseSession", "nothing is kept"),
+            ("GetSessionOptions", "the catalog and the schema"), ("SetSessionOptions", "the same again"),
         ]  # fmt: skip
 
     def _text(self, user: User, data: bytes) -> str | None:

@@ -1,4 +1,5 @@
-"""Flight SQL's questions about the server: its catalogs, schemas, tables, types and abilities, as Arrow tables.
+"""Flight SQL's questions about the server: its catalogs, schemas, tables, types and abilities, as Arrow tables, and the
+options of a session.
 
 All tables are in one schema, ``main``, of one catalog without a name, as SQL names them ``t`` or ``main.t``.
 """
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from qoop.result import exported_schema
-from qoop.server.flight_messages import Message
+from qoop.server.flight_messages import Message, message, read_message
 
 if TYPE_CHECKING:
     from qoop.session import Session
@@ -38,6 +39,29 @@ def answer(session: Session, command: str, asked: Message) -> pa.Table | None:
         return _table([], *_KEYS[command])
     found = _ANSWERS.get(command)
     return None if found is None else found(session, asked)
+
+
+_OPTIONS = {"catalog": _CATALOG, "schema": _SCHEMA}
+"""Options of a client's session, as Flight names them, and their only values."""
+_UNKNOWN, _WRONG = 1, 2
+"""Why an option is not set, as Flight numbers it: no such name, no such value."""
+
+
+def options() -> bytes:
+    """The answer to GetSessionOptions."""
+    return message(*((1, message((1, name), (2, message((1, told))))) for name, told in _OPTIONS.items()))
+
+
+def without_effect(asked: bytes) -> bytes:
+    """The answer to SetSessionOptions: the session is that of all users, so no option takes another value."""
+    wrong = []
+    for entry in read_message(asked).fields.get(1, ()):
+        option = read_message(entry if isinstance(entry, bytes) else b"")
+        name, told = option.text(1), read_message(option.raw(2)).optional(1)
+        if name not in _OPTIONS or told != _OPTIONS[name]:
+            why = _WRONG if name in _OPTIONS else _UNKNOWN
+            wrong.append((1, message((1, name), (2, message((1, why))))))
+    return message(*wrong)
 
 
 def _catalogs(_: Session, __: Message) -> pa.Table:

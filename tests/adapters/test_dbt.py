@@ -81,9 +81,23 @@ def test_what_fails_says_why_and_what_is_not_there_is_refused(dbt: Dbt, tmp_path
     assert "unique_stg_customers_customer_id" in told and "Got 1 result, configured to fail if != 0" in told
     (project / "models" / "staging" / "stg_orders.sql").write_text("select nothing from {{ ref('raw_orders') }}")
     assert '"nothing"' in dbt("run", "--select", "stg_orders", fails=True)
-    elsewhere = "{{ config(schema='other') }} select 1 as one"
-    (project / "models" / "staging" / "stg_orders.sql").write_text(elsewhere)
-    assert "qoop has one schema, main" in dbt("run", "--select", "stg_orders", fails=True)
+
+
+def test_models_have_schemas_of_their_own(dbt: Dbt, tmp_path: Path) -> None:
+    project, warehouse = tmp_path / "shop", tmp_path / "warehouse"
+    with (project / "dbt_project.yml").open("a") as file:
+        file.write("seeds: {+schema: raw}\n")
+    settings = project / "dbt_project.yml"
+    settings.write_text(settings.read_text().replace("{+materialized: view}", "{+materialized: view, +schema: stage}"))
+    dbt("build", "--select", "+orders_seen", "+customers", "--store-failures")
+    assert (warehouse / "views" / "main_stage" / "stg_orders.sql").exists()
+    assert (warehouse / "main_raw.raw_orders.parquet").exists() and not (warehouse / "raw_orders.parquet").exists()
+    theirs = wanted(project)
+    assert theirs and read(tmp_path, "customers") == theirs
+    dbt("run", "--select", "stg_orders", "orders_seen", "customers")  # a process that finds schemas and views again
+    assert read(tmp_path, "customers") == theirs
+    dbt("docs", "generate", "--select", "stg_orders")
+    assert '"schema": "main_stage"' in (project / "target" / "catalog.json").read_text()
 
 
 def test_documentation_has_the_columns(dbt: Dbt, tmp_path: Path) -> None:

@@ -95,6 +95,18 @@ def plain(world: World, token: str | None = ANA) -> tuple[Any, Any]:
     return flight.connect(world.flight.address), flight.FlightCallOptions(headers=headers, timeout=20)
 
 
+def test_options_of_a_session_are_told_and_keep_their_values(world: World) -> None:
+    with connected(world) as connection:
+        assert (connection.adbc_current_catalog, connection.adbc_current_db_schema) == ("", "main")
+        connection.adbc_current_db_schema = "main"
+        with pytest.raises(dbapi.Error, match="schema"):
+            connection.adbc_current_db_schema = "other"
+        for name in ("adbc.flight.sql.session.option.threads", "adbc.flight.sql.session.option.string_list.x"):
+            with pytest.raises(dbapi.Error):
+                connection.adbc_connection.set_options(**{name: "8"})
+        assert connection.adbc_current_db_schema == "main"
+
+
 def test_a_name_and_a_password(world: World) -> None:
     with connected(world, None, username="pat", password="the password of pat") as pat, pat.cursor() as cursor:
         cursor.execute("SELECT 1 AS one")

@@ -30,11 +30,8 @@ from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 import qoop
 from qoop import dbapi
-from qoop.adapters.dbt.kept_views import KeptViews
+from qoop.adapters.dbt.kept_views import MAIN, KeptViews
 from qoop.catalog.errors import QoopError
-
-MAIN = "main"
-"""The only schema."""
 
 _log = AdapterLogger("qoop")
 

@@ -16,11 +16,13 @@
 
 {% macro qoop__get_catalog(information_schema, schemas) -%}
   {% call statement('catalog', fetch_result=True) %}
-    select '{{ information_schema.database }}' as table_database, 'main' as table_schema, t.table_name,
+    select '{{ information_schema.database }}' as table_database, t.table_schema, t.table_name,
            t.table_type, null as table_comment, null as table_owner, c.column_name,
            c.ordinal_position as column_index, c.data_type as column_type, null as column_comment
     from information_schema.tables t join information_schema.columns c using (table_schema, table_name)
-    where t.table_schema = 'main'
+    where lower(t.table_schema) in (
+      {%- for schema in schemas %}lower('{{ schema | replace("'", "''") }}'){{ ", " if not loop.last }}{% endfor -%}
+    )
     order by ALL
   {% endcall %}
   {{ return(load_result('catalog').table) }}
