@@ -186,6 +186,11 @@ class LocalBackend:
         """Slots, and memory for all purposes."""
         return replace(self._capacity, memory=self._memory)
 
+    @property
+    def spilled(self) -> int:
+        """Bytes on disk for want of memory: outputs of tasks, and what DuckDB sorts, joins and groups."""
+        return self.store.spilled + self._scratch.bytes
+
     def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False) -> None:
         """Begin an attempt; what it reads is kept for the job until it is released. queued: it was told that it is."""
         if machine != self._machine:

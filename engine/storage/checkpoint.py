@@ -160,6 +160,12 @@ class Store:
         """Bytes held in memory."""
         return self._used
 
+    @property
+    def spilled(self) -> int:
+        """Bytes of outputs that lie on disk for want of memory."""
+        with self._lock:
+            return sum(entry.bytes for entry in self._entries.values() if entry.mapped is not None)
+
     def begin(self, schema: pa.Schema, parts: int, between: Callable[[], None] = lambda: None) -> Growing:
         """An output that is about to be made, for `put` once it is finished.
 

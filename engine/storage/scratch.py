@@ -40,6 +40,16 @@ class Scratch:
         except OSError as error:
             raise DiskFull(f"the {kind} directory {parent} cannot be written: {error.strerror or error}") from error
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files that it holds now."""
+        found = 0
+        for folder, _, names in os.walk(self.path):
+            for name in names:
+                with contextlib.suppress(OSError):  # it has just gone
+                    found += os.stat(os.path.join(folder, name)).st_size
+        return found
+
     def close(self) -> None:
         """Remove the directory and all that is in it; the lock goes last."""
         _remove(self.path)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Busy, Cancelled, ConfigError, QoopError
 from qoop.control.job_status import waited
+from qoop.engine.backends.local import LocalBackend
 from qoop.engine.history import Succeeded
 from qoop.server.audit import AuditLog, Entry
 from qoop.server.limits import Limits, Rates
@@ -223,4 +224,12 @@ class Service:
             "memory_bytes": ("Memory that tasks may have", session.available.memory),
             "memory_used_bytes": ("Memory that tasks have", sum(one.memory for one in used)),
             "tables": ("Tables that are registered", len(session.tables())),
+            **_spilled(session),
         }
+
+
+def _spilled(session: Session) -> Mapping[str, tuple[str, float]]:
+    """Nothing where the machines are others: each knows only its own disk."""
+    if not isinstance(session.backend, LocalBackend):
+        return {}
+    return {"spilled_bytes": ("Bytes on disk for want of memory", session.backend.spilled)}

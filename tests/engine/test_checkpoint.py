@@ -107,13 +107,15 @@ def test_an_output_stays_while_any_job_needs_it(store: Store) -> None:
 def test_what_exceeds_the_budget_is_spilled_and_read_back(spill: Path) -> None:
     store = Store(100_000, spill)
     expected = {number: put(store, number, rows=2000) for number in range(6)}
-    assert 0 < store.used <= 100_000
+    assert 0 < store.used <= 100_000 and store.used + store.spilled == sum(
+        sum(committed(number, parts).bytes) for number, parts in expected.items()
+    )
     for number, parts in expected.items():
         for partition, table in enumerate(parts):
             assert store.read(key(number), partition).equals(table)
         assert store.read(key(number), None).equals(pa.concat_tables(parts))
     store.release("job", [key(number) for number in range(6)])
-    assert files(spill) == [] and store.used == 0
+    assert files(spill) == [] and store.used == store.spilled == 0
     store.close()
 
 

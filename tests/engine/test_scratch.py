@@ -21,7 +21,8 @@ def test_it_is_there_until_it_is_closed(tmp_path: Path) -> None:
     one, other = Scratch(tmp_path / "new"), Scratch(tmp_path / "new")
     assert one.path != other.path and one.path.is_dir() and other.path.is_dir()
     (one.path / "deep").mkdir()
-    (one.path / "deep" / "file").touch()
+    (one.path / "deep" / "file").write_bytes(b"12345")
+    assert (one.bytes, other.bytes) == (5, 0)
     one.close()
     assert list((tmp_path / "new").iterdir()) == [other.path]
     other.close()

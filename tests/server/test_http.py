@@ -180,7 +180,7 @@ def test_health_and_metrics(world: World) -> None:
     assert now['qoop_errors_total{error="BindError"}'] == before.get('qoop_errors_total{error="BindError"}', 0) + 1
     assert now["qoop_rows_total"] == before["qoop_rows_total"] + 4
     assert now["qoop_queries_running"] == 1
-    assert (now["qoop_slots"], now["qoop_tables"]) == (2, 2)
+    assert (now["qoop_slots"], now["qoop_tables"], now["qoop_spilled_bytes"]) == (2, 2, 0)
     assert now['qoop_query_seconds_bucket{le="+Inf"}'] == now["qoop_query_seconds_count"]
 
 
