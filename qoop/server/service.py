@@ -146,10 +146,13 @@ class Service:
         """Note a statement that was not let in."""
         self._tell(UserQuery(self.session, User(user, ""), text, by, self._ended), "refused", error)
 
-    def noted(self, user: User, text: str, by: str, rows: int, error: QoopError | None = None) -> None:
-        """Note a statement that was answered without a query, such as one about the catalog."""
+    def noted(
+        self, user: User, text: str, by: str, since: float, rows: int = 0, error: QoopError | None = None
+    ) -> None:
+        """Note a statement that was answered without a query, such as one about the catalog. since: when it was asked,
+        by `time.monotonic`."""
         query = UserQuery(self.session, user, text, by, self._ended)
-        query.rows = rows
+        query.since, query.rows = since, rows
         self._tell(query, "done" if error is None else "failed", error)
 
     def admit_no_more(self) -> None:

@@ -13,6 +13,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import duckdb
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
 
 from qoop.catalog import arrow_output
 from qoop.catalog.errors import BindError, Cancelled, QueryError, Timeout
@@ -182,12 +184,22 @@ class CatalogQuestion:
 def _answer(connection: duckdb.DuckDBPyConnection, asked: str, of_session: Collection[str]) -> Result | None:
     if [one.type for one in connection.extract_statements(asked)] != [duckdb.StatementType.SELECT]:
         raise BindError("a question about the catalog is one query: nothing else is done there")
-    names = {name.rpartition(".")[2].strip('"').lower() for name in connection.get_table_names(asked)}
-    if not names.isdisjoint(of_session):
+    if not _named(connection, asked).isdisjoint(of_session):
         return None
     described = connection.execute(f"DESCRIBE {asked}").fetchall()
     table = arrow_output.table(connection, asked)
     return Result(table, tuple((str(row[0]), str(row[1])) for row in described))
+
+
+def _named(connection: duckdb.DuckDBPyConnection, asked: str) -> set[str]:
+    """The names of tables in a question, in lower case. DuckDB tells none where JOIN has USING; sqlglot may fail."""
+    try:
+        return {name.rpartition(".")[2].strip('"').lower() for name in connection.get_table_names(asked)}
+    except duckdb.BinderException:
+        try:
+            return {table.name.lower() for table in parse_one(asked, read="duckdb").find_all(exp.Table)}
+        except SqlglotError:
+            return set()
 
 
 def _of_view(session: Session, name: str) -> Sequence[tuple[str, str]]:
@@ -233,6 +245,11 @@ def _rewrite(words: Sequence[Lexeme], at: int, told: list[str], user: str) -> in
         return end - at
     if word.says("PG_CATALOG") and follows[:1] == ["."]:
         return 2
+    if word.says("INFORMATION_SCHEMA") and follows[1:2] == ["_pg_expandarray"]:
+        return 2
+    if word.text.startswith("'{") and follows[:4] == ["::", "text", "[", "]"]:
+        told.append(f"string_split('{word.text[2:-2]}', ',')")
+        return 5
     if told[-1:] == ["::"] and word.name is not None:
         _cast(told, word.name.lower(), word.text)
     elif told and told[-1].upper() == "AS" and follows[:1] == [")"]:

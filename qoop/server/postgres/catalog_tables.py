@@ -82,6 +82,7 @@ _MACROS: tuple[tuple[str, str, str], ...] = (
     ("pg_tablespace_size", "a", "0::BIGINT"), ("pg_size_pretty", "a", "a || ' bytes'"),
     ("pg_encoding_to_char", "a", "'UTF8'"), ("to_regtype", "a", "NULL::BIGINT"), ("quote_ident", "a", "a"),
     ("to_regclass", "a", "(SELECT min(oid) FROM pgc.pg_class WHERE relname = a)"),
+    ("array_upper", "a,d", "len(a)"), ("_pg_expandarray", "a", "{'x': a[1], 'n': 1}"),
     ("array_to_string", "a,b a,b,c", "''"), ("pg_char_to_encoding", "a", "6"),
     ("pg_get_serial_sequence", "a,b", _NOTHING), ("pg_collation_is_visible", "a", "true"),
     ("has_table_privilege", "a,b a,b,c", "true"), ("has_schema_privilege", "a,b a,b,c", "true"),
@@ -114,6 +115,9 @@ def create(connection: duckdb.DuckDBPyConnection, tables: Tables, views: Tables)
     for name, forms, expression in (*_MACROS, ("current_setting", "a a,b", f"MAP {{{settings}}}[lower(a)]")):
         bodies = ", ".join(f"({form}) AS ({expression})" for form in forms.split(" "))
         connection.execute(f"CREATE MACRO pgc.{name}{bodies}")
+    connection.execute(_SETTINGS)
+    _insert(connection, "pg_settings (name, setting)", [*SETTINGS.items()])
+    connection.execute(_KEYWORDS)
     connection.execute("SET search_path = 'memory.main,memory.pgc'")
 
 
@@ -169,7 +173,9 @@ def _types(connection: duckdb.DuckDBPyConnection) -> None:
     for oid, name in ARRAY_NAMES.items():
         of = ELEMENTS[oid]
         rows.append((oid, name, -1, of, 0, _SQL_NAMES.get(of, NAMES[of][0]) + "[]"))
+    rows.append((19, "name", 64, 0, 0, "name"))  # drivers ask it for the length that names may have
     _insert(connection, "pg_type (oid, typname, typlen, typelem, typarray, sql_name)", rows)
+    connection.execute("UPDATE pgc.pg_type SET typinput = 'pg_catalog.array_in' WHERE typelem > 0")
 
 
 def _classes(connection: duckdb.DuckDBPyConnection, tables: Tables, views: Tables) -> None:
@@ -203,6 +209,15 @@ def _insert(connection: duckdb.DuckDBPyConnection, place: str, rows: Sequence[tu
         connection.execute(f"INSERT INTO pgc.{place} SELECT {values}", columns)
 
 
+_SETTINGS = """
+CREATE TABLE pgc.pg_settings (
+    name VARCHAR, setting VARCHAR, unit VARCHAR, category VARCHAR, short_desc VARCHAR, extra_desc VARCHAR,
+    context VARCHAR DEFAULT 'internal', vartype VARCHAR DEFAULT 'string', source VARCHAR DEFAULT 'default',
+    min_val VARCHAR, max_val VARCHAR, enumvals VARCHAR[], boot_val VARCHAR, reset_val VARCHAR, sourcefile VARCHAR,
+    sourceline INTEGER, pending_restart BOOLEAN DEFAULT false)"""
+_KEYWORDS = """
+CREATE MACRO pgc.pg_get_keywords() AS TABLE
+SELECT keyword_name AS word, keyword_category[1] AS catcode, keyword_category AS catdesc FROM duckdb_keywords()"""
 _CLASS = """
 CREATE TABLE pgc.pg_class (
     oid BIGINT, relname VARCHAR, relkind VARCHAR, relnatts INTEGER, relnamespace BIGINT DEFAULT 2200,

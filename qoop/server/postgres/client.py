@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -254,17 +255,17 @@ class Client:
         return self._query(text, asked, write)
 
     def _catalog(self, text: str) -> Result | None:
-        question = CatalogQuestion(self._pg_catalog, self._user.name)
+        question, since = CatalogQuestion(self._pg_catalog, self._user.name), time.monotonic()
         self._runs = question
         try:
             found = question.answer(text)
         except QoopError as error:
-            self._service.noted(self._user, text, "postgres", 0, error)
+            self._service.noted(self._user, text, "postgres", since, error=error)
             raise
         finally:
             self._runs = None
         if found is not None:
-            self._service.noted(self._user, text, "postgres", len(found))
+            self._service.noted(self._user, text, "postgres", since, len(found))
         return found
 
     def _query(self, text: str, asked: Sequence[int], write: Write | None) -> Answer:

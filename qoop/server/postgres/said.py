@@ -15,6 +15,7 @@ SETTINGS = {
     "transaction_isolation": "read committed", "transaction_read_only": "on", "search_path": "main",
     "max_identifier_length": "63", "extra_float_digits": "1", "bytea_output": "hex", "application_name": "",
     "statement_timeout": "0", "lc_collate": "C", "lc_ctype": "C", "server_version_num": "140000",
+    "max_index_keys": "32",
 }  # fmt: skip
 """Settings that SHOW tells; clients hear some of them at their begin."""
 TOLD = {
