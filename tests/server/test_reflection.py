@@ -82,19 +82,31 @@ def test_pandas_reads_a_whole_table(engine: Any) -> None:
 
 
 OF_JDBC = (
-    # the types, in the order of schemas
-    ("SELECT typinput='pg_catalog.array_in'::regproc AS is_array, typname FROM pg_catalog.pg_type LEFT JOIN (select ns.oid "
-     "as nspoid, ns.nspname, r.r from pg_namespace as ns join (select s.r, (current_schemas(false))[s.r] as nspname from "
-     "generate_series(1, array_upper(current_schemas(false), 1)) as s(r)) as r using (nspname)) as sp ON sp.nspoid = "
-     "typnamespace WHERE typname IN ('int8', '_int8') ORDER BY sp.r, pg_type.oid", [(None, "int8"), (True, "_int8")]),
-    ("SELECT (information_schema._pg_expandarray(i.indkey)).n AS KEY_SEQ, a.attname FROM pg_catalog.pg_attribute a JOIN "
-     "pg_catalog.pg_index i ON (a.attrelid = i.indrelid) WHERE i.indisprimary", []),
-    ("SELECT word FROM pg_catalog.pg_get_keywords() WHERE word IN ('select', 'unpivot') AND word <> ALL "
-     "('{a,select}'::text[])", [("unpivot",)]),
+    (
+        """SELECT typinput='pg_catalog.array_in'::regproc AS is_array, typname FROM pg_catalog.pg_type
+        LEFT JOIN (select ns.oid as nspoid, ns.nspname, r.r from pg_namespace as ns join (
+            select s.r, (current_schemas(false))[s.r] as nspname
+            from generate_series(1, array_upper(current_schemas(false), 1)) as s(r)) as r using (nspname)
+        ) as sp ON sp.nspoid = typnamespace WHERE typname IN ('int8', '_int8') ORDER BY sp.r, pg_type.oid""",
+        [(None, "int8"), (True, "_int8")],
+    ),
+    (
+        """SELECT (information_schema._pg_expandarray(i.indkey)).n AS KEY_SEQ, a.attname FROM pg_catalog.pg_attribute a
+        JOIN pg_catalog.pg_index i ON (a.attrelid = i.indrelid) WHERE i.indisprimary""",
+        [],
+    ),
+    (
+        """SELECT word FROM pg_catalog.pg_get_keywords()
+        WHERE word IN ('select', 'unpivot') AND word <> ALL ('{a,select}'::text[])""",
+        [("unpivot",)],
+    ),
     ("SELECT setting FROM pg_catalog.pg_settings WHERE name='max_index_keys'", [("32",)]),
-    ("SELECT t.typlen FROM pg_catalog.pg_type t, pg_catalog.pg_namespace n WHERE t.typnamespace=n.oid AND t.typname='name' "
-     "AND n.nspname='pg_catalog'", [(64,)]),
-)  # fmt: skip
+    (
+        """SELECT t.typlen FROM pg_catalog.pg_type t, pg_catalog.pg_namespace n
+        WHERE t.typnamespace=n.oid AND t.typname='name' AND n.nspname='pg_catalog'""",
+        [(64,)],
+    ),
+)
 """Questions that PostgreSQL's driver of JDBC asks of its own accord, and their rows."""
 
 
