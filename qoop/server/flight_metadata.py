@@ -44,7 +44,7 @@ def answer(session: Session, command: str, asked: Message) -> pa.Table | None:
 _OPTIONS = {"catalog": _CATALOG, "schema": _SCHEMA}
 """Options of a client's session, as Flight names them, and their only values."""
 _UNKNOWN, _WRONG = 1, 2
-"""Why an option is not set, as Flight numbers it: no such name, no such value."""
+"""Reasons not to set an option, as Flight numbers them: no such name, no such value."""
 
 
 def options() -> bytes:

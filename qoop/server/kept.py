@@ -96,7 +96,7 @@ class KeptQueries:
         try:
             self._kept = {one.id: one for one in _read_all(folder)}
         except ConfigError:
-            self._let_go()
+            self._unlock()
             raise
         _clear(folder)
         self._running: dict[str, UserQuery] = {}
@@ -179,9 +179,9 @@ class KeptQueries:
     def close(self) -> None:
         """After the service was closed."""
         self._threads.shutdown()
-        self._let_go()
+        self._unlock()
 
-    def _let_go(self) -> None:
+    def _unlock(self) -> None:
         forget_private(self._held)
         os.close(self._held)
 
