@@ -1,13 +1,17 @@
-"""Sizes as people write them."""
+"""Sizes and lengths of time as people write them."""
 
 from __future__ import annotations
 
+import math
 import re
 
 from qoop.catalog.errors import ConfigError
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
+
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)\s*", re.IGNORECASE)
 
 
 def parse_bytes(value: int | str) -> int:
@@ -24,3 +28,24 @@ def parse_bytes(value: int | str) -> int:
     if match is None:
         raise ConfigError(f'{value!r} is not a size: write bytes, or a number with a unit, such as "500MB" or "2GiB"')
     return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+
+
+def parse_seconds(value: float | str) -> float:
+    """Seconds of a length of time such as 30, "30", "30 s", "500 ms", "2 min", "1.5 h" or "1 d"; or infinity.
+
+    >>> parse_seconds("30 s"), parse_seconds("2min"), parse_seconds(7), parse_seconds("inf")
+    (30.0, 120.0, 7.0, inf)
+
+    Raises ConfigError for anything else, and for less than 0.
+    """
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    try:
+        found = float(match[1]) * _SECONDS[match[2].lower()] if match is not None else float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if isinstance(value, bool) or not found >= 0:
+        raise ConfigError(
+            f"{value!r} is not a length of time: write seconds, at least 0 (inf: for ever), or a number with a unit"
+            ' (ms, s, min, h, d), such as "30 s"'
+        )
+    return found

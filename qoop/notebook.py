@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 _ROWS = 40
 _BAR_WIDTH = 160
-_GROWS, _TENANT = "--approximate", "--tenant"
+_GROWS = "--approximate"
+_TERMS = {
+    "--tenant": ("tenant", "whom the queries are for"),
+    "--deadline": ("deadline", "in how many seconds answers are needed"),
+    "--priority": ("priority", "how urgent answers are, from 1 to 10"),
+}
 _GREY = ' style="color: #888"'
 _BAR = '<progress max="1" value="{fraction:.3f}" style="width: 12em"></progress>'
 
@@ -118,11 +123,11 @@ def _bar(low: float, high: float) -> str:
     )
 
 
-def _taken(words: list[str]) -> tuple[list[str], str]:
-    """The other words, and the name of the tenant."""
-    place = words.index(_TENANT)
+def _taken(words: list[str], flag: str) -> tuple[list[str], str]:
+    """The other words, and the one behind a flag."""
+    place = words.index(flag)
     if place + 1 == len(words):
-        raise ConfigError(f"behind {_TENANT} stands whom the queries are for")
+        raise ConfigError(f"behind {flag} stands {_TERMS[flag][1]}")
     return words[:place] + words[place + 2 :], words[place + 1]
 
 
@@ -154,12 +159,13 @@ class Magic:
         return self.session
 
     def cell(self, line: str, cell: str) -> Result:
-        """``%%qoop [--approximate] [--tenant NAME] [name]``: run the statements of the cell, and show them while they
-        run. The tenant stays that of the cells to come."""
+        """``%%qoop [--approximate] [--tenant NAME] [--deadline SECONDS] [--priority 1-10] [name]``: run the statements of
+        the cell, and show them while they run. Tenant, deadline and priority stay those of the cells to come."""
         words = line.split()
-        if _TENANT in words:
-            words, tenant = _taken(words)
-            self.session.set("tenant", tenant)
+        for flag, (option, _) in _TERMS.items():
+            if flag in words:
+                words, value = _taken(words, flag)
+                self.session.set(option, value)
         grows = _GROWS in words
         name = " ".join(word for word in words if word != _GROWS)
         if name and not name.isidentifier():

@@ -16,7 +16,7 @@ from typing import Any
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.paths import absolute
-from qoop.catalog.sizes import parse_bytes
+from qoop.catalog.sizes import parse_bytes, parse_seconds
 from qoop.catalog.value import value
 from qoop.monitor.available import available_memory, available_slots
 from qoop.schedulers.terms import USUAL_PRIORITY, tenant_weights
@@ -58,12 +58,9 @@ def size(_: str, value: int | str) -> int:
 def seconds(name: str, value: float | str) -> float:
     """A number of seconds, or infinity."""
     try:
-        found = float(value)
-    except (TypeError, ValueError):
-        found = math.nan
-    if isinstance(value, bool) or not found >= 0:
-        raise ConfigError(f"{name} must be a number of seconds, at least 0 (inf: for ever), not {value!r}")
-    return found
+        return parse_seconds(value)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from error
 
 
 def number(name: str, value: float | str) -> float:

@@ -80,7 +80,7 @@ def connect(
     tenant: str | None = None,
     tenants: Mapping[str, float] | str | None = None,
     priority: float | None = None,
-    deadline: float | None = None,
+    deadline: float | str | None = None,
     scheduler: str | None = None,
     most_jobs: float | None = None,
     most_queued: float | None = None,
@@ -351,7 +351,7 @@ class Session:
             plan: Plan | None = None,
             tenant: str | None = None,
             priority: float | None = None,
-            deadline: float | None = None,
+            deadline: float | str | None = None,
             watch: Callable[[Job], object] | None = None,
         ) -> Job: ...
 
@@ -368,7 +368,7 @@ class Session:
             resume: bool | None = None,
             tenant: str | None = None,
             priority: float | None = None,
-            deadline: float | None = None,
+            deadline: float | str | None = None,
         ) -> Answer: ...
 
     @interruptible()
@@ -383,7 +383,7 @@ class Session:
         plan: Plan | None = None,
         tenant: str | None = None,
         priority: float | None = None,
-        deadline: float | None = None,
+        deadline: float | str | None = None,
         watch: Callable[[Job], object] | None = None,
         progressive: bool = False,
         error: float | None = None,

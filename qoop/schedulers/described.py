@@ -7,6 +7,8 @@ Reserving(policy=Tetris(fairness=0.5, shortness=1.0), patience=4)
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -63,5 +65,21 @@ def named(name: str, demand_aware: bool = False) -> Scheduler:
 def _kind(name: str) -> Callable[..., Any]:
     if name not in MODULES:
         raise ValueError(f"there is no {name}; there are {', '.join(MODULES)}")
-    kind: Callable[..., Any] = getattr(import_module(f"qoop.schedulers.{MODULES[name]}"), name)
-    return kind
+    return partial(_checked, getattr(import_module(f"qoop.schedulers.{MODULES[name]}"), name))
+
+
+def _checked(kind: type[Any], *given: object, **named: object) -> object:
+    """One of that kind. Raises TypeError for a parameter of another type than it should have."""
+    found = kind(*given, **named)
+    for parameter in (one for one in fields(found) if one.init):
+        value, usual = getattr(found, parameter.name), parameter.default
+        if parameter.type == Scheduler.__name__ and not isinstance(value, Scheduler):
+            raise TypeError(f"{parameter.name} must be a scheduler, such as MaxMin(), not {value!r}")
+        if isinstance(usual, (bool, int, float)) and not _alike(value, usual):
+            raise TypeError(f"{parameter.name} must be like {usual}, not {value!r}")
+    return found
+
+
+def _alike(value: object, usual: object) -> bool:
+    """True if both are numbers, or both are true or false."""
+    return isinstance(value, (int, float)) and isinstance(value, bool) == isinstance(usual, bool)

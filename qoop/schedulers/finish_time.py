@@ -8,7 +8,8 @@ free goes to the job of the greatest ρ, if that is above a limit, and else to t
     ρ = (time since it came + time that the rest takes on its part) / (time of all of it alone on its part)
 
 The part is what its weight, and its tenant's, gave it in the mean since it came: so a tenant that splits a query in
-twenty has twenty jobs on a twentieth of its part each, and gains nothing.
+twenty has twenty jobs on a twentieth of its part each. It gains all the same where nobody is behind, since the pieces
+are short.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from qoop.catalog.errors import ConfigError, Forbidden
 from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.config import Config
 from qoop.control.sizing import AUTO, Auto, Sizing
-from qoop.options import GOALS, OPTIONS, SETTABLE, on_or_off
+from qoop.options import GOALS, OPTIONS, SETTABLE, number, on_or_off, seconds
 from qoop.schedulers.terms import Terms
 from qoop.session_tables import SessionTables
 from qoop.statements.settings import option, options
@@ -72,14 +73,16 @@ class SessionOptions:
         else:
             self._sizing.unwatch()
 
-    def terms_with(self, weight: float, tenant: str | None, priority: float | None, deadline: float | None) -> Terms:
-        """The session's terms, but for those that are given."""
+    def terms_with(
+        self, weight: float, tenant: str | None, priority: float | None, deadline: float | str | None
+    ) -> Terms:
+        """The session's terms, but for those that are given. Raises ConfigError."""
         had = self.terms
         return Terms(
             had.tenant if tenant is None else tenant,
-            weight,
-            had.priority if priority is None else priority,
-            had.deadline if deadline is None else deadline,
+            number("weight", weight),
+            had.priority if priority is None else number("priority", priority),
+            had.deadline if deadline is None else seconds("deadline", deadline),
         )
 
     def _set_terms(self, name: str, value: object) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.sizes import parse_bytes
+from qoop.catalog.sizes import parse_bytes, parse_seconds
 from qoop.config import configure
 from qoop.monitor.available import available_memory, available_slots
 from qoop.statements.settings import option, options
@@ -39,6 +39,19 @@ def test_sizes(text: str, size: int) -> None:
 def test_bad_sizes(value: str) -> None:
     with pytest.raises(ConfigError, match="not a size"):
         parse_bytes(value)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("30 s", 30), ("500ms", 0.5), ("2 MIN", 120), ("1.5h", 5400), ("1 d", 86400), (7, 7), ("7", 7)]
+)
+def test_lengths_of_time(given: float | str, seconds: float) -> None:
+    assert parse_seconds(given) == seconds
+
+
+@pytest.mark.parametrize("value", ["", "s", "-3 s", -1, "30 x", "soon", "nan", True])
+def test_bad_lengths_of_time(value: float | str) -> None:
+    with pytest.raises(ConfigError, match="not a length of time"):
+        parse_seconds(value)
 
 
 @pytest.mark.parametrize("slots", [0, -1, 1.5, True, "many"])

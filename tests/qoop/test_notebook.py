@@ -90,6 +90,24 @@ def test_a_session_of_ones_own_is_taken(shell: InteractiveShell) -> None:
     before.close()
 
 
+def test_a_cell_says_how_soon_and_how_badly_answers_are_needed(shell: InteractiveShell) -> None:
+    with qoop.connect(slots=1) as session:
+        shell.user_ns["mine"] = session
+        shell.run_line_magic("qoop", "mine")
+        assert shell.run_cell_magic("qoop", "--deadline 2min --priority 8 seven", "SELECT 7").fetchall() == [(7,)]
+        assert shell.user_ns["seven"].fetchall() == [(7,)]
+        job = session.submit("SELECT 8")
+        job.result()
+        deadline = job.status().deadline
+        assert deadline is not None and 60 < deadline <= 120
+        with pytest.raises(qoop.ConfigError, match="priority must be from 1 to 10, not 80"):
+            shell.run_cell_magic("qoop", "--priority 80", "SELECT 7")
+        with pytest.raises(qoop.ConfigError, match="'soon' is not a length of time"):
+            shell.run_cell_magic("qoop", "--deadline soon", "SELECT 7")
+        with pytest.raises(qoop.ConfigError, match="behind --deadline stands in how many seconds"):
+            shell.run_cell_magic("qoop", "--deadline", "SELECT 7")
+
+
 def test_a_long_query_is_shown_while_it_runs(shell: InteractiveShell) -> None:
     session = shell.run_line_magic("qoop", "")
     session.register("facts", pa.table({"k": range(2_000_000)}))

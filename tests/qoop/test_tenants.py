@@ -123,10 +123,15 @@ def test_sessions_and_jobs_name_a_tenant() -> None:
         assert job.result().fetchall() == [(3,)] and other.result().fetchall() == [(2,)]
         session.sql("SET tenant = 'analysts'")
         session.sql("SET priority = 8")
-        session.sql("SET deadline = 60")
+        session.sql("SET deadline = '1 min'")
         assert session.submit("SELECT min(n) FROM t").terms == Terms("analysts", 1.0, 8.0, 60.0)
         session.sql("RESET tenant")
         assert session.submit("SELECT 2", deadline=9).terms == Terms("dashboards", 1.0, 8.0, 9.0)
+        assert session.submit("SELECT 2", deadline="9 s").terms.deadline == 9.0
+        for given, said in (({"deadline": "soon"}, "'soon' is not a length of time"), ({"priority": "high"}, "not 'high'"),
+                            ({"weight": "much"}, "weight must be a number, not 'much'")):  # fmt: skip
+            with pytest.raises(qoop.ConfigError, match=said):
+                session.submit("SELECT 2", **given)  # type: ignore[call-overload]
     for wrong, said in (
         ({"priority": 11}, "from 1 to 10"),
         ({"deadline": 0}, "above 0"),
