@@ -159,8 +159,8 @@ class Magic:
         return self.session
 
     def cell(self, line: str, cell: str) -> Result:
-        """``%%qoop [--approximate] [--tenant NAME] [--deadline SECONDS] [--priority 1-10] [name]``: run the statements of
-        the cell, and show them while they run. Tenant, deadline and priority stay those of the cells to come."""
+        """``%%qoop [--approximate] [--tenant NAME] [--deadline SECONDS] [--priority 1-10] [name]``: run the statements
+        of the cell, and show them while they run. Tenant, deadline and priority stay those of the cells to come."""
         words = line.split()
         for flag, (option, _) in _TERMS.items():
             if flag in words:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import math
 from dataclasses import replace
 from typing import Any
 

@@ -42,7 +42,8 @@ def test_bad_sizes(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"), [("30 s", 30), ("500ms", 0.5), ("2 MIN", 120), ("1.5h", 5400), ("1 d", 86400), (7, 7), ("7", 7)]
+    ("given", "seconds"),
+    [("30 s", 30), ("500ms", 0.5), ("2 MIN", 120), ("1.5h", 5400), ("1 d", 86400), (7, 7)],
 )
 def test_lengths_of_time(given: float | str, seconds: float) -> None:
     assert parse_seconds(given) == seconds

@@ -128,8 +128,11 @@ def test_sessions_and_jobs_name_a_tenant() -> None:
         session.sql("RESET tenant")
         assert session.submit("SELECT 2", deadline=9).terms == Terms("dashboards", 1.0, 8.0, 9.0)
         assert session.submit("SELECT 2", deadline="9 s").terms.deadline == 9.0
-        for given, said in (({"deadline": "soon"}, "'soon' is not a length of time"), ({"priority": "high"}, "not 'high'"),
-                            ({"weight": "much"}, "weight must be a number, not 'much'")):  # fmt: skip
+        for given, said in (
+            ({"deadline": "soon"}, "'soon' is not a length of time"),
+            ({"priority": "high"}, "not 'high'"),
+            ({"weight": "much"}, "weight must be a number, not 'much'"),
+        ):
             with pytest.raises(qoop.ConfigError, match=said):
                 session.submit("SELECT 2", **given)  # type: ignore[call-overload]
     for wrong, said in (
