@@ -154,10 +154,16 @@ class SessionTables:
         """As `Session.register_database`. database: comes before the names of the tables. Returns these."""
         with self.naming():
             if is_sqlite(os.path.expanduser(path)):
-                self.load_extension("sqlite")
+                self._load_sqlite()
             tables = self.catalog.register_database(path, database)
             self._announce(*tables, place=_at("database", path))
             return [table.name for table in tables]
+
+    def _load_sqlite(self) -> None:
+        from qoop.catalog import extensions
+
+        if extensions.is_here("sqlite"):  # else Python's own module reads it
+            self.load_extension("sqlite")
 
     def register_postgres(self, place: str, database: str) -> list[str]:
         """Make views of the tables of a PostgreSQL database. Returns their names. Raises SourceError, ConfigError."""

@@ -14,6 +14,7 @@
     alike.py      tells whether the rows of a CSV file are like those that its types were detected from
     database.py   tables of a DuckDB file
     sqlite.py     tables of an SQLite file
+    sqlite_rows.py  the same without DuckDB's extension for them
     memory.py     Arrow tables in memory
     pieces.py     some pieces of a table as a source of their own
     remote.py     Parquet files in a bucket, read in parts

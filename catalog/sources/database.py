@@ -103,7 +103,7 @@ class DatabaseSource:
         """The places that must be opened to read it."""
         return Places([self.file.path, f"{self.file.path}.wal"])
 
-    def attach(self) -> tuple[str, str]:
+    def attach(self) -> tuple[str, str] | None:
         """The file and its alias."""
         return self.alias, self.file.path
 

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.access import Places
+from qoop.catalog.extensions import is_here
 from qoop.catalog.sources.database import DatabaseSource, database_alias, look_with_log, tables_of
 from qoop.catalog.sources.files import sql_name
 from qoop.catalog.sources.pieces import Pieces, Runs
@@ -61,8 +62,12 @@ class SqliteSource(DatabaseSource):
         return Places([self.file.path, *(f"{self.file.path}{ending}" for ending in ("-wal", "-shm", "-journal"))])
 
 
-def open_sqlite(path: str) -> list[tuple[Columns, SqliteSource]]:
-    """All tables of an SQLite file. Raises SourceError; ConfigError where the extension is missing."""
+def open_sqlite(path: str) -> Sequence[tuple[Columns, SqliteSource]]:
+    """All tables of an SQLite file; without the extension Python's own module reads them. Raises SourceError."""
+    if not is_here(EXTENSION):
+        from qoop.catalog.sources.sqlite_rows import tables_in
+
+        return tables_in(path, content_file(path, KIND, sqlite_digest, sqlite_look))
     alias = database_alias(path)
     with attached(alias, path, [EXTENSION]) as cursor:
         file = content_file(path, KIND, sqlite_digest, sqlite_look)
@@ -82,7 +87,7 @@ def _open(
 def extensions_for(table: Table) -> Sequence[str]:
     """The extensions of DuckDB that read a table's file."""
     source = table.source.base if isinstance(table.source, Pieces) else table.source
-    return [EXTENSION] if isinstance(source, SqliteSource) else []
+    return [EXTENSION] if isinstance(source, SqliteSource) and source.attach() is not None else []
 
 
 def sqlite_digest(path: str) -> str:

@@ -221,7 +221,7 @@ class JobHandle:
         if finished is not None and plan is not None:
             assert run.share is not None
             left = left_of(plan, finished, run.share)
-            progress = replace(progress, fraction=work_done(plan, finished, progress.fraction, left))
+            progress = replace(progress, fraction=work_done(plan, finished, progress.fraction, run.share))
         takes = elapsed + (left.likely if left is not None else 0.0)
         ends = left is not None or run.state.final
         return JobStatus(

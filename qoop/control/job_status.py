@@ -20,7 +20,7 @@ from qoop.engine.progress import Finished, Progress
 from qoop.engine.task import AttemptId, JobId
 from qoop.planner.plan import Plan, Resources
 from qoop.replanning.decision import Option, own_progress, pace_of
-from qoop.replanning.pace import end
+from qoop.replanning.pace import NEVER_OVER, end, part_over
 from qoop.schedulers.shares import times
 from qoop.schedulers.terms import Terms
 
@@ -33,10 +33,6 @@ them is not in the estimate."""
 
 _OVERHEAD = 0.1
 """Seconds that are always uncertain: what starting tasks and handing over the answer take."""
-
-
-_NEVER_OVER = 0.95
-"""The part of a task that is over at most while it still runs."""
 
 
 @value
@@ -227,18 +223,19 @@ def left_of(option: Option, finished: Finished, share: Resources) -> Left | None
     return Left(likely, max(0.0, likely / _SOONER - _OVERHEAD), likely * _LATER + _OVERHEAD)
 
 
-def work_done(option: Option, finished: Finished, ended: float, left: Left | None) -> float:
+def work_done(option: Option, finished: Finished, ended: float, share: Resources) -> float:
     """The part of the work that is done, that of running tasks included, as far as the time they have taken tells.
 
-    ended: the part of the tasks that have ended. DuckDB's plan is one task: it is as far as its time is of the whole.
+    ended: the part of the tasks that have ended. DuckDB's plan is one task: see `part_over`.
     """
     plan, done = option.candidate.plan, own_progress(option, finished)
-    if plan.root.whole and left is not None:
+    if plan.root.whole:
         spent = max((max(one) for one in done.running.values() if one), default=0.0)
-        return spent / (spent + left.likely) if spent + left.likely > 0 else ended
+        takes = left_of(option, replace(finished, running={}), share)
+        return ended if takes is None else max(ended, part_over(spent, takes.likely))
     pace, total, within = pace_of(option, finished), 0.0, 0.0
     for stage in plan.stages:
         seconds = stage.estimate.task_seconds
         total += stage.width * seconds
-        within += sum(min(_NEVER_OVER * seconds, spent / pace) for spent in done.running.get(stage.id, ()))
+        within += sum(min(NEVER_OVER * seconds, spent / pace) for spent in done.running.get(stage.id, ()))
     return min(1.0, ended + within / total) if total > 0 else ended

@@ -43,7 +43,12 @@ from qoop.engine.task import (
     content_of,
     together,
 )
+from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, Stage
+from qoop.replanning.pace import NEVER_OVER, part_over
+
+_STEP = 0.02
+"""The part of a task that must be over before that is told again."""
 
 _EVENTS = (CapacityAnnounced, CapacityTold, DeadlineTold, Ended, Lost, MemoryExhausted, MemoryRaised, Redone)
 
@@ -52,8 +57,8 @@ _EVENTS = (CapacityAnnounced, CapacityTold, DeadlineTold, Ended, Lost, MemoryExh
 class Task:
     """One attempt. begun: when it was granted its slots, or waited no more at its machine; state: QUEUED until then.
     plan: the place of the plan it was started for among those that ran. version: of the account, when
-    it changed last. fraction: of its work that is done, if its kernel can tell. account: its seconds, once it is done.
-    profile: what DuckDB told of it, under EXPLAIN ANALYZE.
+    it changed last. fraction: of its work that is done, by the time it has taken. account: its seconds, once it is
+    done. profile: what DuckDB told of it, under EXPLAIN ANALYZE.
     """
 
     attempt: AttemptId
@@ -118,11 +123,17 @@ class Account:
             self.version += 1
             self._take(record)
 
-    def tell(self, fractions: Mapping[AttemptId, float]) -> None:
-        """Take note of the progress of tasks that run."""
-        for attempt, task in self.running.items():
-            fraction = fractions.get(attempt)
-            if fraction is not None and abs(fraction - (task.fraction or 0.0)) >= 0.01:
+    def go_on(self, at: float, plan: Plan | None) -> None:
+        """Tasks that run are as far as the time that they have taken tells.
+
+        at: seconds since the job began. plan: the one that runs.
+        """
+        for task in self.running.values():
+            stage = plan.by_id.get(task.attempt.task.stage) if plan is not None and task.plan == self.plan else None
+            if stage is None or task.state == "QUEUED":
+                continue
+            fraction = _part_over(stage, at - task.begun, task.resources.cpu)
+            if abs(fraction - (task.fraction or 0.0)) >= _STEP:
                 self.version += 1
                 task.fraction, task.version = fraction, self.version
 
@@ -261,8 +272,16 @@ def done_of(account: Account, plan: Plan, over: bool) -> dict[str, int]:
     return done
 
 
+def _part_over(stage: Stage, spent: float, slots: float) -> float:
+    """The part of a task that is over while it runs, by its estimate."""
+    seconds = on_threads(stage.estimate.task_seconds, max(1.0, slots))
+    if stage.whole:
+        return part_over(spent, seconds)
+    return min(NEVER_OVER, max(0.0, spent) / seconds) if seconds > 0 else 0.0
+
+
 def fraction_of(account: Account, plan: Plan, done: Mapping[str, int]) -> float:
-    """The estimated work of a plan that is done, as a part of all of it; tasks that run count as far as they tell."""
+    """The estimated work of a plan that is done, as a part of all of it; tasks that run count as far as they are."""
     total = sum(stage.width * stage.estimate.task_seconds for stage in plan.stages)
     made = sum(done[stage.id] * stage.estimate.task_seconds for stage in plan.stages)
     seconds = {content_of(stage): stage.estimate.task_seconds for stage in plan.stages}

@@ -105,10 +105,12 @@ class Live:
         account = self._accounts.setdefault(job.id, Account())
         account.take(job.news(account.taken))
         zero = self._cluster.opened
-        return SeenJob(
+        seen = SeenJob(
             job.id, job.text, job.terms, job.submitted - zero, job.began - zero, account, job.plans(), job.options(),
             now.expected.get(job.id, Expected()), self._rho(job) if isinstance(job, EndedJob) else None,
         )  # fmt: skip
+        account.go_on(now.at - seen.offset, seen.plan)
+        return seen
 
     def _rho(self, job: EndedJob) -> float | None:
         if job.id not in self._rhos:

@@ -26,13 +26,15 @@ class MachineNow:
 
 @value
 class Expected:
-    """The expectations of a job that runs. deadline, late, rho, place: as in :class:`JobStatus`."""
+    """The expectations of a job that runs. deadline, late, rho, place: as in :class:`JobStatus`. fraction: of its work
+    that is done, that of running tasks included."""
 
     left: Left | None = None
     deadline: float | None = None
     late: float | None = None
     rho: float | None = None
     place: int | None = None
+    fraction: float | None = None
 
 
 @value
@@ -61,4 +63,5 @@ def moment_of(cluster: Cluster, jobs: Iterable[JobHandle], why: str = "", tenant
 
 
 def _expected(status: JobStatus) -> Expected:
-    return Expected(status.left, status.deadline, status.late, status.rho, status.place)
+    fraction = status.progress.fraction if status.left is not None else None
+    return Expected(status.left, status.deadline, status.late, status.rho, status.place, fraction)

@@ -79,10 +79,12 @@ class Recorded:
         account, offset = Account(), job.began - self._zero
         account.take(takewhile(lambda record: record.at + offset <= now.at + 1e-6, job.news(0)))
         plans = job.plans()[: max(1, account.plan + 1)]
-        return SeenJob(
+        seen = SeenJob(
             job.id, job.text, job.terms, job.submitted - self._zero, offset, account, plans, job.options(),
             now.expected.get(job.id, Expected()) if account.ended is None else Expected(),
         )  # fmt: skip
+        account.go_on(now.at - offset, seen.plan)
+        return seen
 
 
 class _Moments:

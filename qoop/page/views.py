@@ -90,6 +90,8 @@ def job_line(job: SeenJob) -> Json:
     fraction = 0.0
     if account.state == "SUCCEEDED":
         fraction = 1.0
+    elif expected.fraction is not None:
+        fraction = expected.fraction
     elif plan is not None:
         fraction = fraction_of(account, plan, done_of(account, plan, over=False))
     return {

@@ -1,4 +1,4 @@
-"""The pace of a job: by which factor its tasks take longer than estimated, and the end that follows from it.
+"""The pace of a job: by which factor its tasks take longer than estimated, and the end, and how far it is, by that.
 
 One estimate for all that tells of an end: the decisions, the header of the live view, deadlines and the page. The
 factor is the machine's as much as the plan's, so it holds for every plan of a job alike.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import erfc, exp, log, sqrt
 
 from qoop.engine.progress import Finished
 from qoop.engine.task import Content
@@ -17,6 +18,17 @@ from qoop.planner.plan import Plan, Resources, StageId
 
 _TRUST = 0.15
 """The part of a plan's estimated work that must have been done for its pace to count as much as the estimate."""
+
+NEVER_OVER = 0.95
+"""The part of a task of a stage that is over at most while it still runs."""
+
+_USUAL = 1.5
+"""The factor by which DuckDB's plan of a query takes longer than estimated, in the middle."""
+
+_SPREAD = 0.85
+"""The standard deviation of its logarithm; 0.96 was measured over 99 queries at scale 10 on a busy machine."""
+
+_FURTHEST = 30.0  # standard deviations; nothing is beyond
 
 
 def pace(plan: Plan, contents: Mapping[StageId, Content], done: Done, finished: Finished) -> float:
@@ -50,3 +62,25 @@ def end(finish: Finish, done: Done, share: Resources, pace: float) -> float:
         return finish.seconds(share, done)
     running = {stage: tuple(one / pace for one in spent) for stage, spent in done.running.items()}
     return pace * finish.seconds(share, replace(done, running=running))
+
+
+def part_over(spent: float, estimate: float) -> float:
+    """The part of DuckDB's plan that is over after some seconds, as far as these tell next to its estimate: 0 to 1.
+
+    It takes its estimate times a factor with a log-normal distribution. The longer it goes on, the less is left of
+    that: this is the part that is expected of those that would still run. So it never falls, though the end of what is
+    overdue is put off.
+
+    >>> [round(part_over(spent, 2.0), 2) for spent in (0.0, 1.0, 2.0, 4.0, 20.0)]
+    [0.0, 0.36, 0.5, 0.61, 0.77]
+    """
+    if spent <= 0.0 or estimate <= 0.0:
+        return 0.0
+    factor = spent / estimate / _USUAL
+    past = min(_FURTHEST, log(factor) / _SPREAD)
+    return min(1.0, factor * exp(_SPREAD**2 / 2) * _above(past + _SPREAD) / _above(past))
+
+
+def _above(deviations: float) -> float:
+    """The part of a normal distribution that is above a number of standard deviations."""
+    return erfc(deviations / sqrt(2.0)) / 2.0

@@ -13,6 +13,7 @@ import pytest
 import qoop
 from qoop.catalog.errors import Forbidden, QueryError, SourceError
 from qoop.catalog.extensions import file_of, is_here
+from qoop.catalog.sources.sqlite_rows import type_of
 
 TEXTS = (
     "SELECT * FROM shop.items ORDER BY ALL",
@@ -117,20 +118,31 @@ def test_what_is_not_attached_is_told(session: qoop.Session, files: tuple[str, s
 
 
 @pytest.mark.skipif(not is_here("sqlite"), reason="duckdb-extension-sqlite-scanner is not installed")
-def test_an_sqlite_file_is_read_as_duckdb_reads_it(tmp_path: Path) -> None:
-    path = tmp_path / "notes.db"
+@pytest.mark.parametrize("extended", [True, False])
+def test_an_sqlite_file_is_read_as_duckdb_reads_it(
+    extended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not extended:
+        monkeypatch.setattr("qoop.catalog.sources.sqlite.is_here", lambda name: False)
+        monkeypatch.setattr("qoop.catalog.extensions.is_here", lambda name: False)
+    path = tmp_path / "no tes.db"
     with closing(sqlite3.connect(path)) as made:
-        made.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT, weight REAL, day DATE, data BLOB)")
+        made.execute(
+            "CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT, weight REAL, day DATE, data BLOB, at DATETIME)"
+        )
         made.executemany(
-            "INSERT INTO notes VALUES (?, ?, ?, ?, ?)",
-            [(number, f"n{number % 5}", number / 4, "2024-01-02", b"ab") for number in range(5000)],
+            "INSERT INTO notes VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (number, f"n{number % 5}", number / 4, "2024-01-02", b"ab", "2024-01-02T03:04:05.5Z")
+                for number in range(12_000)
+            ],
         )
         made.execute("CREATE TABLE names (text TEXT PRIMARY KEY, id INT) WITHOUT ROWID")
         made.execute("INSERT INTO names VALUES ('n1', 1), ('n2', NULL)")
         made.commit()
         with qoop.connect(slots=2, memory="1GB", staged=True) as session, duckdb.connect() as oracle:
             oracle.execute(f"LOAD '{file_of('sqlite')}'; ATTACH '{path}' AS notes (READ_ONLY)")
-            session.sql(f"ATTACH '{path}' (TYPE sqlite)")
+            session.sql(f"ATTACH '{path}' AS notes (TYPE sqlite)")
             for text in (
                 "SELECT * FROM notes.notes WHERE id % 700 = 1",
                 "SELECT n.id AS name, count(*) AS n, sum(weight) AS w, max(day) AS d FROM notes.notes "
@@ -157,3 +169,32 @@ def test_a_suspended_query_finds_its_attached_tables_again(session: qoop.Session
     job.suspend(tmp_path / "paused")
     resumed = qoop.resume(tmp_path / "paused", slots=1, memory="500MB")
     assert resumed.result().fetchall() == [(7,)]
+
+
+@pytest.mark.skipif(not is_here("sqlite"), reason="duckdb-extension-sqlite-scanner is not installed")
+def test_without_the_extension_columns_of_sqlite_have_its_types(tmp_path: Path) -> None:
+    words = (
+        "INT", "BOOLEAN", "POINT", "VARCHAR(20)", "CLOB", "", "blob", "REAL", "DOUBLE PRECISION", "FLOAT", "NUMERIC",
+        "DECIMAL(10,2)", "DATE", "DATETIME", "TIMESTAMPTZ", "TIME", "JSON", "UUID", "date time", "HUGEINT", "bytea",
+    )  # fmt: skip
+    path = tmp_path / "types.db"
+    with closing(sqlite3.connect(path)) as made:
+        made.execute(f"CREATE TABLE t ({', '.join(f'c{place} {word}' for place, word in enumerate(words))})")
+    with duckdb.connect() as oracle:
+        oracle.execute(f"LOAD '{file_of('sqlite')}'; ATTACH '{path}' AS declared (READ_ONLY)")
+        wanted = [type_ for _, type_, *_ in oracle.execute("DESCRIBE declared.t").fetchall()]
+    assert [type_of(word) for word in words] == wanted
+
+
+def test_an_sqlite_value_of_another_type_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qoop.catalog.sources.sqlite.is_here", lambda name: False)
+    monkeypatch.setattr("qoop.catalog.extensions.is_here", lambda name: False)
+    with closing(sqlite3.connect(tmp_path / "odd.db")) as made:
+        made.execute("CREATE TABLE t (x INT, d DATE)")
+        made.execute("INSERT INTO t VALUES ('many', 'soon')")
+        made.commit()
+    with qoop.connect(slots=1, memory="500MB") as session:
+        session.register_database(tmp_path / "odd.db")
+        for column, type_ in (("x", "BIGINT"), ("d", "DATE")):
+            with pytest.raises(qoop.QoopError, match=f"column {column} of t holds what is no {type_}"):
+                session.sql(f"SELECT {column} FROM t")

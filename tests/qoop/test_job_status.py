@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -15,6 +16,7 @@ from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimat
 from qoop.engine.clock import VirtualClock
 from qoop.engine.progress import Progress
 from qoop.engine.task import TaskSpec
+from qoop.page.account import Account
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.terminal import Terminal
 
@@ -69,6 +71,29 @@ def test_the_range_holds_what_is_likely_and_comes_to_its_end() -> None:
     assert all(0 <= left.least <= left.likely <= left.most for _, left in told)
     assert told[-1][1].likely < told[0][1].most
     assert told[0][1].likely < 0.6 * end, "nobody can know at the start"
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.5, 8.0])
+def test_the_progress_of_the_plan_of_duckdb_never_falls(factor: float) -> None:
+    clock = VirtualClock()
+
+    def script(spec: TaskSpec) -> Outcome:
+        return replace(as_estimated(spec), seconds=10.0 * factor)
+
+    whole = Stage("s1", "", (), COLUMNS, 1, "DuckDB", whole=True, estimate=Estimate(task_seconds=10.0))
+    cluster = Cluster(SimulatedBackend({"m": Resources(1, 8 * GB)}, clock, script), clock=clock, thread=False)
+    handle, account = cluster.submit(JobRequest(Plan((whole,), COLUMNS))), Account()
+    told, drawn = [], []
+    while cluster.busy:
+        cluster.step(0.1 * factor)
+        told.append(handle.status().progress.fraction)
+        account.take(handle.news(account.taken))
+        account.go_on(clock.now() - handle.began, handle.plans()[-1])
+        drawn += [task.fraction or 0.0 for task in account.running.values()]
+    assert drawn == [pytest.approx(one, abs=0.03) for one in told[: len(drawn)]], "the page tells the same of the task"
+    assert len(told) > 50 and told == sorted(told) and told[-1] == 1.0
+    assert all(later - sooner < 0.1 for sooner, later in pairwise(told[:-1]))
+    assert 0.2 < told[len(told) // 2] < 0.75
 
 
 def test_without_a_slot_there_is_no_end() -> None:
