@@ -15,12 +15,12 @@
     explaining.py    how an answer would grow, in words
     eligibility.py   which queries can grow, and from what sums
     figures.py       what the columns of an answer are made of
+    foresight.py     answers that would grow in vain, by statistics
     goal.py          how narrow intervals are to be, and how sure
     growth.py        what is known of a query that grows: values
     intervals.py     intervals of the figures of all groups
     names.py         which column or item a name means
     notes.py         what else is to be known of an edition
-    refused.py       why a query cannot grow, on its way to who asked
     rounds.py        the program: what comes after a round
     planning.py      plans the query of a round
     round_sql.py     the query of a round, and that of an edition

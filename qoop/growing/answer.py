@@ -165,7 +165,9 @@ class GrowingAnswer:
                 raise
             busy = self._growing.busy
             look, goal = self._look(number), self._growing.goal
-            vain = not look.is_whole and in_vain(found, self._growing.schedule, look.drawn, goal)
+            vain = not look.is_whole and (
+                in_vain(found, self._growing.schedule, look.drawn, goal) if goal.error else self._runs_whole
+            )
             self._send(RoundEnded(number, found.worst, busy is None or busy(), vain))
 
     def _ended(self) -> bool:

@@ -14,6 +14,7 @@ from qoop.catalog.sources.pieces import cut
 from qoop.catalog.value import value
 from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer
 from qoop.growing.eligibility import growth_of
+from qoop.growing.foresight import expected, in_vain
 from qoop.growing.growth import Growth, NotGrowing
 from qoop.growing.planning import RoundPlanning
 from qoop.growing.schedule import Schedule, schedule
@@ -107,6 +108,9 @@ def ask(
     growing = found(bound, named, seed, config.ray is not None, tables.describe)
     if isinstance(growing, NotGrowing):
         return ExactAnswer(start(planning.plan(text)), growing.reason)
+    vain = _vain(growing, planning, goal) if exact_within else ""
+    if vain:
+        return ExactAnswer(start(planning.plan(text)), vain)
     rounds = partial(RoundPlanning, named, bound.settings, planning.apart, bool(config.locked))
     refused = _refused(rounds(), growing)
     if refused:
@@ -137,8 +141,14 @@ def _short(seconds: float, exact_within: float) -> str:
     return f"it should take {seconds_text(seconds)}, and grows from {seconds_text(exact_within)} on (exact_within)"
 
 
+def _vain(growing: Found, planning: QueryPlanning, goal: Goal) -> str:
+    """The reason of an answer that had better not grow, by statistics; empty if it had better."""
+    foretold = expected(growing.growth, planning.prepare)
+    return "" if foretold is None else in_vain(foretold, growing.growth, growing.schedule, goal)
+
+
 def why_not(
-    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, exact_within: float = 0.0
+    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, goal: Goal, exact_within: float = 0.0
 ) -> Found | str:
     """The way in which a query would grow, or the reason why it would not."""
     short = _short(planning.foretold(planning.plan(text)), exact_within) if exact_within else ""
@@ -148,7 +158,10 @@ def why_not(
     growing = found(bound, named, None, config.ray is not None, tables.describe)
     if isinstance(growing, NotGrowing):
         return growing.reason
-    return _refused(RoundPlanning(named, bound.settings, planning.apart, bool(config.locked)), growing) or growing
+    vain = _vain(growing, planning, goal) if exact_within else ""
+    return (
+        vain or _refused(RoundPlanning(named, bound.settings, planning.apart, bool(config.locked)), growing) or growing
+    )
 
 
 def _around_refused(growth: Growth, rounds: RoundPlanning) -> str:

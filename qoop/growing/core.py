@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from qoop.catalog.value import value
+from qoop.growing.growth import Refused
 from qoop.growing.names import has_aggregates, sources_of
-from qoop.growing.refused import Refused
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table

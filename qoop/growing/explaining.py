@@ -9,6 +9,7 @@ from qoop.growing.growth import UNBOUNDED, Kind
 
 if TYPE_CHECKING:
     from qoop.config import Config
+    from qoop.growing.goal import Goal
     from qoop.planning import QueryPlanning
     from qoop.session_tables import SessionTables
 
@@ -22,10 +23,10 @@ _WITHOUT: dict[Kind, str] = {
 
 
 def explained_growth(
-    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, exact_within: float = 0.0
+    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, goal: Goal, exact_within: float = 0.0
 ) -> str:
     """The pieces that are read in which rounds, or the reason why the query runs exactly."""
-    found = why_not(text, tables, planning, config, exact_within)
+    found = why_not(text, tables, planning, config, goal, exact_within)
     if isinstance(found, str):
         return f"The query runs exactly: {found}."
     return "\n".join(_lines(found))

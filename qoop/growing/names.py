@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
-from qoop.growing.refused import Refused
+from qoop.growing.growth import Refused
 
 
 def sources_of(select: exp.Select) -> list[exp.Expression]:

@@ -34,7 +34,7 @@ class Begin:
 class RoundEnded:
     """A round has ended. worst: the largest half-width of an interval relative to its estimate; None: there are
     estimates that have no interval yet. may_end: False: an answer that is good enough grows on, for now. in_vain: True:
-    no look before the last is believed to be good enough."""
+    no look before the last is believed to be good enough, or worth its time."""
 
     number: int
     worst: float | None
@@ -126,7 +126,7 @@ class Rounds:
             return replace(self, state="ended"), (shown, End())
         if not self.finishing and self.error > 0 and worst is not None and worst <= self.error:
             return replace(self, state="paused"), (shown, Pause())
-        return self._reading(self.number + 1, (shown,), in_vain and self.error > 0)
+        return self._reading(self.number + 1, (shown,), in_vain)
 
     def _reading(self, number: int, then: tuple[Step, ...], in_vain: bool = False) -> tuple[Rounds, tuple[Step, ...]]:
         rest = number == self.rounds - 1 or (number > 0 and (self.finishing or in_vain))

@@ -75,6 +75,8 @@ def history_of(run: Execution, query: str) -> str:
 def _growth(run: Execution, query: str) -> str:
     """The way in which the answer would grow, or why it would not."""
     from qoop.growing.explaining import explained_growth
+    from qoop.growing.goal import Goal
 
-    session = run.session
-    return explained_growth(query, run.tables, session.planning, session.config, run.options.goal["exact_within"])
+    session, wanted = run.session, run.options.goal
+    goal = Goal(wanted["error_goal"], wanted["confidence"])
+    return explained_growth(query, run.tables, session.planning, session.config, goal, wanted["exact_within"])

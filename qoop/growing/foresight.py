@@ -1,0 +1,114 @@
+"""Statistics tell that some answers would grow in vain, before anything of them is read.
+
+A sample tells nothing of a group that has few rows in it, and all groups are to be told of. So where the groups of a
+query have few rows on average its rounds would be in vain, and where there are very many groups the rounds would cost
+more than the query. Statistics err, and groups differ; `DOUBT` is between what they say and what is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from sqlglot import exp, parse_one
+
+from qoop.catalog.errors import QueryError
+from qoop.catalog.value import value
+from qoop.growing.estimators.look import Look
+from qoop.growing.growth import UNBOUNDED
+
+if TYPE_CHECKING:
+    from qoop.growing.goal import Goal
+    from qoop.growing.growth import Growth
+    from qoop.growing.schedule import Schedule
+    from qoop.job import Prepared
+    from qoop.planner.algebra.relation import Aggregate, Relation
+
+DOUBT = 4.0
+"""Groups may have that many times the rows that statistics give them: of TPC-DS's queries at scale 10 they have up to
+5 times as many, in the median 1.2."""
+
+_LEAST = 25.0
+"""Rows of a group below which it has no interval: Cochran's rule (`estimators/skewness.py`) asks for about as many
+pieces that have it."""
+
+MOST_GROUPS = 200_000
+"""Groups that rounds are worth: each is told by piece, and put together once more for each edition."""
+
+
+@value
+class Expected:
+    """rows: that go into the sums. groups: that they fall into."""
+
+    rows: float
+    groups: float
+
+    @property
+    def each(self) -> float:
+        """Rows of a group, on average."""
+        return self.rows / max(1.0, self.groups)
+
+
+def expected(growth: Growth, prepare: Callable[[str], Prepared]) -> Expected | None:
+    """By the statistics of the tables; None where these tell nothing. prepare: see `QueryPlanning.prepare`."""
+    from qoop.planner.estimate.cardinality import Cardinality
+
+    try:
+        prepared = prepare(_over_whole_table(growth))
+    except QueryError:
+        return None  # the text is told about when it runs
+    sums = _sums(prepared.relation)
+    if sums is None:
+        return None
+    cardinality = Cardinality(prepared.stats)
+    return Expected(cardinality.rows(sums.input) * len(sums.grouping_sets or (0,)), cardinality.rows(sums))
+
+
+def in_vain(found: Expected, growth: Growth, schedule: Schedule, goal: Goal) -> str:
+    """The reason why an answer had better be exact at once; empty if it had better grow."""
+    if found.groups > MOST_GROUPS:
+        return f"it should have {found.groups:,.0f} groups, which are too many to be told of by piece"
+    last, pieces = schedule.ends[-2], len(schedule.order)
+    seen = found.each * last / pieces
+    each = f"its groups should have {found.each:,.0f} rows each, and {last / pieces:.0%} of them are read at most"
+    kinds = {one.kind for one in growth.bounded}
+    if seen * DOUBT < _LEAST and kinds.difference(UNBOUNDED):
+        return f"{each}, before all are: too few for an interval"
+    if goal.error and "total" in kinds:
+        least = _least_error(found.each * DOUBT, growth.fact.rows, Look(last, pieces, 1 - goal.confidence))
+        if least > goal.error:
+            return f"{each}, before all are: too few to be within {goal.error:.1%}"
+    return ""
+
+
+def _least_error(each: float, rows: int, look: Look) -> float:
+    """The error of the count of a group of that many rows, in a sample of the rows one by one; a sum's is no less.
+
+    >>> round(_least_error(1000, 1_000_000, Look(25, 100, 0.05)), 3)
+    0.107
+    """
+    share = look.drawn / look.pieces
+    others = 1 - min(1.0, each / max(1, rows))  # where all rows are of one group their count is known
+    return look.z * sqrt((1 - share) * others / max(1.0, each * share))
+
+
+def _over_whole_table(growth: Growth) -> str:
+    from qoop.growing.eligibility import PIECES
+
+    query = parse_one(growth.rest_sql, read="duckdb")
+    for table in query.find_all(exp.Table):
+        if table.name == PIECES:
+            table.set("this", exp.to_identifier(growth.fact.name, quoted=True))
+    return query.sql("duckdb")
+
+
+def _sums(relation: Relation) -> Aggregate | None:
+    """The outermost sums of a relation, below which there is nothing but what is summed up."""
+    from qoop.planner.algebra.relation import Aggregate
+
+    while not isinstance(relation, Aggregate):
+        if len(relation.inputs) != 1:
+            return None
+        [relation] = relation.inputs
+    return relation
