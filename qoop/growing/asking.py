@@ -14,7 +14,7 @@ from qoop.catalog.sources.pieces import cut
 from qoop.catalog.value import value
 from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer
 from qoop.growing.eligibility import growth_of
-from qoop.growing.foresight import expected, in_vain
+from qoop.growing.foresight import MOST_BESIDE, expected, in_vain
 from qoop.growing.growth import Growth, NotGrowing
 from qoop.growing.planning import RoundPlanning
 from qoop.growing.schedule import Schedule, schedule
@@ -108,7 +108,7 @@ def ask(
     growing = found(bound, named, seed, config.ray is not None, tables.describe)
     if isinstance(growing, NotGrowing):
         return ExactAnswer(start(planning.plan(text)), growing.reason)
-    vain = _vain(growing, planning, goal) if exact_within else ""
+    vain = _vain(text, growing, planning, goal) if exact_within else ""
     if vain:
         return ExactAnswer(start(planning.plan(text)), vain)
     rounds = partial(RoundPlanning, named, bound.settings, planning.apart, bool(config.locked))
@@ -141,10 +141,16 @@ def _short(seconds: float, exact_within: float) -> str:
     return f"it should take {seconds_text(seconds)}, and grows from {seconds_text(exact_within)} on (exact_within)"
 
 
-def _vain(growing: Found, planning: QueryPlanning, goal: Goal) -> str:
-    """The reason of an answer that had better not grow, by statistics; empty if it had better."""
-    foretold = expected(growing.growth, planning.prepare)
-    return "" if foretold is None else in_vain(foretold, growing.growth, growing.schedule, goal)
+def _vain(text: str, growing: Found, planning: QueryPlanning, goal: Goal) -> str:
+    """The reason of an answer that had better not grow, by what is foretold; empty if it had better."""
+    around = growing.growth.around
+    if around is not None:
+        beside = sum(planning.foretold(planning.plan(one)) for _, one in around.exact)
+        whole = planning.foretold(planning.plan(text))
+        if beside > MOST_BESIDE * whole:
+            return f"what stands around its sums should take {seconds_text(beside)} of its {seconds_text(whole)}"
+    found = expected(growing.growth, planning.prepare)
+    return "" if found is None else in_vain(found, growing.growth, growing.schedule, goal)
 
 
 def why_not(
@@ -158,7 +164,7 @@ def why_not(
     growing = found(bound, named, None, config.ray is not None, tables.describe)
     if isinstance(growing, NotGrowing):
         return growing.reason
-    vain = _vain(growing, planning, goal) if exact_within else ""
+    vain = _vain(text, growing, planning, goal) if exact_within else ""
     return (
         vain or _refused(RoundPlanning(named, bound.settings, planning.apart, bool(config.locked)), growing) or growing
     )

@@ -461,3 +461,16 @@ def test_how_sure_a_rank_is_is_said(session):
     text = "SELECT day, sum(price) AS s FROM sales GROUP BY day ORDER BY s DESC LIMIT 3"
     first = next(session.approximate(text, error=0).editions())
     assert any("surely among the first" in note for note in first.notes)
+
+
+def test_a_query_whose_exact_parts_take_its_time_does_not_grow(session):
+    part = "SELECT count(*) AS n, sum(price) AS s FROM sales WHERE amount = {}"
+    parts = ", ".join(f"({part.format(at)}) {name}" for at, name in enumerate("abc", 1))
+    text = f"SELECT a.s, b.s AS t, c.s AS u FROM {parts}"
+    try:
+        session.set("exact_within", 1e-9)
+        [edition] = session.approximate(text, error=0.05).editions()
+        assert edition.exact and "what stands around its sums should take" in edition.reason
+    finally:
+        session.sql("RESET exact_within")
+    assert len(list(session.approximate(text, error=0).editions())) > 1

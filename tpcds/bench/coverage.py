@@ -9,12 +9,16 @@ read of pieces comes from NumPy in place of SQL, so that thousands of draws take
 intervals of the last edition, where it is no exact one, and those figures of which any interval on the way has missed
 the truth. The intervals of one table go together, so that the error of what is counted (±, two standard errors) is that
 of tables, not of intervals. `--row-groups N` has N pieces, which are row groups.
+
+`--folder DIR` has the rows of TPC-DS's store_sales in place of drawn ones, such as `qoop tpcds generate --skew` makes,
+in groups by what `GROUPS` has in turn; what is drawn then is the order of the pieces.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.value import value
@@ -167,6 +171,28 @@ def rows(kind: str, rng: np.random.Generator, pieces: int = _PIECES, each: int =
     return Rows(piece, group, y, x, value_)
 
 
+GROUPS = ("ss_store_sk", "ss_promo_sk % 5", "ss_quantity // 25", "ss_item_sk % 7")
+"""What the rows of store_sales are grouped by, one draw after the other."""
+
+_SOLD = """
+    SELECT {group} AS g, coalesce(ss_ext_sales_price, 0)::DOUBLE AS y, coalesce(ss_quantity, 0)::DOUBLE AS x,
+      ss_item_sk AS value FROM '{file}' WHERE {group} IS NOT NULL"""
+
+
+def sold(folder: Path, draw: int, pieces: int = _PIECES) -> Rows:
+    """The rows of store_sales, in the order that they have there."""
+    import duckdb
+    import numpy as np
+
+    whole = folder / "store_sales.parquet"
+    file = whole if whole.exists() else folder / "store_sales" / "*.parquet"
+    with duckdb.connect() as connection:
+        found = connection.execute(_SOLD.format(group=GROUPS[draw % len(GROUPS)], file=file)).fetchnumpy()
+    count = len(found["g"])
+    group = np.unique(found["g"], return_inverse=True)[1]
+    return Rows(np.arange(count) * pieces // count, group, found["y"], found["x"], found["value"])
+
+
 def table(kind: str, rng: np.random.Generator) -> np.ndarray:
     """The totals of the pieces of a table of a kind."""
     return rows(kind, rng).totals(_PIECES)
@@ -258,18 +284,24 @@ def run(
     kinds: Sequence[str] = KINDS,
     errors: Sequence[float] = ERRORS,
     row_groups: int | None = None,
+    folder: Path | None = None,
 ) -> Iterator[tuple[str, float, Sequence[Outcome]]]:
-    """The outcomes of each kind of table and each bound."""
+    """The outcomes of each kind of table and each bound. folder: whose store_sales is in place of these tables."""
     import numpy as np
 
     needed, pieces = figures is DISTINCT or figures is QUANTILES, row_groups or _PIECES
-    for kind in kinds:
+    for kind in kinds if folder is None else (folder.name[-10:],):
         outcomes: dict[float, list[Outcome]] = {error: [] for error in errors}
         for draw in range(draws):
-            drawn = rows(kind, np.random.default_rng((seed, draw)), pieces)
+            if folder is None:
+                order, drawn = draw, rows(kind, np.random.default_rng((seed, draw)), pieces)
+            else:
+                order, drawn = 10_000 * seed + draw, sold(folder, draw, pieces)
             totals = drawn.totals(pieces)
             for error in errors:
-                one = grown(totals, error, confidence, draw, figures, drawn if needed else None, row_groups is not None)
+                one = grown(
+                    totals, error, confidence, order, figures, drawn if needed else None, row_groups is not None
+                )
                 outcomes[error].append(one)
         yield from ((kind, error, found) for error, found in outcomes.items())
 
@@ -300,12 +332,14 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], object] = 
     parser.add_argument("--row-groups", type=int, help="the number of pieces, which are row groups")
     parser.add_argument("--rows", choices=KINDS, help="tables of this kind only")
     parser.add_argument("--bound", type=float, help="this bound only")
+    parser.add_argument("--folder", type=Path, help="where `qoop tpcds generate` made tables")
     options = parser.parse_args(arguments)
     say("data        bound  early ends  read   shown   cover            ever  covered at every look")
     kinds = (options.rows,) if options.rows else KINDS
     errors = (options.bound,) if options.bound else ERRORS
     figures = _FIGURES[options.figures]
-    for found in run(options.draws, options.confidence, options.seed, figures, kinds, errors, options.row_groups):
+    ways = figures, kinds, errors, options.row_groups, options.folder
+    for found in run(options.draws, options.confidence, options.seed, *ways):
         say(line(*found))
 
 
