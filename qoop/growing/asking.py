@@ -14,7 +14,7 @@ from qoop.catalog.sources.pieces import cut
 from qoop.catalog.value import value
 from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer
 from qoop.growing.eligibility import growth_of
-from qoop.growing.foresight import MOST_BESIDE, expected, in_vain
+from qoop.growing.foresight import MOST_IN_PARTS, expected, in_vain
 from qoop.growing.growth import Growth, NotGrowing
 from qoop.growing.planning import RoundPlanning
 from qoop.growing.schedule import Schedule, schedule
@@ -143,14 +143,23 @@ def _short(seconds: float, exact_within: float) -> str:
 
 def _vain(text: str, growing: Found, planning: QueryPlanning, goal: Goal) -> str:
     """The reason of an answer that had better not grow, by what is foretold; empty if it had better."""
-    around = growing.growth.around
-    if around is not None:
-        beside = sum(planning.foretold(planning.plan(one)) for _, one in around.exact)
-        whole = planning.foretold(planning.plan(text))
-        if beside > MOST_BESIDE * whole:
-            return f"what stands around its sums should take {seconds_text(beside)} of its {seconds_text(whole)}"
-    found = expected(growing.growth, planning.prepare)
-    return "" if found is None else in_vain(found, growing.growth, growing.schedule, goal)
+    long = _exact_parts_are_long(text, growing.growth, planning)
+    found = None if long else expected(growing.growth, planning.prepare)
+    return long if found is None else in_vain(found, growing.growth, growing.schedule, goal)
+
+
+def _exact_parts_are_long(text: str, growth: Growth, planning: QueryPlanning) -> str:
+    """The reason of an answer that waits for exact parts as long as for the query, nearly; empty if it does not."""
+    if growth.around is None:
+        return ""
+    try:
+        parts = sum(planning.foretold(planning.plan(one)) for _, one in growth.around.exact)
+    except QueryError:
+        return ""  # a part that is none, such as one that names a column outside: `_refused` says so
+    whole = planning.foretold(planning.plan(text))
+    if parts <= MOST_IN_PARTS * whole:
+        return ""
+    return f"what stands around its sums should take {seconds_text(parts)} of its {seconds_text(whole)}"
 
 
 def why_not(

@@ -36,7 +36,7 @@ pieces that have it."""
 MOST_GROUPS = 200_000
 """Groups that rounds are worth: each is told by piece, and put together once more for each edition."""
 
-MOST_BESIDE = 0.2
+MOST_IN_PARTS = 0.2
 """The part of the time of a query that exact parts of it may take, which the first edition waits for. Where the last
 round is the query itself they run twice."""
 

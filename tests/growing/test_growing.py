@@ -474,3 +474,15 @@ def test_a_query_whose_exact_parts_take_its_time_does_not_grow(session):
     finally:
         session.sql("RESET exact_within")
     assert len(list(session.approximate(text, error=0).editions())) > 1
+
+
+def test_a_part_that_names_a_column_outside_it_is_said_to_run_exactly(session, data):
+    text = """SELECT c.id, c.s, l.shop FROM (SELECT id, sum(price) AS s FROM sales GROUP BY id) c,
+              (SELECT shop FROM shops WHERE shops.id = c.id) l ORDER BY c.id"""
+    try:
+        session.set("exact_within", 1e-9)
+        [edition] = session.approximate(text, error=0.05).editions()
+        assert edition.exact and "needs more than these" in edition.reason
+        assert_alike(without_bounds(edition.result), exact(data, text))
+    finally:
+        session.sql("RESET exact_within")

@@ -172,7 +172,7 @@ def rows(kind: str, rng: np.random.Generator, pieces: int = _PIECES, each: int =
 
 
 GROUPS = ("ss_store_sk", "ss_promo_sk % 5", "ss_quantity // 25", "ss_item_sk % 7")
-"""What the rows of store_sales are grouped by, one draw after the other."""
+"""Columns of store_sales that its rows are grouped by, one draw after the other."""
 
 _SOLD = """
     SELECT {group} AS g, coalesce(ss_ext_sales_price, 0)::DOUBLE AS y, coalesce(ss_quantity, 0)::DOUBLE AS x,
