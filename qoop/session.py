@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -465,11 +466,17 @@ class Session:
 
         goal = Goal(self._options.goal["error_goal"], self._options.goal["confidence"]).given(error, confidence)
         query = self._written_out(query_text(with_parameters(text, parameters)))
-        begin = partial(self.start, resume=self.config.reuse if resume is None else resume, terms=terms)
+        begun, reuse = time.monotonic(), self.config.reuse if resume is None else resume
+
+        def begin(planned: Planned, *, follows: bool = False, course: Course | None = None) -> Job:
+            left = terms.later(time.monotonic() - begun)
+            return self.start(planned, resume=reuse, terms=left, follows=follows, course=course)
+
         busy = (lambda: self.cluster.overloaded) if if_busy else None
         cut_short = partial(self.cluster.cut_short, terms.tenant) if if_busy else None
         within = self._options.goal["exact_within"]
-        return ask(query, self._tables, self.planning, self.config, goal, seed, begin, within, busy, cut_short)
+        ways = goal, seed, begin, within, busy, cut_short, terms.deadline
+        return ask(query, self._tables, self.planning, self.config, *ways)
 
     @interruptible()
     def iterate(

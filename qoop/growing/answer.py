@@ -7,18 +7,19 @@ the next edition. The next round runs meanwhile.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Sequence
 from math import inf, isinf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from qoop.catalog.errors import Cancelled
 from qoop.catalog.value import value
-from qoop.growing.edition import Edition
-from qoop.growing.editions import Editions
+from qoop.growing.edition import Edition, Editions
 from qoop.growing.estimators import unseen
 from qoop.growing.estimators.look import Look
-from qoop.growing.intervals import Intervals, at_look, in_vain
+from qoop.growing.intervals import Intervals, at_look, enough_at, in_vain
 from qoop.growing.notes import notes
+from qoop.growing.outlook import Outlook, Spent
 from qoop.growing.rounds import Begin, End, Finish, Message, Pause, Read, RoundEnded, Rounds, Show, Step, Stop
 from qoop.growing.totals import Totals
 from qoop.result import Result
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 @value
 class Growing:
     """An answer that is to grow. planning: makes what plans its rounds. plan_whole: plans the query itself.
-    start: starts a job.
+    start: starts a job. deadline: seconds from now by which the answer is needed; infinite: at no time.
 
     busy: whether other queries have to wait; while they have not, the answer grows past its goal. None: it never does.
     cut_short: hears which part of the pieces was not read, of an answer that ended for others.
@@ -53,6 +54,7 @@ class Growing:
     start: Starts
     busy: Callable[[], bool] | None = None
     cut_short: Callable[[float], object] | None = None
+    deadline: float = inf
 
 
 class Answer(Protocol):
@@ -77,6 +79,10 @@ class Answer(Protocol):
         """Read no more; returns the edition that is now the last, None if there is none."""
         ...
 
+    def status(self) -> Outlook:
+        """How far it is, when it should meet its goal and be exact, and which of these is in time for a deadline."""
+        ...
+
     @property
     def jobs(self) -> tuple[Job, ...]:
         """The jobs that have begun: one a round."""
@@ -92,6 +98,8 @@ class GrowingAnswer:
         self._growing = growing
         self._totals = Totals(growing.growth, growing.settings)
         self._rounds = Rounds(len(growing.schedule.ends), growing.goal.error)
+        self._needed_at = time.monotonic() + growing.deadline
+        self._found = Intervals({}, {}, None), 0  # of the last round that has ended, and the pieces read by then
         self._changing = threading.Lock()  # the state of the program
         self._advancing = threading.Lock()  # its holder waits for the round
         self._planning: RoundPlanning | None = None
@@ -128,6 +136,18 @@ class GrowingAnswer:
         self._send(Stop())
         return self._editions[-1] if self._editions else None
 
+    def status(self) -> Outlook:
+        """See `Answer.status`."""
+        with self._changing:
+            rounds, jobs = self._rounds, tuple(self._jobs)
+            edition, found = self._editions[-1] if self._editions else None, self._found
+        seen = (0.0, None) if edition is None else (edition.share, edition.error)
+        if rounds.state == "ended":
+            left = (0.0, 0.0) if edition is not None and edition.exact else (None, None)
+        else:
+            left = self._left(rounds, jobs, *found)
+        return Outlook(*seen, self._growing.goal.error, *left, _seconds_until(self._needed_at))
+
     @property
     def jobs(self) -> tuple[Job, ...]:
         """See `Answer.jobs`."""
@@ -156,6 +176,7 @@ class GrowingAnswer:
                 else:
                     found = self._estimated(number, result)
                     self._made = self._edition(number, found)
+                self._found = found, self._look(number).drawn
                 self._error = inf if found.worst is None else found.worst
                 self._first_error = self._error if isinf(self._first_error) else self._first_error
             except BaseException:
@@ -227,6 +248,27 @@ class GrowingAnswer:
         drawn, pieces = schedule.ends[number - 1] if number else 0, len(schedule.order)
         after = pieces if rest else schedule.ends[number]
         return Sampled(self._error, self._first_error, goal, drawn, after, pieces, schedule.ends[0])
+
+    def _left(
+        self, rounds: Rounds, jobs: Sequence[Job], found: Intervals, drawn: int
+    ) -> tuple[float | None, float | None]:
+        """Seconds until the goal, and until the exact answer, of one that may grow on; None: nobody knows."""
+        told = [job.status() for job in jobs]
+        last = 0.0 if jobs[-1].wait(0.0) else None if told[-1].left is None else told[-1].left.likely
+        if last is None or rounds.rest:
+            return last, last
+        schedule, pieces, goal = self._growing.schedule, len(self._growing.schedule.order), self._growing.goal
+        end = schedule.ends[rounds.number]
+        spent = Spent(sum(one.elapsed for one in told) + last, end, last)
+        exact = spent.until(pieces if self._runs_whole else pieces - end)
+        if rounds.state == "paused":
+            return 0.0, exact
+        if rounds.finishing or not goal.error:
+            return exact, exact
+        if not drawn:
+            return None, exact
+        enough = enough_at(found, schedule, drawn, goal)
+        return (exact if enough is None else spent.until(enough - end)), exact
 
     def _forget_plans(self) -> None:
         if self._planning is not None:
@@ -310,6 +352,16 @@ class ExactAnswer:
         self._job.cancel()
         return self._made
 
+    def status(self) -> Outlook:
+        """See `Answer.status`."""
+        found, ended = self._job.status(), self._job.wait(0.0)
+        if ended:
+            left = 0.0 if self._job.state == "SUCCEEDED" else None
+        else:
+            left = None if found.left is None else found.left.likely
+        exact = ended and left is not None
+        return Outlook(float(exact), 0.0 if exact else None, 0.0, left, left, found.deadline)
+
     @property
     def jobs(self) -> tuple[Job, ...]:
         """See `Answer.jobs`."""
@@ -328,6 +380,10 @@ async def awaited(answer: Answer) -> Result:
     except CancelledError:
         answer.stop()
         raise
+
+
+def _seconds_until(moment: float) -> float | None:
+    return None if isinf(moment) else moment - time.monotonic()
 
 
 def edition_columns(growth: Growth) -> tuple[tuple[str, str], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import blake2b
+from math import inf
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -94,9 +95,10 @@ def ask(
     exact_within: float = 0.0,
     busy: Callable[[], bool] | None = None,
     cut_short: Callable[[float], object] | None = None,
+    deadline: float = inf,
 ) -> GrowingAnswer | ExactAnswer:
     """The answer to a query: one that grows where that can be. start: starts a job. exact_within: seconds; an answer
-    that should be exact by then does not grow. busy, cut_short: see `Growing`."""
+    that should be exact by then does not grow. busy, cut_short, deadline: see `Growing`."""
     if busy is not None and not busy():
         return ExactAnswer(start(planning.plan(text)), NOT_BUSY)
     if exact_within:
@@ -117,7 +119,7 @@ def ask(
         return ExactAnswer(start(planning.plan(text)), refused)
     whole = partial(_planned_whole, planning, text, bound, named)
     ways = growing.growth, growing.cut, growing.schedule, goal, bound.settings, rounds, whole
-    return GrowingAnswer(Growing(*ways, start, busy, cut_short))
+    return GrowingAnswer(Growing(*ways, start, busy, cut_short, deadline))
 
 
 def _planned_whole(

@@ -1,8 +1,8 @@
-"""One state of an answer that grows."""
+"""The editions of an answer that grows: each is a state of it, and they come one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from qoop.catalog.value import value
@@ -60,3 +60,36 @@ class Edition:
         error = "some without an interval yet" if self.error is None else f"within {self.error:.2%}"
         more = f"; other groups are in at most {self.unseen:.1%} of the pieces each" if self.unseen else ""
         return f"{self.share:.1%} read, {self.groups} groups, {error}{more}"
+
+
+class Editions(Iterator[Edition], AsyncIterator[Edition]):
+    """``for`` waits for each, ``async for`` does so without holding up the event loop.
+
+    nth: waits for the edition of a number; None if there will be none.
+    """
+
+    def __init__(self, nth: Callable[[int], Edition | None]) -> None:
+        self._nth = nth
+        self._seen = 0
+
+    def __iter__(self) -> Editions:
+        return self
+
+    def __next__(self) -> Edition:
+        found = self._nth(self._seen)
+        if found is None:
+            raise StopIteration
+        self._seen += 1
+        return found
+
+    def __aiter__(self) -> Editions:
+        return self
+
+    async def __anext__(self) -> Edition:
+        from asyncio import to_thread
+
+        found = await to_thread(self._nth, self._seen)
+        if found is None:
+            raise StopAsyncIteration
+        self._seen += 1
+        return found

@@ -99,8 +99,22 @@ def in_vain(found: Intervals, schedule: Schedule, drawn: int, goal: Goal) -> boo
     pieces, last = len(schedule.order), schedule.ends[-2]
     if not goal.error or drawn >= last:
         return False
-    plain = found.plain * ((1 / last - 1 / pieces) / (1 / drawn - 1 / pieces)) ** 0.5
-    return found.needed > last or plain > _DOUBT * goal.error
+    return found.needed > last or _falls_to(found, drawn, last, pieces) > _DOUBT * goal.error
+
+
+def enough_at(found: Intervals, schedule: Schedule, drawn: int, goal: Goal) -> int | None:
+    """The pieces after which the first look should meet the goal, as errors fall; None: none before the last should."""
+    pieces = len(schedule.order)
+    if found.worst is None and not found.needed:
+        return None  # nothing tells of intervals to come
+    later = (end for end in schedule.ends[:-1] if end > drawn)
+    good = (end for end in later if found.needed <= end and _falls_to(found, drawn, end, pieces) <= goal.error)
+    return next(good, None)
+
+
+def _falls_to(found: Intervals, drawn: int, end: int, pieces: int) -> float:
+    """The largest half-width once that many pieces are read, were no total skewed."""
+    return found.plain * ((1 / end - 1 / pieces) / (1 / drawn - 1 / pieces)) ** 0.5
 
 
 def intervals(figures: Sequence[Figure], totals: Sums, look: Look) -> Intervals:

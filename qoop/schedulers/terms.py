@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
@@ -39,6 +40,18 @@ class Terms:
             raise ConfigError(f"deadline must be above 0 seconds, not {self.deadline}")
         if not 1 <= self.priority <= 10:
             raise ConfigError(f"priority must be from 1 to 10, not {self.priority}")
+
+    def later(self, seconds: float) -> Terms:
+        """These of a job that is submitted so much later, for an answer that is needed at the same moment.
+
+        >>> Terms(deadline=5.0).later(2.0).deadline, Terms(deadline=5.0).later(6.0).deadline
+        (3.0, 0.001)
+        """
+        return replace(self, deadline=max(_AT_ONCE, self.deadline - seconds))
+
+
+_AT_ONCE = 0.001
+"""Seconds from its submission by which a job is needed that is late already."""
 
 
 def tenant_weights(name: str, given: Mapping[str, float] | str) -> dict[str, float]:

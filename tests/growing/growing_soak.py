@@ -1,4 +1,5 @@
-"""Answers that grow while kernels fail, outputs are lost, plans change and slots and memory come and go.
+"""Answers that grow while kernels fail, outputs are lost, plans change, slots and memory come and go, and processes are
+killed.
 
 Every edition must be that of an undisturbed run, in its order, with none left out; the last one is DuckDB's answer.
 """
@@ -7,7 +8,11 @@ from __future__ import annotations
 
 import math
 import random
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +47,19 @@ QUERIES = (
     "SELECT sum(price) / sum(amount) AS r, min(price) AS least FROM sales WHERE amount > 2",
     "SELECT amount, sum(price) AS s FROM sales, shops WHERE sales.id = shops.id AND shop <> 'b' GROUP BY amount",
 )
+
+GROWS = """
+import sys
+import qoop
+
+folder, kept, text, seed = sys.argv[1:]
+with qoop.connect(slots=2, memory="2GB", checkpoints=kept, reuse=True) as session:
+    session.register_folder(folder)
+    print("begun", flush=True)
+    for _ in session.approximate(text, error=0, seed=int(seed)).editions():
+        print("shown", flush=True)
+"""
+"""The process that is killed."""
 
 Rows = list[tuple[object, ...]]
 
@@ -113,7 +131,8 @@ def assert_alike(found: Rows, wanted: Rows) -> None:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The draw for a run. answers: (query, seed, editions after which it is stopped or None)."""
+    """The draw for a run. answers: (query, seed, editions after which it is stopped or None). killed: lines of `GROWS`
+    after which its process is killed, and seconds more; None: there is no such process."""
 
     seed: int
     slots: int
@@ -123,6 +142,7 @@ class Schedule:
     notice: bool
     failures: float
     often: float
+    killed: tuple[int, float] | None
 
 
 def schedule(seed: str, place: int) -> Schedule:
@@ -136,11 +156,36 @@ def schedule(seed: str, place: int) -> Schedule:
         chance.randrange(2**32), chance.choice((1, 2, 3)), chance.choice(("quality", "quality", "max_min")), answers,
         chance.choice((None, 0.005, 0.02)), chance.random() < 0.3, chance.choice((0.0, 0.05, 0.15)),
         chance.choice((0.0, 0.5, 1.0)),
+        (chance.randrange(1, 5), chance.random() / 10) if chance.random() < 0.1 else None,
     )  # fmt: skip
 
 
 def perform(drawn: Schedule, known: World) -> Counter[str]:
     """Do a run; what has happened in it. Raises AssertionError for what may not be."""
+    return _disturbed(drawn, known) if drawn.killed is None else _killed(drawn, known, *drawn.killed)
+
+
+def _killed(drawn: Schedule, known: World, lines: int, seconds: float) -> Counter[str]:
+    """An answer grows in a process that is killed; a session goes on from what that has kept."""
+    query, seed, _ = drawn.answers[0]
+    right = known.undisturbed(query, seed)
+    with tempfile.TemporaryDirectory(prefix="qoop-growing-kept-") as kept:
+        command = [sys.executable, "-c", GROWS, str(known.folder), kept, QUERIES[query], str(seed)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            begun = [process.stdout.readline() for _ in range(lines)]
+            time.sleep(seconds)
+            process.kill()
+        assert begun[0] and process.returncode in (0, -signal.SIGKILL)
+        with known.session(drawn.slots, scheduler=drawn.scheduler, checkpoints=Path(kept), reuse=True) as session:
+            editions, told = _grow(session, query, seed, None)
+    _judge(editions, right, None)
+    assert_alike(editions[-1].plain().fetchall(), known.exact(query))
+    return told + Counter({"editions": len(editions), "processes killed": int(process.returncode != 0)})
+
+
+def _disturbed(drawn: Schedule, known: World) -> Counter[str]:
+    """Answers grow in one session, whose kernels fail."""
     happened: Counter[str] = Counter()
     wanted = [known.undisturbed(query, seed) for query, seed, _ in drawn.answers]
     with ExitStack() as opened:
@@ -178,6 +223,7 @@ def _grow(session: Session, query: int, seed: int, stop: int | None) -> tuple[li
     for kind, name in ((Switched, "plans taken"), (Failed, "attempts failed"), (Stopped, "attempts stopped")):
         told[name] += sum(isinstance(record, kind) for record in records)
     told["switches of plan"] += told.pop("plans taken") - len(answer.jobs)
+    told["rounds taken over"] += sum(not any(one.tasks for one in job.stage_reports()) for job in answer.jobs)
     return editions, told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+from dataclasses import replace
 
 import duckdb
 import numpy as np
@@ -15,6 +16,9 @@ import pytest
 
 import qoop
 from qoop.catalog.errors import Cancelled, ConfigError, QueryError
+from qoop.growing.goal import Goal
+from qoop.growing.intervals import Intervals, enough_at
+from qoop.growing.schedule import schedule
 from qoop.repl.growing_table import GrowingTable
 from qoop.terminal import Terminal
 
@@ -486,3 +490,32 @@ def test_a_part_that_names_a_column_outside_it_is_said_to_run_exactly(session, d
         assert_alike(without_bounds(edition.result), exact(data, text))
     finally:
         session.sql("RESET exact_within")
+
+
+def test_the_status_tells_what_is_in_time(session):
+    answer = session.submit(SALES, progressive=True, error=0.0001, deadline=1000.0)
+    assert answer.status().goal == 0.0001 and answer.status().deadline < 1000.0
+    next(answer.editions())
+    told = answer.status()
+    assert 0 < told.share < 1 and told.error > told.goal and told.to_goal == told.to_exact > 0
+    assert told.in_time == "exact" and str(told).endswith("the exact answer is in time")
+    answer.result()
+    first, *_, last = (job.terms.deadline for job in answer.jobs)
+    assert 1000.0 >= first > last, "each round is needed at the moment at which the answer is"
+    assert answer.status().share == 1.0 and answer.status().to_exact == 0.0
+    late = session.submit(SALES, progressive=True, error=0.05, deadline=1e-6)
+    late.last()
+    assert late.status().to_goal == 0.0 < late.status().to_exact and ", exact in " in str(late.status())
+    assert "; late by " in str(late.status()) and late.status().in_time == "neither"
+    whole = session.submit("SELECT DISTINCT shop FROM shops", progressive=True)
+    whole.last()
+    assert whole.status().to_exact == 0.0 and whole.status().deadline is None
+
+
+def test_the_look_that_should_meet_the_goal_is_foretold():
+    plan = schedule(1024, 1)
+    assert plan.ends == (64, 128, 256, 512, 1024)
+    found = Intervals({}, {}, 0.04, plain=0.04)
+    assert [enough_at(found, plan, 64, Goal(error)) for error in (0.03, 0.02, 0.011, 0.01)] == [128, 256, 512, None]
+    assert enough_at(replace(found, worst=None, needed=300.0), plan, 64, Goal(0.03)) == 512
+    assert enough_at(replace(found, worst=None, plain=0.0), plan, 64, Goal(0.03)) is None, "there are no intervals"
