@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
+from math import inf, sqrt
 from typing import TYPE_CHECKING, Protocol
 
 from qoop.catalog.value import value
@@ -114,7 +114,7 @@ def enough_at(found: Intervals, schedule: Schedule, drawn: int, goal: Goal) -> i
 
 def _falls_to(found: Intervals, drawn: int, end: int, pieces: int) -> float:
     """The largest half-width once that many pieces are read, were no total skewed."""
-    return found.plain * ((1 / end - 1 / pieces) / (1 / drawn - 1 / pieces)) ** 0.5
+    return found.plain * sqrt((1 / end - 1 / pieces) / (1 / drawn - 1 / pieces))
 
 
 def intervals(figures: Sequence[Figure], totals: Sums, look: Look) -> Intervals:
