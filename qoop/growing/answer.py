@@ -19,7 +19,7 @@ from qoop.growing.estimators import unseen
 from qoop.growing.estimators.look import Look
 from qoop.growing.intervals import Intervals, at_look, enough_at, in_vain
 from qoop.growing.notes import notes
-from qoop.growing.outlook import Outlook, Spent
+from qoop.growing.outlook import Outlook, Pace, Times
 from qoop.growing.rounds import Begin, End, Finish, Message, Pause, Read, RoundEnded, Rounds, Show, Step, Stop
 from qoop.growing.totals import Totals
 from qoop.result import Result
@@ -141,12 +141,11 @@ class GrowingAnswer:
         with self._changing:
             rounds, jobs = self._rounds, tuple(self._jobs)
             edition, found = self._editions[-1] if self._editions else None, self._found
-        seen = (0.0, None) if edition is None else (edition.share, edition.error)
-        if rounds.state == "ended":
-            left = (0.0, 0.0) if edition is not None and edition.exact else (None, None)
-        else:
-            left = self._left(rounds, jobs, *found)
-        return Outlook(*seen, self._growing.goal.error, *left, _seconds_until(self._needed_at))
+        to_goal, to_exact = self._left(rounds, jobs, *found)
+        if edition is not None and edition.exact:
+            to_goal = to_exact = 0.0
+        share, error = (0.0, None) if edition is None else (edition.share, edition.error)
+        return Outlook(share, error, self._growing.goal.error, to_goal, to_exact, _seconds_until(self._needed_at))
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -249,26 +248,22 @@ class GrowingAnswer:
         after = pieces if rest else schedule.ends[number]
         return Sampled(self._error, self._first_error, goal, drawn, after, pieces, schedule.ends[0])
 
-    def _left(
-        self, rounds: Rounds, jobs: Sequence[Job], found: Intervals, drawn: int
-    ) -> tuple[float | None, float | None]:
-        """Seconds until the goal, and until the exact answer, of one that may grow on; None: nobody knows."""
-        told = [job.status() for job in jobs]
-        last = 0.0 if jobs[-1].wait(0.0) else None if told[-1].left is None else told[-1].left.likely
-        if last is None or rounds.rest:
-            return last, last
-        schedule, pieces, goal = self._growing.schedule, len(self._growing.schedule.order), self._growing.goal
-        end = schedule.ends[rounds.number]
-        spent = Spent(sum(one.elapsed for one in told) + last, end, last)
-        exact = spent.until(pieces if self._runs_whole else pieces - end)
+    def _left(self, rounds: Rounds, jobs: Sequence[Job], found: Intervals, drawn: int) -> Times:
+        schedule, goal, whole = self._growing.schedule, self._growing.goal, self._runs_whole
+        pieces, read = len(schedule.order), schedule.ends[rounds.number - 1] if rounds.number else 0
+        end = pieces if rounds.rest else schedule.ends[rounds.number]
+        pace = _pace(jobs, read, pieces if rounds.rest and whole else end - read)
+        if pace is None or rounds.state == "ended":
+            return None, None
+        exact = pace.left if rounds.rest else pace.until(pieces if whole else pieces - end)
         if rounds.state == "paused":
             return 0.0, exact
-        if rounds.finishing or not goal.error:
+        if rounds.rest or rounds.finishing or not goal.error:
             return exact, exact
         if not drawn:
             return None, exact
         enough = enough_at(found, schedule, drawn, goal)
-        return (exact if enough is None else spent.until(enough - end)), exact
+        return (exact if enough is None else pace.until(enough - end)), exact
 
     def _forget_plans(self) -> None:
         if self._planning is not None:
@@ -380,6 +375,13 @@ async def awaited(answer: Answer) -> Result:
     except CancelledError:
         answer.stop()
         raise
+
+
+def _pace(jobs: Sequence[Job], read: int, reads: int) -> Pace | None:
+    """From the jobs of the rounds. read: pieces that all but the last have read. reads: that this one reads."""
+    *before, last = (job.status() for job in jobs)
+    left = 0.0 if jobs[-1].wait(0.0) else None if last.left is None else last.left.likely
+    return Pace.of(sum(one.elapsed for one in before), read, last.elapsed, left, reads)
 
 
 def _seconds_until(moment: float) -> float | None:

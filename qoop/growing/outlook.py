@@ -68,15 +68,29 @@ def _soon(seconds: float) -> str:
     return f"in {seconds_text(seconds)}" if seconds else "now"
 
 
-@value
-class Spent:
-    """The rounds of an answer up to now. seconds: that they took, with what is left of the one under way. pieces: that
-    will have been read by its end. left: its seconds that are left; 0: none runs."""
+Times = tuple[float | None, float | None]
+"""Seconds until the goal, and until the exact answer; None: nobody knows, or it will not come."""
 
-    seconds: float
-    pieces: int
+
+@value
+class Pace:
+    """each: seconds that a piece takes. left: seconds until the round under way ends."""
+
+    each: float
     left: float
 
+    @classmethod
+    def of(cls, spent: float, read: int, elapsed: float, left: float | None, reads: int) -> Pace | None:
+        """From the seconds that earlier rounds took for their pieces. elapsed, left: seconds of the round under way,
+        which reads so many; left: None: nobody knows. None where nothing tells of it.
+
+        >>> Pace.of(2.0, 64, 1.0, 1.0, 64), Pace.of(2.0, 64, 0.0, None, 128), Pace.of(0.0, 0, 0.0, None, 64)
+        (Pace(each=0.03125, left=1.0), Pace(each=0.03125, left=4.0), None)
+        """
+        if left is not None:
+            return cls((spent + elapsed + left) / (read + reads), left)
+        return cls(spent / read, spent / read * reads) if read else None
+
     def until(self, pieces: int) -> float:
-        """Seconds until that many more pieces are read after it."""
-        return self.left + self.seconds / self.pieces * pieces
+        """Seconds until that many more pieces are read after that round."""
+        return self.left + self.each * pieces
