@@ -20,11 +20,11 @@
     intervals.py     intervals of the figures of all groups
     names.py         which column or item a name means
     notes.py         what else is to be known of an edition
-    outlook.py       when an answer should meet its goal, and be exact
     rounds.py        the program: what comes after a round
     planning.py      plans the query of a round
     round_sql.py     the query of a round, and that of an edition
     schedule.py      which pieces each round reads, and how sure each look must be
+    status.py        when an answer should meet its goal, and be exact
     totals.py        sums of the groups over all rounds
     values.py        the values seen of figures that do not add up
     estimators/      a formula a file, with its source

@@ -19,8 +19,8 @@ from qoop.growing.estimators import unseen
 from qoop.growing.estimators.look import Look
 from qoop.growing.intervals import Intervals, at_look, enough_at, in_vain
 from qoop.growing.notes import notes
-from qoop.growing.outlook import Outlook, Pace, Times
 from qoop.growing.rounds import Begin, End, Finish, Message, Pause, Read, RoundEnded, Rounds, Show, Step, Stop
+from qoop.growing.status import AnswerStatus, Pace, Times
 from qoop.growing.totals import Totals
 from qoop.result import Result
 from qoop.schedulers.terms import Sampled
@@ -79,8 +79,8 @@ class Answer(Protocol):
         """Read no more; returns the edition that is now the last, None if there is none."""
         ...
 
-    def status(self) -> Outlook:
-        """How far it is, when it should meet its goal and be exact, and which of these is in time for a deadline."""
+    def status(self) -> AnswerStatus:
+        """Tells how far it is, when it should meet its goal and be exact, and which of these is in time."""
         ...
 
     @property
@@ -136,7 +136,7 @@ class GrowingAnswer:
         self._send(Stop())
         return self._editions[-1] if self._editions else None
 
-    def status(self) -> Outlook:
+    def status(self) -> AnswerStatus:
         """See `Answer.status`."""
         with self._changing:
             rounds, jobs = self._rounds, tuple(self._jobs)
@@ -145,7 +145,7 @@ class GrowingAnswer:
         if edition is not None and edition.exact:
             to_goal = to_exact = 0.0
         share, error = (0.0, None) if edition is None else (edition.share, edition.error)
-        return Outlook(share, error, self._growing.goal.error, to_goal, to_exact, _seconds_until(self._needed_at))
+        return AnswerStatus(share, error, self._growing.goal.error, to_goal, to_exact, _seconds_until(self._needed_at))
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -347,7 +347,7 @@ class ExactAnswer:
         self._job.cancel()
         return self._made
 
-    def status(self) -> Outlook:
+    def status(self) -> AnswerStatus:
         """See `Answer.status`."""
         found, ended = self._job.status(), self._job.wait(0.0)
         if ended:
@@ -355,7 +355,7 @@ class ExactAnswer:
         else:
             left = None if found.left is None else found.left.likely
         exact = ended and left is not None
-        return Outlook(float(exact), 0.0 if exact else None, 0.0, left, left, found.deadline)
+        return AnswerStatus(float(exact), 0.0 if exact else None, 0.0, left, left, found.deadline)
 
     @property
     def jobs(self) -> tuple[Job, ...]:

@@ -1,4 +1,4 @@
-"""The outlook of a growing answer: when it should meet its goal and when it should be exact, and whether that is in
+"""The status of a growing answer: when it should meet its goal and when it should be exact, and whether that is in
 time.
 
 Rounds tell how long a piece takes, and how wide intervals are tells how many pieces the goal needs: errors fall as
@@ -14,7 +14,7 @@ from qoop.planner.explain import seconds_text
 
 
 @value
-class Outlook:
+class AnswerStatus:
     """share: of the pieces that was read for the last edition. error: of that edition; None: it has none yet.
     goal: the error that is good enough; 0: the exact answer is.
 
@@ -34,7 +34,7 @@ class Outlook:
     def in_time(self) -> Literal["exact", "goal", "neither"] | None:
         """The best that should be there by the deadline; None: there is none, or nobody knows.
 
-        >>> Outlook(0.1, 0.04, 0.01, 2.0, 20.0, 5.0).in_time, Outlook(0.1, 0.04, 0.01, 2.0, 20.0).in_time
+        >>> AnswerStatus(0.1, 0.04, 0.01, 2.0, 20.0, 5.0).in_time, AnswerStatus(0.1, 0.04, 0.01, 2.0, 20.0).in_time
         ('goal', None)
         """
         if self.deadline is None or self.to_goal is None or self.to_exact is None:
@@ -45,7 +45,7 @@ class Outlook:
 
     def __str__(self) -> str:
         """
-        >>> print(Outlook(0.125, 0.031, 0.01, 2.3, 20.0, 5.0))
+        >>> print(AnswerStatus(0.125, 0.031, 0.01, 2.3, 20.0, 5.0))
         12.5% read, within 3.10%; within 1.00% in 2.3 s, exact in 20 s; needed in 5.0 s: within 1.00% is in time
         """
         far = "no interval yet" if self.error is None else f"within {self.error:.2%}" if self.error else "exact"
@@ -82,7 +82,7 @@ class Pace:
     @classmethod
     def of(cls, spent: float, read: int, elapsed: float, left: float | None, reads: int) -> Pace | None:
         """From the seconds that earlier rounds took for their pieces. elapsed, left: seconds of the round under way,
-        which reads so many; left: None: nobody knows. None where nothing tells of it.
+        which reads `reads` pieces; left: None: nobody knows. None where nothing tells of it.
 
         >>> Pace.of(2.0, 64, 1.0, 1.0, 64), Pace.of(2.0, 64, 0.0, None, 128), Pace.of(0.0, 0, 0.0, None, 64)
         (Pace(each=0.03125, left=1.0), Pace(each=0.03125, left=4.0), None)
