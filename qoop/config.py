@@ -49,7 +49,8 @@ class Config:
     watch_machine: see `connect`; None: nobody has said.
     files: the files qoop.toml that were read.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
-        there are; None: this machine is. ray_reserve, ray_tls, node_queue, runtime_env: see `connect`.
+        there are; None: this machine is. ray_reserve, ray_tls, node_queue, runtime_env: see `connect`. exchange:
+        how tasks read from several nodes (`qoop.engine.backends.ray.peers`).
     locked, copy_to: see `connect`.
     """
 
@@ -86,6 +87,7 @@ class Config:
     watch_machine: bool | None = None
     ray_reserve: bool = True
     node_queue: int = 0
+    exchange: str = "at-once"
     ray_tls: bool | None = None
     runtime_env: Mapping[str, object] | None = None
     files: tuple[Path, ...] = ()

@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from qoop.engine.node_queues.policy import NodeQueueing
     from qoop.engine.node_queues.ticket import Ticket
 
+    Ahead = FetchedAhead[tuple[CheckpointKey, int | None], pa.Table]
+
 MACHINE: MachineId = "local"
 KERNEL_SHARE = 0.5
 STORE_SHARE = KERNEL_SHARE * STORE_PER_KERNEL
@@ -85,6 +87,18 @@ _NOTHING = Retention()
 
 Read = tuple[CheckpointKey, int | None]
 """An output, and which partition of it is to be read; None: all."""
+
+
+class Watcher(Protocol):
+    """Divides the slots of a machine between several backends. It is called while no lock is held."""
+
+    def ended(self, attempt: AttemptId) -> None:
+        """An attempt has given its resources back."""
+        ...
+
+    def changed(self, attempt: AttemptId, resources: Resources) -> None:
+        """An attempt has other resources now."""
+        ...
 
 
 class Elsewhere(Protocol):
@@ -115,7 +129,7 @@ class _Attempt:
     revoked: bool = False
     came: float = field(default_factory=time.perf_counter)
     queued: bool = False
-    ahead: FetchedAhead[Read, pa.Table] | None = None
+    ahead: Ahead | None = None
 
     def __post_init__(self) -> None:
         self.resources = self.had = self.spec.resources
@@ -132,7 +146,7 @@ class LocalBackend:
     slots: how many threads may work. memory: bytes for everything.
     spill_dir: where a temporary directory is made. retention: what outlives a job, or the process.
     machine: what it is called, if there are others. elsewhere: knows of what they hold. queueing: how attempts wait
-    here for others to end; None: none does.
+    here for others to end; None: none does. watcher: hears when resources come free.
     Raises DiskFull if one of the directories cannot be written.
     """
 
@@ -145,11 +159,13 @@ class LocalBackend:
         machine: MachineId = MACHINE,
         elsewhere: Elsewhere | None = None,
         queueing: NodeQueueing | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
         if slots < 1 or memory < 1:
             raise ConfigError(f"a machine needs slots and memory, not {slots} slots and {memory} bytes")
         self._machine = machine
         self._elsewhere = elsewhere
+        self._watcher = watcher
         self._memory = memory
         self._capacity = _capacity(slots, memory)
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
@@ -191,8 +207,9 @@ class LocalBackend:
         """Bytes on disk for want of memory: outputs of tasks, and what DuckDB sorts, joins and groups."""
         return self.store.spilled + self._scratch.bytes
 
-    def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False) -> None:
-        """Begin an attempt; what it reads is kept for the job until it is released. queued: it was told that it is."""
+    def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False, ahead: Ahead | None = None) -> None:
+        """Begin an attempt; what it reads is kept for the job until it is released. queued: it was told that it is.
+        ahead: of what it reads, what was fetched already."""
         if machine != self._machine:
             raise ConfigError(f"there is no machine {machine}, only {self._machine}")
         if self._capacity.cpu < 1:  # nobody is there to take it up
@@ -202,7 +219,7 @@ class LocalBackend:
         if self._node is not None and spec.ticket is not None and spec.waits:
             self._wait(self._node, _Attempt(spec, queued=True), spec.ticket)
             return
-        attempt = self._attempts[spec.attempt] = _Attempt(spec, queued=queued)
+        attempt = self._attempts[spec.attempt] = _Attempt(spec, queued=queued, ahead=ahead)
         with self._changed:
             if self._node is not None:
                 self._node.hold(spec.attempt, spec.resources)
@@ -222,11 +239,28 @@ class LocalBackend:
             now = time.monotonic()  # each machine has a clock of its own
             begun = node.arrive(replace(ticket, since=now), now)
             node.queue.hear(ticket.job, ticket.left)
-            wanted = dict.fromkeys(read for item in attempt.spec.inputs for read in item.reads)
-            if self._elsewhere is not None and wanted:
-                attempt.ahead = _ahead(partial(self._fetched, attempt.spec, list(wanted)))
-                self._help(attempt.ahead.fetch, name="qoop-ahead")
+            attempt.ahead = self.fetch_ahead(attempt.spec)
             self._begin(begun)
+
+    def fetch_ahead(self, spec: TaskSpec) -> Ahead | None:
+        """Fetch what an attempt that waits reads from other machines, in the background; None: there is nothing."""
+        wanted = dict.fromkeys(read for item in spec.inputs for read in item.reads)
+        if self._elsewhere is None or not wanted:
+            return None
+        ahead = _ahead(partial(self._fetched, spec, list(wanted)))
+        self._help(ahead.fetch, name="qoop-ahead")
+        return ahead
+
+    def report(self, event: Event) -> None:
+        """Have `wait` return an event that happened in front of this backend."""
+        self._events.put(event)
+
+    def hold_at_most(self, memory: int) -> None:
+        """Hold outputs as a machine with that much memory would; what is more is spilled in the background."""
+        budget = _for_outputs(memory)
+        falls, self.store.budget = budget < self.store.budget, budget
+        if falls:
+            self._help(self._shrink, name="qoop-shrink")
 
     def _begin_waiting(self, node: QueueingNode) -> None:
         """Begin what waits and fits by now. Under the lock."""
@@ -421,6 +455,8 @@ class LocalBackend:
             with self._changed:
                 self._node.hold(attempt.spec.attempt, resources)
                 self._begin_waiting(self._node)
+        if self._watcher is not None:
+            self._watcher.changed(attempt.spec.attempt, resources)
         self._events.put(TaskRegranted(attempt.spec.attempt, resources))
 
     def _changed_to(self, attempt: _Attempt, resources: Resources) -> bool:
@@ -491,6 +527,8 @@ class LocalBackend:
             if self._node is not None:
                 self._node.release(attempt.spec.attempt)
                 self._begin_waiting(self._node)
+        if self._watcher is not None:
+            self._watcher.ended(attempt.spec.attempt)
         for event in events:
             self._events.put(event)
         return kernel
@@ -604,7 +642,7 @@ def _revoked(spec: TaskSpec) -> TaskFailed:
     return TaskFailed(spec.attempt, error, retryable=True)
 
 
-def _ahead(fetch: Callable[[], Mapping[Read, pa.Table]]) -> FetchedAhead[Read, pa.Table]:
+def _ahead(fetch: Callable[[], Mapping[Read, pa.Table]]) -> Ahead:
     from qoop.engine.backends.ahead import FetchedAhead  # as for the node
 
     return FetchedAhead(fetch)

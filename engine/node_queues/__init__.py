@@ -9,6 +9,7 @@ ordering are needed together: a queue that is first in, first out keeps short ta
     ordering.py   which of the waiting tasks begins first, and how long any may be passed over
     queue.py      the bounded queue of one node
     node.py       the tasks that run on a node, and those that wait there
+    shared.py     the tasks of several sessions at one node, which take turns
     bound.py      how many tasks a node should hold besides those that run
     wait.py       how long a task would wait at a node
     view.py       what a scheduler knows of all nodes between their reports

@@ -1,13 +1,16 @@
 """`qoop cluster`: the nodes of a Ray cluster and the sessions on them, on one screen.
 
-The nodes are those that Ray knows; what sessions hold is known by the actor that divides the slots between them.
+The nodes are those that Ray knows; what sessions hold is known by the actor that divides the slots between them, and
+what waits at a node by the agent there.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from shutil import get_terminal_size
 from string import ascii_uppercase
@@ -32,7 +35,8 @@ class NodeSeen:
 
 @value
 class SessionSeen:
-    """A session. wants: slots that it has a use for. used, given: slots by node. silent: seconds since it was heard."""
+    """A session. wants: slots that it has a use for. used, given: slots by node. silent: seconds since it was heard.
+    queued: tasks that wait at each node."""
 
     name: str
     tenant: str
@@ -40,6 +44,7 @@ class SessionSeen:
     used: Mapping[str, int]
     given: Mapping[str, int]
     silent: float = 0.0
+    queued: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def waits(self) -> int:
@@ -71,6 +76,7 @@ class ClusterSeen:
             {
                 "name": one.name, "tenant": one.tenant, "wants": one.wants, "used": dict(one.used),
                 "given": dict(one.given), "silent": one.silent,
+                "queued": dict(one.queued),
             }
             for one in self.sessions
         ]  # fmt: skip
@@ -81,7 +87,7 @@ def drawn(cluster: ClusterSeen, width: int = 80) -> str:
     """The screen: a line for each session, then the nodes in columns.
 
     A node has a mark for each slot: a capital one where a task of the session runs, a small one where it may begin one,
-    a dot where nobody may.
+    a dot where nobody may; then, after a plus, the number of tasks that wait there.
     """
     slots = sum(node.slots for node in cluster.nodes)
     busy = sum(sum(one.used.values()) for one in cluster.sessions)
@@ -96,6 +102,7 @@ def drawn(cluster: ClusterSeen, width: int = 80) -> str:
 def _session(one: SessionSeen) -> str:
     text = f"{one.name[:8]} {one.tenant}".rstrip()
     text += f": {sum(one.used.values())} slots busy, {sum(one.given.values())} given, {one.waits} waited for"
+    text += f", {count} queued" if (count := sum(one.queued.values())) else ""
     return text + (f", silent for {one.silent:.0f} s" if one.silent >= 1 else "")
 
 
@@ -106,7 +113,8 @@ def _node(node: NodeSeen, sessions: Sequence[SessionSeen], marks: Sequence[str])
         for mark, one in zip(marks, sessions, strict=True)
     )
     text = (busy + idle)[: node.slots].ljust(node.slots, _FREE)
-    return f"{node.name} {text}{' leaves' if node.leaves else ''}"
+    queued = sum(one.queued.get(node.name, 0) for one in sessions)
+    return f"{node.name} {text}{f' +{queued}' if queued else ''}{' leaves' if node.leaves else ''}"
 
 
 def _in_columns(cells: Sequence[str], width: int) -> list[str]:
@@ -124,17 +132,31 @@ def seen(address: str) -> ClusterSeen:
     from qoop.engine.backends.ray.nodes import attach, living, load
 
     attach(address)
-    ray = load()
-    nodes = tuple(
-        NodeSeen(node.machine, node.host, node.slots, node.leaves_at is not None) for node in living().values()
-    )
+    ray, there = load(), living()
+    nodes = tuple(NodeSeen(node.machine, node.host, node.slots, node.leaves_at is not None) for node in there.values())
     try:
         told = ray.get(ray.get_actor(NAME, namespace=NAMESPACE).sessions.remote(), timeout=5.0)
     except ValueError:  # there is none while there is no session
         told = []
     except ray.exceptions.RayError as error:
         raise ConfigError(f"the cluster at {address} does not say what its sessions hold: {error}") from error
-    return ClusterSeen(address, nodes, tuple(SessionSeen(**one) for one in told))
+    queued = _queued(ray, {id_: node.machine for id_, node in there.items()})
+    return ClusterSeen(address, nodes, tuple(SessionSeen(**one, queued=queued.get(one["name"], {})) for one in told))
+
+
+def _queued(ray: Any, machines: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """The tasks that wait, by session and machine, as far as agents tell within a second."""
+    from qoop.engine.backends.ray.agent import agents
+
+    asked = {agent.waiting.remote(): machines[node] for node, agent in agents(ray) if node in machines}
+    ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=1.0) if asked else ([], [])
+    found = dict[str, dict[str, int]]()
+    for answer in ready:
+        with contextlib.suppress(ray.exceptions.RayError):
+            for name, count in ray.get(answer).items():
+                if count:
+                    found.setdefault(name.rpartition("-")[0], {})[asked[answer]] = count
+    return found
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

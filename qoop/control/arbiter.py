@@ -25,6 +25,7 @@ from qoop.engine.backends.ray.nodes import ControlAway, load
 from qoop.engine.backends.ray.nodes import living as living_nodes
 from qoop.engine.backends.ray.reservation import Reservation
 from qoop.engine.events import Demand
+from qoop.engine.node_queues.shared import Member
 from qoop.engine.task import MachineId, TaskId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
@@ -213,6 +214,11 @@ class RayShare:
         self._weight = weight
         self._name = secrets.token_hex(8)
         self._actor: Any = None
+
+    @property
+    def member(self) -> Member:
+        """The session at the agents of nodes."""
+        return Member(self._name, self._tenant, self._weight)
 
     def tick(self, slots: Slots, used: Slots) -> Slots | None:
         """The resources that the session may have of each machine; None if no arbiter answers just now."""

@@ -101,7 +101,7 @@ def _backend(config: Config, share: RayShare | None) -> LastingBackend:
 
     return RayBackend(
         config.ray, _retention(config), config.spill, config.runtime_env, share=share, tls=config.ray_tls,
-        queueing=_queueing(config),
+        queueing=_queueing(config), exchange=config.exchange,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ def forty() -> ClusterSeen:
     nodes = tuple(NodeSeen(f"node-{number:08x}", f"10.0.0.{number}", 4, number == 39) for number in range(40))
     names = [node.name for node in nodes]
     long = SessionSeen("0123456789abcdef", "reports", 160.0, dict.fromkeys(names, 2), dict.fromkeys(names, 3))
-    short = SessionSeen("fedcba9876543210", "", 8.0, {names[0]: 1}, {names[0]: 1}, 2.6)
+    short = SessionSeen("fedcba9876543210", "", 8.0, {names[0]: 1}, {names[0]: 1}, 2.6, {names[2]: 12})
     return ClusterSeen("10.0.0.1:6379", nodes, (long, short))
 
 
@@ -29,10 +29,11 @@ def test_two_sessions_and_forty_nodes_fit_a_screen() -> None:
     assert lines[:3] == [
         "10.0.0.1:6379: 40 nodes, 81 of 160 slots busy",
         "  A  01234567 reports: 80 slots busy, 120 given, 40 waited for",
-        "  B  fedcba98: 1 slots busy, 1 given, 7 waited for, silent for 3 s",
+        "  B  fedcba98: 1 slots busy, 1 given, 7 waited for, 12 queued, silent for 3 s",
     ]
     text = "\n".join(lines)
     assert "node-00000000 AABa" in text and "node-00000001 AAa·" in text and "node-00000027 AAa· leaves" in text
+    assert "node-00000002 AAa· +12" in text
     assert sum(line.count("node-") for line in lines) == 40
 
 

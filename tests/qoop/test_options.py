@@ -24,7 +24,7 @@ SAID = {
     "reuse": "yes", "spill": "/s", "replan": "no", "policy": "robust", "demand_aware": "on",
     "local_frames": "off", "watch_machine": "on",
     "wait_for_capacity": "7", "plan_cache": "/p", "trace": "/t", "tables": "/d", "ray": "auto", "ray_reserve": "no",
-    "node_queue": "2",
+    "node_queue": "2", "exchange": "in-turn",
     "ray_tls": "on", "locked": "on", "staged": "on", "copy_to": "/a:/b", "guard": "always",
 }  # fmt: skip
 """For each option a text that makes it another than usual."""

@@ -5,6 +5,9 @@
     backend.py       the nodes as machines
     nodes.py         which nodes there are
     worker.py        the actor on a node, with a local backend of the node's size
+    agent.py         the actor on a node that serves all sessions
+    gate.py          its slots, in front of the backends of the sessions
+    post.py          the calls to either
     peers.py         outputs read from node to node by Arrow Flight
     pulls.py         outputs read from several nodes at once
     tls.py           certificates of the nodes

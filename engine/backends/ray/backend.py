@@ -11,7 +11,10 @@ One actor a node, not one a slot, since the slots of a node then share their sto
 once. A task that does nothing takes 1.1 ms so. With an actor for each slot it is 0.8 ms, as a plain task of Ray's that
 is handed out when a slot is free 1.1 ms, in this process 0.35 ms (2 slots; the machine did little else).
 
-Threads here: one a node waits for its events; one looks at the cluster's nodes, one at what other sessions leave.
+Where granted tasks wait at nodes and sessions share them, one process a node serves all sessions (`agent`).
+
+Threads here: one a node waits for its events; one looks at the cluster's nodes, one at what other sessions leave, and
+one tells agents that this session lives.
 `wait` takes from a queue.
 """
 
@@ -37,8 +40,9 @@ from qoop.catalog.table import Table
 from qoop.catalog.value import value
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.local import Read
-from qoop.engine.backends.ray.nodes import ControlAway, Node, attach, host, living, load, seconds_left
-from qoop.engine.backends.ray.peers import Peers, PeerServer, PeerTable, Place, new_secret
+from qoop.engine.backends.ray.nodes import Attachment, ControlAway, Node, host, living, load, seconds_left
+from qoop.engine.backends.ray.peers import AT_ONCE, Peers, PeerServer, PeerTable, Place, new_secret
+from qoop.engine.backends.ray.post import OwnProcess, Post, SharedAgent
 from qoop.engine.backends.ray.tls import is_wanted
 from qoop.engine.backends.ray.worker import (
     Allow,
@@ -48,7 +52,6 @@ from qoop.engine.backends.ray.worker import (
     End,
     Introduced,
     NodeConfig,
-    NodeWorker,
     Order,
     Settle,
 )
@@ -70,6 +73,7 @@ from qoop.engine.events import (
 )
 from qoop.engine.failures import to_failure
 from qoop.engine.node_queues.policy import NodeQueueing
+from qoop.engine.node_queues.shared import Member
 from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.scratch import Scratch
@@ -80,6 +84,7 @@ _LOOK = 0.5  # seconds between looks at the cluster's nodes
 _SHARE = 0.2  # seconds between talks about the share
 _SILENCE = 1.0  # seconds after which a node that says nothing is looked at
 _FETCH = 60.0  # seconds that what a node has said may take to come
+_AGAIN = 5.0  # seconds for which agents that end as this session comes are called up again
 _START = 120.0  # seconds that a node's actor may take to begin
 _CLOSE = 15.0  # seconds that nodes are given to end
 _HOST_STORE = 64 << 20  # bytes of outputs that the session's own process may hold in memory
@@ -91,12 +96,12 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Machine:
-    """A node with its actor. whole: what it has for all sessions; slots: of these, this one's. orders: what it is to be
-    told at the end of the turn. tables, functions: that it has been told of."""
+    """A node with the way to it. whole: what it has for all sessions; slots: of these, this one's. orders: what it is
+    to be told at the end of the turn. tables, functions: that it has been told of."""
 
     name: MachineId
     node: Node
-    actor: Any
+    post: Post
     place: Place
     whole: Resources
     slots: int
@@ -112,11 +117,10 @@ class _Machine:
 
 @value
 class _Recruit:
-    """An actor that has not said yet that it is there. answer: what it will say."""
+    """A process that has not said yet that it is there."""
 
     node: Node
-    actor: Any
-    answer: Any
+    post: Post
     deadline: float
 
 
@@ -132,6 +136,11 @@ class _Output:
 
 class Share(Protocol):
     """Divides the slots of machines with other sessions."""
+
+    @property
+    def member(self) -> Member:
+        """This session, at the agents of nodes."""
+        ...
 
     def tick(self, slots: Mapping[MachineId, int], used: Mapping[MachineId, int]) -> Mapping[MachineId, int] | None:
         """The slots that this session may have, given those that its attempts take; None: not known."""
@@ -149,7 +158,7 @@ class RayBackend:
     have its directory. spill_dir: where each node makes a temporary directory. clock: of the notices. share: with other
     sessions, which also keeps Ray from giving the resources to others; None: this one has the nodes to itself.
     tls: between its processes; None: see :mod:`qoop.engine.backends.ray.tls`. queueing: how granted tasks wait at the
-    nodes; None: none does.
+    nodes; None: none does. exchange: how tasks read from other nodes, at once or in turn (`peers`).
     Raises ConfigError for want of Ray, or of a cluster with at least one node that has a CPU.
     """
 
@@ -163,13 +172,14 @@ class RayBackend:
         share: Share | None = None,
         tls: bool | None = None,
         queueing: NodeQueueing | None = None,
+        exchange: str = AT_ONCE,
     ) -> None:
         self._ray = load()
-        self._attached = attach(address, runtime_env)
+        self._attachment = Attachment(address, runtime_env)
         self._retention, self._spill = retention, spill_dir
         self._clock = clock or WallClock()
         self._share = share
-        self._queueing = queueing
+        self._queueing, self._exchange = queueing, exchange
         self._secret = new_secret()
         self._tls = is_wanted(tls, host())
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
@@ -198,16 +208,26 @@ class RayBackend:
         found = living()
         if not found:
             raise ConfigError("no node of the Ray cluster has a CPU to give")
-        self._call_up(found.values())
-        while self._coming:
-            for machine in self._arrived(_LOOK):
-                self._admit(machine)
+        if self._member is not None:
+            self._run(self._keep_alive, name="qoop-ray-lives")
+        deadline = time.monotonic() + _AGAIN
+        self._meet(found.values())
+        while not self._machines and self._member is not None and time.monotonic() < deadline:
+            time.sleep(_SHARE)  # agents may just have ended, as others left
+            self._meet(found.values())
         if not self._machines:
             raise ExecutionError("no node of the Ray cluster could be used; see its logs")
         if self._share is not None:
             self._take_share()
             self._run(self._keep_share, name="qoop-ray-share")
         self._run(self._watch, name="qoop-ray-nodes")
+
+    def _meet(self, nodes: Iterable[Node]) -> None:
+        """Call the nodes up, and wait for them."""
+        self._call_up(nodes)
+        while self._coming:
+            for machine in self._arrived(_LOOK):
+                self._admit(machine)
 
     # What the driver calls
 
@@ -356,7 +376,7 @@ class RayBackend:
         self.store.verify(keys)
 
     def close(self) -> None:
-        """Stop all attempts, end the actors, join all threads. Leaves Ray if it was this that connected to it."""
+        """Stop all attempts, end the actors, join all threads. The last session leaves Ray, if a session joined it."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -373,17 +393,19 @@ class RayBackend:
         self._shut_server()
         self.store.close()
         self._scratch.close()
-        if self._attached:
-            self._ray.shutdown()
+        self._attachment.leave()
 
     def _end(self, actors: Iterable[_Machine | _Recruit]) -> None:
         """End actors; those that are at work are given a while for it."""
         try:
-            ending = [one.actor.close.remote() for one in actors if isinstance(one, _Machine)]
+            ending = {one: one.post.close() for one in actors if isinstance(one, _Machine)}
             if ending:
-                self._ray.wait(ending, num_returns=len(ending), timeout=_CLOSE)
+                self._ray.wait(list(ending.values()), num_returns=len(ending), timeout=_CLOSE)
             for one in actors:
-                self._ray.kill(one.actor)
+                if isinstance(one, _Machine):
+                    one.post.end(ending[one])
+                else:
+                    one.post.abandon()
         except self._ray.exceptions.RayError as error:  # they end by themselves, for their owner is gone
             _logger.warning("the processes on Ray nodes could not be told to end: %s", error)
 
@@ -400,7 +422,7 @@ class RayBackend:
             for machine in self._machines.values():
                 if machine.orders:
                     orders, machine.orders = machine.orders, []
-                    machine.actor.obey.remote(orders)
+                    machine.post.obey(orders)
 
     def _new_tables(self, machine: _Machine, spec: TaskSpec) -> list[Table]:
         wanted = {(item.table, item.version): spec.tables[item.table] for item in spec.stage.table_inputs}
@@ -423,7 +445,7 @@ class RayBackend:
                 machine = self._outputs[key].machine
                 if machine is not None:
                     by_machine.setdefault(machine, []).append(key)
-        asked = [machine.actor.hold.remote(job, those) for machine, those in by_machine.items()]
+        asked = [machine.post.hold(job, those) for machine, those in by_machine.items()]
         found: set[CheckpointKey] = set()
         for answer in asked:
             with contextlib.suppress(self._ray.exceptions.RayError):
@@ -435,6 +457,13 @@ class RayBackend:
     def _keep_share(self) -> None:
         while not self._closed.wait(_SHARE):
             self._take_share()
+
+    def _keep_alive(self) -> None:
+        """Have agents hear of this session, whatever else it waits for."""
+        while not self._closed.wait(_SILENCE):
+            with self._lock:
+                for machine in self._machines.values():
+                    machine.post.obey(())
 
     def _take_share(self) -> None:
         """Say what is in use, and have as many slots as one is told to."""
@@ -451,10 +480,12 @@ class RayBackend:
     def _give(self, name: MachineId, slots: int) -> None:
         with self._lock:
             machine = self._machines.get(name)
+            if self._member is not None:
+                slots = max(1, slots)  # its tasks take turns with those of others at the node
             if machine is None or machine.slots == slots:
                 return
             machine.slots = slots
-            if self._queueing is not None:
+            if self._queueing is not None and self._member is None:
                 machine.orders.append(Allow(machine.capacity))
             changed = SlotsChanged(name, machine.capacity, "sessions share it")
         self._events.put(changed)
@@ -479,12 +510,11 @@ class RayBackend:
         """Have actors started on these nodes, unless that is under way."""
         for node in nodes:
             if node.id not in self._coming:
-                actor = self._actor(node)
-                self._coming[node.id] = _Recruit(node, actor, actor.introduce.remote(), time.monotonic() + _START)
+                self._coming[node.id] = _Recruit(node, self._post(node), time.monotonic() + _START)
 
     def _arrived(self, timeout: float) -> list[_Machine]:
         """The actors that come up within the timeout; those that fail are forgotten."""
-        answers = {recruit.answer: recruit for recruit in self._coming.values()}
+        answers = {recruit.post.introduced: recruit for recruit in self._coming.values()}
         if not answers:
             return []
         ready, _ = self._ray.wait(list(answers), num_returns=len(answers), timeout=timeout)
@@ -495,24 +525,29 @@ class RayBackend:
         node = recruit.node
         del self._coming[node.id]
         try:
-            told: Introduced = self._ray.get(recruit.answer, timeout=0)
+            told: Introduced = self._ray.get(recruit.post.introduced, timeout=0)
         except self._ray.exceptions.RayError as error:
-            self._ray.kill(recruit.actor)
+            recruit.post.abandon()
             _logger.warning("the Ray node %s (%s) cannot be used: %s", node.machine, node.host, error)
             return None
         if told.duckdb != duckdb.__version__:  # they may not agree on which rows are in which partition
-            self._ray.kill(recruit.actor)
+            recruit.post.abandon()
             raise ConfigError(f"{node.host} has DuckDB {told.duckdb}, and this process {duckdb.__version__}")
-        return _Machine(node.machine, node, recruit.actor, told.place, told.capacity, 0 if self._share else node.slots)
+        slots = 0 if self._share else node.slots
+        return _Machine(node.machine, node, recruit.post, told.place, told.capacity, slots)
 
-    def _actor(self, node: Node) -> Any:
-        """Start an actor on a node. Its resources are reserved for all sessions at once (`reservation`)."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        rules = (self._spill, self._retention, self._secret, self._tls, self._queueing)
+    def _post(self, node: Node) -> Post:
+        """Begin a process on a node, or find the agent there. Resources are reserved for all sessions at once
+        (`reservation`)."""
+        rules = (self._spill, self._retention, self._secret, self._tls, self._queueing, self._exchange)
         config = NodeConfig(node.machine, node.slots, node.memory, *rules)
-        kind = self._ray.remote(num_cpus=0, concurrency_groups={"events": 1})(NodeWorker)
-        return kind.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)).remote(config)
+        member = self._member
+        return OwnProcess(node, config) if member is None else SharedAgent(node, config, member)
+
+    @property
+    def _member(self) -> Member | None:
+        """As whom it shares the agents of nodes; None: it has processes of its own."""
+        return self._share.member if self._share is not None and self._queueing is not None else None
 
     def _admit(self, machine: _Machine) -> None:
         with self._lock:
@@ -561,15 +596,14 @@ class RayBackend:
 
     def _listen(self, machine: _Machine) -> None:
         """Take the events of a node until it is gone; the stream of one that died may just be silent."""
-        streaming = machine.actor.events.options(concurrency_group="events", num_returns="streaming")
-        stream = streaming.remote()
+        stream = machine.post.events()
         while not self._closed.is_set() and self._machines.get(machine.name) is machine:
             try:
                 ready, _ = self._ray.wait([stream], timeout=_SILENCE, fetch_local=False)
                 for event in self._ray.get(next(stream), timeout=_FETCH) if ready else ():
                     self._take(machine, event)
             except StopIteration:
-                stream = streaming.remote()
+                stream = machine.post.events()
             except self._ray.exceptions.RayError:
                 if not self._closed.is_set():
                     self._lose(machine)
@@ -634,8 +668,7 @@ class RayBackend:
             there = [key for key, output in self._outputs.items() if output.machine is machine]
             self._doubtful.update(there)
         self._peers.forget(machine.place)
-        with contextlib.suppress(self._ray.exceptions.RayError):
-            self._ray.kill(machine.actor)
+        machine.post.abandon()
         found = self._in_files(there)
         with self._lock:
             self._doubtful.difference_update(there)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.catalog.value import value
@@ -32,6 +33,33 @@ class Node:
     def machine(self) -> MachineId:
         """Its name as a machine."""
         return f"node-{self.id[:_NAMED]}"
+
+
+class Attachment:
+    """A session's hold on the connection of this process to a Ray cluster (see `attach`). The last of those that a
+    session has made ends it; one that was there before stays.
+    """
+
+    _lock = threading.Lock()
+    _holders: ClassVar[set[Attachment] | None] = None  # of the connection; None: there is none that a session made
+
+    def __init__(self, address: str, runtime_env: Mapping[str, Any] | None = None) -> None:
+        with Attachment._lock:
+            if attach(address, runtime_env):
+                Attachment._holders = set()
+            self._others = Attachment._holders  # of this connection: there may be another when this one leaves
+            if self._others is not None:
+                self._others.add(self)
+
+    def leave(self) -> None:
+        """The session needs it no more."""
+        with Attachment._lock:
+            if self._others is None or self not in self._others:
+                return
+            self._others.remove(self)
+            if not self._others and self._others is Attachment._holders:
+                Attachment._holders = None
+                load().shutdown()
 
 
 def attach(address: str, runtime_env: Mapping[str, Any] | None = None) -> bool:

@@ -32,6 +32,9 @@ from qoop.engine.events import Committed
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.task import CheckpointKey, TaskSpec
 
+AT_ONCE, IN_TURN = "at-once", "in-turn"
+"""The ways to read from other nodes: from several at a time (`pulls`), or from one after the other."""
+
 _PIECES = b"qoop.pieces"
 _SECRET = "qoop-secret"
 _PLAIN, _TLS = "grpc://", "grpc+tls://"
@@ -209,9 +212,11 @@ class PeerInputs:
 
     An output that is read whole is read by every task of a stage, so the node's own store keeps it until the job
     releases it. It does not keep one that depends on a non-deterministic stage: a second run may give other rows.
+    exchange: `AT_ONCE`, or `IN_TURN`, for comparison.
     """
 
-    def __init__(self, tls: bool = False) -> None:
+    def __init__(self, tls: bool = False, exchange: str = AT_ONCE) -> None:
+        self._exchange = exchange
         self.store: Store | None = None
         self.peers = Peers(tls)
         self._places: dict[CheckpointKey, Place] = {}
@@ -237,10 +242,9 @@ class PeerInputs:
             if place is not None:
                 by_place.setdefault(place, []).append((key, partition))
         asks = [partial(self._from, spec, place, reads) for place, reads in by_place.items()]
-        found: dict[Read, pa.Table] = {}
-        for rows in self._pulls.all(asks, begin=spec.attempt.task.part):
-            found.update(rows)
-        return found
+        in_turn = self._exchange == IN_TURN
+        answers = (ask() for ask in asks) if in_turn else self._pulls.all(asks, begin=spec.attempt.task.part)
+        return {one: rows for answer in answers for one, rows in answer.items()}
 
     def close(self) -> None:
         """End the threads that pull, and the connections."""

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -17,7 +18,7 @@ from qoop.catalog.table import Table
 from qoop.catalog.value import value
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.backends.ray.nodes import host
-from qoop.engine.backends.ray.peers import PeerInputs, PeerServer, Place
+from qoop.engine.backends.ray.peers import AT_ONCE, PeerInputs, PeerServer, Place
 from qoop.engine.events import Committed, Event, TaskFailed
 from qoop.engine.failures import to_failure
 from qoop.engine.node_queues.policy import NodeQueueing
@@ -26,6 +27,9 @@ from qoop.engine.storage.checkpoint import Retention
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.plan import Resources
 
+if TYPE_CHECKING:
+    from qoop.engine.backends.ray.gate import Door
+
 _LISTEN = 5.0  # seconds after which a node says something even if nothing happened
 _STREAM = 10_000  # times that it does so in one call, whose account Ray keeps
 
@@ -33,7 +37,7 @@ _STREAM = 10_000  # times that it does so in one call, whose account Ray keeps
 @value
 class NodeConfig:
     """The settings that a node gets from its session. memory: bytes for everything, as for a local one. queueing: how
-    tasks wait there."""
+    tasks wait there. exchange: how they read from other nodes."""
 
     machine: MachineId
     slots: int
@@ -43,6 +47,7 @@ class NodeConfig:
     secret: str = field(repr=False)
     tls: bool
     queueing: NodeQueueing | None = None
+    exchange: str = AT_ONCE
 
 
 @value
@@ -109,24 +114,31 @@ Order = Begin | End | Change | Settle | Allow | Drop
 
 
 class NodeWorker:
-    """The slots and the store of one node for one session."""
+    """The slots and the store of one node for one session. door: to slots that other sessions use too; a kernel more
+    than there are slots is open then, for a task that begins next to others."""
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, door: Door | None = None) -> None:
         self._config = config
-        self._inputs = PeerInputs(config.tls)
+        self._door = door
+        self._inputs = PeerInputs(config.tls, config.exchange)
         self._tables: dict[tuple[str, str], Table] = {}
         self._functions: dict[str, UserFunction] = {}
         self._refused: list[Event] = []
+        slots, queueing = (config.slots, config.queueing) if door is None else (config.slots + 1, None)
         self._backend = LocalBackend(
-            config.slots, config.memory, config.spill, config.retention, config.machine, self._inputs, config.queueing
+            slots, config.memory, config.spill, config.retention, config.machine, self._inputs, queueing, door
         )
+        if door is not None:
+            door.machine, door.backend = config.machine, self._backend
         self._inputs.store = self._backend.store
         self._server = PeerServer(host(), self._backend.store, config.secret, config.tls)
 
     def introduce(self) -> Introduced:
         """Say what this is."""
         capacity = self._backend.machines()[self._config.machine]
-        return Introduced(capacity, self._server.place, os.getpid(), duckdb.__version__)
+        return Introduced(
+            replace(capacity, cpu=self._config.slots), self._server.place, os.getpid(), duckdb.__version__
+        )
 
     def obey(self, orders: Sequence[Order]) -> None:
         """Do what is asked for; returns at once."""
@@ -135,7 +147,7 @@ class NodeWorker:
                 case Begin():
                     self._begin(order)
                 case End(attempt):
-                    self._backend.stop(attempt)
+                    (self._door or self._backend).stop(attempt)
                 case Change(attempt, resources):
                     self._backend.regrant(attempt, resources)
                 case Settle(attempt):
@@ -158,10 +170,17 @@ class NodeWorker:
             for place, keys in order.places:
                 self._inputs.learn(place, keys)
             spec = replace(spec, tables=tables, functions=functions)
-            self._backend.start(self._config.machine, spec, order.queued)
+            if self._door is not None:
+                self._door.start(spec, order.queued)
+            else:
+                self._backend.start(self._config.machine, spec, order.queued)
         except Exception as error:
             self._refused.append(TaskFailed(spec.attempt, *to_failure(error, spec)))
             self._backend.wake()
+
+    def hold_at_most(self, memory: int) -> None:
+        """Hold outputs as a machine with that much memory would."""
+        self._backend.hold_at_most(memory)
 
     def hold(self, job: JobId, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
         """Those of the outputs that are here; kept for the job until it drops them."""

@@ -1,0 +1,129 @@
+"""The ways in which a session talks to a node: to a process of its own there, or to the agent of all sessions."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from qoop.engine.backends.ray.agent import agent_on
+from qoop.engine.backends.ray.nodes import Node, load
+from qoop.engine.backends.ray.worker import NodeConfig, NodeWorker, Order
+from qoop.engine.node_queues.shared import Member
+from qoop.engine.task import CheckpointKey, JobId
+
+_logger = logging.getLogger(__name__)
+
+
+class Post(Protocol):
+    """Calls return references of Ray's to their answers."""
+
+    introduced: Any
+    """Refers to what the node is, once it is ready."""
+
+    def obey(self, orders: Sequence[Order]) -> None:
+        """Give it orders; none: only say that the session lives."""
+        ...
+
+    def hold(self, job: JobId | None, keys: Sequence[CheckpointKey]) -> Any:
+        """Have it keep outputs for a job; those that it has."""
+        ...
+
+    def events(self) -> Any:
+        """A stream of what happens there."""
+        ...
+
+    def close(self) -> Any:
+        """Have it end in order."""
+        ...
+
+    def end(self, closed: Any) -> None:
+        """Make sure that it ends. closed: the answer of `close`, which was waited for."""
+        ...
+
+    def abandon(self) -> None:
+        """The session has nothing to do with it any more, whatever became of it."""
+        ...
+
+
+class OwnProcess:
+    """A process of this session alone."""
+
+    def __init__(self, node: Node, config: NodeConfig) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        self._ray = load()
+        kind = self._ray.remote(num_cpus=0, concurrency_groups={"events": 1})(NodeWorker)
+        placed = NodeAffinitySchedulingStrategy(node.id, soft=False)
+        self._actor = kind.options(scheduling_strategy=placed).remote(config)
+        self.introduced = self._actor.introduce.remote()
+
+    def obey(self, orders: Sequence[Order]) -> None:
+        """Its calls come in order."""
+        if orders:
+            self._actor.obey.remote(orders)
+
+    def hold(self, job: JobId | None, keys: Sequence[CheckpointKey]) -> Any:
+        """See `Post`."""
+        return self._actor.hold.remote(job, keys)
+
+    def events(self) -> Any:
+        """See `Post`."""
+        return self._actor.events.options(concurrency_group="events", num_returns="streaming").remote()
+
+    def close(self) -> Any:
+        """See `Post`."""
+        return self._actor.close.remote()
+
+    def end(self, closed: Any) -> None:
+        """See `Post`."""
+        self._ray.kill(self._actor)
+
+    def abandon(self) -> None:
+        """It has no other use."""
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            self._ray.kill(self._actor)
+
+
+class SharedAgent:
+    """The agent that all sessions have on the node. A session that comes again has another name there, for its leaving
+    may be heard of late."""
+
+    def __init__(self, node: Node, config: NodeConfig, member: Member) -> None:
+        self._ray = load()
+        self._name = f"{member.name}-{secrets.token_hex(2)}"
+        self._actor = agent_on(self._ray, node.id, node.slots, node.memory)
+        joining = self._actor.join.options(concurrency_group="moving")
+        self.introduced = joining.remote(replace(member, name=self._name), config)
+
+    def obey(self, orders: Sequence[Order]) -> None:
+        """See `Post`."""
+        self._actor.obey.remote(self._name, orders)
+
+    def hold(self, job: JobId | None, keys: Sequence[CheckpointKey]) -> Any:
+        """See `Post`."""
+        return self._actor.hold.remote(self._name, job, keys)
+
+    def events(self) -> Any:
+        """See `Post`."""
+        streaming = self._actor.events.options(concurrency_group="events", num_returns="streaming")
+        return streaming.remote(self._name)
+
+    def close(self) -> Any:
+        """See `Post`."""
+        return self._actor.leave.options(concurrency_group="moving").remote(self._name)
+
+    def end(self, closed: Any) -> None:
+        """The agent ends by itself, some time after the last session."""
+        try:
+            self._ray.get(closed, timeout=0)
+        except self._ray.exceptions.RayError as error:
+            _logger.info("the agent of a node did not answer as this session left: %s", error)
+
+    def abandon(self) -> None:
+        """Others may use it."""
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            self.close()

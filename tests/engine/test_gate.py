@@ -1,0 +1,98 @@
+"""The slots of a node in front of the backends of several sessions (`engine/backends/ray/gate`), with real kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from qoop.engine.backends.local import LocalBackend
+from qoop.engine.backends.ray.gate import Door, Gate
+from qoop.engine.events import Event, TaskFailed, TaskStopped, TaskSucceeded
+from qoop.engine.node_queues.policy import NodeQueueing
+from qoop.engine.node_queues.shared import Member
+from qoop.engine.task import AttemptId, ResolvedInput, TaskId, TaskSpec, checkpoint_key
+from qoop.planner.plan import Resources, Stage, StageInput
+from tests.engine.test_local_queue import COLUMNS, ENDLESS, QUICK, spec_of
+
+MADE = Stage("made", QUICK, (), COLUMNS, 1, "made")
+READING = Stage(
+    "reading", "SELECT sum(n)::BIGINT AS n FROM r", (StageInput("r", "made", "all"),), COLUMNS, 1, "reading"
+)
+LONG = Stage("long", ENDLESS, (), COLUMNS, 1, "long")
+
+
+@contextmanager
+def doors(*names: str) -> Iterator[list[Door]]:
+    """Ways into a machine of one slot."""
+    gate, found = Gate(Resources(1, 2**28)), list[Door]()
+    try:
+        for name in names:
+            door = gate.open(Member(name), NodeQueueing(2))
+            door.machine, door.backend = name, LocalBackend(2, 2**29, machine=name, watcher=door)
+            found.append(door)
+        yield found
+    finally:
+        for door in found:
+            door.backend.close()
+
+
+def task(stage: Stage, number: int, job: str = "job", seconds: float = 5.0) -> TaskSpec:
+    attempt = AttemptId(TaskId(job, stage.id, 0), number)
+    inputs = (ResolvedInput("r", (checkpoint_key(MADE, 0),)),) if stage is READING else ()
+    spec = spec_of(stage, number, inputs=inputs)
+    assert spec.ticket is not None
+    return replace(spec, attempt=attempt, ticket=replace(spec.ticket, attempt=attempt, seconds=seconds))
+
+
+def ended(door: Door) -> Event:
+    """The next report on an attempt."""
+    while True:
+        for event in door.backend.wait(20):
+            if isinstance(event, TaskSucceeded | TaskStopped | TaskFailed):
+                return event
+
+
+def test_what_a_waiting_task_reads_is_kept_though_the_job_that_made_it_ends() -> None:
+    with doors("a") as [door]:
+        door.start(task(MADE, 1, "made"), informed=False)
+        assert isinstance(ended(door), TaskSucceeded)
+        door.start(task(LONG, 2), informed=False)
+        door.start(task(READING, 3), informed=True)
+        door.backend.release("made", [checkpoint_key(MADE, 0)])
+        door.stop(task(LONG, 2).attempt)
+        assert isinstance(ended(door), TaskStopped)
+        event = ended(door)
+        assert isinstance(event, TaskSucceeded), event
+        assert door.backend.read(checkpoint_key(READING, 0)).to_pylist() == [{"n": 499500}]
+
+
+def test_a_task_that_cannot_begin_is_reported_to_its_own_session_and_the_next_has_its_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with doors("a", "b", "c") as [first, second, third]:
+        first.start(task(LONG, 1), informed=False)
+        second.start(task(MADE, 2), informed=True)
+        third.start(task(MADE, 3), informed=True)
+        monkeypatch.setattr(second.backend, "start", full)
+        first.stop(task(LONG, 1).attempt)
+        assert isinstance(ended(first), TaskStopped)
+        failed = ended(second)
+        assert isinstance(failed, TaskFailed) and "can't start new thread" in str(failed.error)
+        assert isinstance(ended(third), TaskSucceeded)
+        assert not any(first.gate.slots().values())
+
+
+def test_a_session_that_leaves_makes_room_for_what_waits() -> None:
+    with doors("a", "b") as [first, second]:
+        first.start(task(LONG, 1), informed=False)
+        second.start(task(MADE, 2), informed=True)
+        assert first.gate.waiting() == {"a": 0, "b": 1}
+        first.gate.shut("a")
+        assert isinstance(ended(second), TaskSucceeded)
+        assert first.gate.slots() == {"b": 0.0}
