@@ -50,7 +50,7 @@ class Stage:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     made = Stage()
-    monkeypatch.setattr("qoop.session.Sizing", partial(Sizing, machine=lambda: made))
+    monkeypatch.setattr("qoop.sessions.parts.Sizing", partial(Sizing, machine=lambda: made))
     monkeypatch.setattr("qoop.control.sizing.Watch", partial(Watch, every=0.005))
     return made
 
@@ -175,7 +175,7 @@ def test_what_real_programs_take_is_taken_from_a_session_and_comes_back_when_the
 ) -> None:
     """Other work on this machine counts as our own: it would not pause for the test."""
     cpus = frozenset(sorted(usable_cpus())[:2])
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    busy: list[subprocess.Popen[bytes]] = []
     proc = proc_of(tmp_path)
     (proc / "self" / "cgroup").write_text("")
     (proc / "stat").unlink()
@@ -186,9 +186,10 @@ def test_what_real_programs_take_is_taken_from_a_session_and_comes_back_when_the
 
     machine = partial(Machine, proc, tmp_path / "cgroup", all_but_theirs)
     monkeypatch.setattr("qoop.monitor.machine.usable_cpus", lambda: cpus)
-    monkeypatch.setattr("qoop.session.Sizing", partial(Sizing, machine=machine))
+    monkeypatch.setattr("qoop.sessions.parts.Sizing", partial(Sizing, machine=machine))
     monkeypatch.setattr("qoop.control.sizing.Watch", partial(Watch, every=0.1, less_after=0.3, more_after=0.5))
     try:
+        busy.extend(subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2))
         with qoop.connect(slots=16, memory=MEMORY, watch_machine=True) as session:
             until(lambda: session.available.cpu < 16)
             assert "other programs take" in session.held_back
@@ -229,7 +230,7 @@ def test_limits_of_a_control_group_that_change_while_a_query_runs(
     (group.parent / "cgroup.controllers").write_text("cpu memory\n")
     (group / "cpu.max").write_text("max 100000\n")
     (group / "memory.max").write_text("max\n")
-    monkeypatch.setattr("qoop.session.Sizing", partial(Sizing, machine=lambda: Machine(proc, tmp_path / "cgroup")))
+    monkeypatch.setattr("qoop.sessions.parts.Sizing", partial(Sizing, machine=lambda: Machine(proc, tmp_path / "cgroup")))
     monkeypatch.setattr("qoop.control.sizing.Watch", partial(Watch, every=0.05, less_after=0.1, more_after=1e9))
     with qoop.connect(slots=2, memory="1GB", watch_machine=True) as session:
         session.register("big", pa.table({"i": pa.array(range(300_000), pa.int64())}))
