@@ -230,7 +230,9 @@ def test_limits_of_a_control_group_that_change_while_a_query_runs(
     (group.parent / "cgroup.controllers").write_text("cpu memory\n")
     (group / "cpu.max").write_text("max 100000\n")
     (group / "memory.max").write_text("max\n")
-    monkeypatch.setattr("qoop.sessions.parts.Sizing", partial(Sizing, machine=lambda: Machine(proc, tmp_path / "cgroup")))
+    monkeypatch.setattr(
+        "qoop.sessions.parts.Sizing", partial(Sizing, machine=lambda: Machine(proc, tmp_path / "cgroup"))
+    )
     monkeypatch.setattr("qoop.control.sizing.Watch", partial(Watch, every=0.05, less_after=0.1, more_after=1e9))
     with qoop.connect(slots=2, memory="1GB", watch_machine=True) as session:
         session.register("big", pa.table({"i": pa.array(range(300_000), pa.int64())}))
