@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from copy import deepcopy
@@ -9,7 +10,7 @@ from copy import deepcopy
 import chromium
 import fake_page as fake
 import pytest
-from chromium import Chromium, Tab
+from chromium import Chromium, PageError, Tab
 from fake_page import FakePage, View
 
 pytestmark = pytest.mark.skipif(chromium.PROGRAM is None, reason="there is no Chromium: `apt install chromium`")
@@ -98,6 +99,15 @@ def test_a_switch_comes_to_the_screen_and_two_clicks_open_it(browser: Chromium, 
         quiet(tab, page)
 
 
+def until_open(tab: Tab, mark: str, opened: str) -> str:
+    """Click on a mark; again if the page was drawn anew between press and release, as it is on a busy machine."""
+    for _ in range(3):
+        tab.click(mark)
+        with contextlib.suppress(PageError):
+            return str(tab.wait(opened, 5))
+    return str(tab.wait(opened))
+
+
 def test_every_decision_is_two_clicks_from_the_picture(browser: Chromium, page: FakePage) -> None:
     """Some hundredths of a second lie between decisions, so that many share a mark."""
     times = [2.0, 2.01, 2.02, 2.03, 9.0, 14.0, 14.01]
@@ -110,8 +120,7 @@ def test_every_decision_is_two_clicks_from_the_picture(browser: Chromium, page: 
         for mark in (1, 2, 3):
             links = 1
             for link in range(4):
-                tab.click(f".marks .mark:nth-child({mark})")
-                shown = tab.wait(opened)
+                shown = until_open(tab, f".marks .mark:nth-child({mark})", opened)
                 links = tab.run("document.querySelectorAll('dialog .neighbours button').length")
                 if link < links and not tab.run(
                     f"document.querySelectorAll('dialog .neighbours button')[{link}].disabled"
@@ -122,8 +131,7 @@ def test_every_decision_is_two_clicks_from_the_picture(browser: Chromium, page: 
                 tab.key("Escape")
                 tab.wait("!document.querySelector('dialog')")
         assert reached == {one["words"] for one in told}
-        tab.click(".marks .mark.switched")
-        assert tab.wait(opened) == "decision number 2"  # a mark with a switch opens that
+        assert until_open(tab, ".marks .mark.switched", opened) == "decision number 2"  # a mark with a switch opens that
         quiet(tab, page)
 
 
