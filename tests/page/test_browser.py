@@ -131,7 +131,9 @@ def test_every_decision_is_two_clicks_from_the_picture(browser: Chromium, page: 
                 tab.key("Escape")
                 tab.wait("!document.querySelector('dialog')")
         assert reached == {one["words"] for one in told}
-        assert until_open(tab, ".marks .mark.switched", opened) == "decision number 2"  # a mark with a switch opens that
+        assert (
+            until_open(tab, ".marks .mark.switched", opened) == "decision number 2"
+        )  # a mark with a switch opens that
         quiet(tab, page)
 
 
