@@ -21,11 +21,11 @@ from qoop.job import Prepared
 from qoop.plan_cache import Entry, Kind, PlanCache, Settings, all_shared, key_of, may_be_kept
 from qoop.planner.collector import collector_waits
 from qoop.planner.estimate.cost import CostModel
+from qoop.planner.estimate.observed import MISJUDGED
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid
 from qoop.planner.search.decisions import Decision, decisions, recalled, replay
 from qoop.planner.sql.bind import Binder, Bound
-from qoop.replanning.observations import MISJUDGED
 
 
 class PlanMemo:

@@ -27,13 +27,13 @@ from qoop.job import Planned, Prepared
 from qoop.plan_cache import PlanCache
 from qoop.plan_memo import PlanMemo, about, versions
 from qoop.planner.estimate.cost import CostModel
-from qoop.planner.estimate.observed import Observations
+from qoop.planner.estimate.observed import MISJUDGED, Observations
 from qoop.planner.finish import Done, finish_time
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
 from qoop.planner.variants import Variant
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.observations import MISJUDGED, Seen, committed, misestimate, outputs
+from qoop.replanning.observations import Seen, committed, misestimate, outputs
 from qoop.replanning.policies import policy_named
 from qoop.replanning.seconds_seen import SecondsSeen
 from qoop.session_tables import SessionTables, weakly

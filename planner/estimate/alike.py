@@ -14,14 +14,8 @@ from collections.abc import Iterable, Mapping
 from qoop.planner.algebra.canonical_text import leaf_name, scan_digest
 from qoop.planner.algebra.expr import Call
 from qoop.planner.algebra.facts import Facts
-from qoop.planner.estimate.observed import Errors, Observation, Tables, tables_below
+from qoop.planner.estimate.observed import LEAST_ROWS, MISJUDGED, Errors, Observation, Tables, tables_below
 from qoop.planner.plan import Plan, Stage, StageId
-
-MISJUDGED = 4.0
-"""Errors below that factor are left to chance: filters that differ make more of a difference."""
-
-LEAST_ROWS = 1_000.0
-"""Of fewer rows than that it does not matter how many."""
 
 
 def join_errors(plan: Plan, seen: Mapping[StageId, Observation]) -> Errors:

@@ -27,6 +27,14 @@ Tables = frozenset[tuple[str, str]]
 Errors = Mapping[Tables, float]
 """True rows over estimated ones of joins over exactly these tables (:mod:`qoop.planner.estimate.alike`)."""
 
+MISJUDGED = 4.0
+"""A plan one of whose stages had that many times more or fewer rows than estimated is not used again as it is. Less is
+left to chance, and is no news to the search for a join order: to find out for every relation whether something was seen
+of it costs more than a somewhat better estimate is worth."""
+
+LEAST_ROWS = 1_000.0
+"""Of fewer rows than that it does not matter how many."""
+
 
 @value
 class Observation:

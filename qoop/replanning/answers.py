@@ -60,7 +60,9 @@ class Asked:
         observed = self.before if self.seconds.empty else self.before | self.seconds
         for plan, stage, observation in self.news:
             observed = observed | observe(plan, {stage: observation})
-        return observed
+        return (
+            observed if observed.empty else observed | Observations(errors=errors_seen(self.question.options, observed))
+        )
 
 
 @value
@@ -122,8 +124,7 @@ def answer(asked: Asked) -> Answer:
     candidates, searching = None, 0.0
     if found and (not asked.found or _none_is_good(asked, question)):
         since = time.perf_counter()
-        errors = errors_seen(asked.question.options, asked.observed)
-        candidates = tuple(asked.adaptive.find(replace(asked.observed, errors={**asked.observed.errors, **errors})))
+        candidates = tuple(asked.adaptive.find(asked.observed))
         question = searched(asked, question, candidates)
         searching = time.perf_counter() - since
     served = question.with_reuse() if found else question
@@ -176,8 +177,7 @@ def reestimate_all(question: Question, observed: Observations) -> Question:
     """The question with the estimates of its options put right."""
     if observed.empty and not question.finished.memory:
         return question
-    errors, memory = errors_seen(question.options, observed), question.finished.memory
-    options = tuple(reestimate(option, observed, memory, errors) for option in question.options)
+    options = tuple(reestimate(option, observed, question.finished.memory) for option in question.options)
     same = all(new is old for new, old in zip(options, question.options, strict=True))
     return question if same else replace(question, options=options)
 

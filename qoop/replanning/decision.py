@@ -19,7 +19,7 @@ from qoop.engine.history import Remaining
 from qoop.engine.progress import Finished
 from qoop.engine.task import Content, content_of
 from qoop.planner.estimate.observed import Errors, Observations, Tables
-from qoop.planner.estimate.reestimate import NO_ERRORS, reestimated, seen_of
+from qoop.planner.estimate.reestimate import reestimated, seen_of
 from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 from qoop.planner.search.candidate import Candidate
@@ -97,14 +97,11 @@ def errors_seen(options: Iterable[Option], observed: Observations) -> Errors:
     return found
 
 
-def reestimate(
-    option: Option, observed: Observations, memory: Mapping[Content, float], errors: Errors = NO_ERRORS
-) -> Option:
-    """The option with estimates put right by what was seen. memory: bytes that tasks of a content are known to need.
-    errors: by which all options are wrong that did not know better."""
+def reestimate(option: Option, observed: Observations, memory: Mapping[Content, float]) -> Option:
+    """The option with estimates put right by what was seen. memory: bytes that tasks of a content are known to need."""
     needed = {stage.id: memory[content] for stage, content, _ in option.stages if content in memory}
     first = option.as_planned
-    own = {tables: error for tables, error in errors.items() if tables not in option.known}
+    own = {tables: error for tables, error in observed.errors.items() if tables not in option.known}
     plan = reestimated(first, observed, needed, own)
     pairs = zip(plan.stages, option.candidate.plan.stages, strict=True)
     if all(new.estimate == old.estimate for new, old in pairs):

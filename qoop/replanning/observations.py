@@ -16,19 +16,19 @@ from dataclasses import dataclass, field, replace
 from qoop.engine.events import Committed
 from qoop.engine.history import Record, Succeeded
 from qoop.engine.task import layout_digest
-from qoop.planner.estimate.observed import Observation, Observations, Tables, q_error, tables_below
+from qoop.planner.estimate.observed import (
+    LEAST_ROWS,
+    MISJUDGED,
+    Observation,
+    Observations,
+    Tables,
+    q_error,
+    tables_below,
+)
 from qoop.planner.plan import Plan, Signature, Stage, StageId, read_by
 
 MOST = 4096
 """Signatures that a session remembers; the oldest are forgotten first."""
-
-MISJUDGED = 4.0
-"""A plan one of whose stages had that many times more or fewer rows than estimated is not used again as it is; and only
-so wrong a number is news to the search for a join order: to find out for every relation whether something was seen of
-it costs more than a somewhat better estimate is worth."""
-
-LEAST_ROWS = 1_000.0
-"""Of fewer rows than that it does not matter how many."""
 
 
 def committed(history: Iterable[Record]) -> list[Committed]:

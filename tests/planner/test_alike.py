@@ -94,10 +94,11 @@ def test_an_option_that_was_found_since_is_not_corrected_twice(world: World) -> 
     late = replace(old, known=frozenset({BOTH}))
     errors = errors_seen([runs, old, late], observed)
     assert errors == {BOTH: pytest.approx(8)}
-    assert joining(reestimate(old, observed, {}, errors).candidate.plan).estimate.rows == pytest.approx(
+    observed |= Observations(errors=errors)
+    assert joining(reestimate(old, observed, {}).candidate.plan).estimate.rows == pytest.approx(
         8 * joining(second).estimate.rows
     )
-    assert reestimate(late, observed, {}, errors) is late
+    assert reestimate(late, observed, {}) is late
 
 
 def test_plans_that_are_made_later_know_of_it(world: World) -> None:
