@@ -60,9 +60,9 @@ class Asked:
         observed = self.before if self.seconds.empty else self.before | self.seconds
         for plan, stage, observation in self.news:
             observed = observed | observe(plan, {stage: observation})
-        return (
-            observed if observed.empty else observed | Observations(errors=errors_seen(self.question.options, observed))
-        )
+        if observed.empty:
+            return observed
+        return observed | Observations(errors=errors_seen(self.question.options, observed))
 
 
 @value

@@ -100,7 +100,7 @@ def test_a_switch_comes_to_the_screen_and_two_clicks_open_it(browser: Chromium, 
 
 
 def until_open(tab: Tab, mark: str, opened: str) -> str:
-    """Click on a mark; again if the page was drawn anew between press and release, as it is on a busy machine."""
+    """Click on a mark; again if the page was drawn again between press and release, as it is on a busy machine."""
     for _ in range(3):
         tab.click(mark)
         with contextlib.suppress(PageError):
