@@ -29,6 +29,7 @@ class Catalog:
 
     def __init__(self, cache_dir: str | os.PathLike[str] | None = None) -> None:
         self._tables: dict[str, Table] = {}
+        self._shown: Mapping[str, Table] | None = None  # as `tables` has them, until one comes or goes
         self._lock = threading.Lock()
         self._probe = Probe()
         self._cache = StatsCache(cache_dir)
@@ -109,6 +110,7 @@ class Catalog:
         """Forget a table. Raises UnknownTable."""
         with self._lock:
             del self._tables[self._find(name).name.lower()]
+            self._shown = None
 
     def table(self, name: str) -> Table:
         """The table of that name. Raises UnknownTable, which names the nearest matches."""
@@ -121,9 +123,11 @@ class Catalog:
             return self._tables.get(name.lower())
 
     def tables(self) -> Mapping[str, Table]:
-        """All tables by name, as they are now, in order of name."""
+        """All tables by name, as they are now, in order of name; the same mapping until one comes or goes."""
         with self._lock:
-            return MappingProxyType({table.name: table for _, table in sorted(self._tables.items())})
+            if self._shown is None:
+                self._shown = MappingProxyType({table.name: table for _, table in sorted(self._tables.items())})
+            return self._shown
 
     def stats(self, name: str, columns: Collection[str] | None = None) -> TableStats:
         """Statistics of a table with at least these columns (None: all), collected on first use.
@@ -190,6 +194,7 @@ class Catalog:
         """Forget all tables and close DuckDB. Further calls raise CatalogError."""
         with self._lock:
             self._tables.clear()
+            self._shown = None
         self._probe.close()
 
     def __enter__(self) -> Catalog:
@@ -201,6 +206,7 @@ class Catalog:
     def _add(self, *tables: Table) -> None:
         with self._lock:
             self._tables.update((table.name.lower(), table) for table in tables)
+            self._shown = None
 
     def _find(self, name: str) -> Table:
         found = self._tables.get(name.lower())

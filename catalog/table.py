@@ -204,7 +204,7 @@ class Table:
 
         Without columns (COUNT(*)) one cheap column is read, so that the number of rows is kept.
         """
-        types = dict(self.columns)
+        types = self._types
         missing = [name for name in columns if name not in types]
         if missing:
             raise CatalogError(f"table {self.name} has no column {', '.join(missing)}; it has {', '.join(types)}")
@@ -214,6 +214,10 @@ class Table:
     def attach(self) -> tuple[str, str] | None:
         """(alias, path) for tables of a DuckDB file that must be attached READ_ONLY first; else None."""
         return self.source.attach()
+
+    @cached_property
+    def _types(self) -> Mapping[str, str]:
+        return dict(self.columns)
 
     @cached_property
     def files(self) -> Access:

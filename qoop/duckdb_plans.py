@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
@@ -79,6 +80,8 @@ class DuckDBPlan:
     def taking(self, seconds: float, basis: Basis) -> DuckDBPlan:
         """The same with other seconds of one thread."""
         root = self.plan.root
+        if basis == self.basis and seconds == root.estimate.task_seconds:
+            return self
         stage = replace(root, estimate=replace(root.estimate, task_seconds=seconds))
         return replace(self, plan=replace(self.plan, stages=(stage,)), basis=basis)
 
@@ -160,7 +163,12 @@ class DuckDBPlans:
 def possible_slots(slots: int, at_first: int) -> int:
     """The slots that a task may come to have while it runs: those that the session began with, or twice those that it
     has, where the machine has them. What this process may use of the machine now says nothing of later."""
-    return max(slots, at_first, min(GROWTH * slots, os.cpu_count() or 1))
+    return max(slots, at_first, min(GROWTH * slots, _cpus()))
+
+
+@cache
+def _cpus() -> int:
+    return os.cpu_count() or 1
 
 
 def as_they_turned_out(

@@ -92,7 +92,7 @@ class QueryPlanning:
     def usable(self) -> Resources:
         """The share to plan for: without any slot, that of one."""
         share = self._share()
-        return replace(share, cpu=max(1.0, share.cpu))
+        return share if share.cpu >= 1.0 else replace(share, cpu=1.0)
 
     def plan(self, text: str, at: str | None = None) -> Planned:
         """Bind and plan a query in the caller's thread, or find the plan that it had before. at: see `Binder.bind`.

@@ -52,6 +52,16 @@ _LARGE = 64 << 20  # bytes of rows that are not converted all at once without ne
 Description = tuple[str, str, None, None, None, None, None]
 """A column as PEP 249 describes it: name, DuckDB's type, and five that are not known."""
 
+_ALIKE = {
+    "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64(), "UTINYINT": pa.uint8(),
+    "USMALLINT": pa.uint16(), "UINTEGER": pa.uint32(), "UBIGINT": pa.uint64(), "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(), "VARCHAR": pa.string(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"),
+}  # fmt: skip
+"""Types of DuckDB with those of Arrow that it exports them as, and that become the same values of Python."""
+
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+_HUGEINT = pa.decimal128(38, 0)  # as DuckDB exports it, of which Arrow's lossless form has the same bits
+
 _AT_ONCE = 10_000
 """Rows that are made values of Python at a time."""
 
@@ -183,7 +193,18 @@ class Result:
     @interruptible()
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values."""
-        return self._convert(lambda rows: rows.fetchall())
+        rows = self._few_rows() if len(self) <= _FEW else None
+        return self._convert(lambda rows: rows.fetchall()) if rows is None else rows
+
+    def _few_rows(self) -> list[tuple[Any, ...]] | None:
+        """The rows where Arrow makes the same values of Python as DuckDB, which takes 1 ms to be asked; else None."""
+        columns: list[list[Any]] = []
+        for column, type_ in zip(self._raw.columns, self.types, strict=True):
+            values = _python_values(column, type_)
+            if values is None:
+                return None
+            columns.append(values)
+        return list(zip(*columns, strict=True))
 
     @interruptible()
     def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
@@ -254,6 +275,10 @@ class Result:
     def _export(self, table: pa.Table) -> pa.Table:
         """Some of the rows as DuckDB exports them."""
         arrays, wrong = list(table.columns), self._unlike(table.schema)
+        for index in wrong:
+            if _is_hugeint(arrays[index], self.types[index]):
+                arrays[index] = pa.chunked_array([one.storage.view(_HUGEINT) for one in arrays[index].chunks], _HUGEINT)
+        wrong = [index for index in wrong if not arrays[index].type.equals(_HUGEINT)]
         if wrong:
             casts = [self._cast(index) for index in wrong]
             converted = self._convert(lambda rows: rows.to_arrow_table(), casts, table)
@@ -369,9 +394,38 @@ def _missing(path: str | os.PathLike[str], error: duckdb.Error) -> str | None:
 @lru_cache(maxsize=1024)
 def exported_schema(columns: tuple[tuple[str, str], ...], settings: Settings) -> pa.Schema:
     """The Arrow schema DuckDB exports for such columns."""
+    known = [(name, _exported_as(type_)) for name, type_ in columns]
+    if all(type_ is not None for _, type_ in known):
+        return pa.schema(known)
     named = ((name, _type_sql(type_) if has_name(type_) else "INTEGER") for name, type_ in columns)
     nulls = ", ".join(f"CAST(NULL AS {type_}) AS {_quoted(name)}" for name, type_ in named)
     return _database(settings).cursor().sql(f"SELECT {nulls} LIMIT 0").to_arrow_table().schema
+
+
+def _exported_as(type_: str) -> pa.DataType | None:
+    """The Arrow type that DuckDB exports a type as; None: it must be asked."""
+    if type_ == "HUGEINT":
+        return _HUGEINT
+    found = _DECIMAL.fullmatch(type_)
+    return _ALIKE.get(type_) if found is None else pa.decimal128(int(found[1]), int(found[2]))
+
+
+def _is_hugeint(column: pa.ChunkedArray, type_: str) -> bool:
+    """True for integers of 16 bytes in Arrow's lossless form."""
+    return type_ == "HUGEINT" and isinstance(column.type, pa.OpaqueType) and column.type.storage_type == pa.binary(16)
+
+
+def _python_values(column: pa.ChunkedArray, type_: str) -> list[Any] | None:
+    """The values as DuckDB gives them to Python; None: it must be asked."""
+    if _is_hugeint(column, type_):
+        return [None if one is None else int.from_bytes(one, "little", signed=True) for one in column.to_pylist()]
+    if type_ == "HUGEINT" or not column.type.equals(_exported_as(type_) or pa.null()):
+        return None
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):  # infinite, or a moment that Python has no value for
+        return None
+    return values
 
 
 def _type_sql(type_: str) -> str:

@@ -41,6 +41,18 @@ DATA_FILES = (*PARQUET, *CSV, *JSON)
 """The endings of the names of files that are a table each."""
 
 
+_TEXTS = 256
+"""Texts of which it is remembered which tables they may name."""
+
+
+class _Named:
+    """The tables that texts may name, of those that there are while none comes or goes."""
+
+    def __init__(self, among: Mapping[str, Table]) -> None:
+        self.among = among
+        self.by_text: dict[str, Mapping[str, Table]] = {}
+
+
 class SessionTables:
     """The meaning of names in a session. Thread-safe: all that reads or changes names together does it under `lock`.
 
@@ -61,6 +73,7 @@ class SessionTables:
         self._locked = locked
         self._closed = False
         self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
+        self._named = _Named({})
         self._unreadable: dict[str, CatalogError] = {}  # tables that could not be looked at, by name in lower case
 
     @classmethod
@@ -238,8 +251,15 @@ class SessionTables:
 
     def named(self, text: str) -> Mapping[str, Table]:
         """The tables that a text may name, by lower-case name."""
-        tables = {name.lower(): table for name, table in self.catalog.tables().items()}
-        return dict(named_tables(normal_text(text), tables))
+        tables = self.catalog.tables()
+        known = self._named
+        if known.among is not tables or len(known.by_text) >= _TEXTS:
+            known = self._named = _Named(tables)
+        found = known.by_text.get(text)
+        if found is None:
+            lower = {name.lower(): table for name, table in tables.items()}
+            found = known.by_text[text] = dict(named_tables(normal_text(text), lower))
+        return found
 
     def adopt(self, table: Table) -> None:
         """Know a table that another session has, or pieces of one, in place of whatever has its name."""

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 _ROW_NUMBER = "file_row_number"
 # One SELECT each: only over a single file does DuckDB push the filter of a sample into the reader.
 _SAMPLE_GROUPS = 32
+_SCANS = 64  # sets of columns whose SELECT is remembered
 _READERS = 4  # threads that read whole files
 _WORTH_LEAVING = 65_536  # rows: to decode a column of them takes as long as another SELECT
 MOST_FOOTERS = 64
@@ -153,12 +154,25 @@ class ParquetSource:
     def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
         """SELECT over read_parquet; row ranges become predicates on the row number, which prune row groups."""
         if split is None:
-            return self._select(columns, [file.file.path for file in self.files])
+            return self._select(columns, [file.file.path for file in self.files]) if self.is_remote else self._all(columns)
         ranges = self._joined(split.ranges)
         whole = [item.file for item in ranges if item.whole]
         parts = [self._select(columns, whole)] if whole else []
         parts += [self._select(columns, [item.file], _row_numbers(item)) for item in ranges if not item.whole]
         return "\nUNION ALL ".join(parts) if parts else no_rows(columns)
+
+    def _all(self, columns: Columns) -> str:
+        """All rows, from files of this machine. A query that comes again has it made once."""
+        found = self._scans.get(columns)
+        if found is None:
+            if len(self._scans) >= _SCANS:
+                self._scans.clear()
+            found = self._scans[columns] = self._select(columns, [file.file.path for file in self.files])
+        return found
+
+    @cached_property
+    def _scans(self) -> dict[Columns, str]:
+        return {}
 
     def scan_runs(self, columns: Columns, runs: Sequence[Runs]) -> str | pa.Table:
         """One SELECT for each stretch of a file whose row groups all have some of the rows; of pieces that are row

@@ -19,7 +19,7 @@ from qoop.catalog.sources.files import find_files, hive_columns, is_sqlite, lake
 from qoop.catalog.sources.memory import ArrowSource, own_copy
 from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, open_parquet, reach
 from qoop.catalog.sources.probe import Probe, describe
-from qoop.catalog.sources.seen import looks_same, reading
+from qoop.catalog.sources.seen import File, look, looks_same, reading
 from qoop.catalog.stores.objects import below, is_remote, without_options
 from qoop.catalog.table import Columns, Origin, Source, Table, digest_of, table_version
 
@@ -75,7 +75,17 @@ def _is_current(source: ParquetSource, origin: Origin) -> bool:
 
 def _are_same(files: Sequence[ParquetFile | TextFile], origin: Origin) -> bool:
     seen = [file.file for file in files]
+    if [file.path for file in seen] == [origin.place] and _looks_as_it_did(seen[0]):
+        return True
     return [file.path for file in seen] == _paths(origin) and looks_same(seen)
+
+
+def _looks_as_it_did(file: File) -> bool:
+    """False, too, for a file that cannot be looked at."""
+    try:
+        return look(file.path) == file.seen
+    except OSError:
+        return False
 
 
 def content(table: Table) -> str | None:

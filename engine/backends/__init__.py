@@ -7,6 +7,7 @@
     simulated.py    scripted durations and failures under a virtual clock
     shared_rate.py  a disk or link that attempts share
     worker_pool.py  the workers of a simulated machine
+    last_first.py   threads that wait for work, the last of which is woken first
     ahead.py            inputs of an attempt that waits, fetched before it begins
     simulated_nodes.py  when simulated machines are heard of
     ray/            nodes of a Ray cluster

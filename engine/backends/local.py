@@ -36,6 +36,7 @@ import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError, Revoked
 from qoop.engine.backends.base import happened
+from qoop.engine.backends.last_first import LastFirst
 from qoop.engine.clock import Stopwatch
 from qoop.engine.events import (
     Begun,
@@ -178,7 +179,7 @@ class LocalBackend:
         self._relief = Relief(memory)
         self._ledger = Ledger()
         self._work: deque[_Attempt] = deque()
-        self._changed = threading.Condition()  # guards `_work` and what decides whether a worker leaves
+        self._changed = LastFirst()  # guards `_work` and what decides whether a worker leaves
         self._attempts: dict[AttemptId, _Attempt] = {}
         self._node = None if queueing is None else _queueing_node(self._capacity, queueing)
         self._waiting: dict[AttemptId, _Attempt] = {}  # for others to end

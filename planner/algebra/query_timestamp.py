@@ -33,7 +33,7 @@ class QueryTimestamp:
     @classmethod
     def now(cls, zone: str | None = None) -> QueryTimestamp:
         """This one, to the microsecond."""
-        return cls(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}+00", zone)
+        return cls(datetime.now(UTC).isoformat(" ", "microseconds").removesuffix(":00"), zone)
 
     def literal(self, function: str) -> Literal | None:
         """The value of a function that tells the time; None: it is another function.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from math import ceil, inf
 
@@ -72,6 +72,7 @@ class Grid:
         return point.network / max(1, ceil(point.cpu / self.machine))
 
 
+@lru_cache(maxsize=64)
 def local_grid(available: Resources) -> Grid:
     """For one machine: 1, 2, 4 … slots up to twice those there are, with a quarter of its memory and all of it."""
     slots = max(1, int(available.cpu))

@@ -236,9 +236,14 @@ class Cluster:
 
     def _made(self, message: Submitted) -> ActiveJob:
         name, request, adaptive = message.job, message.request, message.request.adaptive
-        limits = replace(request.limits, most_memory=self._granter.limits.most_memory(request.terms.tenant))
-        if adaptive is not None:
-            limits = replace(limits, keep_checkpoints=True, leave_exhausted=True)
+        most, changes = self._granter.limits.most_memory(request.terms.tenant), adaptive is not None
+        limits = request.limits
+        limits = replace(
+            limits,
+            most_memory=most,
+            keep_checkpoints=changes or limits.keep_checkpoints,
+            leave_exhausted=changes or limits.leave_exhausted,
+        )
         about = request.settings, request.durable, limits, request.saving, request.functions
         run = Run(name, request.tables, *about)
         ends_at = message.at + request.timeout if request.timeout is not None else None

@@ -114,7 +114,8 @@ class JobHandle:
             left = LOOK if deadline is None else min(LOOK, deadline - time.monotonic())
             if left < 0:
                 return False
-            futures.wait([self.done], left)
+            with contextlib.suppress(futures.TimeoutError):
+                self.done.exception(left)
         return True
 
     def outputs(self) -> tuple[Committed, ...]:

@@ -35,7 +35,7 @@ def texts(column: pa.ChunkedArray, type_: str) -> list[str | None] | None:
 
 def _values(column: pa.ChunkedArray, type_: str) -> Sequence[Any] | None:
     if type_ == "DATE":
-        days = column.cast(pa.int32()).to_pylist()
+        days = (day for chunk in column.chunks for day in chunk.view(pa.int32()).to_pylist())  # a cast loads more
         if any(day is not None and not _DATES[0] <= day <= _DATES[1] for day in days):
             return None  # infinite, or before Christ
     values: list[Any] = column.to_pylist()

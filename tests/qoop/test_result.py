@@ -138,3 +138,18 @@ def test_values_are_printed_as_duckdb_casts_them_to_text() -> None:
     for place, name in enumerate(result.columns):  # alone, since one that only DuckDB can write is next to the others
         alone = as_the_root_leaves_it(f'SELECT "{name}" FROM ({PRINTED})')
         assert list(alone.text_rows()) == [(row[place],) for row in expected], name
+
+
+def test_few_rows_are_the_values_and_the_arrow_types_that_duckdb_gives_column_by_column() -> None:
+    plain = "SELECT i::TINYINT AS a, -i::HUGEINT AS b, i::USMALLINT AS c, -i::BIGINT AS d, i::UBIGINT AS e, "
+    plain += "TIMESTAMP '0001-01-01 00:00:00.000001' + INTERVAL (i * 4000) YEAR AS f, TIMESTAMP 'infinity' AS g, "
+    plain += "'170141183460469231731687303715884105727'::HUGEINT - i AS h FROM range(3) t(i) ORDER BY i"
+    with duckdb.connect() as connection:
+        for text in (PRINTED, plain, EVERY_TYPE.replace(', i AS "twice ""quoted"""', "")):
+            for name in connection.sql(text).columns:
+                one = f'SELECT "{name}" FROM ({text})'
+                alone = as_the_root_leaves_it(one)
+                assert repr(alone.fetchall()) == repr(connection.execute(one).fetchall()), name
+                expected = connection.sql(one).to_arrow_table()
+                assert alone.arrow().schema.equals(expected.schema, check_metadata=True), name
+                assert alone.arrow().column(0).chunk(0).equals(expected.column(0).chunk(0)) or name == "nan"
