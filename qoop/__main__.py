@@ -17,7 +17,7 @@ from qoop.catalog.errors import BindError, ConfigError, QoopError
 from qoop.commands import replay as replay_command
 from qoop.commands import resume as resume_command
 from qoop.commands.loading import loading_little
-from qoop.commands.words import in_order
+from qoop.commands.words import in_order, names_no_command
 from qoop.drawing.formats import FORMATS, checked_format
 from qoop.options import FLAGS, Flag
 from qoop.streams import (
@@ -83,6 +83,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_page_option(parser)
     parser.set_defaults(run=lambda options: _query(parser, options))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    if not names_no_command(words):  # to describe them all takes several ms
+        _add_commands(commands, words)
+    return parser
+
+
+def _add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
     _add_explain(commands)
     _add_session_options(resume_command.add(commands, _session, _watch, _show, FORMATS))
     replay_command.add(commands)
@@ -94,7 +100,6 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_group(commands, words, "profile", _PROFILE, "qoop.commands.profile")
     _add_group(commands, words, "tpcds", _TPCDS, "qoop.tpcds.cli")
     _add_group(commands, words, "bench", _BENCH, "qoop.tpcds.bench_cli")
-    return parser
 
 
 def _add_query_options(parser: argparse.ArgumentParser, what: str) -> None:

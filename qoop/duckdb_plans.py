@@ -148,9 +148,12 @@ class DuckDBPlans:
         bound, tables = self._tables.bind_whole(text, named)
         sizes = {name: Size(table.rows, tuple(column for column, _ in table.columns)) for name, table in tables.items()}
         seconds = seconds_from_footers(text, sizes)
-        steady = is_steady(text) and all(function.deterministic for function in bound.functions.values())
-        shareable = self._shared and steady
-        return DuckDBPlan(bound, tables, whole_plan(bound, seconds, slots, shareable))
+        return DuckDBPlan(bound, tables, whole_plan(bound, seconds, slots, self._shareable(bound)))
+
+    def _shareable(self, bound: Bound) -> bool:
+        """True if others may have its output. Whether its text is steady is asked last: DuckDB needs 10 ms for that."""
+        deterministic = all(function.deterministic for function in bound.functions.values())
+        return self._shared and deterministic and is_steady(bound.text)
 
     def _keep(self, key: _Key, plan: DuckDBPlan) -> None:
         with self._lock:

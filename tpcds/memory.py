@@ -5,17 +5,12 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
+from qoop.engine.relief import anonymous_memory
+
 
 def anonymous_bytes() -> int | None:
     """Anonymous memory of this process now (heap, not mapped files); None where the system does not tell."""
-    try:
-        with open("/proc/self/status") as status:
-            for line in status:
-                if line.startswith("RssAnon:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        return None
-    return None
+    return anonymous_memory() or None
 
 
 class PeakMemory:

@@ -1,7 +1,7 @@
 """The machine "local": slots in this process.
 
-One worker thread a slot, each with a kernel of its own that is opened when the backend starts, in the
-background, and kept. An attempt that is granted several slots runs in one worker, whose kernel gets that many
+One worker thread a slot, each with a kernel of its own that is opened when it is needed, the first one ahead, in
+the background, and kept. An attempt that is granted several slots runs in one worker, whose kernel gets that many
 threads; the driver keeps the sum of grants within the capacity, so the other workers are idle then.
 
 Memory, of which anonymous memory of the process is meant: half goes to the kernels (DuckDB's `memory_limit`,
@@ -188,8 +188,9 @@ class LocalBackend:
         self._workers: list[threading.Thread] = []
         self._numbers = count()
         self._generation = 0  # of the workers
+        self._opened = -1  # the generation of which a worker has opened its kernel, or is at it
         self._present = 0  # workers of this generation
-        self._ready = 0  # workers with an open kernel and no attempt
+        self._ready = 0  # workers that wait for an attempt
         self._spare = 0  # of these, on top of the slots, that wait for the next attempts which are
         begin_short_turns()
         self._staff(slots)
@@ -481,8 +482,9 @@ class LocalBackend:
     def _worker(self, number: int, generation: int) -> None:
         spill = self._scratch.path / f"kernel-{number}"
         kernel: Kernel | None = None
-        with contextlib.suppress(Exception):  # the first attempt tries again, and reports what it meets
-            kernel = Kernel(spill, self._ledger)
+        if self._opens_ahead():
+            with contextlib.suppress(Exception):  # the first attempt tries again, and reports what it meets
+                kernel = Kernel(spill, self._ledger)
         with self._changed:
             self._ready += 1
         while (attempt := self._next(generation)) is not None:
@@ -490,6 +492,13 @@ class LocalBackend:
             del attempt
         if kernel is not None:
             kernel.close()
+
+    def _opens_ahead(self) -> bool:
+        """True for the first worker of those that begin together: most queries of a session need no other, and it is
+        woken first. The others open their kernels when they are needed."""
+        with self._changed:
+            first, self._opened = self._opened != self._generation, self._generation
+            return first
 
     def _next(self, generation: int) -> _Attempt | None:
         """Wait for an attempt; None if this worker is to leave."""

@@ -35,6 +35,21 @@ def in_order(words: Sequence[str], commands: Collection[str]) -> list[str]:
     return before
 
 
+def names_no_command(words: Sequence[str]) -> bool:
+    """True if all words, in order, are options and their values, and none asks for help.
+
+    >>> names_no_command(["--slots", "2", "-c", "FROM x"]), names_no_command(["-h"]), names_no_command(["expalin"])
+    (True, False, False)
+    """
+    left = iter(words)
+    for word in left:
+        if _takes_value(word):
+            next(left, None)
+        elif not word.startswith("-") or word.startswith(("-h", "--h")):
+            return False
+    return True
+
+
 def _with_data_named(left: Iterator[str]) -> list[str]:
     return [piece for word in left for piece in _taken(word, left)]
 
