@@ -154,7 +154,9 @@ class ParquetSource:
     def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
         """SELECT over read_parquet; row ranges become predicates on the row number, which prune row groups."""
         if split is None:
-            return self._select(columns, [file.file.path for file in self.files]) if self.is_remote else self._all(columns)
+            return (
+                self._select(columns, [file.file.path for file in self.files]) if self.is_remote else self._all(columns)
+            )
         ranges = self._joined(split.ranges)
         whole = [item.file for item in ranges if item.whole]
         parts = [self._select(columns, whole)] if whole else []
