@@ -10,6 +10,7 @@ written to (mypy reports code that does that), its methods are compiled when the
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, make_dataclass
 from functools import cached_property
@@ -38,7 +39,7 @@ def value(cls: type[T]) -> type[T]:
     >>> Point(1), Point(1) == Point(1, 0), len({Point(1), Point(1)})
     (Point(x=1, y=0), True, 1)
     """
-    own, types = dict(vars(cls)), cls.__dict__.get("__annotations__", {})
+    own, types = dict(vars(cls)), inspect.get_annotations(cls)
     defaults = {name: own.get(name, MISSING) for name in types}
     known = {**_inherited(cls), **defaults}
     slots = not any(isinstance(one, cached_property) for one in own.values())

@@ -164,8 +164,10 @@ class ParquetSource:
         return "\nUNION ALL ".join(parts) if parts else no_rows(columns)
 
     def _all(self, columns: Columns) -> str:
-        """All rows, from files of this machine. A query that comes again has it made once."""
+        """All rows. For files of this machine it is made once."""
         found = self._scans.get(columns)
+        if self.is_remote:
+            return self._select(columns, [file.file.path for file in self.files])
         if found is None:
             if len(self._scans) >= _SCANS:
                 self._scans.clear()
