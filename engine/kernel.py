@@ -20,7 +20,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import count
 from operator import or_
 from pathlib import Path
@@ -423,6 +423,7 @@ def _memory_limit(resources: Resources) -> dict[str, object]:
 _READS_FILES = re.compile(r"parquet|read_|scan", re.I)
 
 
+@lru_cache(maxsize=256)
 def _may_read_files(text: str) -> bool:
     """True if a text of the user's may read files that nobody looks at, by a function of DuckDB's or an extension's."""
     return _READS_FILES.search(text) is not None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
-from qoop.catalog.value import value
+from qoop.catalog.value import changed, value
 from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
 
 if TYPE_CHECKING:
@@ -75,12 +74,12 @@ def own_non_deterministic(plan: Plan, owner: JobId) -> Plan:
     for stage in plan.stages:
         if not stage.shareable or any(item.stage in own for item in stage.stage_inputs):
             own.add(stage.id)
-    return replace(plan, stages=tuple(_owned(stage, owner) if stage.id in own else stage for stage in plan.stages))
+    return changed(plan, stages=tuple(_owned(stage, owner) if stage.id in own else stage for stage in plan.stages))
 
 
 def _owned(stage: Stage, owner: JobId) -> Stage:
     text = f"{owner}|{stage.id}|{stage.signature}"
-    return replace(stage, signature=blake2b(text.encode(), digest_size=16).hexdigest())
+    return changed(stage, signature=blake2b(text.encode(), digest_size=16).hexdigest())
 
 
 @value

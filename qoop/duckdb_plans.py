@@ -14,7 +14,7 @@ from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
-from qoop.catalog.value import value
+from qoop.catalog.value import changed, value
 from qoop.engine.history import Ended, Record, Regranted, Started, Succeeded, Switched
 from qoop.engine.state import State
 from qoop.plan_cache import is_steady
@@ -82,8 +82,8 @@ class DuckDBPlan:
         root = self.plan.root
         if basis == self.basis and seconds == root.estimate.task_seconds:
             return self
-        stage = replace(root, estimate=replace(root.estimate, task_seconds=seconds))
-        return replace(self, plan=replace(self.plan, stages=(stage,)), basis=basis)
+        stage = changed(root, estimate=changed(root.estimate, task_seconds=seconds))
+        return changed(self, plan=changed(self.plan, stages=(stage,)), basis=basis)
 
 
 class DuckDBPlans:
@@ -107,7 +107,7 @@ class DuckDBPlans:
             if found is not None:
                 self._known.move_to_end(key)
                 if found.plan.root.slots == slots:
-                    return replace(found, bound=at_present(found.bound))
+                    return changed(found, bound=at_present(found.bound))
         made = self._made(text, named, slots)
         if found is not None:
             made = replace(found, bound=made.bound, tables=made.tables, plan=made.plan).taking(
@@ -136,7 +136,7 @@ class DuckDBPlans:
             found = replace(found, staged_seconds=least, staged_runs=found.staged_runs + 1)
         if whole is not None:
             least = min(whole, found.seconds) if found.basis == "run" else whole
-            found = replace(found.taking(least, "run"), runs=found.runs + 1)
+            found = changed(found.taking(least, "run"), runs=found.runs + 1)
         self._keep(key, found)
 
     def _key(self, text: str, named: Mapping[str, Table]) -> _Key:

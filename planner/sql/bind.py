@@ -11,7 +11,7 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -20,7 +20,7 @@ from qoop.catalog.errors import BindError, FunctionError, ParseError, QueryError
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.functions.registry import Functions
 from qoop.catalog.opening import EXTENSIONS, listed, open_duckdb
-from qoop.catalog.value import value
+from qoop.catalog.value import changed, value
 from qoop.planner.algebra.expr import quote
 from qoop.planner.algebra.query_timestamp import QueryTimestamp
 from qoop.planner.sql.sources import is_long, is_of_catalog, refuse_foreign, tables_mentioned
@@ -56,7 +56,7 @@ class Bound:
 
 def at_present(bound: Bound) -> Bound:
     """The query, asked now."""
-    return replace(bound, timestamp=QueryTimestamp.now(dict(bound.settings).get("timezone")))
+    return changed(bound, timestamp=QueryTimestamp.now(dict(bound.settings).get("timezone")))
 
 
 class Binder:

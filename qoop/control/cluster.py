@@ -38,6 +38,7 @@ from qoop.catalog.errors import (
     Timeout,
 )
 from qoop.catalog.forks import Home
+from qoop.catalog.value import changed
 from qoop.control.active_job import ActiveJob
 from qoop.control.announcements import AnnouncedSize, Announcements
 from qoop.control.granting.granter import Granter, touched
@@ -238,7 +239,7 @@ class Cluster:
         name, request, adaptive = message.job, message.request, message.request.adaptive
         most, changes = self._granter.limits.most_memory(request.terms.tenant), adaptive is not None
         limits = request.limits
-        limits = replace(
+        limits = changed(
             limits,
             most_memory=most,
             keep_checkpoints=changes or limits.keep_checkpoints,
@@ -247,7 +248,7 @@ class Cluster:
         about = request.settings, request.durable, limits, request.saving, request.functions
         run = Run(name, request.tables, *about)
         ends_at = message.at + request.timeout if request.timeout is not None else None
-        request = replace(request, plan=own_non_deterministic(request.plan, name))
+        request = changed(request, plan=own_non_deterministic(request.plan, name))
         replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None
         launch = Candidate(request.plan, "launch")
         remaining_work = RunRemainingWork(

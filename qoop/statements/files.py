@@ -16,7 +16,8 @@ def files_read(text: str, endings: tuple[str, ...]) -> Iterator[str]:
     >>> list(files_read("FROM 'a.parquet' JOIN \\"b.csv\\" USING (x) WHERE y IN ('c', 'd.csv')", (".parquet", ".csv")))
     ['a.parquet', 'b.csv']
     """
-    if any(ending in text.lower() for ending in endings):
+    lower = text.lower()
+    if any(ending in lower for ending in endings):
         yield from (name for name in tables_read(text) if without_options(name).lower().endswith(endings))
 
 

@@ -54,7 +54,8 @@ class ExtraGrants:
 
     def _end_not_brief(self, pressed: bool, now: float) -> None:
         """Stop attempts that have an extra slot for being thought short, unless another is left for short ones."""
-        running = [one for job in self._jobs.values() for one in job.run.running() if one.extra]
+        extra = self._driver.extra()
+        running = [one for job in self._jobs.values() for one in job.run.running() if one.extra] if extra else []
         for one in self._slots.not_brief(running, pressed, now):
             self._note_tick()
             here = [other.attempt for other in running if other.machine == one.machine]

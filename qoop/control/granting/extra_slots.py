@@ -89,6 +89,8 @@ class ExtraSlots:
         extra: all that have one. pressed: a short job waits for one.
         """
         self._brief &= {one.attempt for one in extra}
+        if not extra:
+            return []
         until = {one.attempt: one.started + _believed(one, pressed) for one in extra if one.attempt in self._brief}
         late = [one for one in extra if until.get(one.attempt, math.inf) <= now]
         self._brief -= {one.attempt for one in late}
@@ -102,6 +104,9 @@ class ExtraSlots:
 
     def due(self, waiting: Sequence[Request], run: Callable[[JobId], Run], now: float) -> list[Request]:
         """Of the requests of jobs that wait those that may have an extra slot now, the longest waiting first."""
+        if not waiting:
+            self.since, self.next_at = {}, math.inf
+            return []
         idle = [request for request in waiting if not run(request.job).alive]
         self.since = {request.job: self.since.get(request.job, now) for request in idle}
         until = {one.job: self.since[one.job] + patience(self.is_brief(run(one.job))) for one in idle}
