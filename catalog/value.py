@@ -24,6 +24,7 @@ _ON_FIRST_CALL: dict[str, dict[str, Any]] = {
     "__hash__": {"init": False, "repr": False, "eq": True, "unsafe_hash": True},
 }
 """The methods that `dataclasses` makes, each alone."""
+_COMPILED = ("__init__", *_ON_FIRST_CALL)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -43,17 +44,16 @@ def value(cls: type[T]) -> type[T]:
     defaults = {name: own.get(name, MISSING) for name in types}
     known = {**_inherited(cls), **defaults}
     slots = not any(isinstance(one, cached_property) for one in own.values())
-    made = _with_slots(cls, own, types) if slots else _without_defaults(cls, defaults)
-    of_class: Any = made
-    of_class.__value_defaults__ = known
-    of_class.__match_args__ = tuple(name for name, default in known.items() if _is_given(default))
-    of_class.__dataclass_params__ = _PARAMS
-    of_class.__dataclass_fields__ = _FieldsLater(made, types, defaults)
-    if "__init__" not in own:
-        of_class.__init__ = _compiled_on_first_call(made, "__init__", _init)
-    for name in _ON_FIRST_CALL:
-        if name not in own:
-            setattr(made, name, _compiled_on_first_call(made, name, _of_dataclass))
+    made: type[T] = _with_slots(cls, own, types) if slots else _without_defaults(cls, defaults)
+    about = {
+        "__value_defaults__": known,
+        "__match_args__": tuple(name for name, default in known.items() if _is_given(default)),
+        "__dataclass_params__": _PARAMS,
+        "__dataclass_fields__": _FieldsLater(made, types, defaults),
+    }
+    methods = {name: _compiled_on_first_call(made, name) for name in _COMPILED if name not in own}
+    for name, one in (about | methods).items():
+        setattr(made, name, one)
     return made
 
 
@@ -63,7 +63,8 @@ def changed(one: T, **changes: Any) -> T:
     All its fields must be given when it is made.
     """
     kind: Any = type(one)
-    return kind(**({name: getattr(one, name) for name in kind.__value_defaults__} | changes))  # type: ignore[no-any-return]
+    made: T = kind(**({name: getattr(one, name) for name in kind.__value_defaults__} | changes))
+    return made
 
 
 def _inherited(cls: type[Any]) -> dict[str, object]:
@@ -83,16 +84,17 @@ def _is_given(default: object) -> bool:
     return not isinstance(default, Field) or default.init
 
 
-def _with_slots(cls: type[T], own: dict[str, Any], types: Mapping[str, str]) -> type[T]:
+def _with_slots(cls: type[Any], own: dict[str, Any], types: Mapping[str, str]) -> Any:
     """The class again, with a slot for each field that no class before it has one for."""
     taken = {name for base in cls.__mro__[1:-1] for name in getattr(base, "__slots__", ())}
     body = {name: one for name, one in own.items() if name not in types and name not in ("__dict__", "__weakref__")}
-    made = type(cls)(cls.__name__, cls.__bases__, {**body, "__slots__": tuple(n for n in types if n not in taken)})
+    kind: Any = type(cls)
+    made = kind(cls.__name__, cls.__bases__, {**body, "__slots__": tuple(n for n in types if n not in taken)})
     made.__qualname__ = cls.__qualname__
     return made
 
 
-def _without_defaults(cls: type[T], defaults: Mapping[str, object]) -> type[T]:
+def _without_defaults(cls: type[Any], defaults: Mapping[str, object]) -> Any:
     """The class itself, whose attributes are the plain defaults of its fields."""
     for name, default in defaults.items():
         if isinstance(default, Field):
@@ -115,25 +117,24 @@ class _FieldsLater:
         found: dict[str, Field[Any]] = {}
         for base in reversed(self._owner.__mro__[1:]):
             if "__dataclass_fields__" in vars(base):
-                found |= base.__dataclass_fields__
+                found |= {one.name: one for one in fields(base)}
         given = {name: default for name, default in self._defaults.items() if default is not MISSING}
         body = {"__module__": self._owner.__module__, "__annotations__": dict(self._types), "__doc__": "", **given}
-        twin = dataclass(init=False, repr=False, eq=False)(type(self._owner.__name__, (), body))
+        twin: Any = dataclass(init=False, repr=False, eq=False)(type(self._owner.__name__, (), body))
         found |= twin.__dataclass_fields__
         self._owner.__dataclass_fields__ = found
         return found
 
 
-_PARAMS = dataclass(init=False, repr=False, eq=False)(type("_", (), {"__doc__": ""})).__dataclass_params__
+_NO_FIELDS: Any = dataclass(init=False, repr=False, eq=False)(type("_", (), {"__doc__": ""}))
+_PARAMS = _NO_FIELDS.__dataclass_params__
 
 
-def _compiled_on_first_call(
-    cls: type[Any], name: str, compiled: Callable[[type[Any], str], Callable[..., Any]]
-) -> Callable[..., Any]:
+def _compiled_on_first_call(cls: type[Any], name: str) -> Callable[..., Any]:
     """A method that takes the place of one of a dataclass until it is called."""
 
     def method(self: object, *arguments: object, **named: object) -> object:
-        made = compiled(cls, name)
+        made = _init(cls) if name == "__init__" else _of_dataclass(cls, name)
         setattr(cls, name, made)  # the class has it from now on
         return made(self, *arguments, **named)
 
@@ -141,28 +142,29 @@ def _compiled_on_first_call(
     return method
 
 
-def _init(cls: type[Any], name: str) -> Callable[..., Any]:
+def _init(cls: type[Any]) -> Callable[..., Any]:
     """The method that makes an object, as `dataclasses` would write it, in a fifth of the time."""
     known: dict[str, Any] = {"MISSING": MISSING}
     given, body = ["self"], []
     for one, default in cls.__value_defaults__.items():
-        value, factory = default, MISSING
+        plain: Any = default
+        factory: Any = MISSING
         if isinstance(default, Field):
-            value, factory = default.default, default.default_factory
-        known |= {f"default_{one}": value, f"factory_{one}": factory}
+            plain, factory = default.default, default.default_factory
+        known |= {f"default_{one}": plain, f"factory_{one}": factory}
         made = f"factory_{one}()" if factory is not MISSING else f"default_{one}"
         if not _is_given(default):
-            body += [f"self.{one} = {made}"] if factory is not MISSING or value is not MISSING else []
+            body += [f"self.{one} = {made}"] if factory is not MISSING or plain is not MISSING else []
         elif factory is not MISSING:
             given.append(f"{one}=MISSING")
             body.append(f"self.{one} = {made} if {one} is MISSING else {one}")
         else:
-            given.append(one if value is MISSING else f"{one}=default_{one}")
+            given.append(one if plain is MISSING else f"{one}=default_{one}")
             body.append(f"self.{one} = {one}")
     body += ["self.__post_init__()"] if hasattr(cls, "__post_init__") else []
-    exec(f"def {name}({', '.join(given)}):\n " + "\n ".join(body or ["pass"]), known)
-    compiled: Callable[..., Any] = known[name]
-    compiled.__qualname__, compiled.__module__ = f"{cls.__qualname__}.{name}", cls.__module__
+    exec(f"def __init__({', '.join(given)}):\n " + "\n ".join(body or ["pass"]), known)
+    compiled: Callable[..., Any] = known["__init__"]
+    compiled.__qualname__, compiled.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
     return compiled
 
 
