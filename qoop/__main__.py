@@ -14,8 +14,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import BindError, ConfigError, QoopError
-from qoop.commands import replay as replay_command
-from qoop.commands import resume as resume_command
 from qoop.commands.loading import loading_little
 from qoop.commands.words import in_order, names_no_command
 from qoop.drawing.formats import FORMATS, checked_format
@@ -89,6 +87,9 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
+    from qoop.commands import replay as replay_command
+    from qoop.commands import resume as resume_command
+
     _add_explain(commands)
     _add_session_options(resume_command.add(commands, _session, _watch, _show, FORMATS))
     replay_command.add(commands)

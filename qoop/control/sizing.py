@@ -6,13 +6,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from qoop.catalog.errors import ConfigError
 from qoop.config import available_of
 from qoop.monitor.judging import Change, Size
-from qoop.monitor.machine import Machine
-from qoop.monitor.watch import Readable, Watch
+
+if TYPE_CHECKING:
+    from qoop.monitor.watch import Readable, Watch
 
 _log = logging.getLogger("qoop.session")
 
@@ -31,10 +32,10 @@ class Sized(Protocol):
 class Sizing:
     """full: what the session was opened with. May be used from several threads.
 
-    machine: makes what is read while the machine is watched.
+    machine: makes what is read while the machine is watched; None: this machine.
     """
 
-    def __init__(self, sized: Sized, full: Size, machine: Callable[[], Readable] = Machine) -> None:
+    def __init__(self, sized: Sized, full: Size, machine: Callable[[], Readable] | None = None) -> None:
         self._sized = sized
         self._full = full
         self._machine = machine
@@ -71,11 +72,14 @@ class Sizing:
 
     def watch(self) -> None:
         """Let the resources follow the machine. Raises ConfigError where the system tells nothing of itself."""
+        from qoop.monitor.machine import Machine  # few sessions watch
+        from qoop.monitor.watch import Watch
+
         with self._lock:
             if self._watch is None:
-                if self._machine is Machine and not Machine.readable():
+                if self._machine is None and not Machine.readable():
                     raise ConfigError("the machine cannot be watched: this system has no /proc that tells of it")
-                self._watch = Watch(self._machine(), self._full, self._act).start()
+                self._watch = Watch((self._machine or Machine)(), self._full, self._act).start()
 
     def unwatch(self) -> None:
         """Watch no more, and have all the resources again that the user has not decided on."""

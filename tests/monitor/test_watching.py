@@ -51,7 +51,7 @@ class Stage:
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     made = Stage()
     monkeypatch.setattr("qoop.sessions.parts.Sizing", partial(Sizing, machine=lambda: made))
-    monkeypatch.setattr("qoop.control.sizing.Watch", partial(Watch, every=0.005))
+    monkeypatch.setattr("qoop.monitor.watch.Watch", partial(Watch, every=0.005))
     return made
 
 
@@ -152,7 +152,7 @@ def test_a_machine_that_cannot_be_read_any_more_leaves_the_session_alone(
 
 def test_a_real_program_takes_the_cpus_and_a_query_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the machine the tests run on, with all that is read of it: only how long a change must last is shortened."""
-    monkeypatch.setattr("qoop.control.sizing.Watch", partial(Watch, every=0.1, less_after=0.3, more_after=1e9))
+    monkeypatch.setattr("qoop.monitor.watch.Watch", partial(Watch, every=0.1, less_after=0.3, more_after=1e9))
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
     try:
         with qoop.connect(slots=4, memory=MEMORY) as session:
@@ -187,7 +187,7 @@ def test_what_real_programs_take_is_taken_from_a_session_and_comes_back_when_the
     machine = partial(Machine, proc, tmp_path / "cgroup", all_but_theirs)
     monkeypatch.setattr("qoop.monitor.machine.usable_cpus", lambda: cpus)
     monkeypatch.setattr("qoop.sessions.parts.Sizing", partial(Sizing, machine=machine))
-    monkeypatch.setattr("qoop.control.sizing.Watch", partial(Watch, every=0.1, less_after=0.3, more_after=0.5))
+    monkeypatch.setattr("qoop.monitor.watch.Watch", partial(Watch, every=0.1, less_after=0.3, more_after=0.5))
     try:
         busy.extend(subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2))
         with qoop.connect(slots=16, memory=MEMORY, watch_machine=True) as session:
@@ -233,7 +233,7 @@ def test_limits_of_a_control_group_that_change_while_a_query_runs(
     monkeypatch.setattr(
         "qoop.sessions.parts.Sizing", partial(Sizing, machine=lambda: Machine(proc, tmp_path / "cgroup"))
     )
-    monkeypatch.setattr("qoop.control.sizing.Watch", partial(Watch, every=0.05, less_after=0.1, more_after=1e9))
+    monkeypatch.setattr("qoop.monitor.watch.Watch", partial(Watch, every=0.05, less_after=0.1, more_after=1e9))
     with qoop.connect(slots=2, memory="1GB", watch_machine=True) as session:
         session.register("big", pa.table({"i": pa.array(range(300_000), pa.int64())}))
         running = session.submit(LONG)
