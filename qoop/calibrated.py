@@ -14,13 +14,13 @@ from qoop.catalog.sealed import opened
 from qoop.catalog.user_folders import cache_directory
 from qoop.planner.estimate.cost import DEFAULT, CostModel
 
-FORMAT = 3
+FORMAT = 4
 """Raised when the constants mean something else than before; files of another format are not used."""
 
 MEASURED = (
     "scan_row", "scan_byte", "filter_row", "build_row", "build_byte", "probe_row", "miss_row", "more_keys_row",
-    "output_row", "nested_pair", "aggregate_row", "key_byte", "group_row", "aggregate_value", "sort_row",
-    "exchange_row", "exchange_byte", "task_overhead_seconds", "operator_seconds",
+    "output_row", "nested_pair", "aggregate_row", "key_byte", "group_row", "aggregate_value", "state_miss",
+    "sort_row", "window_row", "frame_row", "exchange_row", "exchange_byte", "task_overhead_seconds", "operator_seconds",
 )  # fmt: skip
 """The constants in which a query's time is linear."""
 

@@ -7,6 +7,7 @@ found by name alone, no operator needs table aliases, and moving an operator nev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import field, replace
 from functools import cached_property
@@ -27,6 +28,14 @@ Relation = Union[
     "Scan", "Values", "Filter", "Project", "Join", "Aggregate", "Window", "Sort", "Limit", "SetOp",
     "Shared", "Opaque", "Exchange",
 ]  # fmt: skip
+
+
+_FRAME = re.compile(r"\b(ROWS|RANGE|GROUPS)\b", re.IGNORECASE)
+_BY_POSITION = frozenset((
+    "rank", "dense_rank", "row_number", "ntile", "percent_rank", "cume_dist", "lag", "lead", "first_value",
+    "last_value", "nth_value",
+))  # fmt: skip
+"""Window functions that look at the place of a row, or at one other row."""
 
 
 @value
@@ -186,6 +195,25 @@ class WindowCall:
     column: Column
     call: Call
     partition_by: tuple[Expr, ...]
+
+    @property
+    def layout(self) -> str:
+        """The text of its partitions and order: functions that agree on it are computed over the rows as they lie."""
+        return _FRAME.split(self._over)[0].rstrip(" )").format(*self.call.args)
+
+    @property
+    def is_ordered(self) -> bool:
+        """True if the rows of a partition have an order."""
+        return "ORDER BY" in self._over.upper()
+
+    @property
+    def has_moving_frame(self) -> bool:
+        """True for an aggregate over other rows for each row: up to itself, or around it."""
+        return self.is_ordered and self.call.op not in _BY_POSITION
+
+    @property
+    def _over(self) -> str:
+        return self.call.template.rpartition("OVER")[2]
 
 
 @value

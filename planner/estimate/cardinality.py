@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import log
 
-from qoop.catalog.statistics.stats import ColumnStats, Scalar, TableStats
+from qoop.catalog.statistics.stats import ColumnStats, TableStats
 from qoop.planner.algebra.expr import Column, Expr, conjuncts
 from qoop.planner.algebra.relation import (
     Aggregate,
@@ -35,7 +35,7 @@ from qoop.planner.algebra.relation import (
     Values,
     Window,
 )
-from qoop.planner.estimate.equijoin import Pair, equalities, equi_join, match_fraction, narrowed, range_overlap
+from qoop.planner.estimate.equijoin import Pair, equalities, equi_join, match_fraction, narrowed
 from qoop.planner.estimate.observed_rows import ObservedRows
 from qoop.planner.estimate.predicates import conjoin, filtered
 from qoop.planner.estimate.profile import (
@@ -52,6 +52,7 @@ from qoop.planner.estimate.profile import (
 )
 from qoop.planner.estimate.selectivity import Spread
 from qoop.planner.estimate.skipping import part_read
+from qoop.planner.estimate.unions import union_all, without_repeats
 
 UNKNOWN_TABLE_ROWS = 100_000.0
 
@@ -183,7 +184,8 @@ class Cardinality:
             if all(name.lower() in ours for name in key)
         )
         keyed = any(len(key) == 1 for key in table.keys)
-        return Profile(table.rows, spreads, {origin: Origin(table.rows, table.rows, keys, keyed=keyed)})
+        known = Origin(table.rows, table.rows, keys, keyed=keyed, table=scan.table.lower())
+        return Profile(table.rows, spreads, {origin: known})
 
     def _opaque(self, opaque: Opaque) -> Profile:
         """A piece of SQL not looked into: as many rows as its text says, or its largest table has."""
@@ -247,22 +249,19 @@ class Cardinality:
         return Profile(rows, spreads, {origin: Origin(rows, rows, keys)})
 
     def _set_operation(self, operation: SetOp) -> Profile:
-        branches, origin = [self.profile(branch) for branch in operation.branches], self._next_origin()
-        spreads: dict[str, Spread] = {}
-        for index, column in enumerate(operation.columns):
-            pairs = zip(operation.branches, branches, strict=True)
-            parts = [spread_of(branch.columns[index], known) for branch, known in pairs]
-            spread = _united(parts, branches) if operation.kind == "union" else _detached(parts[0])
-            spreads[column.name] = replace(spread, origin=origin)
-        rows = sum(branch.rows for branch in branches) if operation.kind == "union" else branches[0].rows
-        whole = Profile(rows, spreads, {origin: Origin(rows, rows)})
-        if operation.all and operation.kind == "union":
-            return whole
-        rows = combinations(whole, operation.columns)
-        if operation.kind == "intersect":
-            pairs = zip(operation.branches, branches, strict=True)
-            rows = min(rows, *(combinations(known, branch.columns) for branch, known in pairs))
-        keys = () if operation.all else (frozenset(column.name for column in operation.columns),)
+        branches = [(branch.columns, self.profile(branch)) for branch in operation.branches]
+        if operation.kind == "union":
+            whole = union_all(operation.columns, branches, self._next_origin)
+            return whole if operation.all else without_repeats(operation.columns, branches, whole)
+        columns, first = branches[0]
+        origin = self._next_origin()
+        every = branches if operation.kind == "intersect" else branches[:1]
+        rows = min(combinations(profile, columns) for columns, profile in every)
+        spreads = {
+            column.name: replace(_detached(spread_of(theirs, first)), origin=origin)
+            for column, theirs in zip(operation.columns, columns, strict=True)
+        }
+        keys = () if operation.all else (frozenset(spreads),)
         return Profile(rows, spreads, {origin: Origin(rows, rows, keys)})
 
 
@@ -362,26 +361,6 @@ def _window(window: Window, input: Profile) -> Profile:
 
 def _detached(spread: Spread) -> Spread:
     return replace(spread, common=(), bounds=())
-
-
-def _united(parts: list[Spread], branches: list[Profile]) -> Spread:
-    """Values of a union's column: branches whose ranges overlap draw from one domain, others add up."""
-    found = [distinct_values(part, branch) for part, branch in zip(parts, branches, strict=True)]
-    rows = sum(branch.rows for branch in branches)
-    apart = all(range_overlap(a, b.minimum, b.maximum) == 0.0 for i, a in enumerate(parts) for b in parts[:i])
-    combine = sum if apart else max
-    nulls = sum(p.nulls * b.rows for p, b in zip(parts, branches, strict=True)) / rows if rows > 0 else 0.0
-    low, high = _outer_range(parts)
-    distinct = max(1.0, combine(found))
-    domain, share = combine(part.domain for part in parts), max(part.share for part in parts)
-    return Spread(distinct, max(rows, distinct), domain, nulls, low, high, share=share)
-
-
-def _outer_range(parts: list[Spread]) -> tuple[Scalar | None, Scalar | None]:
-    lows, highs = [p.minimum for p in parts], [p.maximum for p in parts]
-    if None in lows or None in highs or len({type(value) for value in (*lows, *highs)}) != 1:
-        return None, None
-    return min(lows), max(highs)  # type: ignore[type-var]
 
 
 def _thinned(pairs: Sequence[Pair], left: Profile, right: Profile, output: Profile) -> Mapping[int, Origin]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields, replace
+from math import log2
 from typing import Any
 
 from qoop.catalog.value import value
@@ -31,12 +32,16 @@ class CostModel:
     nested_pair: one pair of rows tried by a join without an equality.
     aggregate_row, key_byte, group_row: looking up the group of a row, a byte of its keys, and a group coming out.
     aggregate_value: a value that goes into an aggregate function.
-    sort_row: times log2(rows). exchange_row, exchange_byte: reading (or writing) Arrow at a stage border.
+    state_miss: more for each key and aggregate of a row whose group misses the cache (:meth:`group`).
+    sort_row: times log2(rows). window_row: putting a row with the others of its partition, once for each order.
+    frame_row: a value of a function over a frame that moves from row to row.
+    exchange_row, exchange_byte: reading (or writing) Arrow at a stage border.
     task_overhead_seconds: starting and committing a task, whatever it does. operator_seconds: planning and starting
         one operator of it, however few its rows.
     serial_part: of a task with several threads, the part of its seconds that only one of them can do.
     hash_entry_bytes: memory of a hash table entry besides its columns.
     cached_rows: rows of a hash table of which half miss the cache when it is probed.
+    cached_groups: groups of which half miss the cache when a row is added to them.
     calls: seconds a row of the functions of Python that the query at hand may call, by their keys. They are no
         constants of a machine, and two models are not told apart by them.
     """
@@ -53,9 +58,12 @@ class CostModel:
     nested_pair: float = 2.1e-9
     aggregate_row: float = 15e-9
     key_byte: float = 0.8e-9
-    group_row: float = 100e-9
+    group_row: float = 60e-9
     aggregate_value: float = 1e-9
+    state_miss: float = 17e-9
     sort_row: float = 4e-9
+    window_row: float = 60e-9
+    frame_row: float = 180e-9
     exchange_row: float = 0.3e-9
     exchange_byte: float = 0.2e-9
     task_overhead_seconds: float = 0.002
@@ -63,6 +71,7 @@ class CostModel:
     serial_part: float = SERIAL_PART
     hash_entry_bytes: float = 24.0
     cached_rows: float = 50_000.0
+    cached_groups: float = 200_000.0
     calls: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def on_threads(self, seconds: float, threads: float) -> float:
@@ -100,6 +109,27 @@ class CostModel:
         """Seconds of a join that has to try all pairs."""
         return left_rows * right_rows * self.nested_pair + output_rows * self.output_row
 
+    def group(self, rows: float, groups: float, keys: int, key_width: float, values: int) -> float:
+        """Seconds to add rows to groups by `keys` columns of together `key_width` bytes, with `values` aggregates each.
+
+        The more groups, the more rows miss the cache, each with all columns of its group.
+        """
+        missing = groups / (groups + self.cached_groups) * (keys + values) * self.state_miss
+        each = self.aggregate_row + key_width * self.key_byte + values * self.aggregate_value
+        return rows * (each + missing) + groups * self.group_row
+
+    def sort(self, rows: float) -> float:
+        """Seconds to sort rows."""
+        return rows * (log2(rows + 2.0) * self.sort_row + self.output_row)
+
+    def window(self, rows: float, orders: int, partitions: int, frames: int) -> float:
+        """Seconds of window functions.
+
+        orders: of rows in their partitions, each of which sorts all rows. partitions: without an order. frames: that
+        move from row to row.
+        """
+        return orders * self.sort(rows) + rows * ((orders + partitions) * self.window_row + frames * self.frame_row)
+
     def transfer(self, rows: float, width: float) -> float:
         """Seconds to read (or write) rows at a stage border."""
         return rows * (self.exchange_row + self.exchange_byte * width)
@@ -109,7 +139,7 @@ class CostModel:
         return rows * (width + self.hash_entry_bytes)
 
 
-_NO_SECONDS = frozenset({"serial_part", "hash_entry_bytes", "cached_rows", "calls"})
+_NO_SECONDS = frozenset({"serial_part", "hash_entry_bytes", "cached_rows", "cached_groups", "calls"})
 
 DEFAULT = CostModel()
 """The constants that ship, for a usual machine."""

@@ -24,6 +24,7 @@ class Origin:
     keys: sets of our column names that are unique together.
     keyed: one column alone is a key, be it read or not: a dimension table.
     filters: (fraction kept, distinct values of the column) for each column that those filters look at.
+    table: name of the table that is scanned; empty for what is none.
     """
 
     table_rows: float
@@ -31,6 +32,7 @@ class Origin:
     keys: tuple[frozenset[str], ...] = ()
     filters: tuple[tuple[float, float], ...] = ()
     keyed: bool = False
+    table: str = ""
 
 
 @value

@@ -17,7 +17,7 @@ from qoop.planner.estimate.cost import BASE_MEMORY, DEFAULT
 from qoop.planner.estimate.observed import Errors, Observation, Observations, Tables, tables_below
 from qoop.planner.plan import CallEstimate, Estimate, Plan, Stage, StageId, read_table
 
-ROW_SECONDS = DEFAULT.build_row + DEFAULT.miss_row + DEFAULT.aggregate_row + DEFAULT.group_row
+ROW_SECONDS = DEFAULT.build_row + DEFAULT.miss_row + DEFAULT.group_row + DEFAULT.aggregate_row + DEFAULT.state_miss
 """The seconds that one more row takes at most: to join and to group it. A stage believed to read next to nothing
 takes some time even so, which does not grow with the rows."""
 

@@ -5,8 +5,6 @@ An Exchange ends a tree: below it is another task's work.
 
 from __future__ import annotations
 
-from math import log2
-
 from qoop.planner.algebra.expr import Column, columns_of, steps
 from qoop.planner.algebra.relation import (
     Aggregate,
@@ -85,8 +83,10 @@ def _without_calls(cost: CostModel, relation: Relation, cardinality: Cardinality
             return _join_seconds(cost, relation, cardinality)
         case Aggregate():
             return _aggregate_seconds(cost, relation, cardinality)
-        case Window() | Sort():
-            return _sorted_rows(rows) * cost.sort_row + rows * cost.output_row
+        case Window():
+            return _window_seconds(cost, relation, rows)
+        case Sort():
+            return cost.sort(rows)
         case SetOp() if not (relation.all and relation.kind == "union"):
             return sum(cardinality.rows(branch) for branch in relation.branches) * cost.aggregate_row
         case Limit() if is_top(relation):  # in place of the sort, each row is compared with the last one kept
@@ -121,13 +121,22 @@ def own_memory(cost: CostModel, relation: Relation, cardinality: Cardinality) ->
 
 def _aggregate_seconds(cost: CostModel, aggregate: Aggregate, cardinality: Cardinality) -> float:
     """Its functions' arguments, then for each grouping the lookup of the group and all functions."""
-    entering = cardinality.rows(aggregate.input)
+    entering, groups = cardinality.rows(aggregate.input), cardinality.rows(aggregate)
     computed = sum(steps(expr) for one in aggregate.aggregations for expr in one.exprs) * cost.filter_row
-    each = len(aggregate.aggregations) * cost.aggregate_value
-    if aggregate.keys:
-        each += cost.aggregate_row + cardinality.width(aggregate.keys) * cost.key_byte
-    groupings = len(aggregate.grouping_sets or ((),))
-    return entering * (computed + each * groupings) + cardinality.rows(aggregate) * cost.group_row
+    values = len(aggregate.aggregations)
+    if not aggregate.keys:
+        return entering * (computed + values * cost.aggregate_value) + groups * cost.group_row
+    sets = len(aggregate.grouping_sets or ((),))
+    each = cost.group(entering, groups / sets, len(aggregate.keys), cardinality.width(aggregate.keys), values)
+    return entering * computed + sets * each
+
+
+def _window_seconds(cost: CostModel, window: Window, rows: float) -> float:
+    """Rows are laid out once for all functions over the same partitions and order."""
+    orders = {call.layout for call in window.calls if call.is_ordered}
+    partitions = {call.layout for call in window.calls if not call.is_ordered}
+    frames = sum(call.has_moving_frame for call in window.calls)
+    return cost.window(rows, len(orders), len(partitions), frames) + rows * cost.output_row
 
 
 def _join_seconds(cost: CostModel, join: Join, cardinality: Cardinality) -> float:
@@ -156,7 +165,3 @@ def _equates(condition: object, left: frozenset[Column], right: frozenset[Column
         return False
     first, second = (columns_of(arg) for arg in condition.args)  # type: ignore[attr-defined]
     return bool(first and second) and ((first <= left and second <= right) or (first <= right and second <= left))
-
-
-def _sorted_rows(rows: float) -> float:
-    return rows * log2(rows + 2.0)

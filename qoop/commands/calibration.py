@@ -88,6 +88,9 @@ _QUERIES = {
     "few groups": "SELECT few + percent AS key, sum(price) FROM fact GROUP BY key",
     "many groups": "SELECT many, sum(price) FROM fact GROUP BY many",
     "very many groups": "SELECT most, count(*) FROM fact GROUP BY most",
+    "very many groups, many values": """SELECT most, sum(price), min(number), max(id), avg(percent) FROM fact
+        GROUP BY most""",
+    "as many groups as rows": "SELECT id % 1999993 AS key, few, sum(price) FROM fact GROUP BY key, few",
     "groups by two texts": "SELECT name, item, sum(price), count(*) FROM fact WHERE percent < 30 GROUP BY name, item",
     "texts taken along, then grouped by": """SELECT a.name, b.name, sum(price) FROM fact, small a, middle b
         WHERE few = a.id AND many = b.id AND percent < 30 GROUP BY a.name, b.name""",
@@ -105,6 +108,12 @@ _QUERIES = {
     "many groups by a text and a number": """SELECT item, price, count(*) FROM fact WHERE percent < 30
         GROUP BY item, price""",
     "window": "SELECT max(r) FROM (SELECT rank() OVER (PARTITION BY few ORDER BY number) AS r FROM fact)",
+    "window of all rows": "SELECT max(r) FROM (SELECT rank() OVER (ORDER BY number) AS r FROM fact WHERE percent < 30)",
+    "windows of whole partitions": "SELECT max(r) FROM (SELECT sum(price) OVER (PARTITION BY many) AS r FROM fact)",
+    "running sums": """SELECT max(r) FROM (SELECT sum(price) OVER (PARTITION BY many ORDER BY id ROWS BETWEEN
+        UNBOUNDED PRECEDING AND CURRENT ROW) AS r FROM fact WHERE percent < 30)""",
+    "two running values": """SELECT max(r), max(s) FROM (SELECT max(price) OVER (PARTITION BY few ORDER BY id) AS r,
+        sum(number) OVER (PARTITION BY few ORDER BY id) AS s FROM fact WHERE percent < 30)""",
     "all pairs": "SELECT count(*) FROM middle a, small b WHERE b.id < 250000 AND (a.id + b.id) % 999983 = 1",
 }
 
