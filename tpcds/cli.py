@@ -67,7 +67,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _add_qerror(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "Compare estimated with counted rows of every join and aggregate"
+    what = "Compare estimated with counted rows of every join, aggregate and set operation"
     parser = commands.add_parser("qerror", help=what, description=f"{what}.")
     parser.add_argument("directory", metavar="DIR", help="where `generate` made the tables")
     parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")

@@ -243,6 +243,24 @@ def test_set_operations_and_limits() -> None:
     assert estimate.rows(Limit(SALES, None, 999_995)) == 5
 
 
+def test_columns_of_a_union_depend_on_each_other_as_in_its_branches() -> None:
+    """Brand and class of an item are those of 10,000 items, and each of them may be sold at every ticket."""
+    estimate = cardinality()
+    sold = Join(SALES, ITEMS, "inner", (equals(ITEM, ITEM_ID),))
+    columns = (ITEM_ID, BRAND, CLASS, TICKET)
+    branches = [
+        Project(sold, tuple((Column(f"{column}{number}", column.type), column) for column in columns))
+        for number in range(2)
+    ]
+    item, brand, class_, ticket = united = tuple(Column(f"{column}_u", column.type) for column in columns)
+    both, different = (SetOp("union", every, tuple(branches), united) for every in (True, False))
+    for union in (both, different):
+        of_items = estimate.distinct(union, (item, brand, class_))
+        assert of_items == pytest.approx(estimate.distinct(sold, (ITEM_ID, BRAND, CLASS)), rel=0.1)
+        assert estimate.distinct(union, (brand, class_, ticket)) > 500_000
+    assert estimate.rows(different) <= 2 * estimate.distinct(sold, columns)
+
+
 def test_widths_come_from_the_scan_through_renamings() -> None:
     estimate = cardinality()
     renamed = Project(SALES, ((Column("c", "VARCHAR"), COLOR), (Column("d", "DOUBLE"), literal(1))))

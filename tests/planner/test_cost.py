@@ -18,6 +18,8 @@ from qoop.planner.algebra.relation import (
     Scan,
     Sort,
     SortKey,
+    Window,
+    WindowCall,
     walk,
 )
 from qoop.planner.estimate import tree_cost
@@ -92,6 +94,36 @@ def test_what_an_aggregate_computes_costs(cardinality: Cardinality) -> None:
     grouped = Aggregate(LARGE, (A,), (total,))
     assert tree_cost.own_seconds(model, guarded, cardinality) > one
     assert one < 0.5 * tree_cost.own_seconds(model, grouped, cardinality)
+
+
+def test_groups_that_miss_the_cache_are_dear() -> None:
+    """A row of a million groups costs several times one of a thousand, and more with each aggregate."""
+    model = CostModel()
+
+    def row(groups: float, values: int) -> float:
+        return (model.group(1e7, groups, 1, 4.0, values) - groups * model.group_row) / 1e7
+
+    assert row(1e6, 1) > 2 * row(1e3, 1)
+    assert row(1e6, 4) > 1.5 * row(1e6, 1)
+    assert row(1e3, 4) < 1.3 * row(1e3, 1)
+
+
+def test_windows_cost_what_they_sort_and_compute(cardinality: Cardinality) -> None:
+    model = CostModel()
+
+    def seconds(*templates: str) -> float:
+        calls = (
+            WindowCall(Column(f"w{place}", "BIGINT"), Call(text.split("(")[0], (A,), text, "BIGINT"), (A,))
+            for place, text in enumerate(templates)
+        )
+        return tree_cost.own_seconds(model, Window(LARGE, tuple(calls)), cardinality)
+
+    whole, rank = "sum({0}) OVER (PARTITION BY {0})", "rank() OVER (PARTITION BY {0} ORDER BY {0})"
+    running = "sum({0}) OVER (PARTITION BY {0} ORDER BY {0} ROWS UNBOUNDED PRECEDING)"
+    assert seconds(whole) < 0.7 * seconds(rank) < 0.7 * 0.7 * seconds(running)
+    assert seconds(rank, rank.replace("rank", "dense_rank")) == seconds(rank), "sorted once"
+    assert seconds(rank, running) == seconds(running), "sorted once, whatever the frame"
+    assert seconds(rank, rank.replace("ORDER BY {0}", "ORDER BY {0} DESC")) > 1.8 * seconds(rank)
 
 
 def test_several_threads_obey_amdahl() -> None:

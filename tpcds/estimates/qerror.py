@@ -1,4 +1,4 @@
-"""The error of the estimates of rows: for every join and aggregate of a query, estimate against count.
+"""The error of the estimates of rows: for every join, aggregate and set operation of a query, estimate against count.
 
 A node's rows are counted by DuckDB, which runs the node printed as SQL; nodes that mean the same rows (by
 :mod:`qoop.planner.identity.provenance`), in one query or in several, are counted once. The *q-error* of an estimate is
@@ -20,7 +20,7 @@ import duckdb
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.statistics.footers import from_footers
 from qoop.catalog.statistics.stats import TableStats
-from qoop.planner.algebra.relation import Aggregate, Join, Relation, walk
+from qoop.planner.algebra.relation import Aggregate, Join, Relation, SetOp, walk
 from qoop.planner.arrange.arrange import arranged
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
@@ -96,7 +96,7 @@ def qerror(estimate: float, actual: float) -> float:
 
 
 def measure(options: QErrorOptions, told: Callable[[int], object] = lambda query: None) -> QErrorReport:
-    """Estimate and count every join and aggregate of the chosen queries; `told` hears of each query done.
+    """Estimate and count joins, aggregates and set operations of the chosen queries; `told` hears of each query done.
 
     Raises ConfigError or SourceError if there are no texts or no tables.
     """
@@ -172,14 +172,16 @@ def _judged(number: int, planner: _Planner, text: str, counter: Counter) -> Iter
     relation, cardinality = planner.plan(text)
     provenances, seen = Provenances(), set()
     for node in walk(relation):
-        if isinstance(node, Join | Aggregate) and id(node) not in seen:
+        if isinstance(node, Join | Aggregate | SetOp) and id(node) not in seen:
             seen.add(id(node))
             actual = counter.rows(provenances.of(node).signature, node)
             yield NodeError(number, kind_of(node), _what(node), cardinality.rows(node), actual)
 
 
-def kind_of(node: Join | Aggregate) -> str:
+def kind_of(node: Join | Aggregate | SetOp) -> str:
     """The name of the operator in the report."""
+    if isinstance(node, SetOp):
+        return f"{node.kind} all" if node.all else node.kind
     if isinstance(node, Join):
         return f"{node.kind} join" if node.on else "cross join"
     if node.grouping_sets is not None:
@@ -187,8 +189,10 @@ def kind_of(node: Join | Aggregate) -> str:
     return "aggregate" if node.aggregations else "distinct"
 
 
-def _what(node: Join | Aggregate) -> str:
-    return " AND ".join(map(str, node.on)) if isinstance(node, Join) else ", ".join(map(str, node.keys))
+def _what(node: Join | Aggregate | SetOp) -> str:
+    if isinstance(node, Join):
+        return " AND ".join(map(str, node.on))
+    return ", ".join(map(str, node.keys if isinstance(node, Aggregate) else node.columns))
 
 
 def _summary(nodes: Sequence[NodeError]) -> dict[str, Any]:
