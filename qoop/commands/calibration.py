@@ -1,6 +1,6 @@
 """Measures the constants of the cost model on this machine, and keeps them for later sessions.
 
-Data is made for it (two million rows of random numbers and short texts in temporary Parquet files) and some twenty
+Data is made for it (two million rows of random numbers and short texts in temporary Parquet files) and some forty
 queries over it are run, each of which spends most of its time on one thing: scanning, filtering, building and probing
 hash tables of several sizes, grouping, sorting. The model is linear in its constants, so a query's prediction is the
 sum of constants times *amounts*, and amounts are what the model predicts with that constant at 1 and all others at 0.
