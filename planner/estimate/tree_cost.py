@@ -88,7 +88,8 @@ def _without_calls(cost: CostModel, relation: Relation, cardinality: Cardinality
         case Sort():
             return cost.sort(rows)
         case SetOp() if not (relation.all and relation.kind == "union"):
-            return sum(cardinality.rows(branch) for branch in relation.branches) * cost.aggregate_row
+            entering = sum(cardinality.rows(branch) for branch in relation.branches)
+            return cost.group(entering, rows, len(relation.columns), cardinality.width(relation.columns), values=0)
         case Limit() if is_top(relation):  # in place of the sort, each row is compared with the last one kept
             entering = cardinality.rows(relation.input)
             return entering * cost.filter_row - own_seconds(cost, relation.input, cardinality)

@@ -16,6 +16,7 @@ from qoop.planner.algebra.relation import (
     Limit,
     Relation,
     Scan,
+    SetOp,
     Sort,
     SortKey,
     Window,
@@ -106,6 +107,14 @@ def test_groups_that_miss_the_cache_are_dear() -> None:
     assert row(1e6, 1) > 2 * row(1e3, 1)
     assert row(1e6, 4) > 1.5 * row(1e6, 1)
     assert row(1e3, 4) < 1.3 * row(1e3, 1)
+
+
+def test_a_union_without_repeats_costs_what_its_groups_cost(cardinality: Cardinality) -> None:
+    model, columns = CostModel(), (Column("u", "BIGINT"),)
+    union, pasted = (SetOp("union", every, (LARGE, LARGE), columns) for every in (False, True))
+    grouped = tree_cost.own_seconds(model, Aggregate(LARGE, (A,), ()), cardinality)
+    assert tree_cost.own_seconds(model, union, cardinality) == pytest.approx(2 * grouped, rel=0.05)
+    assert tree_cost.own_seconds(model, pasted, cardinality) < grouped
 
 
 def test_windows_cost_what_they_sort_and_compute(cardinality: Cardinality) -> None:
