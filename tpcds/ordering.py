@@ -69,7 +69,7 @@ def _parsed(text: str) -> exp.Expr:
 def _order_terms(tree: exp.Query, width: int) -> list[exp.Expression]:
     order = tree.args.get("order")
     terms = [term.this if isinstance(term, exp.Ordered) else term for term in order.expressions] if order else []
-    if len(terms) == 1 and terms[0].sql().upper() == "ALL":
+    if len(terms) == 1 and terms[0].sql("duckdb").upper() == "ALL":
         return [exp.Literal.number(position) for position in range(1, width + 1)]
     return terms
 

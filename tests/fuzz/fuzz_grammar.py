@@ -21,6 +21,8 @@ _SETS = ("UNION", "UNION ALL", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT AL
 _JOINS = ("JOIN", "JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN", "CROSS JOIN",
           ",", "LATERAL", "ASOF JOIN")  # fmt: skip
 _KEYS = ("k", "id", "s", "d")
+_OVER_NAMED = ("sum({n}) OVER win", "row_number() OVER win", "lag({n}) OVER win", "count({any}) OVER bare",
+               "max({n}) OVER (bare ORDER BY {total})", "last_value({n}) OVER win")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,10 @@ class Grammar(Sources):
             return self.starred(query)
         if shape < 0.91:
             return self.free_pivot(query.sql, query.columns)
+        if shape < 0.925:
+            other = self.query(Names(), depth)
+            word = self.rng.choice(("UNION", "UNION ALL"))
+            return node("query", f"({query.sql}) {word} BY NAME ({other.sql})")
         if shape < 0.94:
             other = self.query(Names(), depth, [kind for _, kind in query.columns])
             return node("query", f"({query.sql}) {self.rng.choice(_SETS)} ({other.sql}) ORDER BY {self.total(query)}")
@@ -70,15 +76,26 @@ class Grammar(Sources):
         text = self.from_(names, depth)
         where = optional(f" WHERE {self.truth(names, depth, 2)}") if names.columns and self.chance(0.5) else ""
         grouped = bool(names.columns) and self.chance(0.25)
-        chosen = [self.outer_item(names, grouped) for _ in range(self.rng.randint(1, 4))]
+        chosen: list[tuple[str, str]] = []
+        for _ in range(self.rng.randint(1, 4)):
+            chosen.append(self.outer_item(names, grouped, [name for _, name in chosen if name]))
         distinct = optional("DISTINCT ") if not grouped and self.chance(0.15) else ""
-        selected = f"SELECT {distinct}{items(', ', [sql for sql, _ in chosen])}{text}{where}"
+        select = f"SELECT {distinct}{items(', ', [sql for sql, _ in chosen])}"
+        selected = f"{text.lstrip()} {select}{where}" if text and self.chance(0.05) else f"{select}{text}{where}"
         return node(
             "query", selected + self.loose_order(names, [name for _, name in chosen], grouped or bool(distinct))
         )
 
-    def outer_item(self, names: Names, grouped: bool) -> tuple[str, str]:
+    def outer_item(self, names: Names, grouped: bool, before: Sequence[str]) -> tuple[str, str]:
+        """A value and its name, if it is given one. before: the names given in front of it."""
+        tables = sorted({column.sql.rpartition(".")[0] for column in names.columns} - {""})
+        if tables and not grouped and self.chance(0.06):
+            star = self.rng.choice((".*", ".*", "", ".* EXCLUDE (k)", ".* REPLACE (1 AS k)"))
+            return self.rng.choice(tables) + star, ""
         value = self.inexact(names) if grouped else self.output(names)
+        if before and self.chance(0.12):
+            shapes = ("{}", "({} IS NULL)", "{}::VARCHAR", "[{}]", "-{}", "{} || 'x'")
+            value = self.rng.choice(shapes).replace("{}", self.rng.choice(before))
         if self.chance(0.2):
             return value, ""
         own = [column.sql.rpartition(".")[2] for column in names.columns]
@@ -104,6 +121,7 @@ class Grammar(Sources):
                   "* LIKE '%1'", f"COLUMNS(['{name}'])", "coalesce(*COLUMNS(*)) AS again"]  # fmt: skip
         if len(query.columns) > 1:
             shapes.append(f"* EXCLUDE ({quote(name)})")
+            shapes.append(f"* EXCLUDE ({quote(name.upper())})")
         return node("query", f"SELECT {self.rng.choice(shapes)} FROM ({query.sql}) {self.fresh('q')}")
 
     # -- queries ----------------------------------------------------------------------------------------------
@@ -225,7 +243,7 @@ class Grammar(Sources):
     def source(self, names: Names, depth: int, big: bool = True) -> str:
         alias = self.fresh("r")
         if depth > 0 and self.chance(0.25):
-            inner = self.query(Names(ctes=names.ctes), depth - 1)
+            inner = self.with_ctes(Names(ctes=names.ctes), depth - 1)
             if self.chance(0.25):
                 inner = self.ordered(inner, True) if self.chance(0.6) else self.distinct_on(inner)
             names.columns += [Named(f"{alias}.{quote(c)}", kind) for c, kind in inner.columns]
@@ -237,6 +255,11 @@ class Grammar(Sources):
             names.columns.append(Named(f"{alias}.u", NUMBER))
             made = self.rng.choice(("range(4)", "range(-1, 6, 2)", "generate_series(0, 3)", "range(0)"))
             return f"{made} AS {alias}(u)"
+        if self.chance(0.04):
+            kinds = [self.kind(Names()) for _ in range(self.rng.randint(1, 2))]
+            rows = self.several(1, 4, lambda: f"({', '.join(self.literal(kind) for kind in kinds)})")
+            names.columns += [Named(f"{alias}.v{place}", kind) for place, kind in enumerate(kinds)]
+            return f"(VALUES {items(', ', rows)}) AS {alias}({', '.join(f'v{place}' for place in range(len(kinds)))})"
         if self.chance(0.06):
             text = self.rng.choice((self.positional, self.unpivoted, self.pivoted))(names, alias)
             if text:
@@ -263,6 +286,8 @@ class Grammar(Sources):
             names.columns += right_names.columns
             names.columns += [Named(column, kind) for column, kind in shared]
             side = self.rng.choice(("JOIN", "JOIN", "LEFT JOIN", "FULL JOIN", "RIGHT JOIN"))
+            if self.chance(0.25):
+                return f" NATURAL {side} {right}"
             return f" {side} {right} USING ({items(', ', [column for column, _ in shared])})"
         condition = self.condition(left, right_names.columns)
         if word not in ("SEMI JOIN", "ANTI JOIN"):
@@ -270,8 +295,14 @@ class Grammar(Sources):
         return f" {word} {right} ON {condition}"
 
     def lateral(self, names: Names) -> str:
-        """A subquery for each row of what is left of it."""
+        """A subquery for each row of what is left of it, or the values of a list of the row."""
         alias = self.fresh("r")
+        if self.chance(0.35):
+            kind, of = self.rng.choice(((NUMBER, "INTEGER[]"), (TEXT, "VARCHAR[]"), ("INTEGER[]", "INTEGER[][]")))
+            values = self.value(of, names, 0, 1)
+            names.columns.append(Named(f"{alias}.v", kind))
+            side = self.rng.choice((", ", " CROSS JOIN ", ", LATERAL ", " LEFT JOIN "))
+            return f"{side}unnest({values}) AS {alias}(v){' ON true' if 'LEFT' in side else ''}"
         kind = self.kind(names)
         inner = self.correlated(names, 0, [kind], "v")
         side = self.rng.choice((", LATERAL", " CROSS JOIN LATERAL", " LEFT JOIN LATERAL"))
@@ -287,7 +318,9 @@ class Grammar(Sources):
             names.columns += right_names.columns
             return f" JOIN {right} ON {self.condition(names.columns, right_names.columns)}"
         side = self.rng.choice(("ASOF JOIN", "ASOF LEFT JOIN"))
-        comparison = f"{self.rng.choice(numbers).sql} {self.rng.choice(('>=', '>', '<='))} {ids[0].sql}"
+        comparison = f"{self.rng.choice(numbers).sql} {self.rng.choice(('>=', '>', '<=', '<'))} {ids[0].sql}"
+        if self.chance(0.4):
+            comparison = items(" AND ", [self.equality(names.columns, right_names.columns), comparison])
         names.columns += right_names.columns
         return f" {side} {right} ON {comparison}"
 
@@ -333,11 +366,24 @@ class Grammar(Sources):
         sets = self.grouping(keys)
         kinds = list(kinds) if kinds else [self.kind(names) for _ in range(self.rng.randint(1, 4))]
         columns = [(self.output_name(), kind) for kind in kinds]
-        listed = self.listed(columns, [self.group_value(kind, local, keys, bool(sets)) for kind in kinds])
+        values = [self.group_value(kind, local, keys, bool(sets)) for kind in kinds]
+        listed = self.listed(columns, values)
         having = optional(f" HAVING {self.group_truth(local, keys, depth)}") if self.chance(0.25) else ""
-        plain_keys = "ALL" if self.chance(0.1) else items(", ", [sql for sql, _ in keys])
+        plain_keys = self.plain_keys(keys, columns, values)
         group = f" GROUP BY {sets or plain_keys}" if keys else ""
         return Query(node("query", f"SELECT {listed}{tail}{group}{having}"), columns)
+
+    def plain_keys(self, keys: Columns, columns: Columns, values: Sequence[str]) -> str:
+        """The keys as they are, or some by the place or the name that they have in the select list."""
+        if self.chance(0.1):
+            return "ALL"
+        listed = []
+        for sql, _ in keys:
+            places = [place for place, value in enumerate(values) if plain(value) == plain(sql)]
+            name = quote(columns[places[0]][0]) if places else ""
+            told = self.rng.choice((sql, str(places[0] + 1), name)) if places and self.chance(0.4) else sql
+            listed.append(told)
+        return items(", ", listed)
 
     def group_keys(self, names: Names) -> Columns:
         kinds = [self.kind(names) for _ in range(self.rng.choice((0, 1, 1, 2, 2, 3)))]
@@ -364,7 +410,17 @@ class Grammar(Sources):
             return node(kind, self.rng.choice(fitting))
         if sets and kind == NUMBER and self.chance(0.3):
             return node(kind, f"GROUPING({self.rng.choice(keys)[0]})")
+        if kind == NUMBER and keys and self.chance(0.06):
+            return node(kind, self.window_of_groups(names, [sql for sql, _ in keys]))
         return self.aggregate(kind, names)
+
+    def window_of_groups(self, names: Names, keys: Sequence[str]) -> str:
+        """A window over the groups, which is the same for groups that tie."""
+        part = optional(f"PARTITION BY {self.rng.choice(keys)}") if self.chance(0.4) else ""
+        own = self.aggregate(NUMBER, names)
+        order = f"ORDER BY {self.rng.choice((own, *keys))}{self.direction()}"
+        return self.rng.choice((f"rank() OVER ({part} {order})", f"sum({own}) OVER ({part})",
+                                f"max({own}) OVER ({part} {order})", f"count(*) OVER ({part} {order})"))  # fmt: skip
 
     def group_truth(self, names: Names, keys: Columns, depth: int) -> str:
         kind = self.rng.choice((NUMBER, NUMBER, TEXT, MOMENT))
@@ -384,8 +440,14 @@ class Grammar(Sources):
             self.window(kind, local) if kind in WINDOWS and self.chance(0.8) else self.value(kind, local, 0, 1)
             for kind in kinds
         ]
+        named = ""
+        if self.chance(0.12):
+            columns.append((self.fresh("w"), NUMBER))
+            values.append(self.filled(self.rng.choice(_OVER_NAMED), NUMBER, local))
+            named = self.filled(" WINDOW win AS ({part} ORDER BY {total} {frame}), bare AS ({part})", NUMBER, local)
         qualify = f" QUALIFY {self.window(NUMBER, local)} <= {self.rng.randint(1, 9)}" if self.chance(0.3) else ""
-        return Query(node("query", f"SELECT {self.listed(columns, values)}{tail}{optional(qualify)}"), columns)
+        text = f"SELECT {self.listed(columns, values)}{tail}{named}{optional(qualify)}"
+        return Query(node("query", text), columns)
 
     # -- subqueries in expressions ----------------------------------------------------------------------------
 
@@ -413,7 +475,7 @@ class Grammar(Sources):
         """A subquery; it has conditions on columns of the block around it if that has any."""
         if not outer.columns or self.chance(0.15):
             return self.query(Names(ctes=outer.ctes), depth, kinds).sql
-        inner = Names([], [], outer.ctes)
+        inner = Names([], outer.columns if self.chance(0.2) else [], outer.ctes)
         text = self.from_(inner, 0)
         if not inner.columns:
             return self.query(Names(ctes=outer.ctes), 0, kinds).sql
@@ -441,6 +503,12 @@ class Grammar(Sources):
         if names.columns and self.chance(0.7):
             parts.append(self.equality(names.columns, inner.columns))
         where = optional(f" WHERE {items(' AND ', parts)}") if parts else ""
+        if self.chance(0.15):
+            order = f"ORDER BY 1{self.direction()} LIMIT 1{optional(' OFFSET 1')}"
+            return f"(SELECT {self.value(kind, inner, 0, 0)}{text}{where} {order})"
+        if kind == "INTEGER[]" or (kind == NUMBER and self.chance(0.05)):
+            values = f"ARRAY(SELECT TRY_CAST({self.value(NUMBER, inner, 0, 0)} AS INTEGER){text}{where} ORDER BY 1)"
+            return values if kind == "INTEGER[]" else f"len({values})"
         return f"(SELECT {self.aggregate(kind, inner)}{text}{where})"
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from random import Random
 
 import duckdb
-from fuzz_templates import COLOUR, ODD, TYPES, UNION, kind_of
+from fuzz_templates import COLOUR, EXTREMES, ODD, TYPES, UNION, kind_of
 
 import qoop
 from qoop.planner.algebra.expr import quote
 
 PARQUET, ARROW, DATABASE = "parquet", "arrow", "database"
 _UNKNOWN_TO_PARQUET = {UNION, COLOUR, "BIT", "HUGEINT", "UHUGEINT", "INTEGER[2]", "TIME WITH TIME ZONE", "INTERVAL",
-                       "TIMESTAMP_S", "TIMESTAMP_NS"}  # fmt: skip
-_UNKNOWN_TO_ARROW = {UNION, COLOUR, "TIMESTAMP_S"}
+                       "TIMESTAMP_S", "TIMESTAMP_NS", "BIGNUM"}  # fmt: skip
+_UNKNOWN_TO_ARROW = {UNION, COLOUR, "TIMESTAMP_S", "BIGNUM"}
 _NAMES = ("k", "s", "d", "v", "x", "y", "when", "Group", "K2", "total")
 _SIZES = (0, 1, 7, 14, 30, 30, 60)
 
@@ -65,7 +65,8 @@ def _values(rng: Random, type_: str, size: int, unique: bool) -> list[str]:
     if unique:
         return [str(number) for number in range(size)]
     nulls = rng.choice((0.0, 0.15, 0.15, 0.4))
-    few = rng.sample(TYPES[type_], min(len(TYPES[type_]), rng.choice((1, 3, 9))))
+    known = (*TYPES[type_], *(EXTREMES.get(type_, ()) if rng.random() < 0.06 else ()))
+    few = rng.sample(known, min(len(known), rng.choice((1, 3, 9))))
     return ["NULL" if rng.random() < nulls else rng.choice(few) for _ in range(size)]
 
 

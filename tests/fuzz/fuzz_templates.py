@@ -4,7 +4,7 @@ A kind is what may stand in one place: ``number``, ``text``, ``moment`` and ``tr
 other type for itself. In a template, ``{n}``, ``{t}``, ``{m}``, ``{b}`` or ``{TYPE}`` stands for a value of that
 kind, ``{N}``, ``{T}``, ``{M}`` for a literal, ``{any}`` for a value of any kind and ``{same}`` for one of the kind
 itself. ``{d}`` may be DISTINCT. A digit means the same text again. For windows there are ``{part}``, ``{col}``, ``{num}``,
-``{dir}``, ``{frame}`` and ``{total}``, which is a total order.
+``{when}``, ``{dir}``, ``{frame}``, ``{range}``, ``{span}`` and ``{total}``, which is a total order.
 
 One answer is right for each text: sums are of numbers that add up exactly, and what depends on the order of rows is
 given a total one. ``INEXACT`` has the rest, for values that nothing but the comparison sees.
@@ -28,6 +28,7 @@ COLOUR = "ENUM('green', 'red', 'blue')"
 PAIR = "STRUCT(a INTEGER, b VARCHAR)"
 UNION = "UNION(num INTEGER, str VARCHAR)"
 MAPPED = "MAP(VARCHAR, INTEGER)"
+CASED = 'STRUCT("A b" DOUBLE, "Ü" VARCHAR[])'
 NESTED = "STRUCT(n INTEGER[], p STRUCT(q VARCHAR))[]"
 
 TYPES: dict[str, tuple[str, ...]] = {
@@ -55,7 +56,26 @@ TYPES: dict[str, tuple[str, ...]] = {
     MAPPED: ("MAP {}", "MAP {'k': 1}", "MAP {'k': 2, 'l': NULL}", "MAP {'l': 1}"),
     UNION: ("union_value(num := 1)", "union_value(str := 'a')", "union_value(num := 2)", "union_value(str := '1')"),
     NESTED: ("[]", "[{'n': [1], 'p': {'q': 'a'}}]", "[{'n': NULL, 'p': NULL}, NULL]", "[{'n': [], 'p': {'q': NULL}}]"),
+    CASED: ("{'A b': 1, 'Ü': ['x']}", "{'A b': 'nan', 'Ü': NULL}", "{'A b': NULL, 'Ü': []}", "{'A b': '-inf', 'Ü': [NULL]}"),
+    "DOUBLE[]": ("[]", "[1.5, NULL]", "['nan'::DOUBLE, 1]", "['-inf'::DOUBLE, 'inf', 0]", "[2, 1]"),
+    "INTEGER[][]": ("[]", "[[1], NULL, []]", "[[]]", "[[2, 1], [NULL]]"),
+    "MAP(INTEGER, VARCHAR[])": ("MAP {}", "MAP {1: ['a']}", "MAP {2: NULL, 1: []}", "MAP {1: [NULL, 'b']}"),
+    "JSON": ("'{\"a\": 1}'", "'[1, null]'", "'null'", "'\"x\"'", "'7'"),
+    "BIGNUM": ("'0'", "'1'", "'-123456789012345678901234567890'", "'340282366920938463463374607431768211456123'"),
 }  # fmt: skip
+
+EXTREMES: dict[str, tuple[str, ...]] = {
+    "TINYINT": ("-128", "127"), "SMALLINT": ("-32768", "32767"), "INTEGER": ("-2147483648", "2147483647"),
+    "BIGINT": ("-9223372036854775808", "9223372036854775807"), "UBIGINT": ("18446744073709551615",),
+    "HUGEINT": ("-170141183460469231731687303715884105728", "170141183460469231731687303715884105727"),
+    "UHUGEINT": ("340282366920938463463374607431768211455",), "UTINYINT": ("255",), "UINTEGER": ("4294967295",),
+    "DOUBLE": ("1.7976931348623157e308", "'-0.0'", "5e-324"), "FLOAT": ("3.4028235e38", "'-0.0'", "1e-45"),
+    "DATE": ("'infinity'", "'-infinity'", "'0044-03-15 (BC)'", "'5881580-07-10'"),
+    "TIMESTAMP": ("'infinity'", "'-infinity'", "'290309-12-22 (BC) 00:00:00'", "'294247-01-10 04:00:54.775806'"),
+    "TIME": ("'24:00:00'", "'00:00:00.000001'"), "DECIMAL(38,9)": ("99999999999999999999999999999.999999999",),
+    "TIMESTAMP WITH TIME ZONE": ("'infinity'", "'0044-03-15 (BC) 12:00:00+00'"),
+}  # fmt: skip
+"""The ends of a type's values."""
 
 _FAMILY = {"VARCHAR": TEXT, "BOOLEAN": TRUTH, "DATE": MOMENT, "TIMESTAMP": MOMENT}
 _NUMBERS = ("INT", "FLOAT", "DOUBLE", "DECIMAL")
@@ -97,6 +117,12 @@ VALUES: dict[str, tuple[str, ...]] = {
         "hour({TIMESTAMP WITH TIME ZONE})", "({n} + 1)", "strpos({t}, {t})", "({INTEGER[2]})[2]", "least({n}, {n})",
         f"({{{NESTED}}})[1].n[1]", "TRY({n} - {n})", "isnan({n}::DOUBLE)::TINYINT", "list_max({INTEGER[]})", "ascii({t})",
         f"enum_code({{{COLOUR}}})", "nullif({n}, {N})", "CASE {n} WHEN {N} THEN {n} WHEN {N} THEN {n} ELSE {n} END",
+        f"({{{PAIR}}}).A", f"({{{PAIR}}})['a']", f"struct_extract({{{PAIR}}}, 'A')", f'({{{CASED}}})."a B"', f'({{{CASED}}})."A b"',
+        "list_aggregate({INTEGER[]}, 'sum')", "len(list_distinct({INTEGER[]}))", "list_reduce({INTEGER[]}, lambda p, q: p + q, 1)",
+        "len([z for z in ({INTEGER[]}) if z > 1])", "({INTEGER[][]})[1][1]", "list_max({DOUBLE[]})", "({DOUBLE[]})[-1]", "greatest({n}, {n})",
+        "len(flatten({INTEGER[][]}))", "({MAP(INTEGER, VARCHAR[])})[1][1]::INTEGER", "levenshtein({t}, {t})", "(TRY_CAST({n} AS INTEGER) & 3)",
+        "TRY_CAST({n}::VARCHAR AS INTEGER)", "json_array_length({JSON})", "({JSON}->>'a')::INTEGER", "date_part('week', {m})",
+        "list_unique({VARCHAR[]})", "len(map_keys({MAP(INTEGER, VARCHAR[])}))", "unicode({t})", "TRY_CAST({BIGNUM} AS DOUBLE)",
     ),
     TEXT: (
         "({t} || {t})", "upper({t})", "substr({t}, 1, 2)", "trim({t})", "TRY_CAST({n} AS INTEGER)::VARCHAR",
@@ -107,6 +133,8 @@ VALUES: dict[str, tuple[str, ...]] = {
         f"({{{NESTED}}})[1].p.q", "concat_ws('/', {t}, {n}::INTEGER)", "printf('%s', {t})", "dayname({m})", "md5({t})",
         "regexp_replace({t}, '[ab]', 'c', 'g')", "split_part({t}, 'b', 1)", "coalesce({t}, 'none')", "{t}[-1]",
         "hex({BLOB})", "CASE {t} WHEN {T} THEN {t} ELSE 'other' END", "lower({t})",
+        f"({{{PAIR}}}).B", f"({{{NESTED}}})[1].P.Q", f'({{{CASED}}}).ü[1]', "({JSON})->>'a'", "json_type({JSON})", "{BIGNUM}::VARCHAR", "{INTEGER[][]}::VARCHAR",
+        "list_aggregate({VARCHAR[]}, 'max')", "array_to_string([upper(z) for z in {VARCHAR[]}], '+')", "({t} COLLATE NOCASE)", "format('{{}}', {t})", "{m}::VARCHAR",
     ),
     MOMENT: (
         "({m} + INTERVAL 1 DAY)", "{m}::DATE", "{m}::TIMESTAMP", "date_trunc('month', {m})", "({m} - INTERVAL '2' DAY)",
@@ -117,8 +145,18 @@ VALUES: dict[str, tuple[str, ...]] = {
     "INTEGER[]": (
         "list_sort({INTEGER[]})", "list_transform({INTEGER[]}, lambda z: z + 1)", "[TRY_CAST({n} AS INTEGER)]",
         "list_filter({INTEGER[]}, lambda z: z > 1)", "({INTEGER[]} || {INTEGER[]})", "list_slice({INTEGER[]}, 1, 2)",
-        "range(2)::INTEGER[]",
+        "range(2)::INTEGER[]", "[z * 2 for z in ({INTEGER[]}) if z IS NOT NULL]", "flatten({INTEGER[][]})", "flatten([{INTEGER[]}, {INTEGER[]}])",
+        "list_transform({INTEGER[]}, lambda z, i: z + i)", "list_sort({INTEGER[]}, 'DESC', 'NULLS FIRST')", "list_resize({INTEGER[]}, 2, 0)",
+        "list_sort(list_distinct({INTEGER[]}))", "list_sort(list_intersect({INTEGER[]}, {INTEGER[]}))", "list_prepend(1, {INTEGER[]})",
+        "list_select({INTEGER[]}, [1, 3])", "list_where({INTEGER[2]}::INTEGER[], [true, false])", "list_grade_up({INTEGER[]})::INTEGER[]",
+        "{INTEGER[2]}::INTEGER[]", "generate_series(1, 3)::INTEGER[]", "map_keys({MAP(INTEGER, VARCHAR[])})", "list_filter({INTEGER[]}, lambda z: z < {n})",
+        "{DOUBLE[]}::INTEGER[]",
     ),
+    "INTEGER[][]": ("[{INTEGER[]}, {INTEGER[]}]", "list_transform({INTEGER[]}, lambda z: [z])", "list_sort({INTEGER[][]})"),
+    "DOUBLE[]": ("list_sort({DOUBLE[]})", "[TRY_CAST({n} AS DOUBLE)]", "list_reverse({DOUBLE[]})", "{INTEGER[]}::DOUBLE[]"),
+    "JSON": ("to_json({t})", "to_json({INTEGER[]})", f"to_json({{{PAIR}}})", "json_array({n}, {t})", "json_object('a', {n})", "({JSON}->'a')"),
+    "MAP(INTEGER, VARCHAR[])": ("MAP {1: {VARCHAR[]}}", "map_from_entries([(2, {VARCHAR[]})])"),
+    CASED: ("{'A b': {n}::DOUBLE, 'Ü': {VARCHAR[]}}", f"struct_insert({{'A b': 1::DOUBLE}}, Ü := {{VARCHAR[]}})"),
     "VARCHAR[]": ("string_split({t}, 'b')", "[{t}, {t}]", "list_append({VARCHAR[]}, {t})", "list_reverse({VARCHAR[]})"),
     PAIR: ("{'a': TRY_CAST({n} AS INTEGER), 'b': {t}}", f"struct_pack(a := ({{{PAIR}}}).a, b := {{t}})"),
     "BLOB": ("encode({t})",),
@@ -140,7 +178,9 @@ TRUTHS = (
     "{n} IS DISTINCT FROM {n}", "{t} IS NOT DISTINCT FROM {t}", "({n}, {t}) = ({n}, {t})", "({n}, {m}) < ({N}, {M})",
     "starts_with({t}, 'a')", "list_contains({INTEGER[]}, {n}::INTEGER)", "{n} IN (1, NULL)", "isnan({n}::DOUBLE)",
     "regexp_matches({t}, '^[a-b]+$')", "{t} SIMILAR TO 'a.*'", "list_contains({VARCHAR[]}, {t})", "{n} = ANY({INTEGER[]})",
-    "list_has_any({VARCHAR[]}, {VARCHAR[]})", "{t} GLOB 'a*'", "{oddpair}", "{oddpair}",
+    "list_has_any({VARCHAR[]}, {VARCHAR[]})", "{n}::INTEGER IN [{n}::INTEGER, 2]", "{t} COLLATE NOCASE = {T}", "list_has_all({INTEGER[]}, {INTEGER[]})",
+    "{b} IS NOT DISTINCT FROM {b}", "({n}, {t}) IN (({N}, {T}), ({N}, {T}))", "{n}::VARCHAR = {t}", "{n}::VARCHAR < {n}::VARCHAR", "{m}::VARCHAR LIKE '2020-02%'",
+    "{t} GLOB 'a*'", "{oddpair}", "{oddpair}",
 )  # fmt: skip
 
 AGGREGATES: dict[str, tuple[str, ...]] = {
@@ -170,7 +210,10 @@ INEXACT = ("avg({n})", "stddev_samp({n})", "var_pop({n})", "sum({n} / 3)", "avg(
 OUTPUTS = ("{'a': {any}, 'b': {any}}", "[{same}, {same}]", "{n}::VARCHAR::VARCHAR", "NULL", "{n} / 3", "{n} / {n}", "1", "1.50",
            "'x'", "MAP {{any}: {any}}", "[{'a': {any}}]", "[[{n}], NULL, []]", "{n} ** 2", "{n}::DECIMAL(18,6)", "hash({any})", "TRY_CAST({t} AS JSON)",
            "sqrt(abs({n}))", "ln(abs({n}) + 1)", "{any}::VARCHAR", "DATE '2020-01-01' - {m}::DATE", "{m} - {m}", "to_days({n}::INTEGER)", "{b} IS UNKNOWN",
-           "array_value({n}, {n})", "struct_extract({'x': {any}}, 'x')", "union_value(k := {any})", "current_setting('TimeZone')", "9223372036854775808", "1e400::VARCHAR", "x'0f'::VARCHAR",
+           "array_value({n}, {n})", "unnest({INTEGER[]})", "unnest({VARCHAR[]})", f"unnest({{{PAIR}}})", f"unnest({{{NESTED}}}, recursive := true)",
+           "unnest({INTEGER[][]}, recursive := true)", "generate_subscripts({INTEGER[]}, 1)", "list_zip({INTEGER[]}, {VARCHAR[]})", f"struct_insert({{{PAIR}}}, c := {{any}})", "map_entries({MAP(INTEGER, VARCHAR[])})",
+           "{n}::VARCHAR", "TRY_CAST({n} AS INTEGER)", "TRY_CAST({t} AS DOUBLE)", "{b}::BOOLEAN", "{n}::BOOLEAN", "{m}::VARCHAR", "list({n}) OVER ({part} ORDER BY {total} {frame})", "{any}::VARCHAR::JSON::VARCHAR",
+           "struct_extract({'x': {any}}, 'x')", "union_value(k := {any})", "current_setting('TimeZone')", "9223372036854775808", "1e400::VARCHAR", "x'0f'::VARCHAR",
            "'0'::BLOB", "[]", "{any}", "{any}", "{any}")  # fmt: skip
 """Values for the outermost select list alone, of whatever type."""
 
@@ -187,6 +230,11 @@ WINDOWS: dict[str, tuple[str, ...]] = {
         "median({n}) OVER ({part})", "sum({n}) OVER ({part} ORDER BY {total} {frame})", "count({any}) OVER ({part} ORDER BY {total} {frame})",
         "min({n}) OVER ({part} ORDER BY {total} {frame})", "last_value({n}) OVER ({part} ORDER BY {total} {frame})",
         "percent_rank() OVER ({part} ORDER BY {col} {dir})", "cume_dist() OVER ({part} ORDER BY {col} {dir})",
+        "count({any}) OVER ({part} ORDER BY {num} {dir} {range})", "max({n}) OVER ({part} ORDER BY {num} {range})", "count(*) OVER ({part} ORDER BY {when} {dir} {span})",
+        "min({n}) FILTER (WHERE {b}) OVER ({part} ORDER BY {total} {frame})", "count(DISTINCT {any}) OVER ({part} ORDER BY {total} {frame})",
+        "lag({n} IGNORE NULLS) OVER ({part} ORDER BY {total})", "lag({n}, {N}::INTEGER, {n}) OVER ({part} ORDER BY {total})", "nth_value({n}, 2 IGNORE NULLS) OVER ({part} ORDER BY {total} {frame})",
+        "rank(ORDER BY {col}) OVER ({part} ORDER BY {total} {frame})", "quantile_disc({n}, 0.5) OVER ({part} ORDER BY {total} {frame})", "sum({n} ORDER BY {total}) OVER ({part})",
+        "arg_max({n1}, {n1}) OVER ({part} ORDER BY {total} {frame})", "first_value({n} ORDER BY {total}) OVER ({part})",
     ),
     TEXT: ("max({t}) OVER ({part})", "lag({t}) OVER ({part} ORDER BY {total})", "first_value({t}) OVER ({part} ORDER BY {total})",
            "string_agg({t}, ',') OVER ({part} ORDER BY {total})", "max({t}) OVER ({part} ORDER BY {total} {frame})",

@@ -99,7 +99,15 @@ class Values:
             general = kind not in VALUES or self.chance(0.25)
             return self.filled(self.rng.choice(ANY if general else VALUES[kind]), kind, names, depth, nesting - 1)
         fitting = [column.sql for column in names.columns if column.kind == kind]
-        return self.rng.choice(fitting) if fitting and self.chance(0.93) else self.literal(kind)
+        return self.reference(self.rng.choice(fitting), names) if fitting and self.chance(0.93) else self.literal(kind)
+
+    def reference(self, column: str, names: Names) -> str:
+        """A column by its name, perhaps without its table's, so that an alias may hide it, or in other letters."""
+        if self.chance(0.08):
+            bare = column.rpartition(".")[2]
+            alone = [other.sql.rpartition(".")[2].lower() for other in names.columns].count(bare.lower()) == 1
+            column = bare if alone or self.chance(0.05) else column
+        return column.upper() if self.chance(0.03) and '"' not in column else column
 
     def filled(self, template: str, kind: str, names: Names, depth: int = 0, nesting: int = 0) -> str:
         """A template with something in each of its places."""
@@ -116,7 +124,7 @@ class Values:
         return _PLACE.sub(place, template)
 
     def _place(self, word: str, kind: str, names: Names, depth: int, nesting: int) -> str:
-        if word in ("part", "total", "col", "num", "dir", "frame"):
+        if word in ("part", "total", "col", "num", "when", "dir", "frame", "range", "span"):
             return self._window_place(word, names)
         if word == "d":
             return optional("DISTINCT ") if self.chance(0.2) else ""
@@ -132,7 +140,8 @@ class Values:
 
     def output(self, names: Names) -> str:
         """A value of any type, for the outermost select list."""
-        return self.filled(self.rng.choice(OUTPUTS), self.kind(names), names, 0, 1)
+        shapes = OUTPUTS if names.columns else [shape for shape in OUTPUTS if "{total}" not in shape]
+        return self.filled(self.rng.choice(shapes), self.kind(names), names, 0, 1)
 
     # -- predicates -------------------------------------------------------------------------------------------
 
@@ -184,18 +193,29 @@ class Values:
             return self.direction()
         if word == "frame":
             return self.frame()
-        numbers = [column.sql for column in names.columns if column.kind == NUMBER]
-        return self.rng.choice(numbers) if word == "num" and numbers else self.rng.choice(names.columns).sql
+        if word in ("range", "span"):
+            return self.range(("1", "0", "2.5") if word == "range" else ("INTERVAL 1 DAY", "INTERVAL 36 HOUR"))
+        kind = {"num": NUMBER, "when": MOMENT}.get(word)
+        fitting = [column.sql for column in names.columns if column.kind == kind]
+        return self.rng.choice(fitting) if fitting else self.rng.choice(names.columns).sql
 
     def frame(self) -> str:
         """A frame of whole rows, or of groups of equal ones."""
         begin = self.rng.choice(("UNBOUNDED PRECEDING", "2 PRECEDING", "CURRENT ROW", "1 FOLLOWING"))
         ends = ("1 PRECEDING", "CURRENT ROW", "2 FOLLOWING", "UNBOUNDED FOLLOWING")
         end = self.rng.choice(ends if "PRECEDING" in begin else ends[1:] if begin == "CURRENT ROW" else ends[2:])
-        without = self.rng.choice(
+        return optional(f"{self.rng.choice(('ROWS', 'GROUPS'))} BETWEEN {begin} AND {end}{self.excluded()}")
+
+    def range(self, distances: Sequence[str]) -> str:
+        """A frame of what lies within a distance."""
+        begin = self.rng.choice(("UNBOUNDED PRECEDING", f"{self.rng.choice(distances)} PRECEDING", "CURRENT ROW"))
+        end = self.rng.choice(("CURRENT ROW", f"{self.rng.choice(distances)} FOLLOWING", "UNBOUNDED FOLLOWING"))
+        return optional(f"RANGE BETWEEN {begin} AND {end}{self.excluded()}")
+
+    def excluded(self) -> str:
+        return self.rng.choice(
             ("", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES", " EXCLUDE NO OTHERS")
         )
-        return optional(f"{self.rng.choice(('ROWS', 'GROUPS'))} BETWEEN {begin} AND {end}{without}")
 
     def several(self, least: int, most: int, make: Callable[[], str]) -> list[str]:
         return [make() for _ in range(self.rng.randint(least, most))]
