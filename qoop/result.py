@@ -294,8 +294,9 @@ class Result:
     def _exported(self, schema: pa.Schema) -> pa.Schema:
         wanted = exported_schema(self._columns, self._settings)
         for index, (_, type_) in enumerate(self._columns):
-            if not has_name(type_):  # then it is as the opaque fragment left it
-                wanted = wanted.set(index, wanted.field(index).with_type(schema.field(index).type))
+            if not has_name(type_):  # DuckDB tells it from the rows alone
+                alone = self._convert(lambda rows: rows.to_arrow_table(), [f"c{index}"], self._raw.slice(0, 0))
+                wanted = wanted.set(index, wanted.field(index).with_type(alone.schema.field(0).type))
         return wanted
 
     @cached_property

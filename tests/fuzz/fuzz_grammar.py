@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from fuzz_sources import Columns, Sources, Tables
-from fuzz_templates import FAMILIES, MOMENT, NUMBER, TEXT, TRUTH, WINDOWS
+from fuzz_templates import FAMILIES, MOMENT, NESTED, NUMBER, PAIR, TEXT, TRUTH, WINDOWS
 from fuzz_tree import items, node, optional, plain
 from fuzz_values import Named, Names
 
@@ -122,6 +122,8 @@ class Grammar(Sources):
         if len(query.columns) > 1:
             shapes.append(f"* EXCLUDE ({quote(name)})")
             shapes.append(f"* EXCLUDE ({quote(name.upper())})")
+        shapes.append(f"*, unnest({self.value(PAIR, inside, 0, 1)})")
+        shapes.append(f"unnest({self.value(NESTED, inside, 0, 1)}, recursive := true), *")
         return node("query", f"SELECT {self.rng.choice(shapes)} FROM ({query.sql}) {self.fresh('q')}")
 
     # -- queries ----------------------------------------------------------------------------------------------

@@ -44,9 +44,12 @@ class Theirs:
     fetch: Callable[[], list[tuple[object, ...]]] = list
 
     @cached_property
-    def values(self) -> list[str]:
-        """The rows as values of Python, in some order; DuckDB is asked for them once."""
-        return sorted(map(repr, self.fetch()))
+    def values(self) -> list[str] | None:
+        """The rows as values of Python, in some order; DuckDB is asked for them once. None: it has none for a type."""
+        try:
+            return sorted(map(repr, self.fetch()))
+        except duckdb.Error:
+            return None
 
 
 def asked(connection: duckdb.DuckDBPyConnection, text: str) -> Theirs:
@@ -145,7 +148,12 @@ def _of_values(order: orders.Ordering, result: qoop.Result, theirs: Theirs) -> D
     assert rows is not None
     if order.cut or rows.num_rows > _FEW or "float" in str(rows.schema) or "double" in str(rows.schema):
         return None
-    ours = sorted(map(repr, result.fetchall()))
+    try:
+        ours = sorted(map(repr, result.fetchall()))
+    except qoop.ExecutionError as error:
+        return None if theirs.values is None else Difference("values", f"fetchall() fails: {error}")
+    if theirs.values is None:
+        return Difference("values", "fetchall() gives rows, but DuckDB cannot")
     wrong = [(mine, other) for mine, other in zip(ours, theirs.values, strict=False) if mine != other]
     if not wrong and len(ours) == len(theirs.values):
         return None

@@ -210,8 +210,8 @@ INEXACT = ("avg({n})", "stddev_samp({n})", "var_pop({n})", "sum({n} / 3)", "avg(
 OUTPUTS = ("{'a': {any}, 'b': {any}}", "[{same}, {same}]", "{n}::VARCHAR::VARCHAR", "NULL", "{n} / 3", "{n} / {n}", "1", "1.50",
            "'x'", "MAP {{any}: {any}}", "[{'a': {any}}]", "[[{n}], NULL, []]", "{n} ** 2", "{n}::DECIMAL(18,6)", "hash({any})", "TRY_CAST({t} AS JSON)",
            "sqrt(abs({n}))", "ln(abs({n}) + 1)", "{any}::VARCHAR", "DATE '2020-01-01' - {m}::DATE", "{m} - {m}", "to_days({n}::INTEGER)", "{b} IS UNKNOWN",
-           "array_value({n}, {n})", "unnest({INTEGER[]})", "unnest({VARCHAR[]})", f"unnest({{{PAIR}}})", f"unnest({{{NESTED}}}, recursive := true)",
-           "unnest({INTEGER[][]}, recursive := true)", "generate_subscripts({INTEGER[]}, 1)", "list_zip({INTEGER[]}, {VARCHAR[]})", f"struct_insert({{{PAIR}}}, c := {{any}})", "map_entries({MAP(INTEGER, VARCHAR[])})",
+           "array_value({n}, {n})", "unnest({INTEGER[]})", "unnest({VARCHAR[]})", 
+           "unnest({INTEGER[][]}, recursive := true)", "generate_subscripts({INTEGER[]}, 1)", "list_zip({INTEGER[]}, {VARCHAR[]})::VARCHAR", f"struct_insert({{{PAIR}}}, c := {{any}})", "map_entries({MAP(INTEGER, VARCHAR[])})",
            "{n}::VARCHAR", "TRY_CAST({n} AS INTEGER)", "TRY_CAST({t} AS DOUBLE)", "{b}::BOOLEAN", "{n}::BOOLEAN", "{m}::VARCHAR", "list({n}) OVER ({part} ORDER BY {total} {frame})", "{any}::VARCHAR::JSON::VARCHAR",
            "struct_extract({'x': {any}}, 'x')", "union_value(k := {any})", "current_setting('TimeZone')", "9223372036854775808", "1e400::VARCHAR", "x'0f'::VARCHAR",
            "'0'::BLOB", "[]", "{any}", "{any}", "{any}")  # fmt: skip

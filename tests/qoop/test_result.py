@@ -43,6 +43,16 @@ def test_arrow_equals_duckdbs_for_every_type() -> None:
     assert got.equals(expected)
 
 
+def test_a_struct_without_names_of_its_fields_comes_as_from_duckdb() -> None:
+    text = "SELECT row(true, 1::HUGEINT, [row('101'::BIT)]) AS r, 1::HUGEINT AS h UNION ALL SELECT NULL, NULL"
+    with duckdb.connect() as connection:
+        expected = connection.sql(text).to_arrow_table()
+        values = connection.sql(text).fetchall()
+    got = as_the_root_leaves_it(text)
+    assert got.arrow().equals(expected) and sorted(got.fetchall(), key=str) == sorted(values, key=str)
+    assert got.batches().read_all().equals(expected)
+
+
 def test_python_values_equal_duckdbs_for_every_type() -> None:
     with duckdb.connect() as connection:
         assert as_the_root_leaves_it(EVERY_TYPE).fetchall() == connection.execute(EVERY_TYPE).fetchall()
