@@ -145,6 +145,8 @@ class Env:
         found = self.scope.local(name, table)
         if found is None and table is not None and self.scope.local(table, None) is not None:
             return self.field(node, None)
+        if found is None and table is None and self.scope.has_source(name):
+            raise Unsupported(f"the row of {node.sql(dialect='duckdb')}")
         if found is None and table is None and name in self.aliases:
             alias = self.aliases[name]
             return replace(self, aliases={k: v for k, v in self.aliases.items() if k != name}).convert(alias)

@@ -114,6 +114,10 @@ class Scope:
                     return found
         return None
 
+    def has_source(self, name: str) -> bool:
+        """True if a FROM item of this block has the name, which means its row where no column has it."""
+        return any(source.alias.lower() == name for source in self.sources)
+
     def own_name(self, name: str, table: str | None) -> str | None:
         """The name of a column as its FROM item of this block writes it, None where no item has such a column."""
         items = (source for source in self.sources if table is None or source.alias.lower() == table)

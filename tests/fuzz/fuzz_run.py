@@ -71,7 +71,10 @@ def _differences(hosts: Hosts, text: str, wanted: Sequence[str], outcome: Outcom
         outcome.verdicts["too many rows"] += 1
         return
     for mode in wanted:
-        verdict = judged(hosts, text, mode, theirs)
+        try:
+            verdict = judged(hosts, text, mode, theirs)
+        except Exception as error:  # the other texts are to be judged, too
+            verdict = Difference("judge", f"cannot judge: {type(error).__name__}: {error}")
         outcome.verdicts[verdict if isinstance(verdict, str) else f"different: {verdict.kind}"] += 1
         if isinstance(verdict, Difference):
             yield mode, verdict

@@ -52,6 +52,7 @@ FOUND = {
     "an alias that is also the name of a column": "SELECT *, -id AS id FROM t3 ORDER BY id LIMIT 5",
     "an alias before a column of its name": "SELECT -id AS k, k FROM t3 ORDER BY k LIMIT 5",
     "the first of two names of a union": "SELECT id AS a, k AS a FROM t3 UNION ALL SELECT 99, -5 ORDER BY a LIMIT 5",
+    "the row of a table before an alias of its name": "SELECT t4.k AS t4, t4 FROM t4",
     "equal values of a correlated subquery with DISTINCT": """
         SELECT id, (SELECT DISTINCT t1.s FROM t1 WHERE t1.s = t3.s) FROM t3""",
     "a small number that was a column": "SELECT c + x, c * y FROM (SELECT c, 32767 AS x, -9999 AS y FROM t1)",
