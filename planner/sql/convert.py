@@ -8,7 +8,7 @@ collected in the :class:`Env` of the block, and stand in the expression as colum
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol
@@ -37,6 +37,7 @@ from qoop.planner.algebra.types import (
     aggregate_macros,
     aggregate_names,
     always_raises,
+    common_type,
     fold,
     type_of,
     unnesting_names,
@@ -203,7 +204,7 @@ class Env:
         if node.args.get("symmetric"):
             return self.generic(node)
         value = self.convert(node.this)
-        low, high = (_aligned(self.convert(node.args[side]), value) for side in ("low", "high"))
+        low, high = _all_aligned([self.convert(node.args[side]) for side in ("low", "high")], value)
         return _comparable(Call("between", (value, low, high), "({0} BETWEEN {1} AND {2})", "BOOLEAN"))
 
     def in_(self, node: exp.In) -> Expr:
@@ -212,7 +213,7 @@ class Env:
         if node.args.get("unnest") or node.args.get("field"):
             raise Unsupported("IN over a list value")
         value = self.convert(node.this)
-        items = [_aligned(self.convert(item), value) for item in node.expressions]
+        items = _all_aligned([self.convert(item) for item in node.expressions], value)
         slots = ", ".join("{" + str(i + 1) + "}" for i in range(len(items)))
         return _comparable(Call("in", (value, *items), "({0} IN (" + slots + "))", "BOOLEAN"))
 
@@ -437,11 +438,37 @@ def _tells_the_time(node: object) -> bool:
 
 
 def _aligned(expr: Expr, other: Expr) -> Expr:
-    """DuckDB reads a string literal as the type it is compared with; say so, that statistics can be used."""
-    is_text = isinstance(expr, Literal) and expr.type == "VARCHAR"
-    if is_text and other.type not in ("VARCHAR", NULL_TYPE) and columns_of(other):
-        return _folded(cast(expr, other.type))
+    """DuckDB reads a string literal as the type it is compared with; say so, that statistics can be used.
+
+    An ENUM it reads as a text instead, which orders otherwise and may be none of its values.
+    """
+    if _is_text(expr) and not other.type.startswith("ENUM(") and other.type not in ("VARCHAR", NULL_TYPE):
+        return _folded(cast(expr, other.type)) if columns_of(other) else expr
     return expr
+
+
+def _is_text(expr: Expr) -> bool:
+    return isinstance(expr, Literal) and expr.type == "VARCHAR"
+
+
+def _all_aligned(items: Sequence[Expr], value: Expr) -> list[Expr]:
+    """The same of IN and BETWEEN, where DuckDB finds one type for the value and all items: 1.5 makes a '2.5' a DECIMAL."""
+    others = {item.type for item in items if not _is_text(item)} - {NULL_TYPE, value.type}
+    if not others:
+        return [_aligned(item, value) for item in items]
+    if "VARCHAR" in others or not any(map(_is_text, items)):
+        return list(items)
+    common = common_type([value.type, *sorted(others)])
+    return [_read_as(common, item, _aligned(item, value)) for item in items]
+
+
+def _read_as(type_: str, item: Expr, aligned: Expr) -> Expr:
+    """The item as it was aligned, if that loses nothing of what it is in another type; else as it was."""
+    if aligned is item:
+        return item
+    meant, found = _folded(cast(item, type_)), _folded(cast(aligned, type_))
+    is_same = isinstance(meant, Literal) and isinstance(found, Literal) and meant.value == found.value
+    return aligned if is_same else item
 
 
 def _comparable(call: Call) -> Call:

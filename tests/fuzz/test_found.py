@@ -83,6 +83,14 @@ FOUND = {
         SELECT max(c), min(c), max({'of': c})
         FROM (SELECT DISTINCT s, (CASE WHEN k > 1 THEN 'a' ELSE 'z' END)::ENUM('z', 'a') AS c FROM t1) AS q
              FULL JOIN t4 ON q.s = t4.s""",
+    "an ENUM is compared with texts as a text": """
+        SELECT id, e, e < 'a', e IN ('a', 'q'), e BETWEEN 'b' AND 'z', e = 'q'
+        FROM (SELECT DISTINCT id, (CASE WHEN k > 1 THEN 'a' ELSE 'z' END)::ENUM('z', 'a') AS e FROM t3) AS q
+        WHERE e > 'A' AND e <> 'q'""",
+    "the type of texts among the items of IN and BETWEEN": """
+        SELECT id, id IN ('1.5', 2.5), id BETWEEN '1.5' AND 7.2, id NOT IN ('3.4', 9, NULL), id IN ('2', 3, k),
+               "when"::DATE BETWEEN '2020-02-28 06:00:00' AND DATE '2020-02-28' + INTERVAL 1 DAY
+        FROM t3 WHERE id IN ('2', 3, 40.5) OR "when"::DATE BETWEEN '2020-02-28' AND DATE '2020-02-28' + INTERVAL 2 DAY""",
     "a window's aggregate with FILTER is none of the block": """
         SELECT count(*) FILTER (WHERE true) OVER (), count(*) FILTER (WHERE k > 1) OVER (PARTITION BY s) FROM t3""",
     "a letter of a text that was computed": "SELECT concat('a', s)[1], ('a' || s)[-1], concat('a', s)[-2:] FROM t3",
