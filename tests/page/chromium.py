@@ -185,13 +185,27 @@ class Tab:
 
     def click(self, selector: str) -> None:
         """Presses the pointer in the middle of an element."""
+        self.release(self.press(selector))
+
+    def press(self, selector: str) -> list[float]:
+        """Presses the pointer in the middle of an element, without letting it go; the place where it is."""
         found = f"const e = document.querySelector({json.dumps(selector)}); if (!e) return null;"
         middle = "const r = e.getBoundingClientRect(), at = [r.x + r.width / 2, r.y + r.height / 2];"
         meets = "return r.width && e.contains(document.elementFromPoint(...at)) ? at : null;"
-        where = self.wait(f"(() => {{ {found} e.scrollIntoView({{block: 'center'}}); {middle} {meets} }})()")
+        where: list[float] = self.wait(
+            f"(() => {{ {found} e.scrollIntoView({{block: 'center'}}); {middle} {meets} }})()"
+        )
+        for kind in ("mouseMoved", "mousePressed"):
+            self._mouse(kind, where)
+        return where
+
+    def release(self, where: list[float]) -> None:
+        """Lets the pointer go."""
+        self._mouse("mouseReleased", where)
+
+    def _mouse(self, kind: str, where: list[float]) -> None:
         place = {"x": where[0], "y": where[1], "button": "left", "clickCount": 1}
-        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, **place)
+        self.call("Input.dispatchMouseEvent", type=kind, **place)
 
     def key(self, name: str) -> None:
         text = {"text": "\r"} if name == "Enter" else {"text": name} if len(name) == 1 else {}

@@ -29,6 +29,43 @@ export function refill(parent, ...children) {
   if (focused !== undefined) parent.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 }
 
+/** The most milliseconds that a drawing waits for who keeps something pressed. */
+const LONGEST = 2000;
+const PRESSED = "button, a, canvas, [role=button], [role=option]";
+const waiting = new Map();
+let letGo = null;
+
+/** Calls `draw` now, or once the pointer is let go if it presses something that can be clicked: an element that is
+ * replaced between press and release is never clicked. Of several drawings of one owner the last counts. */
+export function drawCalmly(owner, draw) {
+  if (letGo === null) draw();
+  else waiting.set(owner, draw);
+}
+
+function press(event) {
+  if (!event.target.closest?.(PRESSED) || (event.type === "keydown" && event.key !== " ")) return;
+  clearTimeout(letGo);
+  letGo = setTimeout(drawWaiting, LONGEST);
+}
+
+/** The click follows the release at once, so what waits is drawn after both. */
+function release() {
+  if (letGo === null) return;
+  clearTimeout(letGo);
+  letGo = setTimeout(drawWaiting, 0);
+}
+
+function drawWaiting() {
+  letGo = null;
+  const drawings = [...waiting.values()];
+  waiting.clear();
+  for (const draw of drawings) draw();
+}
+
+for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, press, true);
+for (const kind of ["pointerup", "pointercancel", "keyup"]) addEventListener(kind, release, true);
+addEventListener("blur", release); // of the window alone
+
 /** Sets text only where it differs: an unchanged node costs no layout. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;

@@ -2,7 +2,7 @@
 
 import { openResize } from "./cards.js";
 import { themeButton } from "./colours.js";
-import { h, say, setText } from "./dom.js";
+import { drawCalmly, h, say, setText } from "./dom.js";
 import { JobPanel } from "./job.js";
 import { Queries } from "./queries.js";
 import { Replay } from "./replay.js";
@@ -78,8 +78,12 @@ class Page {
     setText(document.getElementById("name"), overview.name);
     document.title = `${overview.name} · qoop`;
     document.getElementById("resize").hidden = !overview.can.resize;
-    this.queries.update(overview, this.chosen);
-    if (this.chosen === null) this.session.update(overview, this.clock());
+    drawCalmly("overview", () => this.drawOverview());
+  }
+
+  drawOverview() {
+    this.queries.update(this.overview, this.chosen);
+    if (this.chosen === null) this.session.update(this.overview, this.clock());
   }
 
   /** A reader who does not see the page hears what became of the queries. */
@@ -99,6 +103,11 @@ class Page {
     const earlier = this.view?.id === view.id ? this.view : null;
     if (earlier && view.switches > earlier.switches && !this.replay) say(`Query ${view.id} changed to plan ${view.plan}`);
     this.view = merge(earlier, view);
+    drawCalmly("job", () => this.drawJob());
+  }
+
+  drawJob() {
+    if (!this.view) return; // another query was chosen meanwhile
     if (!this.job.element.isConnected) this.main.replaceChildren(this.job.element);
     this.job.update(this.view, this.overview);
   }

@@ -1,6 +1,6 @@
 // The tasks over time: a canvas that grows, with a lane for each slot and a button for each decision.
 
-import { h, hint, refill, setStyle, setText } from "./dom.js";
+import { drawCalmly, h, hint, refill, setStyle, setText } from "./dom.js";
 import { colour, seriesOf } from "./colours.js";
 import * as words from "./words.js";
 
@@ -10,6 +10,8 @@ const LEFT = 8;
 const RIGHT = 10;
 const LIVE = 200; // milliseconds between two pictures of a running query
 const MARK = 24; // pixels of a mark: closer ones share one
+const ROOM = 1.2; // what a picture that grows is drawn longer than it need be
+const LEAST = 0.6; // the part of it that must be in use
 
 /** Lanes: each machine's tasks, put one after the other where they do not overlap. */
 export function lanesOf(tasks, now) {
@@ -46,6 +48,7 @@ export class Timeline {
     this.legend = h("p", { class: "note" });
     this.element = h("div", {}, this.box, h("div", { class: "under" }, this.legend, this.zoomButtons()));
     this.zoomed = null;
+    this.until = 0; // the end of the picture while the query runs
     this.lanes = [];
     this.frames = 0;
     this.listen();
@@ -64,6 +67,7 @@ export class Timeline {
 
   listen() {
     new ResizeObserver(() => this.drawSoon()).observe(this.box);
+    this.box.addEventListener("pointerleave", () => this.drawSoon());
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("pointerleave", () => hint(""));
     this.canvas.addEventListener("click", (event) => {
@@ -77,7 +81,7 @@ export class Timeline {
   update(view) {
     const other = this.view?.id !== view.id;
     this.view = view;
-    if (other) this.zoomed = null;
+    if (other) [this.zoomed, this.until] = [null, 0];
     this.names = [...new Set(view.stages.map((stage) => stage.id))];
     this.lanes = lanesOf(view.tasks, this.clock());
     const counts = `${view.tasks.length} ${view.tasks.length === 1 ? "task" : "tasks"} on ${this.lanes.length} ${this.lanes.length === 1 ? "lane" : "lanes"}`;
@@ -86,14 +90,18 @@ export class Timeline {
     this.drawSoon();
   }
 
-  /** From the start to the end, or to the end that is expected. */
+  /** From the start to the end, or to the end that is expected. While the query runs it grows by steps, and not under
+   * the pointer as long as it need not: marks that run away cannot be clicked. */
   whole() {
     const view = this.view;
     const from = view.started ?? view.submitted;
-    const now = view.ended ?? this.clock();
-    const soFar = Math.max(now - from, 0.2);
-    const ahead = view.ended === null || view.ended === undefined ? Math.min(view.left?.likely ?? 0, soFar) : 0;
-    return [from, from + soFar + ahead + 0.02 * soFar];
+    const runs = view.ended === null || view.ended === undefined;
+    const soFar = 1.02 * Math.max((view.ended ?? this.clock()) - from, 0.2);
+    const wanted = soFar + (runs ? Math.min(view.left?.likely ?? 0, soFar) : 0);
+    const [drawn, pointed] = [this.until - from, this.box.matches(":hover")];
+    const fits = pointed ? soFar <= drawn : runs && wanted <= drawn && LEAST * drawn <= wanted;
+    if (!fits) this.until = from + wanted * (runs ? ROOM : 1);
+    return [from, this.until];
   }
 
   span() {
@@ -140,7 +148,7 @@ export class Timeline {
     if (this.asked) return;
     this.asked = requestAnimationFrame(() => {
       this.asked = null;
-      if (this.view && this.element.isConnected) this.draw();
+      if (this.view && this.element.isConnected) drawCalmly(this, () => this.draw());
     });
   }
 
