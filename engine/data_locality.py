@@ -79,7 +79,7 @@ class DataLocality:
         self, task: TaskNode, machine: MachineId, frontier: Frontier, facts: Mapping[CheckpointKey, Committed]
     ) -> int:
         return sum(
-            _bytes_of(facts[key], item.partition)
+            bytes_of(facts[key], item.partition)
             for item in frontier.inputs(task)
             if len(item.keys) <= _KEYS
             for key in item.keys
@@ -100,6 +100,7 @@ def highest(text: str, machines: Iterable[MachineId]) -> MachineId:
     return max(machines, key=lambda machine: (blake2b(f"{text}|{machine}".encode(), digest_size=8).digest(), machine))
 
 
-def _bytes_of(committed: Committed, partition: int | None) -> int:
+def bytes_of(committed: Committed, partition: int | None) -> int:
+    """The bytes of one partition of an output; of an output that is not divided, or with None, all."""
     sizes: Sequence[int] = committed.bytes
     return sum(sizes) if partition is None or partition >= len(sizes) else sizes[partition]

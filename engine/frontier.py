@@ -54,6 +54,7 @@ class StageNode:
         the upward rank of HEFT (Topcuoglu, Hariri, Wu 2002).
     dependent: the output depends on a non-deterministic stage (law 12), so it must not serve another plan.
     left: how many of its tasks are active. work: estimated slot seconds of each.
+    weights: of its tasks by what they read, once that is known and somebody asked; see `progress`.
     """
 
     __slots__ = (
@@ -71,6 +72,7 @@ class StageNode:
         "stage",
         "tail",
         "tasks",
+        "weights",
         "work",
     )  # fmt: skip
 
@@ -86,6 +88,7 @@ class StageNode:
         self.present = 0
         self.left = 0
         self.work = stage.slots * on_threads(stage.estimate.task_seconds, stage.slots)
+        self.weights: tuple[float, ...] | None = None
         self.tail = 0.0
         self.order = 0
         self.dependent: bool = not stage.shareable or any(source.dependent for source, _ in sources)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from qoop.catalog.value import value
+from qoop.engine.data_locality import bytes_of
 from qoop.engine.events import Committed
 from qoop.engine.frontier import Frontier, StageNode
-from qoop.engine.task import CheckpointKey, Content
+from qoop.engine.task import CheckpointKey, Content, ResolvedInput
 from qoop.planner.plan import Stage, StageId
 
 
@@ -63,6 +64,7 @@ class Finished:
     which it would have come as far with the slots of the share.
     done: by stage of the plan that runs, the parts that need not be done (any more).
     slots: that the attempt at DuckDB's plan of the whole query has, where it gets no more, whatever comes.
+    weights: of each of these running attempts, how many times as much as a task of its stage in the mean it reads.
     memory: bytes that a task of a content is known to need. exhausted: contents that cannot be made, since a task had
     all the memory of the largest machine and it was too little.
     """
@@ -74,6 +76,7 @@ class Finished:
     memory: Mapping[Content, float] = field(default_factory=dict)
     exhausted: frozenset[Content] = frozenset()
     slots: Mapping[Content, float] = field(default_factory=dict)
+    weights: Mapping[Content, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def worked(self) -> Mapping[Content, float]:
@@ -92,11 +95,57 @@ def stages_of(
     return tuple(_stage(node, facts, running) for node in frontier.stages)
 
 
-def fraction_of(frontier: Frontier) -> float:
-    """Estimated work that is done or was never needed, as a fraction of that of the whole plan."""
+def fraction_of(frontier: Frontier, facts: Mapping[CheckpointKey, Committed]) -> float:
+    """Estimated work that is done or was never needed, as a fraction of that of the whole plan; tasks count by what
+    they read, see :func:`weights_of`. facts: all outputs made or found, released ones too."""
     total = sum(len(node.tasks) * node.stage.estimate.task_seconds for node in frontier.stages)
-    left = sum(task.stage.stage.estimate.task_seconds for task in frontier.tasks() if task.active)
-    return 1.0 - left / total if total > 0 else 0.0
+    left = sum(node.stage.estimate.task_seconds * _left(node, frontier, facts) for node in frontier.stages if node.left)
+    return max(0.0, 1.0 - left / total) if total > 0 else 0.0
+
+
+def _left(node: StageNode, frontier: Frontier, facts: Mapping[CheckpointKey, Committed]) -> float:
+    """The tasks that have not ended, each by its weight."""
+    weights = weights_of(node, frontier, facts)
+    return node.left if weights is None else sum(weights[task.part] for task in node.tasks if task.active)
+
+
+def weights_of(
+    node: StageNode, frontier: Frontier, facts: Mapping[CheckpointKey, Committed]
+) -> tuple[float, ...] | None:
+    """By task how many times as many bytes as one of its stage in the mean it reads, by the sizes of the partitions.
+
+    None as long as these are not known: until all that the stage reads is there, so before one of its tasks begins; and
+    of a stage of which a task may begin before that, or that reads parts of tables: its tasks are taken for alike.
+    """
+    if node.weights is None and _has_partitions(node):
+        inputs = [item for item in frontier.inputs(node.tasks[0]) if item.keys]
+        if all(key in facts for item in inputs for key in item.keys):
+            node.weights = _weights(node.stage.width, inputs, facts)
+    return node.weights
+
+
+def _has_partitions(node: StageNode) -> bool:
+    stage = node.stage
+    modes = {item.mode for item in stage.stage_inputs}
+    return (
+        stage.width > 1
+        and "partition" in modes
+        and "forward" not in modes
+        and not any(item.split for item in stage.table_inputs)
+    )
+
+
+def _weights(
+    width: int, inputs: Iterable[ResolvedInput], facts: Mapping[CheckpointKey, Committed]
+) -> tuple[float, ...]:
+    read = [0.0] * width
+    for item in inputs:
+        for key in item.keys:
+            everywhere = float(bytes_of(facts[key], None)) if item.partition is None else None
+            for part in range(width):
+                read[part] += bytes_of(facts[key], part) if everywhere is None else everywhere
+    total = sum(read)
+    return tuple(width * one / total for one in read) if total > 0 else (1.0,) * width
 
 
 def _label(stage: Stage) -> str:

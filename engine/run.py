@@ -74,7 +74,7 @@ from qoop.engine.history import (
     mentions,
     size,
 )
-from qoop.engine.progress import Finished, Progress, fraction_of, stages_of
+from qoop.engine.progress import Finished, Progress, fraction_of, stages_of, weights_of
 from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Attempt, Limits, Saving, State
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskAccount, TaskId, TaskSpec
 from qoop.planner.packing import pace
@@ -428,7 +428,7 @@ class Run:
         running = [attempt for attempt in self._attempts.values() if not attempt.stopping]
         return Progress(
             self.state,
-            1.0 if self.state is State.SUCCEEDED else fraction_of(self._frontier),
+            1.0 if self.state is State.SUCCEEDED else fraction_of(self._frontier, self._facts),
             stages_of(self._frontier, self._facts, {attempt.key: attempt.queued for attempt in running}),
             tuple(self._present.values()),
             tuple((attempt.key, attempt.started) for attempt in running),
@@ -439,6 +439,7 @@ class Run:
         frontier = self._plan_frontier
         dependent = {task.key for task in frontier.tasks() if task.stage.dependent}
         running: dict[Content, tuple[float, ...]] = {}
+        weights: dict[Content, tuple[float, ...]] = {}
         slots: dict[Content, float] = {}
         for attempt in self._attempts.values():
             if not attempt.stopping:
@@ -449,6 +450,7 @@ class Run:
                 elif attempt.stage.stage.whole:
                     slots[content] = attempt.resources.cpu
                 running[content] = (*running.get(content, ()), spent)
+                weights[content] = (*weights.get(content, ()), self._weight(attempt.key))
         return Finished(
             present=Counter(key.content for key in self._present if key not in dependent),
             spent=dict(self._spent),
@@ -457,7 +459,16 @@ class Run:
             memory=dict(self._demands.raised),
             exhausted=self.exhausted,
             slots=slots,
+            weights=weights,
         )
+
+    def _weight(self, key: CheckpointKey) -> float:
+        """How many times as much as a task of its stage in the mean the task reads."""
+        task = self._node(key)
+        if task is None or self._frontier is None:
+            return 1.0
+        weights = weights_of(task.stage, self._frontier, self._facts)
+        return 1.0 if weights is None else weights[task.part]
 
     def story(self, key: CheckpointKey) -> str:
         """All that happened to one checkpoint, a sentence a line."""

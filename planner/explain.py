@@ -36,11 +36,21 @@ def explain(plan: Plan, seen: Seen | None = None, more: More = MappingProxyType(
     lines = list(_Tree(plan, seen, more).lines(plan.root, ""))
     total = sum(stage.width * stage.estimate.task_seconds for stage in plan.stages)
     tasks = sum(stage.width for stage in plan.stages)
-    lines.append(f"{len(plan.stages)} stages, {tasks} tasks, about {seconds_text(total)} of one thread")
+    size = f"{counted(len(plan.stages), 'stage')}, {counted(tasks, 'task')}"
+    lines.append(f"{size}, about {seconds_text(total)} of one thread")
     if seen is not None:
         spent = sum(one.seconds or 0.0 for one in seen.values())
-        lines.append(f"seen: {len(seen)} stages, {seconds_text(spent)} of one thread")
+        lines.append(f"seen: {counted(len(seen), 'stage')}, {seconds_text(spent)} of one thread")
     return "\n".join(lines)
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "stage"), counted(2, "stage")
+    ('1 stage', '2 stages')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 @dataclass

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import BindError, ConfigError, QoopError
 from qoop.commands.loading import loading_little
-from qoop.commands.words import in_order, names_no_command
+from qoop.commands.words import in_order, names_no_command, stray
 from qoop.drawing.formats import FORMATS, checked_format
 from qoop.options import FLAGS, Flag
 from qoop.streams import (
@@ -64,6 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
+    unknown = stray(words, _COMMANDS)
+    if unknown is not None:
+        print(f"qoop: there is no file, folder or command {unknown!r}: see qoop --help", file=sys.stderr)
+        return _USAGE
     words = in_order(words, _COMMANDS)
     options = _parser(words).parse_args(words)
     with output():
@@ -220,7 +224,7 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         _show_page(options, session)
         for statement in asked:
             result = _executed(session, statement, options.data if named is not None else ())
-            if not isinstance(statement, SetOption):
+            if not isinstance(statement, SetOption) and not result.says_done:
                 _show(options, result)
     return 0
 

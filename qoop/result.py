@@ -96,6 +96,11 @@ class Result:
         return [name for name, _ in self._columns]
 
     @property
+    def says_done(self) -> bool:
+        """True for the answer to a statement that has no rows, such as CREATE VIEW."""
+        return self._columns == (("Success", "BOOLEAN"),) and not len(self)
+
+    @property
     def types(self) -> list[str]:
         """The DuckDB types of the columns."""
         return [type_ for _, type_ in self._columns]

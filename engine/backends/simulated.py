@@ -60,7 +60,7 @@ class Outcome:
     arriving, spilled: bytes that come in over its machine's link before the work, and that go to its disk and back
     after it. The attempts on a machine share these; where they have no rate, moving takes no time.
     rows, bytes: in each partition of its output; None: 8 bytes a row. It is committed with one number for all of them:
-    there may be thousands, and nobody reads a simulated one.
+    there may be thousands, and nobody reads a simulated one; bytes of partitions that differ are a tuple.
     cpu_seconds: of its thread, 0: not told. called: what it tells of functions of Python.
     """
 
@@ -68,7 +68,7 @@ class Outcome:
     error: QoopError | None = None
     retryable: bool = True
     rows: int = 1
-    bytes: int | None = None
+    bytes: int | tuple[int, ...] | None = None
     arriving: float = 0.0
     spilled: float = 0.0
     cpu_seconds: float = 0.0
@@ -596,10 +596,11 @@ class SimulatedBackend:
             return self._report(running.machine, TaskFailed(spec.attempt, outcome.error, outcome.retryable))
         parts = spec.stage.layout.parts
         size = 8 * outcome.rows if outcome.bytes is None else outcome.bytes
+        sizes = size if isinstance(size, tuple) else (size * parts,)
         seconds = self.clock.now() - running.taken
         width = spec.stage.width * spec.shared
         committed = Committed(
-            spec.key, (outcome.rows * parts,), (size * parts,), seconds, outcome.cpu_seconds, width=width,
+            spec.key, (outcome.rows * parts,), sizes, seconds, outcome.cpu_seconds, width=width,
             called=outcome.called,
         )  # fmt: skip
         known = self._committed.get(spec.key)

@@ -16,6 +16,7 @@ from math import inf
 from qoop.catalog.errors import PlanError
 from qoop.planner.algebra.cover import smallest_cover
 from qoop.planner.collector import collector_waits
+from qoop.planner.explain import counted
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.planner import Planning
 from qoop.planner.search.candidate import (
@@ -195,12 +196,13 @@ def explain_alternatives(alternatives: Alternatives) -> str:
 
 def _headline(alternatives: Alternatives) -> str:
     pool = alternatives.pool
+    kept = f"{counted(len(alternatives.kept), 'plan')} of {counted(alternatives.shapes, 'shape')}"
     if not pool.whole:
-        return f"{len(alternatives.kept)} plans of {alternatives.shapes} shapes were kept by an earlier search"
+        return f"{kept}, kept by an earlier search"
     more = f" {alternatives.fallback_plans} of them to switch to," if alternatives.fallback_plans else ""
     return (
-        f"{len(alternatives.kept)} plans of {alternatives.shapes} shapes are kept,{more} of {len(pool.candidates)} "
-        f"plans of {pool.shapes} shapes; at worst {alternatives.cover_error:.0%} behind the best"
+        f"{kept} kept,{more} of {counted(len(pool.candidates), 'plan')} of {counted(pool.shapes, 'shape')}; "
+        f"at worst {alternatives.cover_error:.0%} behind the best"
     )
 
 
@@ -237,8 +239,9 @@ def _described(alternatives: Alternatives, place: int, one: Candidate) -> Iterat
     wins = sum(winner == place for winner in alternatives.winners)
     tasks = sum(stage.width for stage in plan.stages)
     yield (
-        f"{plan_name(place)}: {one.origin}; shape {one.shape}; {len(plan.stages)} stages, {tasks} tasks, "
-        f"{_short(one.finish.work())} of work; wins on {wins} of {len(alternatives.winners)} shares"
+        f"{plan_name(place)}: {one.origin}; shape {one.shape}; {counted(len(plan.stages), 'stage')}, "
+        f"{counted(tasks, 'task')}, {_short(one.finish.work())} of work; "
+        f"wins on {wins} of {len(alternatives.winners)} shares"
     )
     readers = _readers(alternatives.kept)
     for stage in plan.stages:

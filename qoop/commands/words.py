@@ -50,6 +50,23 @@ def names_no_command(words: Sequence[str]) -> bool:
     return True
 
 
+def stray(words: Sequence[str], commands: Collection[str]) -> str | None:
+    """The first word that is no option, no value of one, no path and no command; None: there is none.
+
+    >>> stray(["--slots", "2", "nowhere"], ["explain"])
+    'nowhere'
+    >>> stray(["--slots", "2", "./data", "explain", "--", "it"], ["explain"])
+    """
+    left = iter(words)
+    for word in left:
+        if word in commands:
+            return None
+        taken = _taken(word, left)
+        if len(taken) == 1 and not word.startswith("-"):
+            return word
+    return None
+
+
 def _with_data_named(left: Iterator[str]) -> list[str]:
     return [piece for word in left for piece in _taken(word, left)]
 

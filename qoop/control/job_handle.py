@@ -65,6 +65,7 @@ class JobHandle:
         self._alone = alone
         self._runs = runs
         self._options = options
+        self._least: tuple[int, float, float] = (0, 0.0, 0.0)
 
     def check(self) -> None:
         """Raise SessionClosed in a process that was forked from the job's."""
@@ -222,7 +223,8 @@ class JobHandle:
         if finished is not None and plan is not None:
             assert run.share is not None
             left = left_of(plan, finished, run.share)
-            progress = replace(progress, fraction=work_done(plan, finished, progress.fraction, run.share))
+            done = work_done(plan, finished, progress.fraction, run.share)
+            progress = replace(progress, fraction=self._told(len(run.plans), progress.fraction, done))
         takes = elapsed + (left.likely if left is not None else 0.0)
         ends = left is not None or run.state.final
         return JobStatus(
@@ -232,6 +234,18 @@ class JobHandle:
             deadline=self.terms.deadline - elapsed if self.terms.deadline < math.inf else None,
             rho=rho_of(takes, mean_share(history, elapsed), self._alone) if ends and run.plans else None,
         )  # fmt: skip
+
+    def _told(self, plans: int, ended: float, done: float) -> float:
+        """The part of the work that is done, never less than was told before, unless outputs were lost or the plan
+        changed since: a share that falls or a task that is overdue undoes nothing.
+
+        plans: how many have run. ended: the part of the tasks that have ended.
+        """
+        before, ended_before, told = self._least
+        if plans == before and ended >= ended_before:
+            done = max(done, told)
+        self._least = plans, ended, done
+        return done
 
     def history(self) -> list[Record]:
         """The events so far, as records that print as sentences."""

@@ -226,7 +226,8 @@ def left_of(option: Option, finished: Finished, share: Resources) -> Left | None
 def work_done(option: Option, finished: Finished, ended: float, share: Resources) -> float:
     """The part of the work that is done, that of running tasks included, as far as the time they have taken tells.
 
-    ended: the part of the tasks that have ended. DuckDB's plan is one task: see `part_over`.
+    ended: the part of the tasks that have ended. Each counts by what it reads: a partition ten times as large as others
+    ten times. DuckDB's plan is one task: see `part_over`.
     """
     plan, done = option.candidate.plan, own_progress(option, finished)
     if plan.root.whole:
@@ -234,8 +235,9 @@ def work_done(option: Option, finished: Finished, ended: float, share: Resources
         takes = left_of(option, replace(finished, running={}), share)
         return ended if takes is None else max(ended, part_over(spent, takes.likely))
     pace, total, within = pace_of(option, finished), 0.0, 0.0
-    for stage in plan.stages:
+    for stage, content, _ in option.stages:
         seconds = stage.estimate.task_seconds
         total += stage.width * seconds
-        within += sum(min(NEVER_OVER * seconds, spent / pace) for spent in done.running.get(stage.id, ()))
+        pairs = zip(done.running.get(stage.id, ()), finished.weights.get(content, ()), strict=False)
+        within += sum(min(NEVER_OVER * weight * seconds, spent / pace) for spent, weight in pairs)
     return min(1.0, ended + within / total) if total > 0 else ended

@@ -325,7 +325,7 @@ class Shell:
             raise
         if not isinstance(statement, Query | Approximate | Explain):
             self.forget_names()
-        if result.columns == ["Success"]:
+        if result.says_done:
             return
         self._print(result, perf_counter() - begun, seen[-1] if seen else None)
 

@@ -60,6 +60,8 @@ class Execution:
                 return done()
             case Copy():
                 return self._copy(statement)
+            case ShowTables(with_columns=True) if not self.session.config.locked:
+                return self.query(_ALL_TABLES)
             case ShowTables(schema):
                 definitions = self.tables.definitions
                 names = definitions.names() if schema is None else definitions.names_in(schema)
@@ -123,6 +125,15 @@ class Execution:
         except KeyboardInterrupt:
             growing.stop()
             raise
+
+
+_ALL_TABLES = """
+SELECT database_name AS database, schema_name AS "schema", table_name AS name,
+       list(column_name ORDER BY column_index) AS column_names, list(data_type ORDER BY column_index) AS column_types,
+       false AS temporary
+FROM duckdb_columns() WHERE NOT internal GROUP BY ALL ORDER BY ALL
+"""
+"""What DuckDB answers to SHOW ALL TABLES. A locked session, which tells nothing of its catalog, tells names alone."""
 
 
 def done() -> Result:

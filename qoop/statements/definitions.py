@@ -296,9 +296,9 @@ class Definitions:
             return count
 
     def _read_by(self, text: str) -> set[str]:
-        """The tables that a text may read."""
+        """The tables and views that a text may read."""
         says = {word.name.lower() for word in Words(text).left if word.name}
-        return {name for name in self.listed() if name.lower() in says or self._parts(name)[-1].lower() in says}
+        return {name for name in self.names() if name.lower() in says or self._parts(name)[-1].lower() in says}
 
     def _parts(self, name: str) -> tuple[str, ...]:
         """The database, schema and name of a table."""

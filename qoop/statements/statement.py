@@ -83,9 +83,10 @@ class Approximate:
 
 @value
 class ShowTables:
-    """SHOW TABLES [FROM schema]."""
+    """SHOW TABLES [FROM schema]; with_columns: SHOW ALL TABLES, which tells the columns, too."""
 
     schema: str | None = None
+    with_columns: bool = False
 
 
 @value
@@ -407,8 +408,10 @@ def _shown(words: Words) -> ShowTables | ShowFunctions | ShowDatabases | ShowSch
         found = ShowTables(words.dotted_name())
     elif words.take("SHOW", "SCHEMAS"):
         found = ShowSchemas()
-    elif words.take("SHOW", "TABLES") or words.take("SHOW", "ALL", "TABLES"):
+    elif words.take("SHOW", "TABLES"):
         found = ShowTables()
+    elif words.take("SHOW", "ALL", "TABLES"):
+        found = ShowTables(with_columns=True)
     elif words.take("SHOW", "FUNCTIONS"):
         found = ShowFunctions()
     elif words.take("SHOW", "DATABASES"):

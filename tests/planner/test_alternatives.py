@@ -155,7 +155,7 @@ def test_the_map_says_who_wins_where_and_what_is_shared() -> None:
     one = Candidate(Plan((common, stage("slow", ("common",), 1, 4.0)), INT), "one")
     two = Candidate(Plan((common, stage("fast", ("common",), 8, 1.0)), INT), "two")
     text = explain_alternatives(keep(Pool(GRID, (one, two))))
-    assert "2 plans of 2 shapes are kept, of 2 plans of 2 shapes" in text
+    assert "2 plans of 2 shapes kept, of 2 plans of 2 shapes" in text
     assert "(also in A)" in text
     assert "stages in common: AB 1" in text
     rows = [line for line in text.splitlines() if line.lstrip().startswith("0.00 GB")]

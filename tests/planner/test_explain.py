@@ -75,7 +75,7 @@ def test_what_was_seen_stands_under_what_was_expected() -> None:
     text = explain(Plan((first, root), (("a", "INTEGER"),)), {"s1": Observation(1000, 8000, 0.25, 2e6)})
     assert "seen: 1,000 rows (×100), 250 ms, 8.0kB put out, 2.0MB a task at most" in text
     assert "seen: nothing" in text
-    assert text.endswith("seen: 1 stages, 250 ms of one thread")
+    assert text.endswith("seen: 1 stage, 250 ms of one thread")
 
 
 def test_as_json_says_what_the_text_says(world: World) -> None:

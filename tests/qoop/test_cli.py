@@ -41,6 +41,19 @@ def test_a_command_says_no_more_than_its_answer(data: str) -> None:
     assert done.stderr == "" and "│ t " in done.stdout
 
 
+def test_a_word_that_is_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["nowhere"], ["--slots", "2", "nowhere", "-c", "SELECT 1"]):
+        assert main(words) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err == "qoop: there is no file, folder or command 'nowhere': see qoop --help\n"
+
+
+def test_a_statement_without_rows_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-c", "CREATE VIEW v AS SELECT 7 AS n; CREATE SCHEMA s; FROM v"]) == 0
+    out = capsys.readouterr().out
+    assert "Success" not in out and "7" in out and out.count("1 row") == 1
+
+
 def test_csv_can_be_read_back(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = "SELECT b, b, a::HUGEINT AS a, [a] AS l, DATE '2020-01-02' AS d FROM t ORDER BY a"
     assert main(["-c", text, "--data", data, "--format", "csv"]) == 0
@@ -164,7 +177,6 @@ def test_a_corrupt_file_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureF
         ["--nonsense"],
         ["-c", "SELECT 1", "--slots", "many"],
         ["explain", "-c", "", "-f", "x"],
-        ["frobnicate"],
         ["tpcds"],
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -17,7 +18,7 @@ from qoop.engine.clock import VirtualClock
 from qoop.engine.progress import Progress
 from qoop.engine.task import TaskSpec
 from qoop.page.account import Account
-from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
 from qoop.terminal import Terminal
 
 GB = 2**30
@@ -94,6 +95,53 @@ def test_the_progress_of_the_plan_of_duckdb_never_falls(factor: float) -> None:
     assert len(told) > 50 and told == sorted(told) and told[-1] == 1.0
     assert all(later - sooner < 0.1 for sooner, later in pairwise(told[:-1]))
     assert 0.2 < told[len(told) // 2] < 0.75
+
+
+def test_a_partition_ten_times_as_large_counts_ten_times() -> None:
+    """Its task runs alone for most of the time, and as much is told to be left: not a hundredth."""
+    sizes = (10_000, *[1_000] * 7)
+
+    def script(spec: TaskSpec) -> Outcome:
+        if spec.stage.id == "scan":
+            return Outcome(0.5, bytes=sizes)
+        return Outcome(sizes[spec.attempt.task.part] / 1000 if spec.stage.id == "join" else 0.1)
+
+    reads = (StageInput("scan", "scan", "partition"),)
+    scan = replace(stage("scan", 2, 0.5), layout=Layout(("x",), 8))
+    join = replace(stage("join", 8, 17 / 8), inputs=reads)
+    plan = Plan((scan, join, stage("root", 1, 0.1, "join")), COLUMNS)
+    told = told_of(plan, script, slots=4)
+    end = told[-1][0]
+    assert end == pytest.approx(10.6, abs=0.2)
+    alone = [part for at, part in told if 3.0 < at < end - 3]  # the others took 2.5 seconds
+    assert len(alone) > 30 and alone[0] < 0.7 and alone[-1] < 0.92
+    assert alone[-1] > alone[0] + 0.2
+
+
+def test_progress_never_falls_where_the_share_does() -> None:
+    """Three tasks are stopped, and run again later."""
+    clock = VirtualClock()
+    backend = SimulatedBackend({"m": Resources(4, 8 * GB)}, clock, lambda spec: Outcome(9.0))
+    cluster = Cluster(backend, clock=clock, thread=False)
+    handle, told = cluster.submit(JobRequest(PLAN)), []
+    while cluster.busy:
+        cluster.step(0.5)
+        told.append(handle.status().progress.fraction)
+        if len(told) == 10:
+            cluster.resize(slots=1)
+    assert len(told) > 50 and told == sorted(told) and told[-1] == 1.0
+
+
+def told_of(plan: Plan, script: Callable[[TaskSpec], Outcome], slots: int) -> list[tuple[float, float]]:
+    """When what part of the work was told to be done; it never falls."""
+    clock = VirtualClock()
+    cluster = Cluster(SimulatedBackend({"m": Resources(slots, 8 * GB)}, clock, script), clock=clock, thread=False)
+    handle, told = cluster.submit(JobRequest(plan)), []
+    while cluster.busy:
+        cluster.step(0.1)
+        told.append((clock.now(), handle.status().progress.fraction))
+    assert [part for _, part in told] == sorted(part for _, part in told)
+    return told
 
 
 def test_without_a_slot_there_is_no_end() -> None:

@@ -20,6 +20,8 @@ MADE = (
     "MERGE INTO s.made USING s.t ON made.x = t.x WHEN MATCHED THEN UPDATE SET day = NULL WHEN NOT MATCHED THEN "
     "INSERT VALUES (t.x, NULL);"
     "CREATE VIEW s.v AS SELECT max(x) AS most FROM s.t; CREATE VIEW over AS SELECT most + 1 AS more FROM s.v;"
+    "CREATE TABLE few AS SELECT range AS x FROM range(200); DELETE FROM few WHERE x IN (SELECT most FROM s.v);"
+    "DELETE FROM few WHERE x IN (SELECT more FROM over);"
     "USE s; CREATE TABLE within AS SELECT x FROM t WHERE x < 2; CREATE VIEW seen AS SELECT count(*) AS n FROM t;"
     "UPDATE within SET x = x + (SELECT max(x) FROM t); USE memory"
 )  # fmt: skip

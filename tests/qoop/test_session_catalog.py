@@ -56,6 +56,7 @@ def session(file: str) -> Iterator[qoop.Session]:
         "SELECT s2.t2.x, T2.y, b.x FROM S2.t2 JOIN s2.t2 AS b ON t2.x = b.x + 1",
         "SELECT 'é' AS e, x FROM s2.t2 UNION ALL FROM v",
         "DESCRIBE s2.t2",
+        "SHOW ALL TABLES",
         "SUMMARIZE s2.t2",
     ],
 )
