@@ -36,6 +36,7 @@ from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared, answer
 from qoop.plan_cache import PlanCache
 from qoop.planner.estimate.cost import CostModel
+from qoop.planner.explain import counted
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Grid
 from qoop.planning import QueryPlanning
@@ -738,10 +739,10 @@ class Session:
             error.add_note(f"Then, while the session was closed: {late}")
 
     def __repr__(self) -> str:
-        state = "closed" if self._tables.closed else f"{len(self._tables.catalog.tables())} tables"
+        state = "closed" if self._tables.closed else counted(len(self._tables.catalog.tables()), "table")
         if self.config.ray is not None:
-            return f"<Session on {len(self.backend.machines())} Ray nodes, {state}>"
-        return f"<Session with {self.config.slots} slots, {self.config.memory / 1e9:.1f} GB, {state}>"
+            return f"<Session on {counted(len(self.backend.machines()), 'Ray node')}, {state}>"
+        return f"<Session with {counted(self.config.slots, 'slot')}, {self.config.memory / 1e9:.1f} GB, {state}>"
 
     # Inside
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.statements.databases.attached import Attached
+    from qoop.statements.databases.passwords import PasswordFile
     from qoop.statements.settings import Settings
 
 _Given = ParamSpec("_Given")
@@ -74,6 +75,7 @@ class SessionTables:
         self._closed = False
         self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
         self._named = _Named({})
+        self._passwords: dict[str, PasswordFile | None] = {}  # of attached databases, by name in lower case
         self._unreadable: dict[str, CatalogError] = {}  # tables that could not be looked at, by name in lower case
 
     @classmethod
@@ -127,6 +129,7 @@ class SessionTables:
         """Free what tables and binder hold."""
         self.binder.close()
         self.catalog.close()
+        self._passwords.clear()
 
     # What is there
 
@@ -180,11 +183,14 @@ class SessionTables:
 
     def register_postgres(self, place: str, database: str) -> list[str]:
         """Make views of the tables of a PostgreSQL database. Returns their names. Raises SourceError, ConfigError."""
+        from qoop.statements.databases.passwords import without_password
         from qoop.statements.databases.postgres import EXTENSION, foreign_tables
 
         with self.naming():
             self.load_extension(EXTENSION)
+            place, password = without_password(place)
             found = foreign_tables(place, database)
+            self._passwords[database.lower()] = password  # one of before is dropped
             for one in found:
                 if self.catalog.find(one.name) is not None:  # of a file that had the name of the database
                     self.forget(one.name)

@@ -15,7 +15,10 @@ from functools import lru_cache
 from qoop.catalog.errors import BindError, ParseError
 from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
 
-_SUSPECT = re.compile(r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show|current_|txid_|stats", re.I)
+_SUSPECT = re.compile(
+    r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show|current_|txid_|stats|(?:limit|offset)\s+'", re.I
+)
+_NUMBER = re.compile(r"\s*[+-]?[\d_.]+(?:e[+-]?\d+)?\s*", re.I)
 _WORD = re.compile(r"\w+")
 _BY_TEXT = frozenset(("query", "query_table"))
 _CONNECTION = frozenset(
@@ -88,8 +91,26 @@ def _check(node: Node) -> None:
                 raise _unknown(f"{schema}.{name}" if schema else name)
         case "SHOW_REF" if "query" not in node:
             raise _unknown("SHOW within a query")
+        case "LIMIT_MODIFIER":
+            for name in ("limit", "offset"):
+                _check_number(name.upper(), node.get(name))
         case "FUNCTION" if str(node.get("function_name")).lower() in _CONNECTION:
             raise BindError(f"{node['function_name']}() would tell of the task that runs it, not of this session")
+
+
+def _check_number(name: str, bound: object) -> None:
+    """Refuse a text that is no number, as DuckDB 1.5 does: 2.0 does so when the query runs."""
+    text = _text(bound) if isinstance(bound, dict) and bound.get("class") == "CONSTANT" else None
+    if text is not None and not _NUMBER.fullmatch(text):
+        raise BindError(f"{name} takes a number, not '{text}'")
+
+
+def _text(constant: Node) -> str | None:
+    """The text that a constant is; None: it is something else. DuckDB 2.0 tells it in another way."""
+    literal, value = constant.get("literal", {}), constant.get("value", {})
+    if literal.get("kind") == "STRING":
+        return str(literal["text"])
+    return str(value["value"]) if value.get("type", {}).get("id") == "VARCHAR" else None
 
 
 def _is_of_duckdb(name: str) -> bool:

@@ -102,6 +102,11 @@ def test_a_password_is_not_told(place: str, tmp_path: Path) -> None:
             session.sql(f"ATTACH '{secret.replace('dbname=', 'dbname=no_')}' AS shop (TYPE postgres)")
         assert "s3cret" not in str(caught.value)
         session.sql(f"ATTACH '{secret}' AS shop (TYPE postgres)")
+        told = [str(session.sql("SELECT * FROM duckdb_views()")), session.explain("FROM shop.items")]
+        job = session.submit("SELECT name FROM shop.items WHERE name = 'n1'")
+        assert len(job.result()) > 0
+        told += [stage.sql for plan in job.plans for stage in plan.stages]
+        assert "postgres_scan" in "".join(told) and "s3cret" not in "".join(told)
         session.sql("CREATE TABLE own AS SELECT id FROM shop.items")
         session.sql(f"EXPORT DATABASE '{tmp_path}/out'")
         written = "".join(path.read_text() for path in (tmp_path / "out").glob("*.sql"))

@@ -57,6 +57,16 @@ def test_what_tells_of_the_kernel_in_place_of_the_session_is_refused(session: qo
         session.sql(text)
 
 
+@pytest.mark.parametrize("end", ["LIMIT 'x'", "ORDER BY a LIMIT 'x'", "LIMIT '2' OFFSET 'x'", "LIMIT '1' OFFSET '0'"])
+def test_a_text_in_limit_is_a_number_or_refused(session: qoop.Session, end: str) -> None:
+    text = f"SELECT * FROM (SELECT 1 AS a) AS one {end}"
+    if "x" in end:
+        with pytest.raises(qoop.BindError, match=r"(LIMIT|OFFSET) takes a number, not 'x'"):
+            session.sql(text)
+    else:
+        assert session.sql(text).fetchall() == [(1,)]
+
+
 def test_words_of_such_functions_elsewhere_are_only_words(session: qoop.Session) -> None:
     assert session.sql("SELECT 'query_table(1)' AS query, 1 AS duckdb_tables").fetchall() == [("query_table(1)", 1)]
 
