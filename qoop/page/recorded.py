@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import takewhile
-from math import ceil
+from math import ceil, inf
 
 from qoop.catalog.errors import ConfigError
 from qoop.control.cluster import Cluster
@@ -42,6 +42,7 @@ class Recorded:
         last = max([at for at, _ in self._moments.taken], default=0.0)
         self._span = (0.0, ceil(last * 1e4) / 1e4)  # not before the last moment
         self._maps = PlanMaps(_BUDGET)
+        self._over: dict[str, tuple[float, SeenJob]] = {}  # jobs of which all was told, and by when
         self._head: Json = {
             "name": name, "version": recording.versions.get("qoop", ""), "wall": recording.opened.wall,
             "remarks": self.remarks,
@@ -76,14 +77,19 @@ class Recorded:
         return self._span[1] if at is None else min(max(at, 0.0), self._span[1])
 
     def _seen(self, job: JobHandle, now: Moment) -> SeenJob:
-        account, offset = Account(), job.began - self._zero
-        account.take(takewhile(lambda record: record.at + offset <= now.at + 1e-6, job.news(0)))
+        over, known = self._over.get(job.id, (inf, None))
+        if known is not None and over <= now.at + 1e-6:
+            return known
+        account, offset, records = Account(), job.began - self._zero, job.news(0)
+        account.take(takewhile(lambda record: record.at + offset <= now.at + 1e-6, records))
         plans = job.plans()[: max(1, account.plan + 1)]
         seen = SeenJob(
             job.id, job.text, job.terms, job.submitted - self._zero, offset, account, plans, job.options(),
             now.expected.get(job.id, Expected()) if account.ended is None else Expected(),
         )  # fmt: skip
         account.go_on(now.at - offset, seen.plan)
+        if account.ended is not None and account.taken == len(records):
+            self._over[job.id] = records[-1].at + offset, seen
         return seen
 
 

@@ -78,6 +78,17 @@ def test_at_a_time_before_there_is_what_had_happened_by_then(
         recorded.job("job2", at=middle)
 
 
+def test_the_order_in_which_times_are_looked_at_changes_nothing(
+    both: tuple[dict[str, Any], dict[str, Any], Recorded],
+) -> None:
+    """What has ended is remembered, so that a slider of a long trace does not go through all of it at each step."""
+    recorded = both[2]
+    times = [recorded.overview()["span"][1] * part / 10 for part in range(11)]
+    forth = [recorded.overview(at) for at in times]
+    back = [recorded.overview(at) for at in reversed(times)]
+    assert forth == back[::-1] and forth[0] != forth[-1]
+
+
 def test_a_page_of_a_trace_may_only_look(both: tuple[dict[str, Any], dict[str, Any], Recorded]) -> None:
     with LivePage(both[2]) as page:
         with urllib.request.urlopen(f"{page.url}overview?at=0.0") as answer:
