@@ -6,6 +6,7 @@ runs the plan → `Job.result` takes the root's output. What names mean is known
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -21,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import pyarrow as pa
 
 from qoop.calibrated import calibration_path, load
-from qoop.catalog.errors import ConfigError, QoopError
+from qoop.catalog.errors import ConfigError, QoopError, QueryError
 from qoop.catalog.paths import absolute
 from qoop.config import Config, configure
 from qoop.control.job_handle import JobHandle
-from qoop.control.messages import JobRequest
+from qoop.control.messages import JobRequest, SampleTold
 from qoop.control.sizing import Auto
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import Committed
@@ -64,6 +65,12 @@ if TYPE_CHECKING:
     from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.terms import Course
     from qoop.statements.parameters import Parameters
+
+_DOUBTFUL = 0.1
+"""The part of the time until its deadline that a query must be believed to take for a miss to be thought of."""
+
+_IN_PART = 0.05
+"""The error of the approximate answer that is told of where a deadline will be missed."""
 
 
 def connect(
@@ -420,7 +427,23 @@ class Session:
         query = self._written_out(query_text(with_parameters(text, parameters)), asked)
         planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
         reuse = resume if resume is not None else self.config.reuse and plan is None
-        return self.start(planned, timeout, reuse, terms)
+        job = self.start(planned, timeout, reuse, terms)
+        if plan is None and terms.deadline < math.inf:
+            self._tell_sample(job, planned, terms.deadline)
+        return job
+
+    def _tell_sample(self, job: Job, planned: Planned, deadline: float) -> None:
+        """Tell how much of its tables an approximate answer would read, in case that the deadline will be missed."""
+        from qoop.growing.asking import part_to_read
+        from qoop.growing.goal import Goal
+
+        if self.planning.foretold(planned) < _DOUBTFUL * deadline:
+            return
+        goal = Goal(_IN_PART, self._options.goal["confidence"])
+        with contextlib.suppress(QueryError):  # the job runs: it tells what is wrong
+            part = part_to_read(planned.bound.text, self._tables, self.planning, self.config, goal)
+            if part is not None:
+                self.cluster.post(SampleTold(job.id, _IN_PART, part))
 
     @interruptible()
     def approximate(

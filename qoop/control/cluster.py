@@ -18,7 +18,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import replace
@@ -56,6 +56,7 @@ from qoop.control.messages import (
     ReconsiderAsked,
     ReleaseAsked,
     ResizeAsked,
+    SampleTold,
     Submitted,
     SuspendAsked,
 )
@@ -91,7 +92,7 @@ _GRACE = 10.0
 
 if TYPE_CHECKING:
     from qoop.control.admission import Admission
-    from qoop.control.deadlines import Deadlines
+    from qoop.control.deadlines import Deadlines, Running
     from qoop.control.tenants import TenantStatus
     from qoop.control.trace import Trace
     from qoop.engine.node_queues.policy import NodeQueueing
@@ -426,6 +427,9 @@ class Cluster:
                 if name in self._jobs and (replanner := self._jobs[name].replanner) is not None:
                     replanner.reconsider(why, now)
                     self._touch(name)
+            case SampleTold():
+                if self._deadlines is not None:
+                    self._deadlines.sample(message)
             case PinAsked(name, done):
                 self._pin(name, done)
             case ResizeAsked(slots, memory, notice, why, done):
@@ -535,8 +539,9 @@ class Cluster:
             self._timeouts[run.job] = job.ends_at
         needed_at = job.submitted + job.request.terms.deadline
         if self._watch_deadlines and needed_at < math.inf:
-            self._deadlines = self._deadlines or _deadlines()
-            self._deadlines.add(run, partial(_runs, run, job.replanner), needed_at, now)
+            self._deadlines = self._deadlines or _deadlines(self._running, lambda: self._driver.promised)
+            given = job.request.terms.deadline
+            self._deadlines.add(run, partial(_runs, run, job.replanner), needed_at, given, now)
         self._driver.add(run, now)
         self._shares_stale = True
         if self._admission is not None and not job.request.follows:
@@ -549,6 +554,9 @@ class Cluster:
             self._order(run.job, run.switch(plan, found, now=now))
         except QoopError as error:
             self._order(run.job, run.fail(error, now=now))
+
+    def _running(self) -> Iterable[Running]:
+        return [(job.run, partial(_runs, job.run, job.replanner)) for job in self._jobs.values()]
 
     def _let_in(self, admission: Admission) -> None:
         """Let jobs that queue begin, as far as may be."""
@@ -693,10 +701,10 @@ def _nodes_view() -> NodesView:
     return NodesView()
 
 
-def _deadlines() -> Deadlines:
+def _deadlines(active: Callable[[], Iterable[Running]], capacity: Callable[[], Resources]) -> Deadlines:
     from qoop.control.deadlines import Deadlines  # few jobs have one
 
-    return Deadlines()
+    return Deadlines(active, capacity)
 
 
 def _because(why: str, event: Event) -> Event:

@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
-from qoop.engine.history import Began, Ended, Failed, Record, ShareTold, Started, Stopped, Succeeded, Waiting
+from qoop.engine.history import (
+    Began,
+    DeadlineTold,
+    Ended,
+    Failed,
+    Record,
+    ShareTold,
+    Started,
+    Stopped,
+    Succeeded,
+    Waiting,
+)
 from qoop.engine.progress import Finished, Progress
 from qoop.engine.task import AttemptId, JobId
 from qoop.planner.plan import Plan, Resources
@@ -55,6 +66,7 @@ class JobStatus:
     yet, from 1; None: it is not in it. deadline: seconds until its answer is needed,
     below 0: that is over; None: it has none. rho: the time that it takes, to its likely end, over the time that it
     would take alone on its share (:mod:`qoop.schedulers.finish_time`); None: not known.
+    helps: what would help to meet the deadline, as clauses, as of when it was last told that it will be missed.
     """
 
     progress: Progress
@@ -68,6 +80,7 @@ class JobStatus:
     place: int | None = None
     deadline: float | None = None
     rho: float | None = None
+    helps: tuple[str, ...] = ()
 
     @property
     def queued(self) -> int:
@@ -190,6 +203,12 @@ def mean_share(history: Sequence[Record], until: float) -> float:
     if lived <= 0:
         return told[-1].share.cpu
     return sum(one.share.cpu * (end - one.at) for one, end in zip(told, ends, strict=True)) / lived
+
+
+def helps(history: Sequence[Record]) -> tuple[str, ...]:
+    """What would help a job to meet its deadline; nothing if it will be met."""
+    told = next((record for record in reversed(history) if isinstance(record, DeadlineTold)), None)
+    return told.helps if told is not None else ()
 
 
 def waited(history: Sequence[Record], until: float) -> float:

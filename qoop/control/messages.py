@@ -112,6 +112,16 @@ class ReconsiderAsked:
 
 
 @value
+class SampleTold:
+    """An approximate answer of the job's query is possible. part: of its tables that it should have to read to be
+    within that error."""
+
+    job: JobId
+    within: float
+    part: float
+
+
+@value
 class PinAsked:
     """The rows that the root of the job's plan has put out are to be handed out: from now on the job changes only to
     plans that can take them over. done: whether it is so; not as long as there are none, or if they depend on a
@@ -162,6 +172,7 @@ Message = (
     | SuspendAsked
     | ReleaseAsked
     | ReconsiderAsked
+    | SampleTold
     | PinAsked
     | ResizeAsked
     | Answered

@@ -43,6 +43,7 @@ from qoop.control.messages import (
     ReconsiderAsked,
     ReleaseAsked,
     ResizeAsked,
+    SampleTold,
     Submitted,
     SuspendAsked,
 )
@@ -81,8 +82,8 @@ EVENTS = (
     SlotsChanged, CapacityNotice, CheckpointLost, CheckpointSaved,
 )  # fmt: skip
 MESSAGES = (
-    Submitted, CancelAsked, HoldAsked, SuspendAsked, ReleaseAsked, ReconsiderAsked, PinAsked, ResizeAsked,
-    Answered, CloseAsked,
+    Submitted, CancelAsked, HoldAsked, SuspendAsked, ReleaseAsked, ReconsiderAsked, SampleTold, PinAsked,
+    ResizeAsked, Answered, CloseAsked,
 )  # fmt: skip
 INPUTS = {kind.__name__: kind for kind in (Opened, *EVENTS, *MESSAGES, Found, Refused)}
 OUTPUTS = {

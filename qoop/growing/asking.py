@@ -15,7 +15,7 @@ from qoop.catalog.sources.pieces import cut
 from qoop.catalog.value import value
 from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer
 from qoop.growing.eligibility import growth_of
-from qoop.growing.foresight import MOST_IN_PARTS, expected, in_vain
+from qoop.growing.foresight import MOST_IN_PARTS, expected, in_vain, part_needed
 from qoop.growing.growth import Growth, NotGrowing
 from qoop.growing.planning import RoundPlanning
 from qoop.growing.schedule import Schedule, schedule
@@ -120,6 +120,19 @@ def ask(
     whole = partial(_planned_whole, planning, text, bound, named)
     ways = growing.growth, growing.cut, growing.schedule, goal, bound.settings, rounds, whole
     return GrowingAnswer(Growing(*ways, start, busy, cut_short, deadline))
+
+
+def part_to_read(text: str, tables: SessionTables, planning: QueryPlanning, config: Config, goal: Goal) -> float | None:
+    """The part of its tables that an approximate answer to a query should read to meet its goal, by statistics; None if
+    the query has none, or had better be answered exactly."""
+    bound, named = tables.bind(tables.as_read(text))
+    growing = found(bound, named, None, config.ray is not None, tables.describe)
+    if isinstance(growing, NotGrowing) or _exact_parts_are_long(text, growing.growth, planning):
+        return None
+    known = expected(growing.growth, planning.prepare)
+    if known is None or in_vain(known, growing.growth, growing.schedule, goal):
+        return None
+    return part_needed(known, growing.growth, growing.schedule, goal)
 
 
 def _planned_whole(

@@ -86,15 +86,30 @@ def in_vain(found: Expected, growth: Growth, schedule: Schedule, goal: Goal) -> 
     return ""
 
 
-def _least_error(each: float, rows: int, look: Look) -> float:
+_SPREAD = 1.0
+"""The standard deviation of the values of a sum over their mean, where nothing is known of it."""
+
+
+def part_needed(found: Expected, growth: Growth, schedule: Schedule, goal: Goal) -> float | None:
+    """The part of the pieces that an answer should have to read to meet its goal; None: all of them."""
+    pieces = len(schedule.order)
+    for end in schedule.ends[:-1]:
+        if _least_error(found.each, growth.fact.rows, Look(end, pieces, 1 - goal.confidence), _SPREAD) <= goal.error:
+            return end / pieces
+    return None
+
+
+def _least_error(each: float, rows: int, look: Look, spread: float = 0.0) -> float:
     """The error of the count of a group of that many rows, in a sample of the rows one by one; a sum's is no less.
+
+    spread: of the values of a sum: their standard deviation over their mean.
 
     >>> round(_least_error(1000, 1_000_000, Look(25, 100, 0.05)), 3)
     0.107
     """
     share = look.drawn / look.pieces
     others = 1 - min(1.0, each / max(1, rows))  # where all rows are of one group their count is known
-    return look.z * sqrt((1 - share) * others / max(1.0, each * share))
+    return look.z * sqrt((1 - share) * (others + spread**2) / max(1.0, each * share))
 
 
 def _over_whole_table(growth: Growth) -> str:

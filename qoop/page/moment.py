@@ -26,8 +26,8 @@ class MachineNow:
 
 @value
 class Expected:
-    """The expectations of a job that runs. deadline, late, rho, place: as in :class:`JobStatus`. fraction: of its work
-    that is done, that of running tasks included."""
+    """The expectations of a job that runs. deadline, late, rho, place, helps: as in :class:`JobStatus`. fraction: of
+    its work that is done, that of running tasks included."""
 
     left: Left | None = None
     deadline: float | None = None
@@ -35,6 +35,7 @@ class Expected:
     rho: float | None = None
     place: int | None = None
     fraction: float | None = None
+    helps: tuple[str, ...] = ()
 
 
 @value
@@ -64,4 +65,4 @@ def moment_of(cluster: Cluster, jobs: Iterable[JobHandle], why: str = "", tenant
 
 def _expected(status: JobStatus) -> Expected:
     fraction = status.progress.fraction if status.left is not None else None
-    return Expected(status.left, status.deadline, status.late, status.rho, status.place, fraction)
+    return Expected(status.left, status.deadline, status.late, status.rho, status.place, fraction, status.helps)

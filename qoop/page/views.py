@@ -111,6 +111,7 @@ def job_line(job: SeenJob) -> Json:
         },
         "deadline": _number(job.terms.deadline, job.submitted),
         "late": _number(expected.late),
+        "helps": list(expected.helps),
         "rho": _number(job.rho if account.ended is not None else expected.rho),
         "place": expected.place,
         "plan": account.names[-1] if account.names else "A",

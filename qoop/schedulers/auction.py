@@ -26,8 +26,11 @@ from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Request, Scheduler
-from qoop.schedulers.finish_time import FinishTime
 from qoop.schedulers.max_min import capacity_of, first_fitting
+from qoop.schedulers.shares import even_shares
+
+_LEAST = 1e-3
+"""Slots of a share at least."""
 
 Payment = Literal["min1", "lottery", "floor", "none"]
 
@@ -92,7 +95,7 @@ class Auction(Scheduler):
                 f" {', '.join(get_args(Payment))}, not {self.fairness}, {self.lease}, {self.payment!r}"
             )
         self._chance = random.Random(self.seed)
-        self._rho = FinishTime()
+        self._parts = _MeanShares()
 
     @property
     def wake_at(self) -> float:  # type: ignore[override]  # the end of the next lease
@@ -146,7 +149,7 @@ class Auction(Scheduler):
     def _bid(self, request: Request, leased: int, now: float) -> Bid:
         left = request.remaining_work
         path = left.seconds(math.inf)
-        alone = max(left.alone(self._rho.part(request, now) or math.inf), 1e-9)
+        alone = max(left.alone(self._parts.slots(request.job, now) or math.inf), 1e-9)
         return Bid(request.job, now - request.since, left.work, path, alone, leased, self.lease)
 
     def _won(self, bidders: Sequence[Bid], offered: int) -> dict[JobId, int]:
@@ -186,7 +189,45 @@ class Auction(Scheduler):
         """Even shares, which leases keep in the mean. Here it hears which jobs have ended."""
         active = frozenset(request.job for request in requests)
         self._ended = {one.job for one in self._leases} - active
-        return self._rho.fair_shares(requests, capacity, now)
+        shares = even_shares(requests, capacity)
+        self._parts.change(requests, shares, now)
+        return shares
+
+
+@dataclass(slots=True)
+class _Mean:
+    since: float
+    changed: float
+    now: Resources
+    slot_seconds: float = 0.0
+
+    def change(self, share: Resources, now: float) -> None:
+        self.slot_seconds += self.now.cpu * (now - self.changed)
+        self.now, self.changed = share, now
+
+    def slots(self, now: float) -> float:
+        lived = now - self.since
+        return (self.slot_seconds + self.now.cpu * (now - self.changed)) / lived if lived > 0 else self.now.cpu
+
+
+class _MeanShares:
+    """The mean shares of all active jobs."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[JobId, _Mean] = {}
+
+    def change(self, requests: Sequence[Request], shares: Mapping[JobId, Resources], now: float) -> None:
+        """Jobs, or their shares, have changed. requests: of all active jobs."""
+        before, self._jobs = self._jobs, {}
+        for request in requests:
+            mean = before.get(request.job) or _Mean(request.since, request.since, shares[request.job])
+            mean.change(shares[request.job], now)
+            self._jobs[request.job] = mean
+
+    def slots(self, job: JobId, now: float) -> float:
+        """Slots of a job's share, in the mean since it came; 0 before it was told one."""
+        mean = self._jobs.get(job)
+        return 0.0 if mean is None else max(_LEAST, mean.slots(now))
 
 
 def divided(bids: Sequence[Bid], slots: int) -> dict[JobId, int]:

@@ -6,6 +6,7 @@ import logging
 import math
 import time
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,7 +14,7 @@ import qoop
 from qoop.control.cluster import Cluster
 from qoop.control.deadlines import IN_TIME, LATE, MISSED, verdict_of
 from qoop.control.job_status import JobStatus, Left, PastJob, rho_of
-from qoop.control.messages import JobRequest
+from qoop.control.messages import JobRequest, SampleTold
 from qoop.drawing.view import due, news
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock
@@ -59,6 +60,58 @@ def test_one_that_will_be_missed_is_told_at_once_with_what_would_help_and_ends_n
     assert missed.certain and ended == pytest.approx(20.0)
 
 
+def test_another_time_is_told_where_only_others_stand_in_the_way() -> None:
+    """Two slots, of which another job has one until second 30: alone 20 s of work would take 10."""
+    clock = VirtualClock()
+    cluster = Cluster(SimulatedBackend({"m": Resources(2, 8e9)}, clock), clock=clock, thread=False)
+    other = cluster.submit(JobRequest(plan(30)))
+    job = cluster.submit(JobRequest(plan(20), terms=Terms("late", deadline=12.0)))
+    hopeless = cluster.submit(JobRequest(plan(40), terms=Terms("late", deadline=12.0)))
+    while cluster.busy:
+        cluster.step()
+    first = next(record for record in job.history() if isinstance(record, DeadlineTold))
+    assert first.another_time is not None and first.another_time.jobs == (other.id, hopeless.id)
+    assert first.another_time.seconds == pytest.approx(10.5, abs=0.1) and first.another_time.wait > 30.0  # type: ignore[operator]
+    assert "begun when job1, job3 have ended, in about" in str(first) and "it would take about 10.5 s" in str(first)
+    told_last = [record for record in hopeless.history() if isinstance(record, DeadlineTold)]
+    assert told_last and all(record.another_time is None for record in told_last)
+
+
+def test_an_approximate_answer_is_told_of_where_it_would_be_in_time() -> None:
+    def helped(part: float) -> str:
+        clock = VirtualClock()
+        cluster = Cluster(SimulatedBackend({"m": Resources(2, 8e9)}, clock), clock=clock, thread=False)
+        job = cluster.submit(JobRequest(plan(40), terms=Terms(deadline=12.0)))
+        cluster.post(SampleTold(job.id, 0.05, part))
+        while cluster.busy:
+            cluster.step()
+        return str(next(record for record in job.history() if isinstance(record, DeadlineTold)))
+
+    assert helped(0.25).endswith("4 slots would do; APPROXIMATE WITHIN 5 PERCENT would be done in about 5.0 s")
+    assert "APPROXIMATE" not in helped(0.75)
+
+
+def test_a_session_knows_what_an_approximate_answer_would_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[SampleTold] = []
+    post = Cluster.post
+    monkeypatch.setattr(
+        Cluster,
+        "post",
+        lambda self, one: (told.append(one) if isinstance(one, SampleTold) else None, post(self, one))[1],
+    )
+    with qoop.connect(slots=1, memory="500MB") as session:
+        values = np.arange(2_000_000)
+        session.register("t", pa.table({"g": values % 3, "v": values}))
+        for text, deadline in (
+            ("SELECT g, sum(v) FROM t GROUP BY g", 0.001),
+            ("SELECT g, sum(v) FROM t GROUP BY g", 9999.0),  # will be met
+            ("SELECT g, v FROM t WHERE v < 9", 0.001),  # cannot grow
+            ("SELECT v, count(*) FROM t GROUP BY v", 0.001),  # would grow in vain
+        ):
+            assert session.submit(text, deadline=deadline).result().arrow().num_rows
+    assert [(one.job, one.within) for one in told] == [("job1", 0.05)] and 0 < told[0].part < 0.5
+
+
 def test_one_that_tasks_turn_out_to_be_too_slow_for_is_told_before_half_of_the_time_is_over() -> None:
     found, ended = told(30.0, slowness=2.0)
     assert ended == pytest.approx(40.0) and 0 < found[0].at < 15.0 and found[0].late > 0
@@ -87,6 +140,7 @@ def test_the_status_says_it_the_view_and_the_log_too(caplog: pytest.LogCaptureFi
             time.sleep(0.01)
         late, status = [one for one in job.history() if isinstance(one, DeadlineTold)], job.status()
         assert late and late[0].late >= 0 and job.wait(60) and job.state == "SUCCEEDED"
+        assert status.helps == late[-1].helps or job.wait(0.0)
         assert status.deadline is not None and status.late is not None and "deadline" in caplog.text
         assert news([*late], 0, Terminal(80))[0].startswith("! at ")
         tenants = {one.name: one for one in session.tenants()}

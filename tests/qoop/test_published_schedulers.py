@@ -310,24 +310,47 @@ def behind(job: str, tenant: str, since: float, work: float, whole: float) -> Re
     )
 
 
-def test_who_is_behind_its_end_on_a_part_of_its_own_goes_first_and_else_the_shortest() -> None:
-    policy = FinishTime()
-    late, short = behind("j1", "x", since=0.0, work=400.0, whole=500.0), behind("j2", "y", 99.0, 20.0, 20.0)
-    policy.fair_shares([late, short], Resources(10, 100), now=99.0)
-    assert policy.rho(late, 100.0) == pytest.approx((100 + 400 / 5) / (500 / 5))  # on half of ten slots
-    grant = policy.next_grant([short, late], empty(m=(1, 100)), 100.0)
-    assert grant is not None and grant.job == "j1"
-    in_time = behind("j1", "x", since=10.0, work=50.0, whole=500.0)
-    grant = policy.next_grant([in_time, replace(short, since=100.0)], empty(m=(1, 100)), 100.0)
-    assert grant is not None and grant.job == "j2"
+def next_job(policy: Scheduler, *requests: Request, now: float = 0.0) -> str:
+    grant = policy.next_grant(requests, empty(m=(1, 100)), now)
+    assert grant is not None
+    return grant.job
 
 
-def test_who_splits_a_query_is_judged_by_a_part_of_its_part() -> None:
-    policy = FinishTime()
-    whole = behind("j1", "x", 0.0, 100.0, 100.0)
-    pieces = [behind(f"j{n}", "y", 0.0, 10.0, 10.0) for n in range(2, 12)]
-    policy.fair_shares([whole, *pieces], Resources(20, 100), now=0.0)
-    assert {round(policy.rho(one, 5.0), 6) for one in (whole, *pieces)} == {1.5}
+def test_who_would_end_first_on_a_part_of_its_own_goes_first() -> None:
+    policy, ten = FinishTime(), Resources(10, 100)
+    long = behind("j1", "x", since=0.0, work=400.0, whole=400.0)
+    policy.fair_shares([long], ten, now=0.0)  # it would end after 40 s
+    short = behind("j2", "y", since=20.0, work=50.0, whole=50.0)
+    policy.fair_shares([long, short], ten, now=20.0)  # after 60 s on a half, and the short one after 30
+    assert next_job(policy, long, short, now=20.0) == "j2"
+    later = behind("j3", "z", since=50.0, work=70.0, whole=70.0)
+    done = replace(long, remaining_work=Known(work=399.0, served=1.0, whole=400.0))
+    policy.fair_shares([done, later], ten, now=50.0)  # it had 350 there until now, though 1 here, and needs 10 s more
+    assert next_job(policy, later, done, now=50.0) == "j1"
+
+
+def test_who_splits_a_query_has_the_last_piece_when_it_would_have_had_the_query() -> None:
+    def order(*asked: Request) -> list[str]:
+        policy, left, found = FinishTime(), list(asked), []
+        while left:
+            policy.fair_shares(left, Resources(20, 100), now=0.0)
+            found.append(next_job(policy, *left))
+            left = [one for one in left if one.job != found[-1]]
+        return found
+
+    rival = behind("j0", "x", 0.0, 90.0, 90.0)
+    pieces = [behind(f"j{n}", "y", 0.0, 10.0, 10.0) for n in range(1, 11)]
+    assert order(rival, behind("j1", "y", 0.0, 100.0, 100.0)) == ["j0", "j1"]
+    assert order(rival, *pieces) == ["j0", *(f"j{n}" for n in range(1, 11))]
+    assert order(replace(rival, remaining_work=Known(work=110.0)), *pieces)[-1] == "j0"
+
+
+def test_what_was_cancelled_is_not_worked_off() -> None:
+    policy, two = FinishTime(), Resources(2, 100)
+    endless = behind("j1", "x", 0.0, 1e12, 1e12)
+    policy.fair_shares([endless], two, now=0.0)
+    policy.fair_shares([], two, now=5.0)
+    assert not policy._parts._tenants
 
 
 def test_urgency_goes_by_deadline_and_priority_within_a_tenant_and_by_share_between_tenants() -> None:

@@ -31,7 +31,6 @@ TEXTS = (
     *(f"Reserving(policy={name}())" for name in MODULES if name not in WRAPPERS),
     "DemandAware(policy=Reserving(policy=MaxMin()))",
     "MaxMin(tenants=False)",
-    "FinishTime(limit=0.0)",
     "Urgency(tenants=False)",
     "Learned(shadow=True)",
 )

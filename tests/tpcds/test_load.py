@@ -6,13 +6,17 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.planner.plan import Estimate, Plan, Stage
+from qoop.catalog.errors import ExecutionError
+from qoop.planner.plan import Estimate, Plan, Stage, StageInput
+from qoop.tpcds.load import playing, real
 from qoop.tpcds.load.arrivals import BURST, TENANTS, Queries, arrivals
-from qoop.tpcds.load.measures import Played, Summary, compared, even_shares, lines, summary
+from qoop.tpcds.load.measures import Played, Summary, compared, even_shares, lines, split_lines, summary
+from qoop.tpcds.simulate.shared_cluster import work_of
 
 WORK = {number: 10.0 * number for number in range(1, 31)}
 
@@ -57,9 +61,52 @@ def test_a_job_is_judged_by_its_even_share_while_it_lived() -> None:
     assert ratio is not None and ratio.ratio == 0.5 and "q" in lines([found, half])[-1]
 
 
-def test_a_small_run_under_two_policies(tmp_path: Path) -> None:
-    from qoop.tpcds.load import playing
+def test_a_query_in_pieces_has_the_same_work_in_one_job_and_in_twenty() -> None:
+    scan = plan(30).stages[0]
+    both = Plan(
+        (scan, replace(scan, id="r", width=1, signature="r", inputs=(StageInput("i", "s", "all"),))),
+        (("x", "INTEGER"),),
+    )
+    pieces = playing.in_pieces(both)
+    whole = playing.side_by_side(pieces)
+    assert len(pieces) == playing.PIECES and playing.side_by_side(pieces[:1]) is pieces[0]
+    assert sum(map(work_of, pieces)) == pytest.approx(work_of(both)) == pytest.approx(work_of(whole), abs=0.01)
+    assert {one.stage for one in whole.stages[3].stage_inputs} == {"s 1"} and len(whole.root.stage_inputs) == 20
+    signatures = [stage.signature for stage in whole.stages]
+    assert len(set(signatures)) == len(signatures)
 
+
+def test_a_tenant_that_splits_its_queries_gains_by_shortest_first_and_not_by_finish_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(playing, "plans_of", lambda directory: {n: plan(20 * n, 30.0) for n in range(1, 10)})
+    playing._arrivals.cache_clear()
+    found = {
+        (policy, apart): playing.summarised(playing.Item(tmp_path, 0.9, 1, policy, 0.1, split="ana1", apart=apart))
+        for policy in ("finish time", "SRSF")
+        for apart in (False, True)
+    }
+    playing._arrivals.cache_clear()
+    gains = {policy: found[policy, False].seconds["ana1"] / found[policy, True].seconds["ana1"] for policy, _ in found}
+    assert gains["finish time"] < 1.03 < 1.1 < gains["SRSF"]
+    [line] = split_lines(list(found.values()), "ana1", playing.TOGETHER, playing.APART)[1:2]
+    assert line.split()[1:3] == ["finish", "time"]
+
+
+def test_answers_of_a_real_run_are_those_of_duckdb(tpcds_small: Path, benchmark_texts: None) -> None:
+    options = real.RealOptions(tpcds_small, (3, 42), seconds=0.5, schedulers=("finish_time", real.DUCKDB))
+    assert [one.policy for one in real.run(options)] == ["finish_time", real.DUCKDB]
+    text = "SELECT * FROM (VALUES (1), (2)) t(a) ORDER BY a"
+    answers = real._Answers(options, {1: text})
+    for wrong in (pa.table({"a": pa.array([1, 3], pa.int32())}), pa.table({"a": pa.array([1], pa.int32())})):
+        with pytest.raises(ExecutionError, match="max_min gives a wrong answer to query 1: "):
+            answers.check("max_min", [real._Answered(1, 0.5, wrong)])
+    right = pa.table({"a": pa.array([1, 2], pa.int32())})
+    with pytest.raises(ExecutionError, match="1 rows, not 2"):
+        answers.check("max_min", [real._Answered(1, 0.5, right), real._Answered(1, 0.5, right.slice(1))])
+
+
+def test_a_small_run_under_two_policies(tmp_path: Path) -> None:
     monkey = pytest.MonkeyPatch()
     monkey.setattr(playing, "plans_of", lambda directory: {n: plan(4 * n, 30.0) for n in range(1, 10)})
     playing._arrivals.cache_clear()

@@ -48,6 +48,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--permit", type=float, default=0.0, metavar="PART", help=permit)
     mixes = f"of tenants: {', '.join(MIXES)} (usual)"
     parser.add_argument("--mix", choices=MIXES, default="usual", help=mixes)
+    split = f"a tenant, such as ana1: what it gains by asking each query as {playing.PIECES} jobs"
+    parser.add_argument("--split", default="", metavar="TENANT", help=split)
     parser.add_argument("--out", metavar="FOLDER", help="write the picture there")
     add_running_options(parser)
     parser.set_defaults(run=_load)
@@ -105,6 +107,8 @@ def _simulated(options: argparse.Namespace) -> int:
     tell_failed(found)
     known = [Summary.of(value) for value in found.values.values()]
     print("\n".join(measures.lines(known)))
+    if options.split:
+        print("\n".join(measures.split_lines(known, options.split, playing.TOGETHER, playing.APART)))
     if options.json is not None:
         values = {"settings": dict(part.settings), "load": [asdict(one) for one in known]}
         write(json.dumps(values, indent=1) + "\n", options.json)
@@ -126,12 +130,18 @@ def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, playing
         raise ConfigError(f"--loads must be numbers, such as 0.6,0.9, not {options.loads!r}") from error
     if not (options.seeds > 0 and options.hours > 0 and all(load > 0 for load in loads)):
         raise ConfigError("there must be a seed, time in which queries arrive, and loads above 0")
-    more = options.hours, options.error, options.mix, options.most_jobs, options.permit
+    tenants = [tenant.name for tenant in MIXES[options.mix]]
+    if options.split and options.split not in tenants:
+        raise ConfigError(f"there is no tenant {options.split!r}; there are {', '.join(tenants)}")
+    more = options.hours, options.error, options.mix, options.most_jobs, options.permit, options.split
     return {
-        "/".join(map(str, (load, seed, policy, *more))): playing.Item(directory, load, seed, policy, *more)
+        "/".join(map(str, (load, seed, policy, *more, apart))): playing.Item(
+            directory, load, seed, policy, *more, apart
+        )
         for seed in range(1, options.seeds + 1)
         for load in loads
         for policy in policies
+        for apart in ((False, True) if options.split else (False,))
     }
 
 

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
@@ -50,7 +51,8 @@ class Played:
 class Summary:
     """A run. mean, late: of the seconds that jobs took, the mean and the 95th percentile.
 
-    rho: of each tenant. rho_median, rho_late, rho_most: of jobs. fair: part of jobs with ρ of at most 1.05.
+    rho, seconds: of each tenant, the mean over its jobs. rho_median, rho_late, rho_most: of jobs. fair: part of jobs
+    with ρ of at most 1.05.
     rho_parts: ρ of jobs at each twentieth of them, from the least to the most.
     cut: part of the jobs whose answer ended early for others. skipped: part of all work that they did not do.
     met, met_urgent: part of the deadlines that were met, of all and of those of urgent jobs. used: part of the slots
@@ -74,6 +76,7 @@ class Summary:
     rho_parts: Sequence[float]
     cut: float
     skipped: float
+    seconds: Mapping[str, float]
 
     @property
     def rho_tenant(self) -> float:
@@ -93,8 +96,10 @@ def summary(policy: str, load: float, seed: int, played: Sequence[Played], slots
     shares = even_shares(played, slots)
     rhos = [one.seconds / one.alone(share) for one, share in zip(played, shares, strict=True)]
     tenants: dict[str, list[float]] = defaultdict(list)
+    took: dict[str, list[float]] = defaultdict(list)
     for one, rho in zip(played, rhos, strict=True):
         tenants[one.tenant].append(rho)
+        took[one.tenant].append(one.seconds)
     seconds, urgent = [one.seconds for one in played], [one for one in played if one.priority >= URGENT]
     return Summary(
         policy, load, seed, len(played), fmean(seconds), quantile(seconds, 0.95),
@@ -105,6 +110,7 @@ def summary(policy: str, load: float, seed: int, played: Sequence[Played], slots
         [quantile(rhos, place / 20) for place in range(21)],
         fmean(one.skipped > 0 for one in played),
         sum(one.skipped for one in played) / sum(one.work for one in played),
+        {name: fmean(own) for name, own in sorted(took.items())},
     )  # fmt: skip
 
 
@@ -144,13 +150,16 @@ class Compared:
         return f"{self.ratio:.2f} ({self.low:.2f}-{self.high:.2f})"
 
 
-def compared(known: Iterable[Summary], policy: str, base: str, figure: str) -> Compared | None:
+def compared(
+    known: Iterable[Summary], policy: str, base: str, figure: str | Callable[[Summary], float]
+) -> Compared | None:
     """`figure` of a policy over that of the base, of the seeds that both have; None if there are none."""
+    of = attrgetter(figure) if isinstance(figure, str) else figure
     by_policy: dict[str, dict[int, Summary]] = defaultdict(dict)
     for one in known:
         by_policy[one.policy][one.seed] = one
     seeds = sorted(by_policy[policy].keys() & by_policy[base].keys())
-    pairs = [(getattr(by_policy[policy][seed], figure), getattr(by_policy[base][seed], figure)) for seed in seeds]
+    pairs = [(of(by_policy[policy][seed]), of(by_policy[base][seed])) for seed in seeds]
     return Compared(*ratio_of_sums([pairs])) if pairs and all(below > 0 for _, below in pairs) else None
 
 
@@ -175,6 +184,19 @@ def lines(known: Sequence[Summary], base: str = BASE) -> list[str]:
                 f" {_mean(own, 'fair'):9.1%} {_mean(own, 'met'):6.1%} {_mean(own, 'met_urgent'):6.1%}"
                 f" {_mean(own, 'used'):6.1%} {_mean(own, 'cut'):6.1%} {_mean(own, 'skipped'):8.1%}"
             )
+    return found
+
+
+def split_lines(known: Sequence[Summary], tenant: str, together: str, apart: str) -> list[str]:
+    """What a tenant gains by splitting its queries, a line for each load and policy: its mean time over that with each
+    query as one job, and the same of all. together, apart: the ends of the names of either."""
+    found = [f"load  policy                   {tenant}: split over whole   all: split over whole"]
+    for load in sorted({one.load for one in known}):
+        here = [one for one in known if one.load == load]
+        for name in dict.fromkeys(one.policy.removesuffix(apart) for one in here if one.policy.endswith(apart)):
+            pair = name + apart, name + together
+            own, every = compared(here, *pair, lambda one: one.seconds[tenant]), compared(here, *pair, "mean")
+            found.append(f"{load:4.1f}  {name:24s} {own or '-'!s:24s} {every or '-'!s}")
     return found
 
 

@@ -14,13 +14,13 @@ from qoop.engine.backends.simulated import Outcome
 from qoop.engine.task import TaskSpec
 from qoop.planner.finish import Finish
 from qoop.planner.packing import on_threads
-from qoop.planner.plan import Plan, Resources, Stage
+from qoop.planner.plan import Plan, Resources, Stage, StageInput
 from qoop.schedulers.base import Scheduler
 from qoop.schedulers.described import made
 from qoop.schedulers.reserving import Reserving
 from qoop.schedulers.terms import Terms
 from qoop.session import connect
-from qoop.simulation import Fleet, SimulatedJob, simulate
+from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 from qoop.tpcds.load.arrivals import MIXES, Arrival, Queries, arrivals
 from qoop.tpcds.load.measures import Played, Summary, summary
 from qoop.tpcds.queries import text
@@ -34,6 +34,11 @@ one of the 99 would be a fifth of all work."""
 SLOTS = COARSE.machines * COARSE.slots
 LATEST = 400.0
 """Seconds: the most that a deadline allows a query that needs less."""
+
+PIECES = 20
+"""Into which queries of a tenant are split."""
+
+TOGETHER, APART = ", in one job", f", in {PIECES} jobs"
 
 READ = 0.25
 """The part of its tables that an answer within a few percent reads: the first three rounds, which double."""
@@ -64,7 +69,8 @@ class Item:
 
     error: the tasks of a stage of a job take up to that part more or less than is believed. mix: of `MIXES`.
     most_jobs: that run at a time; others queue. permit: the part of the queries that can grow (docs/growing.md) whose
-    users permit that it is cut short while others queue.
+    users permit that it is cut short while others queue. split: a tenant whose queries are cut in `PIECES`; apart: each
+    piece is a job of its own, else they are one job.
     """
 
     directory: Path
@@ -76,6 +82,8 @@ class Item:
     mix: str = "usual"
     most_jobs: float = math.inf
     permit: float = 0.0
+    split: str = ""
+    apart: bool = False
 
 
 def measure(item: Item) -> Mapping[str, object]:
@@ -85,6 +93,8 @@ def measure(item: Item) -> Mapping[str, object]:
 
 def summarised(item: Item, scheduler: Scheduler | None = None) -> Summary:
     """Run all arrivals under the policy, or under another scheduler. Raises ConfigError, SourceError."""
+    if item.split:
+        return _split(item, scheduler)
     plans = plans_of(item.directory)
     found = _arrivals(item.directory, item.load, item.seed, item.hours, item.mix)
     truth = Truth(item.seed, item.error)
@@ -96,10 +106,7 @@ def summarised(item: Item, scheduler: Scheduler | None = None) -> Summary:
         SimulatedJob(one.name, one.at, plans[one.query], terms=terms, lighter=less)
         for one, terms, less in zip(found, wanted, light, strict=True)
     ]
-    machine = replace(COARSE.machine, network=0.0)
-    policy = scheduler or made(POLICIES.get(item.policy, item.policy))
-    fleet = Fleet.uniform(COARSE.machines, machine)
-    ran = simulate(fleet, jobs, truth, scheduler=Reserving(policy), most_jobs=item.most_jobs)
+    ran = _simulated(item, jobs, truth, scheduler)
     played = [
         Played(
             one.tenant, one.at, job.ended, work_of(plan), allow, one.priority, partial(alone, plan),
@@ -108,6 +115,68 @@ def summarised(item: Item, scheduler: Scheduler | None = None) -> Summary:
         for one, job, plan, allow, less in zip(found, ran.jobs, real, allowed, light, strict=True)
     ]  # fmt: skip
     return summary(item.policy, item.load, item.seed, played, SLOTS)
+
+
+def _simulated(item: Item, jobs: Sequence[SimulatedJob], truth: Truth, scheduler: Scheduler | None) -> SimulatedRun:
+    policy = scheduler or made(POLICIES.get(item.policy, item.policy))
+    fleet = Fleet.uniform(COARSE.machines, replace(COARSE.machine, network=0.0))
+    return simulate(fleet, jobs, truth, scheduler=Reserving(policy), most_jobs=item.most_jobs)
+
+
+def _split(item: Item, scheduler: Scheduler | None) -> Summary:
+    """A run in which the queries of one tenant are in pieces, each a job or all of a query one job.
+
+    These are the same tasks, which wait for the same others: only the number of jobs differs. Estimates are true."""
+    plans = plans_of(item.directory)
+    found = _arrivals(item.directory, item.load, item.seed, item.hours, item.mix)
+    asked: list[list[Plan]] = []
+    for one in found:
+        pieces = in_pieces(plans[one.query]) if one.tenant == item.split else [plans[one.query]]
+        asked.append(pieces if item.apart else [side_by_side(pieces)])
+    jobs = [
+        SimulatedJob(f"{one.name} {place}", one.at, plan, terms=Terms(one.tenant, 1.0, one.priority))
+        for one, own in zip(found, asked, strict=True)
+        for place, plan in enumerate(own)
+    ]
+    ran = _simulated(replace(item, most_jobs=math.inf), jobs, Truth(item.seed, 0.0), scheduler)
+    ends = iter([job.ended for job in ran.jobs])
+    played = [
+        Played(
+            one.tenant, one.at, max(next(ends) for _ in own), work_of(plans[one.query]),
+            _deadline(one, plans[one.query], item), one.priority, partial(alone, plans[one.query]),
+        )
+        for one, own in zip(found, asked, strict=True)
+    ]  # fmt: skip
+    return summary(f"{item.policy}{APART if item.apart else TOGETHER}", item.load, item.seed, played, SLOTS)
+
+
+def in_pieces(plan: Plan) -> list[Plan]:
+    """A plan as `PIECES` that do the same part of each of its stages."""
+
+    def part(stage: Stage, piece: int) -> Stage:
+        width = math.ceil(stage.width / PIECES)
+        seconds = stage.estimate.task_seconds * stage.width / (width * PIECES)
+        estimate = replace(stage.estimate, task_seconds=seconds)
+        return replace(stage, width=width, estimate=estimate, signature=f"{stage.signature} {piece}")
+
+    return [replace(plan, stages=tuple(part(stage, piece) for stage in plan.stages)) for piece in range(PIECES)]
+
+
+def side_by_side(plans: Sequence[Plan]) -> Plan:
+    """One plan of several of the same shape, which run next to each other."""
+    if len(plans) == 1:
+        return plans[0]
+
+    def within(stage: Stage, place: int) -> Stage:
+        inputs = tuple(replace(one, stage=f"{one.stage} {place}") for one in stage.stage_inputs)
+        return replace(stage, id=f"{stage.id} {place}", inputs=inputs)
+
+    root = plans[0].root
+    ends = tuple(StageInput(f"i{place}", f"{root.id} {place}", "all") for place in range(len(plans)))
+    estimate = replace(root.estimate, task_seconds=1e-3)
+    last = replace(root, id="all", width=1, inputs=ends, estimate=estimate, signature=f"{root.signature} all")
+    stages = [within(stage, place) for place, plan in enumerate(plans) for stage in plan.stages]
+    return replace(plans[0], stages=(*stages, last))
 
 
 @cache

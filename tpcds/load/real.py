@@ -1,13 +1,14 @@
 """The same on this machine: real queries, arriving in real time, under several schedulers one after the other.
 
-The work of a query is what it takes alone, which is measured first; so is its answer, with which all later ones are
-compared. DuckDB with a cursor for each query at once is played, too.
+The work of a query is what it takes alone, which is measured first. Once all have ended the first answer to each text
+under each scheduler is compared with DuckDB's, the others by their number of rows. DuckDB with a cursor for each query
+at once is played, too.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from qoop.catalog.errors import ConfigError
+from qoop.catalog import arrow_output
+from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.session import Session, connect
 from qoop.tpcds.load.arrivals import Arrival, Queries, Tenant, arrivals
 from qoop.tpcds.load.measures import Played, Summary, summary
@@ -43,42 +45,77 @@ class RealOptions:
 
 
 @dataclass(frozen=True)
-class _Alone:
-    seconds: float
-    rows: int
+class _Answered:
+    """A query that was asked. ended: seconds."""
+
+    query: int
+    ended: float
+    answer: pa.Table
+
+
+class _Answers:
+    """DuckDB's answers to the queries, worked out before anything is timed."""
+
+    def __init__(self, options: RealOptions, wanted: Mapping[int, str]) -> None:
+        self._options, self._wanted = options, wanted
+        with self._oracle() as oracle:
+            self._theirs = {number: oracle.answer(text) for number, text in wanted.items()}
+
+    def _oracle(self) -> Oracle:
+        return Oracle(self._options.directory, threads=self._options.slots)
+
+    def check(self, asked: str, answers: Iterable[_Answered]) -> None:
+        """Raises ExecutionError for an answer that is wrong. asked: whom."""
+        judged: set[int] = set()
+        with self._oracle() as oracle:
+            for one in answers:
+                theirs = self._theirs[one.query]
+                wrong = ""
+                if one.query not in judged:
+                    wrong = str(oracle.judge(self._wanted[one.query], one.answer, theirs) or "")
+                elif one.answer.num_rows != theirs.num_rows:
+                    wrong = f"{one.answer.num_rows} rows, not {theirs.num_rows}"
+                if wrong:
+                    raise ExecutionError(f"{asked} gives a wrong answer to query {one.query}: {wrong}")
+                judged.add(one.query)
 
 
 def run(options: RealOptions, tell: Callable[[str], None] = lambda _: None) -> list[Summary]:
-    """Play the arrivals under each scheduler. Raises ConfigError if there is no query, and what queries raise."""
+    """Play the arrivals under each scheduler.
+
+    Raises ConfigError if there is no query, ExecutionError for an answer other than DuckDB's, and what queries raise.
+    """
     if not options.queries:
         raise ConfigError("there must be queries to draw from")
     every = texts(directory=options.directory)
     wanted = {number: every[number] for number in options.queries}
-    alone = _measured(options, wanted)
-    tell(f"{len(alone)} queries take {min(one.seconds for one in alone.values()):.2f} to "
-         f"{max(one.seconds for one in alone.values()):.2f} s alone")  # fmt: skip
-    work = {number: one.seconds * options.slots for number, one in alone.items()}
+    answers = _Answers(options, wanted)
+    alone = _measured(options, wanted, answers)
+    tell(f"{len(alone)} queries take {min(alone.values()):.2f} to {max(alone.values()):.2f} s alone")
+    work = {number: seconds * options.slots for number, seconds in alone.items()}
     found = arrivals(Queries(work), options.slots, options.load, options.seconds, options.seed, TENANTS)
     summaries = []
     for scheduler in options.schedulers:
         tell(f"{scheduler}: {len(found)} queries in {options.seconds:g} s")
-        played = _played(options, scheduler, found, wanted, alone)
+        played = _played(options, scheduler, found, wanted, alone, answers)
         summaries.append(summary(scheduler, options.load, options.seed, played, options.slots))
     return summaries
 
 
-def _measured(options: RealOptions, wanted: Mapping[int, str]) -> dict[int, _Alone]:
-    """Each query alone, the second time that it runs."""
+def _measured(options: RealOptions, wanted: Mapping[int, str], answers: _Answers) -> dict[int, float]:
+    """The seconds of each query alone, the second time that it runs."""
     with connect(slots=options.slots) as session:
         session.register_folder(options.directory)
-        return {number: _alone(session, text) for number, text in wanted.items()}
+        found = {number: _alone(session, number, text) for number, text in wanted.items()}
+    answers.check("qoop alone", found.values())
+    return {number: one.ended for number, one in found.items()}
 
 
-def _alone(session: Session, text: str) -> _Alone:
+def _alone(session: Session, number: int, text: str) -> _Answered:
     session.sql(text).arrow()
     start = time.perf_counter()
     answer = session.sql(text).arrow()
-    return _Alone(time.perf_counter() - start, answer.num_rows)
+    return _Answered(number, time.perf_counter() - start, answer)
 
 
 def _played(
@@ -86,22 +123,22 @@ def _played(
     scheduler: str,
     found: Sequence[Arrival],
     wanted: Mapping[int, str],
-    alone: Mapping[int, _Alone],
+    alone: Mapping[int, float],
+    answers: _Answers,
 ) -> list[Played]:
-    least = {number: one.seconds * len(TENANTS) for number, one in alone.items()}
+    least = {number: seconds * len(TENANTS) for number, seconds in alone.items()}
     allowed = [max(1.1 * least[one.query], _TENFOLD * least[one.query] * _chance(one)) for one in found]
-    asking = (
+    asked = (
         _duckdb(options, found, wanted) if scheduler == DUCKDB else _qoop(options, scheduler, found, wanted, allowed)
     )
+    answers.check(scheduler, asked)
     played = []
-    for one, (ended, rows), deadline in zip(found, asking, allowed, strict=True):
-        if rows != alone[one.query].rows:
-            raise ConfigError(f"query {one.query} has {rows} rows, and {alone[one.query].rows} alone")
-        seconds = alone[one.query].seconds
+    for one, answered, deadline in zip(found, asked, allowed, strict=True):
+        work = alone[one.query] * options.slots
         played.append(
             Played(
-                one.tenant, one.at, max(ended, one.at + 1e-6), seconds * options.slots, deadline, one.priority,
-                partial(_alone_on, seconds * options.slots),
+                one.tenant, one.at, max(answered.ended, one.at + 1e-6), work, deadline, one.priority,
+                partial(_alone_on, work),
             )
         )  # fmt: skip
     return played
@@ -118,8 +155,7 @@ def _chance(arrival: Arrival) -> float:
 
 def _qoop(
     options: RealOptions, scheduler: str, found: Sequence[Arrival], wanted: Mapping[int, str], allowed: Sequence[float]
-) -> list[tuple[float, int]]:
-    """The second at which each query ended, and the rows of its answer."""
+) -> list[_Answered]:
     with connect(slots=options.slots, scheduler=_text(scheduler)) as session:
         session.register_folder(options.directory)
         for text in wanted.values():
@@ -129,27 +165,28 @@ def _qoop(
             time.sleep(max(0.0, one.at - (time.perf_counter() - start)))
             job = session.submit(wanted[one.query], tenant=one.tenant, priority=one.priority, deadline=deadline)
             jobs.append((job, time.perf_counter() - start))
-        rows = [job.result().arrow().num_rows for job, _ in jobs]
-        return [(since + job.status().elapsed, count) for (job, since), count in zip(jobs, rows, strict=True)]
+        answers = [job.result().arrow() for job, _ in jobs]
+        ended = [since + job.status().elapsed for job, since in jobs]
+    return [_Answered(one.query, at, answer) for one, at, answer in zip(found, ended, answers, strict=True)]
 
 
 def _text(scheduler: str) -> str:
     return f"Reserving({scheduler})" if "(" in scheduler else scheduler
 
 
-def _duckdb(options: RealOptions, found: Sequence[Arrival], wanted: Mapping[int, str]) -> list[tuple[float, int]]:
+def _duckdb(options: RealOptions, found: Sequence[Arrival], wanted: Mapping[int, str]) -> list[_Answered]:
     """The same with one DuckDB, and a thread with a cursor for each query."""
     with Oracle(options.directory, threads=options.slots) as oracle, ThreadPoolExecutor(len(found)) as pool:
         for text in wanted.values():
             oracle.cursor().execute(text).fetch_arrow_table()
         start = time.perf_counter()
 
-        def ask(cursor: duckdb.DuckDBPyConnection, text: str) -> tuple[float, int]:
-            answer: pa.Table = cursor.execute(text).fetch_arrow_table()
-            return time.perf_counter() - start, answer.num_rows
+        def ask(cursor: duckdb.DuckDBPyConnection, query: int) -> _Answered:
+            answer = arrow_output.table(cursor, wanted[query])
+            return _Answered(query, time.perf_counter() - start, answer)
 
-        asked: list[Future[tuple[float, int]]] = []
+        asked: list[Future[_Answered]] = []
         for one in found:
             time.sleep(max(0.0, one.at - (time.perf_counter() - start)))
-            asked.append(pool.submit(ask, oracle.cursor(), wanted[one.query]))
+            asked.append(pool.submit(ask, oracle.cursor(), one.query))
         return [one.result() for one in asked]

@@ -134,5 +134,6 @@ export function factsOf(job, several) {
 
 function deadlineWords(job) {
   const at = `deadline ${words.clockTime(job.deadline)}`;
-  return job.late ? `${at}, late` : at;
+  if (!job.late || job.late <= 0) return at;
+  return [`${at}, late`, ...(job.helps || [])].join("; ");
 }
