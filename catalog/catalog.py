@@ -164,24 +164,36 @@ class Catalog:
         known = self._collected(self.table(name))
         return known.columns.keys() if known is not None else ()
 
-    def run_pilots(self, wanted: Mapping[str, Collection[str]], seconds: float) -> Collection[str]:
+    def run_pilots(
+        self, wanted: Mapping[str, Collection[str]], seconds: float, frequent: bool = False
+    ) -> Collection[str]:
         """Read in a few row groups how the values of columns are spread, of which only footers have told.
 
-        wanted: columns by table. seconds: for all pilots together; what takes least comes first. Returns the tables of
-        which more is known now. Raises UnknownTable, SourceError or TableChanged.
+        wanted: columns by table. seconds: for all pilots together; what takes least comes first. frequent: only which
+        values are frequent is to be known, so few rows are read. Returns the tables of which more is known now. Raises
+        UnknownTable, SourceError or TableChanged.
         """
-        from qoop.catalog.statistics.pilot import able, pilot, pilot_seconds  # loads pyarrow.compute
+        from qoop.catalog.statistics.pilot import (  # loads pyarrow.compute
+            FEW_ROWS,
+            MOST_ROWS,
+            able,
+            pilot,
+            pilot_seconds,
+        )
 
+        most = FEW_ROWS if frequent else MOST_ROWS
         known = {name: self.known_stats(name, columns) for name, columns in wanted.items()}
         asked = {name: able(known[name], columns) for name, columns in wanted.items()}
-        prices = {name: pilot_seconds(self.table(name), len(columns)) for name, columns in asked.items() if columns}
+        prices = {
+            name: pilot_seconds(self.table(name), len(columns), most) for name, columns in asked.items() if columns
+        }
         ran = []
         for name, price in sorted(prices.items(), key=lambda item: (item[1], item[0])):
             seconds -= price
             if seconds < 0:
                 break
             table, guessed = self.table(name), known[name]
-            self._pilots.get(table, asked[name], partial(pilot, self._probe, table, guessed))
+            self._pilots.get(table, asked[name], partial(pilot, self._probe, table, guessed, most))
             ran.append(name)
         return ran
 

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 PILOT_PART = 0.02
 """Part of a query's estimated work that pilots may take: they seldom change its plan."""
 
+UNEVEN_PART = 0.1
+"""The same for pilots of columns that are joined and are no keys: estimates of such joins may be off by hundreds."""
+
 MUCH_LESS = 0.7
 """The part of the seconds of DuckDB's plan that another may take at most to be tried in its place: estimates err, and
 the least of many estimates errs most."""
@@ -258,16 +261,19 @@ class QueryPlanning:
         return better, better.planning().plan(Variant(), share)
 
     def _after_pilots(self, prepared: Prepared, plan: Callable[[], Plan]) -> Prepared:
-        """The query with what pilots tell of the columns that its filters hang on, as far as a plan of it takes long
-        enough for these to pay."""
-        from qoop.planner.estimate.doubts import doubtful
+        """The query with what pilots tell of the columns that its joins and filters hang on, as far as a plan of it
+        takes long enough for these to pay."""
+        from qoop.planner.estimate.doubts import doubtful, joined_unevenly
 
-        wanted = doubtful(prepared.relation, prepared.stats) if self._config.statistics == "pilot" else {}
-        if not wanted:
+        if self._config.statistics != "pilot":
+            return prepared
+        filtered = doubtful(prepared.relation, prepared.stats)
+        joined = joined_unevenly(prepared.relation, prepared.stats)
+        if not filtered and not joined:
             return prepared
         work = sum(stage.width * stage.estimate.task_seconds for stage in plan().stages)
-        begun = time.perf_counter()
-        ran = self._tables.catalog.run_pilots(wanted, work * PILOT_PART)
+        begun, pilots = time.perf_counter(), self._tables.catalog.run_pilots
+        ran = {*pilots(filtered, work * PILOT_PART), *pilots(joined, work * UNEVEN_PART, frequent=True)}
         better = {name: self._stats(name, known.columns) for name, known in prepared.stats.items() if name in ran}
         spent = prepared.statistics_seconds + time.perf_counter() - begun
         return replace(prepared, stats={**prepared.stats, **better}, statistics_seconds=spent) if ran else prepared

@@ -26,6 +26,9 @@ PART = 0.015
 MOST_ROWS = 131_072
 """Rows that it reads of a row group at most."""
 
+FEW_ROWS = 8_192
+"""Rows of a row group that are enough to see which values are frequent."""
+
 LOCAL = 0.5
 """A column is left out whose row groups each cover less than that of its range."""
 
@@ -33,14 +36,14 @@ _TABLE_SECONDS = 0.004
 _VALUE_SECONDS = 4e-7
 
 
-def pilot_rows(table: Table) -> int:
-    """Rows that a pilot of the table reads."""
-    return sum(min(MOST_ROWS, piece.rows) for piece in _pieces(table).ranges)
+def pilot_rows(table: Table, most: int = MOST_ROWS) -> int:
+    """Rows that a pilot of the table reads. most: of a row group."""
+    return sum(min(most, piece.rows) for piece in _pieces(table).ranges)
 
 
-def pilot_seconds(table: Table, columns: int) -> float:
-    """About how long a pilot of a number of columns takes."""
-    return _TABLE_SECONDS + columns * pilot_rows(table) * _VALUE_SECONDS
+def pilot_seconds(table: Table, columns: int, most: int = MOST_ROWS) -> float:
+    """About how long a pilot of a number of columns takes. most: rows of a row group."""
+    return _TABLE_SECONDS + columns * pilot_rows(table, most) * _VALUE_SECONDS
 
 
 def able(known: TableStats, columns: Collection[str]) -> list[str]:
@@ -52,9 +55,9 @@ def able(known: TableStats, columns: Collection[str]) -> list[str]:
 
 
 def pilot(
-    probe: Probe, table: Table, guessed: TableStats, columns: Sequence[str], known: TableStats | None
+    probe: Probe, table: Table, guessed: TableStats, most: int, columns: Sequence[str], known: TableStats | None
 ) -> TableStats:
-    """Statistics of columns from a pilot, added to those known. guessed: from footers.
+    """Statistics of columns from a pilot, added to those known. guessed: from footers. most: rows of a row group.
 
     Raises SourceError if the table cannot be read, TableChanged if it is not what was registered.
     """
@@ -62,7 +65,7 @@ def pilot(
     wanted = tuple((name, types[name]) for name in columns)
     with probe.cursor(f"table {table.name}") as cursor:
         reach(table.source, cursor)
-        sample = interruptibly(cursor, lambda: _read(cursor, table, wanted))
+        sample = interruptibly(cursor, lambda: _read(cursor, table, wanted, most))
     table.check()
     found = {}
     for index, (name, type_) in enumerate(wanted):
@@ -73,9 +76,9 @@ def pilot(
     return replace(before, columns={**before.columns, **found}, keys=keys)
 
 
-def _read(cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns) -> pa.Table:
+def _read(cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns, most: int) -> pa.Table:
     parts = [table.source.scan(columns, Split((piece,))) for piece in _pieces(table).ranges]
-    return pa.concat_tables([read_sample(cursor, columns, part, f"LIMIT {MOST_ROWS}") for part in parts])
+    return pa.concat_tables([read_sample(cursor, columns, part, f"LIMIT {most}") for part in parts])
 
 
 def _pieces(table: Table) -> Split:

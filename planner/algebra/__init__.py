@@ -3,6 +3,7 @@
 ::
 
     expr.py             scalar expressions
+    equal_exprs.py      expressions that equalities chain together
     relation.py         logical operators
     types.py            types and constant values of expressions, asked of DuckDB
     query_timestamp.py           the time that ``now()`` means in all tasks of a query

@@ -6,7 +6,8 @@
     selectivity.py     fractions of a column's rows
     predicates.py      the fraction of rows that a predicate keeps
     equijoin.py        the fraction of a cross product that an equality keeps
-    doubts.py          where a filter hangs on what only footers tell
+    frequent.py        frequent values that meet frequent values
+    doubts.py          where a filter or a join hangs on what only footers tell
     skipping.py        the part of a table that a scan reads
     cardinality.py     rows, distinct values and bytes of every operator
     calls.py           what functions of Python cost

@@ -1,17 +1,19 @@
-"""The columns whose spread of values decides how much a filter keeps, while only footers have told of them.
+"""The columns whose spread of values decides how much a filter or a join keeps, while only footers have told of them.
 
 Equal figures come from footers for values that are spread evenly and for values that are not: between two of its
-constants a filter may keep a hundredth of the rows, or most. Joins and groups lean on distinct values instead, which
-footers tell well.
+constants a filter may keep a hundredth of the rows, or most. Groups, and joins by a key, lean on distinct values
+instead, which footers tell well; a join of two columns of which neither is a key leans on values that are frequent on
+both sides, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from qoop.catalog.statistics.stats import TableStats
-from qoop.planner.algebra.expr import Call, Expr, columns_of, conjuncts
-from qoop.planner.algebra.relation import Filter, Relation, Scan, walk
+from qoop.planner.algebra.equal_exprs import EqualExprs
+from qoop.planner.algebra.expr import Call, Column, Expr, columns_of, conjuncts
+from qoop.planner.algebra.relation import Filter, Join, Relation, Scan, walk
 from qoop.planner.estimate.cardinality import Cardinality
 
 MATTERS = 1.5
@@ -20,8 +22,7 @@ MATTERS = 1.5
 
 def doubtful(relation: Relation, stats: Mapping[str, TableStats]) -> Mapping[str, frozenset[str]]:
     """The guessed columns, by table, that filters compare with something else than each other. stats: by table."""
-    scans = [node for node in walk(relation) if isinstance(node, Scan)]
-    origin = {column: (scan.table, own) for scan in scans for own, column in scan.fields}
+    origin = _origins(relation)
     predicates = {one for node in walk(relation) if isinstance(node, Filter) for one in node.predicates}
     found: dict[str, set[str]] = {}
     for part in (part for predicate in predicates for part in conjuncts(predicate)):
@@ -34,6 +35,33 @@ def doubtful(relation: Relation, stats: Mapping[str, TableStats]) -> Mapping[str
     return {table: frozenset(found[table]) for table in sorted(found)}
 
 
+def joined_unevenly(relation: Relation, stats: Mapping[str, TableStats]) -> Mapping[str, frozenset[str]]:
+    """The guessed columns, by table, that are equal to others of which none is a key. stats: by table."""
+    origin, equal = _origins(relation), EqualExprs()
+    for part in (part for predicate in _conditions(relation) for part in conjuncts(predicate)):
+        if isinstance(part, Call) and part.op == "=" and all(arg in origin for arg in part.args):
+            equal.add(*part.args)
+    found: dict[str, set[str]] = {}
+    for members in equal.groups():
+        columns = [origin[one] for one in members if isinstance(one, Column)]
+        foreign = [(table, own) for table, own in columns if frozenset((own,)) not in stats[table].keys]
+        for table, own in foreign if len(foreign) > 1 else ():
+            if own in stats[table].guessed:
+                found.setdefault(table, set()).add(own)
+    return {table: frozenset(found[table]) for table in sorted(found)}
+
+
+def _origins(relation: Relation) -> Mapping[Expr, tuple[str, str]]:
+    """The table, and the column of it, that columns of a relation come from."""
+    scans = [node for node in walk(relation) if isinstance(node, Scan)]
+    return {column: (scan.table, own) for scan in scans for own, column in scan.fields}
+
+
+def _conditions(relation: Relation) -> Iterator[Expr]:
+    for node in walk(relation):
+        yield from node.predicates if isinstance(node, Filter) else node.on if isinstance(node, Join) else ()
+
+
 def _counts_nulls(part: Expr) -> bool:
     """True for what footers do tell."""
     if isinstance(part, Call) and part.op == "not":
@@ -42,7 +70,7 @@ def _counts_nulls(part: Expr) -> bool:
 
 
 def moved(relation: Relation, before: Mapping[str, TableStats], after: Mapping[str, TableStats]) -> bool:
-    """True if a filter of the relation keeps a different number of rows by the statistics of later on."""
+    """True if a filter or a join of the relation keeps a different number of rows by the statistics of later on."""
     old, new = Cardinality(before), Cardinality(after)
-    filters = [node for node in walk(relation) if isinstance(node, Filter)]
-    return any(not 1 / MATTERS < max(1.0, new.rows(one)) / max(1.0, old.rows(one)) < MATTERS for one in filters)
+    nodes = [node for node in walk(relation) if isinstance(node, Filter | Join)]
+    return any(not 1 / MATTERS < max(1.0, new.rows(one)) / max(1.0, old.rows(one)) < MATTERS for one in nodes)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from math import prod
 
 from qoop.catalog.statistics.stats import Scalar
 from qoop.planner.algebra.expr import Call, Column, Expr, columns_of, conjuncts
+from qoop.planner.estimate.frequent import excess
 from qoop.planner.estimate.predicates import conjoin
 from qoop.planner.estimate.profile import Profile, backoff_product, combinations, spread_of
 from qoop.planner.estimate.selectivity import Spread, below
@@ -48,8 +50,25 @@ def equi_join(pairs: Sequence[Pair], left: Profile, right: Profile) -> float:
     """
     fraction = 1.0
     for group in _by_origins(pairs, left, right):
-        fraction *= _composite(group, left, right)
-    return fraction
+        fraction *= max(_composite(group, left, right), _frequent(group, left, right))
+    return min(1.0, fraction)
+
+
+def _frequent(pairs: Sequence[Pair], left: Profile, right: Profile) -> float:
+    """The fraction that agrees on all pairs as far as frequent values on both sides tell of it, each pair for itself;
+    no more than keys allow."""
+    known = [(spread_of(x, left), spread_of(y, right)) for x, y in pairs]
+    more = prod(excess(a, b) for a, b in known)
+    if more == 1.0 or _has_key([x for x, _ in pairs], left) or _has_key([y for _, y in pairs], right):
+        return 0.0
+    return more * prod(_composite([pair], left, right) for pair in pairs)
+
+
+def _has_key(exprs: Sequence[Expr], profile: Profile) -> bool:
+    """True if the expressions hold a key of the table that they come from."""
+    origin = profile.origins.get(spread_of(exprs[0], profile).origin or 0)
+    names = {str(expr) for expr in exprs}
+    return origin is not None and any(key <= names for key in origin.keys)
 
 
 def match_fraction(pairs: Sequence[Pair], rest: Sequence[Expr], left: Profile, right: Profile) -> float:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations, islice
 
+from qoop.planner.algebra.equal_exprs import EqualExprs
 from qoop.planner.algebra.expr import Call, Expr, columns_of, columns_of_all, equals
 from qoop.planner.algebra.relation import Filter, Join, Relation
 from qoop.planner.estimate.cardinality import Cardinality
@@ -26,6 +27,7 @@ from qoop.planner.estimate.equijoin import (
     range_overlap,
     rows_in_range,
 )
+from qoop.planner.estimate.frequent import excess_of
 from qoop.planner.estimate.observed_rows import ObservedRows
 from qoop.planner.estimate.predicates import conjoin
 from qoop.planner.estimate.profile import Profile, distinct_values, spread_of, with_factor
@@ -36,8 +38,6 @@ from qoop.planner.join_order.group import Group, Leaf
 Mask = int
 
 _MOST_SETS = 256  # of leaves, looked at for one observed set of tables: self-joins make many
-
-_EXACT = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL")
 
 
 @dataclass
@@ -123,7 +123,7 @@ class JoinGraph:
     def _sort_out(self, predicates: Iterable[Expr]) -> dict[Mask, list[Expr]]:
         """Split predicates into equality classes, filters of one leaf (returned), constants and the rest."""
         local: dict[Mask, list[Expr]] = {}
-        classes = _Classes()
+        classes = EqualExprs()
         for predicate in dict.fromkeys(predicates):
             mask = self.mask_of(predicate)
             sides = self._sides(predicate)
@@ -336,7 +336,7 @@ class JoinGraph:
         for spread in spreads[1:]:
             low, high = inner_range(Spread(1, 1, 1, minimum=low, maximum=high), spread)
         share = min(spread.share for spread in spreads)
-        factor, domains = 1.0, []
+        factor, domains = excess_of(spreads), []
         for (expr, _), spread, profile in zip(here, spreads, profiles, strict=True):
             overlap = range_overlap(spread, low, high, share)
             factor *= (1.0 - spread.nulls) * rows_in_range(expr, profile, overlap)
@@ -415,30 +415,3 @@ def _with_filter(relation: Relation, predicates: list[Expr]) -> Relation:
     if isinstance(relation, Filter):
         return Filter(relation.input, tuple(dict.fromkeys((*relation.predicates, *predicates))))
     return Filter(relation, tuple(predicates))
-
-
-class _Classes:
-    """Union-find over expressions; equality is carried on only between types that compare alike."""
-
-    def __init__(self) -> None:
-        self._of: dict[Expr, list[Expr]] = {}
-        self._apart: list[list[Expr]] = []
-
-    def add(self, left: Expr, right: Expr) -> None:
-        if _comparison_type(left) != _comparison_type(right):
-            self._apart.append([left, right])
-            return
-        a, b = self._of.setdefault(left, [left]), self._of.setdefault(right, [right])
-        if a is not b:
-            a.extend(b)
-            for expr in b:
-                self._of[expr] = a
-
-    def groups(self) -> list[list[Expr]]:
-        unique = {id(members): members for members in self._of.values()}
-        return [*unique.values(), *self._apart]
-
-
-def _comparison_type(expr: Expr) -> str:
-    """Types with the same answer here compare by value without rounding, so that equality is transitive."""
-    return "exact" if expr.type.startswith(_EXACT) else expr.type
