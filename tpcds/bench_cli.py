@@ -18,6 +18,7 @@ from qoop.tpcds.bench import (
     interrupt,
     overhead,
     python_order,
+    ray_arrive,
     ray_cost,
     ray_spot,
     resized,
@@ -84,7 +85,9 @@ def _add_resized(
         "--kinds", default=",".join(KINDS), metavar="A,B", help=f"systems under test ({','.join(KINDS)})"
     )
     parser.add_argument("--staged", action="store_true", help="qoop in stages only, never by DuckDB's own plan")
-    parser.set_defaults(run=_resized, course=course)
+    if course is resized.ARRIVE:
+        parser.add_argument("--ray", action="store_true", help="Ray nodes of this machine: three more join the first")
+    parser.set_defaults(run=_resized, course=course, ray=False)
 
 
 def _add_udf(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -345,6 +348,8 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _resized(options: argparse.Namespace) -> int:
+    if options.ray:
+        return _ray_arrive(options)
     kinds = tuple(options.kinds.split(","))
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
@@ -358,6 +363,15 @@ def _resized(options: argparse.Namespace) -> int:
     )  # fmt: skip
     print(resized.table(done))
     return 1 if any(one.errors for one in done) else 0
+
+
+def _ray_arrive(options: argparse.Namespace) -> int:
+    queries = _queries(options) or ray_arrive.QUERIES
+    done = ray_arrive.run(
+        ray_arrive.RayArriveOptions(Path(options.directory), queries, _positive("--repeat", options.repeat)), _tell
+    )
+    print(ray_arrive.table(done))
+    return 1 if any(one.error for one in done) else 0
 
 
 def _interrupt(options: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@
     checkpoint_cost.py   what durable checkpoints cost
     ray_nodes.py         a Ray cluster on this machine
     ray_cost.py          what it costs to run on Ray
+    ray_arrive.py        nodes that arrive while a query runs
     ray_spot.py          spot machines on real Ray nodes
     coverage.py          stated intervals of growing answers that hold the truth
     core_speed.py        events a second through the core

@@ -10,12 +10,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError, ExecutionError
 
+if TYPE_CHECKING:
+    from qoop.session import Session
+
 _OBJECTS = 80 << 20  # bytes of a node's object store, which holds no rows of ours
+_WAIT = 60.0
 _SOON = {"health_check_failure_threshold": 3, "health_check_period_ms": 500, "health_check_timeout_ms": 500}
 
 
@@ -76,6 +81,16 @@ class LocalNodes:
             if line.startswith("{"):
                 return json.loads(line)["answer"]
         raise ExecutionError("the Ray cluster on this machine has ended")
+
+
+def wait_for_nodes(session: Session, nodes: LocalNodes, count: int) -> None:
+    """Have `count` nodes, and wait until the session has them. Raises ExecutionError."""
+    nodes.be(count)
+    deadline = time.monotonic() + _WAIT
+    while session.available.cpu != count:
+        if time.monotonic() > deadline:
+            raise ExecutionError(f"there are {session.available.cpu:g} nodes instead of {count}")
+        time.sleep(0.05)
 
 
 def _serve() -> None:

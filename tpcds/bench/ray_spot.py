@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from qoop.catalog.errors import ExecutionError, QoopError
+from qoop.catalog.errors import QoopError
 from qoop.engine.backends.simulated import Happening, Outcome
 from qoop.engine.events import MachineJoined, MachineLost
 from qoop.engine.history import CapacityTold, Failed, Record, Started
@@ -30,14 +30,13 @@ from qoop.profiles.named import spot_region
 from qoop.profiles.volatility import Volatility
 from qoop.session import Session, connect
 from qoop.simulation import Fleet, SimulatedJob, simulate
-from qoop.tpcds.bench.ray_nodes import LocalNodes
+from qoop.tpcds.bench.ray_nodes import LocalNodes, wait_for_nodes
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import text
 from qoop.tpcds.simulate.replica import Replica, ended, fastest, solo
 
 TASKS = 8
 """Slots that plans are made for, whatever there is, so that there are tasks to hand out."""
-_WAIT = 60.0
 _LONGER = 2.0  # times that a query takes on one node: so long is the part of the market that it sees
 
 
@@ -106,11 +105,11 @@ def _replayed(number: int, session: Session, nodes: LocalNodes, oracle: Oracle, 
     query = text(number, directory=options.directory)
     plan = session.prepare(query).planning().plan(Variant(), Resources(TASKS, 1e9 * TASKS))
     try:
-        _wait(session, nodes, 1)
+        wait_for_nodes(session, nodes, 1)
         runs = [solo(_ran(session.submit(query, plan=plan))) for _ in range(3)][1:]
         alone = fastest(runs)
         script = steps(spot_region(options.volatility, options.seed).profile, options.nodes, _LONGER * alone.seconds)
-        _wait(session, nodes, script[0][1])
+        wait_for_nodes(session, nodes, script[0][1])
         job = session.submit(query, plan=plan)
         follow(nodes, script, job)
         answer = job.result()
@@ -133,16 +132,6 @@ def _replayed(number: int, session: Session, nodes: LocalNodes, oracle: Oracle, 
 def _ran(job: Job) -> Sequence[Record]:
     job.result()
     return job.history()
-
-
-def _wait(session: Session, nodes: LocalNodes, count: int) -> None:
-    """Wait until the session has `count` nodes. Raises ExecutionError."""
-    nodes.be(count)
-    deadline = time.monotonic() + _WAIT
-    while session.available.cpu != count:
-        if time.monotonic() > deadline:
-            raise ExecutionError(f"there are {session.available.cpu:g} nodes instead of {count}")
-        time.sleep(0.05)
 
 
 def steps(profile: CapacityProfile, most: int, seconds: float, region: float = 600.0) -> list[tuple[float, int]]:

@@ -179,7 +179,12 @@ def clairvoyant(options: ResizedOptions, text: str, undisturbed: float, scratch:
         min(_undisturbed(_task(options, kind, text, size, scratch), scratch, min(3, options.repeat)) for kind in ONES)
         for size in (options.course.size, change.size)
     )
-    return before if before <= change.at else change.at + (1.0 - change.at / before) * after
+    return schedule_seconds(change.at, before, after)
+
+
+def schedule_seconds(change: float, before: float, after: float) -> float:
+    """Seconds of a query that takes `before` on what there is first, and `after` on what there is from a change on."""
+    return before if before <= change else change + (1.0 - change / before) * after
 
 
 def in_turn(kinds: Sequence[str], repetition: int) -> Sequence[str]:

@@ -1,0 +1,174 @@
+"""Machines arrive while a query runs, on real Ray nodes: one of one CPU, and three more after a third of its time.
+
+The nodes are processes of this machine. Where it has fewer processors than nodes they share them, so that four nodes
+are not four times as quick as one; how quick they are is measured, and the clairvoyant schedule goes by that. A node
+takes seconds to begin, so it is begun that long before it is wanted, and counts from the moment at which the job is
+told of it. What beginning a node takes away from the query is in all figures but the clairvoyant's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+
+from qoop.catalog.errors import ExecutionError, QoopError
+from qoop.engine.history import CapacityTold, Record, Switched
+from qoop.session import Session, connect
+from qoop.tpcds.bench.ray_nodes import LocalNodes, wait_for_nodes
+from qoop.tpcds.bench.resized import schedule_seconds
+from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.queries import text
+from qoop.tpcds.simulate.replica import ended
+
+QUERIES = (9, 11, 23, 67, 78)
+FEW, MANY = 1, 4
+MOMENT = 1 / 3
+"""Part of the time alone on the few nodes after which the others are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class RayArriveOptions:
+    """queries: which. repeat: rounds; the median counts."""
+
+    directory: Path
+    queries: tuple[int, ...]
+    repeat: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """One query. few, many: seconds of the plan made for one node on it, and of that for four on those, with nothing
+    that changes. adaptive, held: seconds with nodes that arrive. at: the moment at which the first of them did.
+    switches: of the adaptive runs.
+    """
+
+    query: int
+    few: float = 0.0
+    many: float = 0.0
+    adaptive: float = 0.0
+    held: float = 0.0
+    at: float = 0.0
+    switches: int = 0
+    error: str | None = None
+
+    @property
+    def clairvoyant(self) -> float:
+        """Seconds of a schedule that knows when the nodes come (:func:`~qoop.tpcds.bench.resized.clairvoyant`)."""
+        return schedule_seconds(self.at, self.few, self.many)
+
+    def line(self) -> str:
+        """A line below HEADER."""
+        if self.error is not None:
+            return f"{self.query:5d} {self.error}"
+        seconds = (self.few, self.many, self.at, self.clairvoyant, self.adaptive, self.held)
+        return f"{self.query:5d} {' '.join(f'{one:11.2f}' for one in seconds)} {self.switches:9d}"
+
+
+HEADER = "query    one node  four nodes  arrived at clairvoyant        qoop   held plan  switches"
+
+
+def run(options: RayArriveOptions, told: Callable[[str], None] = print) -> list[Arrived]:
+    """Run all queries. Raises ConfigError without Ray, or data."""
+    done = []
+    with LocalNodes() as nodes, TemporaryDirectory() as folder, Oracle(options.directory) as oracle:
+        told(HEADER)
+        for number in options.queries:
+            bench = _Bench(
+                nodes, options.directory, Path(folder) / str(number), text(number, directory=options.directory)
+            )
+            done.append(bench.measured(number, options.repeat, oracle))
+            told(done[-1].line())
+    return done
+
+
+@dataclass(frozen=True)
+class _Bench:
+    nodes: LocalNodes
+    directory: Path
+    folder: Path
+    query: str
+
+    def measured(self, number: int, repeat: int, oracle: Oracle) -> Arrived:
+        """All runs of one query, one after another."""
+        try:
+            theirs = oracle.answer(self.query)
+            few = self._alone(FEW, repeat, oracle, theirs)
+            runs = [[self._arriving(few, replan, oracle, theirs) for replan in (True, False)] for _ in range(repeat)]
+            many = self._alone(MANY, repeat, oracle, theirs)
+        except QoopError as error:
+            return Arrived(number, error=f"{type(error).__name__}: {error}".splitlines()[0])
+        adaptive, held = ([pair[place] for pair in runs] for place in (0, 1))
+        moments = [moment for one in (*adaptive, *held) if (moment := _joined_at(one)) is not None]
+        if not moments:
+            return Arrived(number, error="it ended before any node had arrived")
+        switches = sum(isinstance(record, Switched) for one in adaptive for record in one) - len(adaptive)
+        seconds = (median(map(ended, one)) for one in (adaptive, held))
+        return Arrived(number, few, many, *seconds, median(moments), switches)
+
+    def _alone(self, count: int, repeat: int, oracle: Oracle, theirs: pa.Table) -> float:
+        """The median of runs on a number of nodes, by the plan that is made for them, after one that is not timed."""
+        with self._session(count, replan=False) as session:
+            return median([ended(self._ran(session, oracle, theirs)) for _ in range(repeat + 1)][1:])
+
+    def _arriving(self, few: float, replan: bool, oracle: Oracle, theirs: pa.Table) -> Sequence[Record]:
+        """The history of a run that gets the other nodes when a third of `few` seconds is over."""
+        with self._session(FEW, replan) as session:
+            self._ran(session, oracle, theirs)  # tables are read for the first time, and statistics
+            early = _beginning(self.nodes, session) - MOMENT * few  # they may be to be begun before the query is
+            bringer = threading.Timer(max(0.0, -early), self.nodes.be, (MANY,))
+            bringer.start()
+            time.sleep(max(0.0, early))
+            try:
+                return self._ran(session, oracle, theirs)
+            finally:
+                bringer.join()
+
+    def _ran(self, session: Session, oracle: Oracle, theirs: pa.Table) -> Sequence[Record]:
+        job = session.submit(self.query)
+        difference = oracle.judge(self.query, job.result().arrow(), theirs)
+        if difference is not None:
+            raise ExecutionError(str(difference))
+        return job.history()
+
+    def _session(self, count: int, replan: bool) -> Session:
+        """A session that has a number of nodes, and keeps what its queries have put out nowhere for the next ones."""
+        session = connect(ray=self.nodes.address, checkpoints=self.folder, replan=replan, reuse=False, staged=True)
+        try:
+            session.register_folder(self.directory)
+            wait_for_nodes(session, self.nodes, count)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+
+def _beginning(nodes: LocalNodes, session: Session) -> float:
+    """Seconds from when nodes are asked for to when a session has them; then there are as many as before."""
+    began = time.monotonic()
+    wait_for_nodes(session, nodes, MANY)
+    seconds = time.monotonic() - began
+    wait_for_nodes(session, nodes, FEW)
+    return seconds
+
+
+def _joined_at(history: Sequence[Record]) -> float | None:
+    """When the job was told of the first node that came while it ran; None: of none."""
+    told = (record for record in history if isinstance(record, CapacityTold) and record.capacity is not None)
+    return next((record.at for record in told if record.at > 0.0), None)
+
+
+def table(done: Sequence[Arrived]) -> str:
+    """The sums of the queries that ran, next to the clairvoyant's."""
+    ran = [one for one in done if one.error is None]
+    known = sum(one.clairvoyant for one in ran)
+    lines = ["", f"clairvoyant {known:.2f} s"]
+    for name, seconds in (("qoop", [one.adaptive for one in ran]), ("held plan", [one.held for one in ran])):
+        lines.append(f"{name} {sum(seconds):.2f} s = {sum(seconds) / known if known else 0:.2f} x")
+    return "\n".join(lines)
