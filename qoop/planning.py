@@ -48,7 +48,10 @@ PILOT_PART = 0.02
 """Part of a query's estimated work that pilots may take: they seldom change its plan."""
 
 UNEVEN_PART = 0.1
-"""The same for pilots of columns that are joined and are no keys: estimates of such joins may be off by hundreds."""
+"""The same for a first pilot of columns that are joined and are no keys,"""
+KNOWN_UNEVEN_PART = 0.5
+"""and for pilots of the others, where that has found frequent values: the work is believed to be too little then, since
+estimates of such joins may be off by hundreds."""
 
 MUCH_LESS = 0.7
 """The part of the seconds of DuckDB's plan that another may take at most to be tried in its place: estimates err, and
@@ -273,10 +276,22 @@ class QueryPlanning:
             return prepared
         work = sum(stage.width * stage.estimate.task_seconds for stage in plan().stages)
         begun, pilots = time.perf_counter(), self._tables.catalog.run_pilots
-        ran = {*pilots(filtered, work * PILOT_PART), *pilots(joined, work * UNEVEN_PART, frequent=True)}
+        ran = {*pilots(filtered, work * PILOT_PART), *self._uneven(joined, work)}
         better = {name: self._stats(name, known.columns) for name, known in prepared.stats.items() if name in ran}
         spent = prepared.statistics_seconds + time.perf_counter() - begun
         return replace(prepared, stats={**prepared.stats, **better}, statistics_seconds=spent) if ran else prepared
+
+    def _uneven(self, joined: Mapping[str, Collection[str]], work: float) -> Collection[str]:
+        """The tables of which pilots have told the frequent values. joined: columns by table, the smallest table first:
+        where it has no frequent values, those of others change nothing."""
+        if not joined:
+            return ()
+        catalog, first = self._tables.catalog, next(iter(joined))
+        ran = catalog.run_pilots({first: joined[first]}, work * UNEVEN_PART, frequent=True)
+        if not any(one.common for one in catalog.known_stats(first, joined[first]).columns.values()):
+            return ran
+        others = {name: columns for name, columns in joined.items() if name != first}
+        return [*ran, *catalog.run_pilots(others, work * KNOWN_UNEVEN_PART, frequent=True)]
 
     def _stats(self, table: str, columns: Collection[str]) -> TableStats:
         catalog = self._tables.catalog

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from qoop.catalog import arrow_output
 from qoop.catalog.errors import ConfigError, SourceError
+from qoop.catalog.sources.files import sql_name, sql_string
 from qoop.tpcds.ordering import Ordering, ordering
 
 TOLERANCE = 1e-9
@@ -110,6 +111,16 @@ class Oracle:
     def answer(self, text: str) -> pa.Table:
         """DuckDB's answer, fetched whole. Raises duckdb.Error if it has none."""
         return arrow_output.table(self._connection, text)
+
+    def attach(self, file: Path, name: str) -> None:
+        """Open a database file, or make it, under a name. Raises duckdb.Error."""
+        self._connection.execute(f"ATTACH {sql_string(str(file))} AS {sql_name(name)}")
+
+    def keep(self, name: str, text: str, database: str) -> None:
+        """Have the rows of a text in a table, unless they are there already. Raises duckdb.Error."""
+        table = f"{sql_name(database)}.main.{sql_name(f'kept {name}')}"
+        self._connection.execute(f"CREATE TABLE IF NOT EXISTS {table} AS {text}")
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {sql_name(name)} AS FROM {table}")
 
     def judge(self, text: str, ours: pa.Table, theirs: pa.Table | None = None) -> Difference | None:
         """The reason why `ours` is no answer to `text`; None if it is one. theirs: DuckDB's, asked for if not given."""

@@ -26,7 +26,7 @@ PART = 0.015
 MOST_ROWS = 131_072
 """Rows that it reads of a row group at most."""
 
-FEW_ROWS = 8_192
+FEW_ROWS = 4_096
 """Rows of a row group that are enough to see which values are frequent."""
 
 LOCAL = 0.5

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 
 from qoop.catalog.statistics.stats import TableStats
 from qoop.planner.algebra.equal_exprs import EqualExprs
-from qoop.planner.algebra.expr import Call, Column, Expr, columns_of, conjuncts
+from qoop.planner.algebra.expr import Call, Expr, columns_of, conjuncts
 from qoop.planner.algebra.relation import Filter, Join, Relation, Scan, walk
 from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.observed import LEAST_ROWS
 
 MATTERS = 1.5
 """A filter that keeps that many times more or fewer rows than believed may change a plan."""
@@ -36,19 +37,24 @@ def doubtful(relation: Relation, stats: Mapping[str, TableStats]) -> Mapping[str
 
 
 def joined_unevenly(relation: Relation, stats: Mapping[str, TableStats]) -> Mapping[str, frozenset[str]]:
-    """The guessed columns, by table, that are equal to others of which none is a key. stats: by table."""
+    """The guessed columns, by table, that joins of large tables equate with others of which none is a key."""
     origin, equal = _origins(relation), EqualExprs()
-    for part in (part for predicate in _conditions(relation) for part in conjuncts(predicate)):
+    for part in _join_conditions(relation):
         if isinstance(part, Call) and part.op == "=" and all(arg in origin for arg in part.args):
             equal.add(*part.args)
     found: dict[str, set[str]] = {}
     for members in equal.groups():
-        columns = [origin[one] for one in members if isinstance(one, Column)]
-        foreign = [(table, own) for table, own in columns if frozenset((own,)) not in stats[table].keys]
+        foreign = [origin[one] for one in members if _is_foreign(origin[one], stats)]
         for table, own in foreign if len(foreign) > 1 else ():
             if own in stats[table].guessed:
                 found.setdefault(table, set()).add(own)
-    return {table: frozenset(found[table]) for table in sorted(found)}
+    return {table: frozenset(found[table]) for table in sorted(found, key=lambda name: (stats[name].rows, name))}
+
+
+def _is_foreign(column: tuple[str, str], stats: Mapping[str, TableStats]) -> bool:
+    """True for a column of a large table that is no key of it. column: table and name."""
+    table, own = column
+    return stats[table].rows >= LEAST_ROWS and frozenset((own,)) not in stats[table].keys
 
 
 def _origins(relation: Relation) -> Mapping[Expr, tuple[str, str]]:
@@ -57,9 +63,13 @@ def _origins(relation: Relation) -> Mapping[Expr, tuple[str, str]]:
     return {column: (scan.table, own) for scan in scans for own, column in scan.fields}
 
 
-def _conditions(relation: Relation) -> Iterator[Expr]:
+def _join_conditions(relation: Relation) -> Iterator[Expr]:
+    """The conditions of filters and of joins that repeat rows."""
     for node in walk(relation):
-        yield from node.predicates if isinstance(node, Filter) else node.on if isinstance(node, Join) else ()
+        if isinstance(node, Join) and node.kind in ("semi", "anti", "mark"):
+            continue
+        conditions = node.predicates if isinstance(node, Filter) else node.on if isinstance(node, Join) else ()
+        yield from (part for one in conditions for part in conjuncts(one))
 
 
 def _counts_nulls(part: Expr) -> bool:

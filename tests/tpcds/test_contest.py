@@ -7,6 +7,8 @@ import os
 import time
 from pathlib import Path
 
+import duckdb
+import pyarrow as pa
 import pytest
 
 from qoop.__main__ import main
@@ -55,6 +57,22 @@ def test_duckdb_starts_again_when_it_loses_resources(tpcds_small: Path, tmp_path
         system.ready()
         outcome = system.go([Change(0.05, Size(1, 10**9))], limit=120)
     assert outcome.error is None and outcome.facts["attempts"] == 2
+
+
+def test_duckdb_finds_in_a_new_process_what_it_kept(tpcds_small: Path, tmp_path: Path) -> None:
+    years = f"WITH years AS ({QUERY}) SELECT a.d_year, b.n FROM years AS a JOIN years AS b USING (d_year)"
+    kept = str(tmp_path / "kept")
+    first = Task("keeping", str(tpcds_small), years, AVAILABLE, str(tmp_path / "answer.arrow"), kept)
+    with SystemUnderTest(first, tmp_path) as system:
+        system.ready()
+        assert system.go(limit=60).error is None
+    with duckdb.connect(str(Path(kept) / "kept.duckdb")) as connection:
+        connection.execute('UPDATE "kept years" SET n = -1')
+    with SystemUnderTest(first, tmp_path) as system:
+        system.ready()
+        assert system.go(limit=60).facts["rows"] > 1
+    with pa.memory_map(first.answer) as source:
+        assert set(pa.ipc.open_file(source).read_all()["n"].to_pylist()) == {-1}
 
 
 def test_a_system_under_test_is_killed_for_good(tpcds_small: Path, tmp_path: Path) -> None:
@@ -112,7 +130,7 @@ def test_the_clairvoyant_schedule_loses_nothing(
 def test_kills_hit_both_sides_alike_and_the_answer_is_right(tpcds_small: Path, tmp_path: Path) -> None:
     options = interrupt.InterruptOptions(tpcds_small, (3,), seeds=1, means=(0.6,), results=tmp_path / "kept.json")
     trials = interrupt.run(options, lambda _: None)
-    assert [trial.side for trial in trials] == ["qoop", "running"]
+    assert [trial.side for trial in trials] == list(interrupt.SIDES)
     assert all(trial.error is None for trial in trials)
     assert "0.6" in interrupt.table(trials)
     assert not list(tmp_path.glob("**/*.arrow"))
@@ -129,12 +147,12 @@ def test_a_life_in_which_duckdb_has_no_hope_counts_without_being_run(
 
     monkeypatch.setattr(interrupt, "intervals", lambda *_: iter([0.4, 0.8, 0.1] * 10))
     monkeypatch.setattr(interrupt, "_live", live)
-    ours, theirs = interrupt.run(interrupt.InterruptOptions(tpcds_small, (3,), seeds=1, means=(0.6,)), lambda _: None)
-    assert not ours.ended and not theirs.ended and ours.kills == theirs.kills == 22
-    assert ours.seconds == theirs.seconds == pytest.approx(10 * ours.undisturbed)
-    assert [round(life / ours.undisturbed, 1) for life in lifetimes] == [0.4, 0.8, 0.1] * 7 + [0.4, 0.5] + [0.8] * 7 + [
-        0.5
-    ]
+    options = interrupt.InterruptOptions(tpcds_small, (3,), seeds=1, means=(0.6,))
+    ours, theirs, keeping = interrupt.run(options, lambda _: None)
+    assert not ours.ended and not theirs.ended and ours.kills == theirs.kills == keeping.kills == 22
+    assert ours.seconds == theirs.seconds == keeping.seconds == pytest.approx(10 * ours.undisturbed)
+    every = [0.4, 0.8, 0.1] * 7 + [0.4, 0.5]
+    assert [round(life / ours.undisturbed, 1) for life in lifetimes] == every + [0.8] * 7 + [0.5] + every
 
 
 def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""The process is killed again and again: qoop goes on from its checkpoints, DuckDB starts from nothing.
+"""The process is killed again and again: qoop goes on from its checkpoints, DuckDB starts from nothing, or from what it
+has kept.
 
 Kills (SIGKILL) come at exponentially distributed intervals whose mean is a fraction of the time that DuckDB needs
-undisturbed, from the start of its process to the answer. The same intervals hold for both sides; a killed process is
+undisturbed, from the start of its process to the answer. The same intervals hold for all sides; a killed process is
 started again at once. A side that needs more than ten times the undisturbed time is stopped, and that time counts.
 """
 
@@ -31,8 +32,10 @@ LIMIT = 10.0
 HOPELESS = 0.75
 """Of the undisturbed time: a DuckDB process with a shorter lifetime cannot answer and leaves nothing behind. So it is
 not run; its time counts as if it had been. At a mean of 0.25 that is 19 of 20 lifetimes and 80 % of their time."""
-SIDES = ("qoop", "running")
-"""Kinds of systems under test: qoop, and DuckDB, which starts again with every process."""
+SIDES = ("qoop", "running", "keeping")
+"""Kinds of systems under test: qoop; DuckDB, which starts again with every process; and DuckDB that keeps in a file
+what its query reads more than once."""
+NAMES = {"qoop": "qoop", "running": "DuckDB", "keeping": "DuckDB that keeps"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def run(options: InterruptOptions, told: Callable[[str], None] = print) -> list[
 
 
 def intervals(query: int, mean: float, seed: int) -> Iterator[float]:
-    """The times between kills, in multiples of the undisturbed time; the same for both sides.
+    """The times between kills, in multiples of the undisturbed time; the same for all sides.
 
     >>> a, b = intervals(1, 0.5, 7), intervals(1, 0.5, 7)
     >>> [next(a) for _ in range(3)] == [next(b) for _ in range(3)]
@@ -135,7 +138,7 @@ def _trial(
     results.put(name, asdict(one))
     state = "ended" if one.ended else "stopped"
     told(
-        f"query {number:2d} mean {mean:g} seed {seed} {'DuckDB' if side == 'running' else side:6} {state} after"
+        f"query {number:2d} mean {mean:g} seed {seed} {NAMES[side]} {state} after"
         f" {one.seconds:.2f} s = {one.seconds / undisturbed:.2f} x, killed {one.kills} times"
         + (f": {one.error}" if one.error else "")
     )
@@ -147,7 +150,7 @@ def _kill_and_start_again(
     theirs: Callable[[int], pa.Table],
 ) -> Trial:  # fmt: skip
     text, answer, kept = texts(directory=options.directory)[number], scratch / "answer.arrow", scratch / "checkpoints"
-    checkpoints = str(kept) if side == "qoop" else None
+    checkpoints = str(kept) if side != "running" else None
     task = Task(side, str(options.directory), text, options.size, str(answer), checkpoints, waits=False, staged=True)
     limit, spent, kills, ended, error = LIMIT * undisturbed, 0.0, 0, False, None
     for gap in intervals(number, mean, seed):
@@ -160,7 +163,7 @@ def _kill_and_start_again(
         if spent >= limit:
             break
         kills += 1
-    if ended and side == "qoop":
+    if ended and side != "running":
         error = judge(options.directory, text, answer, theirs(number))
     shutil.rmtree(kept, ignore_errors=True)
     answer.unlink(missing_ok=True)
@@ -176,18 +179,19 @@ def _live(task: Task, seconds: float, scratch: Path) -> tuple[Outcome | None, fl
 
 
 def table(trials: Sequence[Trial]) -> str:
-    """Sum of completion times by mean interval, and their ratio with a 95 % interval over seeds."""
-    lines = ["", "mean interval   qoop s  ended   DuckDB s  ended   DuckDB : qoop   95 % interval"]
+    """Sum of completion times by mean interval, and either DuckDB's over ours with a 95 % interval over seeds."""
+    lines = ["", "mean interval  side                  seconds  ended   : qoop   95 % interval"]
     for mean in dict.fromkeys(trial.mean for trial in trials):
         ours = [trial for trial in trials if trial.mean == mean and trial.side == "qoop"]
-        theirs = [trial for trial in trials if trial.mean == mean and trial.side == "running"]
-        pairs = _pairs(ours, theirs)
-        _, low, high = ratio_of_sums([pairs]) if pairs else (0.0, 0.0, 0.0)
-        a, b = sum(trial.seconds for trial in ours), sum(trial.seconds for trial in theirs)
-        lines.append(
-            f"{mean:13g} {a:8.1f} {_ended(ours)} {b:10.1f} {_ended(theirs)} {b / a if a else 0:13.2f}"
-            f"      {low:.2f} – {high:.2f}"
-        )
+        for side in SIDES:
+            theirs = [trial for trial in trials if trial.mean == mean and trial.side == side]
+            seconds = sum(trial.seconds for trial in theirs)
+            line = f"{mean:13g}  {NAMES[side]:18} {seconds:10.1f} {_ended(theirs)}"
+            pairs = _pairs(ours, theirs) if side != "qoop" else []
+            if pairs:
+                _, low, high = ratio_of_sums([pairs])
+                line += f" {sum(a for a, _ in pairs) / sum(b for _, b in pairs):8.2f}   {low:.2f} – {high:.2f}"
+            lines.append(line)
     wrong = [f"query {trial.query} seed {trial.seed}: {trial.error}" for trial in trials if trial.error]
     return "\n".join([*lines, f"wrong or failed: {'; '.join(wrong) or 'none'}"])
 

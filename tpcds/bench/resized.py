@@ -214,7 +214,7 @@ def table(done: Sequence[QueryResult]) -> str:
         lines.append(f"  clairvoyant {sum(known):8.2f}")
         if sums.get("qoop"):
             lines.append(f"qoop : clairvoyant = {sums['qoop'] / sum(known):.2f}")
-    for kind in ("held", "restarted", "running"):
+    for kind in KINDS[1:]:
         if kind in sums and sums.get("qoop"):
             lines.append(f"{kind} : qoop = {sums[kind] / sums['qoop']:.2f}")
     pairs = ((one, one.median("qoop"), one.median("held")) for one in done)

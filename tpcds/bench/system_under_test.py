@@ -20,8 +20,9 @@ from typing import Any, Protocol, TextIO
 
 import pyarrow as pa
 
-KINDS = ("qoop", "held", "restarted", "running")
-"""qoop; qoop held to its launch plan; DuckDB started again when it loses resources; DuckDB left running."""
+KINDS = ("qoop", "held", "restarted", "keeping", "running")
+"""qoop; qoop held to its launch plan; DuckDB started again when it loses resources; the same, where it keeps what its
+query reads more than once; DuckDB left running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class Size:
 class Task:
     """The task of a system under test. kind: one of :data:`KINDS`. size: at the start. answer: where the rows go.
 
-    checkpoints: a folder for durable outputs, which the next process with the same task takes up; only for qoop.
+    checkpoints: a folder for durable outputs, which the next process with the same task takes up; of DuckDB only where
+    it keeps something.
     waits: it waits for a line after it is ready; else it begins at once. staged: qoop has no plan of DuckDB's among its
     own. restarts_on_more: DuckDB that starts again does so when it is given more, too.
     """
@@ -119,6 +121,10 @@ class DuckDB:
         self.begun = 0
         self.refusals: list[str] = []
 
+    def once(self) -> pa.Table:
+        """Answer the text, from the beginning."""
+        return self.oracle.answer(self.task.text)
+
     def answer(self) -> pa.Table:
         import duckdb
 
@@ -126,7 +132,7 @@ class DuckDB:
             self.again.clear()
             self.begun += 1
             try:
-                return self.oracle.answer(self.task.text)
+                return self.once()
             except duckdb.InterruptException:
                 if not self.again.is_set():
                     raise
@@ -156,10 +162,31 @@ class DuckDB:
         return {"attempts": self.begun, "refusals": self.refusals}
 
 
+class KeepingDuckDB(DuckDB):
+    """DuckDB that begins again with what its text reads more than once (:mod:`~qoop.tpcds.bench.shared_steps`): in a
+    database file, if it is given a folder, which the next process finds, else in memory."""
+
+    def __init__(self, task: Task) -> None:
+        from qoop.tpcds.bench.shared_steps import steps
+
+        super().__init__(task, restarts=True)
+        self.steps = steps(task.text)
+        if task.checkpoints is not None:
+            Path(task.checkpoints).mkdir(parents=True, exist_ok=True)
+            self.oracle.attach(Path(task.checkpoints) / "kept.duckdb", "kept")
+
+    def once(self) -> pa.Table:
+        for name, text in self.steps.shared:
+            self.oracle.keep(name, text, "memory" if self.task.checkpoints is None else "kept")
+        return self.oracle.answer(self.steps.last)
+
+
 def side(task: Task) -> Side:
     """The system under test that a task asks for."""
     if task.kind in ("qoop", "held"):
         return Qoop(task, replan=task.kind == "qoop")
+    if task.kind == "keeping":
+        return KeepingDuckDB(task)
     return DuckDB(task, restarts=task.kind == "restarted")
 
 
