@@ -70,7 +70,9 @@ def pilot(
     found = {}
     for index, (name, type_) in enumerate(wanted):
         seen = sampled_column(sample, index, name, type_, table.rows).stats()
-        found[name] = _joined(guessed.columns[name], seen, sample.num_rows >= table.rows)
+        whole = sample.num_rows >= table.rows
+        if whole or _covers(seen, guessed.columns[name]):
+            found[name] = _joined(guessed.columns[name], seen, whole)
     before = known or TableStats(table.rows, guessed.bytes)
     keys = before.keys | {key for key in guessed.keys if key <= found.keys()}
     return replace(before, columns={**before.columns, **found}, keys=keys)
@@ -84,6 +86,13 @@ def _read(cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns, mos
 def _pieces(table: Table) -> Split:
     pieces = table.source.pieces()
     return Split(tuple(spread(pieces, max(2, math.ceil(PART * len(pieces))))))
+
+
+def _covers(seen: ColumnStats, guessed: ColumnStats) -> bool:
+    """True unless the rows that were read hold a small part of the range of a sorted column."""
+    ends = (seen.minimum, seen.maximum, guessed.minimum, guessed.maximum)
+    low, high, least, most = (end if isinstance(end, float) else 0.0 for end in ends)
+    return high - low >= LOCAL * (most - least)
 
 
 def _joined(guessed: ColumnStats, seen: ColumnStats, whole: bool) -> ColumnStats:

@@ -55,13 +55,18 @@ def equi_join(pairs: Sequence[Pair], left: Profile, right: Profile) -> float:
 
 
 def _frequent(pairs: Sequence[Pair], left: Profile, right: Profile) -> float:
-    """The fraction that agrees on all pairs as far as frequent values on both sides tell of it, each pair for itself;
-    no more than keys allow."""
+    """The fraction that agrees on all pairs as far as frequent values on both sides tell of it; 0 where keys do.
+
+    What is frequent goes together, more often than not: of several such pairs each further one counts with half the
+    exponent of the one before.
+    """
     known = [(spread_of(x, left), spread_of(y, right)) for x, y in pairs]
-    more = prod(excess(a, b) for a, b in known)
-    if more == 1.0 or _has_key([x for x, _ in pairs], left) or _has_key([y for _, y in pairs], right):
+    more = [excess(a, b) for a, b in known]
+    if max(more) == 1.0 or _has_key([x for x, _ in pairs], left) or _has_key([y for _, y in pairs], right):
         return 0.0
-    return more * prod(_composite([pair], left, right) for pair in pairs)
+    alone = [_composite([pair], left, right) for pair in pairs]
+    uneven = sorted(one * times for one, times in zip(alone, more, strict=True) if times > 1.0)
+    return backoff_product(uneven) * prod(one for one, times in zip(alone, more, strict=True) if times == 1.0)
 
 
 def _has_key(exprs: Sequence[Expr], profile: Profile) -> bool:
