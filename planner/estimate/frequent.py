@@ -16,6 +16,9 @@ from math import prod
 from qoop.catalog.statistics.stats import Scalar
 from qoop.planner.estimate.selectivity import Spread
 
+CHANCE = 1.05
+"""So many times more pairs may agree by how the rows of a sample, or the last digits, fell."""
+
 
 def excess(a: Spread, b: Spread) -> float:
     """How many times as many pairs of rows agree as if all values were as frequent.
@@ -34,7 +37,8 @@ def excess(a: Spread, b: Spread) -> float:
         alone = sum(part for value, part in one.items() if value not in other)
         agree += alone * rest / max(1.0, domain - len(other))
     agree += rest_left * rest_right / max(1.0, domain - len(left.keys() | right.keys()))
-    return max(1.0, domain * agree)
+    times = domain * agree
+    return times if times > CHANCE else 1.0
 
 
 def excess_of(spreads: Sequence[Spread]) -> float:
