@@ -95,6 +95,11 @@ class QueryPlanning:
         return QueryPlanning(tables, PlanCache(), self._cost, self._config, self._share)
 
     @property
+    def cost(self) -> CostModel:
+        """The machine's constants."""
+        return self._cost
+
+    @property
     def usable(self) -> Resources:
         """The share to plan for: without any slot, that of one."""
         share = self._share()

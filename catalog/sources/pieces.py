@@ -145,6 +145,11 @@ class Cut:
         return any(file.borders for file in self.files)
 
     @property
+    def rest_is_less(self) -> bool:
+        """True if to read what is left of the pieces takes less than to read the table."""
+        return not self.in_row_groups
+
+    @property
     def count(self) -> int:
         """Number of pieces."""
         return sum(file.count for file in self.files)

@@ -26,6 +26,7 @@
     schedule.py      which pieces each round reads, and how sure each look must be
     status.py        when an answer should meet its goal, and be exact
     totals.py        sums of the groups over all rounds
+    universe.py      joins of large tables by buckets of their key
     values.py        the values seen of figures that do not add up
     estimators/      a formula a file, with its source
 """

@@ -27,6 +27,7 @@ from qoop.schedulers.terms import Sampled
 
 if TYPE_CHECKING:
     from qoop.catalog.sources.pieces import Cut
+    from qoop.growing.universe import Buckets
     from qoop.growing.goal import Goal
     from qoop.growing.growth import Growth
     from qoop.growing.planning import RoundPlanning
@@ -45,7 +46,7 @@ class Growing:
     """
 
     growth: Growth
-    cut: Cut
+    cut: Cut | Buckets
     schedule: Schedule
     goal: Goal
     settings: Settings
@@ -232,15 +233,16 @@ class GrowingAnswer:
         growing, course = self._growing, self._course(number, rest)
         if rest and self._runs_whole:
             return growing.start(growing.plan_whole(self._plans), follows=number > 0, course=course)
-        pieces = growing.cut.of(growing.schedule.pieces_of(number, rest))
         text = growing.growth.rest_sql if rest else growing.growth.round_sql
-        return growing.start(self._plans().plan(text, pieces), follows=number > 0, course=course)
+        planned = self._plans().plan(text, growing.cut, growing.schedule.pieces_of(number, rest))
+        return growing.start(planned, follows=number > 0, course=course)
 
     @property
     def _runs_whole(self) -> bool:
         """True if the last round is the query itself: where something does not add up, and of row groups, whose rest
-        costs as much: DuckDB leaves out rows that no join wants of a table, but not of stretches of it."""
-        return self._growing.growth.is_of_values or self._growing.cut.in_row_groups
+        costs as much: DuckDB leaves out rows that no join wants of a table, but not of stretches of it. Of buckets, too:
+        the rows of all of them are read in any case."""
+        return self._growing.growth.is_of_values or not self._growing.cut.rest_is_less
 
     def _course(self, number: int, rest: bool) -> Sampled:
         schedule, goal = self._growing.schedule, 0.0 if self._rounds.finishing else self._growing.goal.error

@@ -18,8 +18,9 @@ from qoop.growing.eligibility import growth_of
 from qoop.growing.foresight import MOST_IN_PARTS, expected, in_vain, part_needed
 from qoop.growing.growth import Growth, NotGrowing
 from qoop.growing.planning import RoundPlanning
-from qoop.growing.schedule import Schedule, schedule
+from qoop.growing.schedule import Schedule, buckets_in_order, schedule
 from qoop.growing.totals import NUMBERS, Totals
+from qoop.growing.universe import Buckets, Ways, compared
 from qoop.plan_memo import versions
 from qoop.planner.explain import seconds_text
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from qoop.config import Config
     from qoop.growing.goal import Goal
     from qoop.job import Planned, Starts
+    from qoop.planner.estimate.cost import CostModel
     from qoop.planner.sql.bind import Bound
     from qoop.planning import QueryPlanning
     from qoop.session_tables import SessionTables
@@ -46,11 +48,12 @@ MOST_VALUES = 20_000_000
 
 @value
 class Found:
-    """A query that can grow, its pieces and its rounds."""
+    """A query that can grow, its pieces or buckets, and its rounds. ways: what both take, where there is a choice."""
 
     growth: Growth
-    cut: Cut
+    cut: Cut | Buckets
     schedule: Schedule
+    ways: Ways | None = None
 
 
 def found(
@@ -59,24 +62,37 @@ def found(
     seed: int | None,
     on_nodes: bool,
     describe: Callable[[str], tuple[tuple[str, str], ...]],
+    cost: CostModel,
 ) -> Found | NotGrowing:
     """The way in which a query grows. seed: of the order of the pieces; by default one of the text and of the
-    table, so that the same query reads the same pieces. on_nodes: tasks run in other processes."""
+    table, so that the same query reads the same pieces. on_nodes: tasks run in other processes. cost: of rows."""
     growth = growth_of(bound, tables, describe)
     if isinstance(growth, NotGrowing):
         return growth
     name = growth.fact.name
     if on_nodes and not growth.fact.source.shared:
         return NotGrowing(f"{name}, the table of its sums, is in the memory of this process")
+    drawn_by = _seed(bound, growth) if seed is None else seed
     pieces = cut(growth.fact, _PIECES)
+    ways = compared(growth.universes, buckets_in_order().ends, cost)
+    by_buckets = ways is not None and (pieces is None or ways.by_buckets < ways.by_pieces)
+    if ways is not None and by_buckets:
+        return _held(growth, Found(growth, Buckets(ways.universe, name, drawn_by), buckets_in_order(), ways))
     if pieces is None:
         return NotGrowing(f"{name}, the table of its sums, cannot be read by pieces")
-    rounds = schedule(pieces.count, _seed(bound, growth) if seed is None else seed, pieces.in_row_groups)
+    rounds = schedule(pieces.count, drawn_by, pieces.in_row_groups)
     if len(rounds.ends) == 1:
         return NotGrowing(f"{name}, the table of its sums, has only {growth.fact.rows:,} rows")
-    if growth.is_of_values and growth.fact.rows * rounds.ends[-2] // pieces.count > MOST_VALUES:
+    return _held(growth, Found(growth, pieces, rounds, ways))
+
+
+def _held(growth: Growth, way: Found) -> Found | NotGrowing:
+    """The same, if the values that are to be kept are not too many."""
+    rows = growth.fact.rows * way.schedule.ends[-2] // way.cut.count
+    if growth.is_of_values and rows > MOST_VALUES:
+        name = growth.fact.name
         return NotGrowing(f"it would have to keep the values of too many rows of {name} for what does not add up")
-    return Found(growth, pieces, rounds)
+    return way
 
 
 def _seed(bound: Bound, growth: Growth) -> int:
@@ -107,7 +123,7 @@ def ask(
         if short:
             return ExactAnswer(start(planned), short)
     bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, seed, config.ray is not None, tables.describe)
+    growing = found(bound, named, seed, config.ray is not None, tables.describe, planning.cost)
     if isinstance(growing, NotGrowing):
         return ExactAnswer(start(planning.plan(text)), growing.reason)
     vain = _vain(text, growing, planning, goal) if exact_within else ""
@@ -185,7 +201,7 @@ def why_not(
     if short:
         return short
     bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, None, config.ray is not None, tables.describe)
+    growing = found(bound, named, None, config.ray is not None, tables.describe, planning.cost)
     if isinstance(growing, NotGrowing):
         return growing.reason
     vain = _vain(text, growing, planning, goal) if exact_within else ""
@@ -212,7 +228,7 @@ def _around_refused(growth: Growth, rounds: RoundPlanning) -> str:
 def _refused(rounds: RoundPlanning, growing: Found) -> str:
     """The reason why the query of a round is none."""
     try:
-        types = dict(rounds.plan(growing.growth.round_sql, growing.cut.of(growing.schedule.pieces_of(0))).bound.columns)
+        types = dict(rounds.plan(growing.growth.round_sql, growing.cut, growing.schedule.pieces_of(0)).bound.columns)
         around = _around_refused(growing.growth, rounds)
         if around:
             return around

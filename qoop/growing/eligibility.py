@@ -18,6 +18,7 @@ from qoop.growing.figures import Reading, figure_of
 from qoop.growing.growth import UNBOUNDED, Growth, NotGrowing, Refused, pairs, triples
 from qoop.growing.names import Names, has_aggregates, sources_of
 from qoop.growing.round_sql import rest_sql, round_sql, tail_sql
+from qoop.growing.universe import universes
 from qoop.plan_cache import is_steady
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _growth(bound: Bound, core: Core, tables: Mapping[str, Table], describe: Cal
         fact, tuple(key.sql("duckdb") for key in keys), tuple(reading.measures), tuple(reading.terms),
         tuple(figures.values()), tuple(items), tail, limited, bound.columns,
         text, rest_sql(select, keys, reading.measures),
-        own, around, _ranked(select, names, figures),
+        own, around, _ranked(select, names, figures), universes(select, (fact, alias), tables, names, describe),
     )  # fmt: skip
 
 

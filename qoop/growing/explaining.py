@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from qoop.growing.asking import Found, why_not
 from qoop.growing.growth import UNBOUNDED, Kind
+from qoop.growing.universe import Buckets
+from qoop.planner.explain import seconds_text
 
 if TYPE_CHECKING:
     from qoop.config import Config
@@ -37,9 +39,8 @@ def _lines(found: Found) -> list[str]:
     kinds = {one.place: one.kind for one in growth.figures}
     shown = [(growth.columns[place][0], kinds[core]) for place, (core, _) in sorted(growth.shown.items())]
     names = [name for name, kind in shown if kind not in UNBOUNDED]
-    kind = "row groups" if found.cut.in_row_groups else "pieces"
     lines = [
-        f"{growth.fact.name} is read by {found.cut.count} {kind} in random order, all other tables whole.",
+        *_way(found),
         f"Editions come after {', '.join(map(str, ends))} of them; the last one is exact. Where the others would be in "
         "vain, by the width of the first, it comes at once.",
     ]
@@ -50,6 +51,25 @@ def _lines(found: Found) -> list[str]:
         lines += [f"{why.format(', '.join(some))}"] if some else []
     if growth.is_of_values:
         lines.append("The last round is the query itself, as distinct counts and quantiles of pieces do not add up.")
-    elif found.cut.in_row_groups:
+    elif not found.cut.rest_is_less:
         lines.append("The last round is the query itself.")
-    return [*lines, f"Each round: {growth.round_sql}"]
+    text = growth.round_sql
+    if isinstance(found.cut, Buckets):
+        text = found.cut.text(text, found.schedule.pieces_of(0))
+    return [*lines, f"Each round: {text}"]
+
+
+def _way(found: Found) -> list[str]:
+    """How rows are drawn, and why so."""
+    name, cut, ways = found.growth.fact.name, found.cut, found.ways
+    why = []
+    if ways is not None:
+        seconds = seconds_text(ways.by_pieces), seconds_text(ways.by_buckets)
+        why = ["Its rounds should take {} of one CPU by pieces, {} by buckets of the key of a join.".format(*seconds)]
+    if isinstance(cut, Buckets):
+        fact, others = cut.universe.fact, cut.universe.others
+        keys = " and ".join(fact.keys)
+        joined = ", ".join(one.alias for one in others)
+        return [f"{name} and {joined} are read by {cut.count} buckets of the hash of {keys}, all others whole.", *why]
+    kind = "row groups" if cut.in_row_groups else "pieces"
+    return [f"{name} is read by {cut.count} {kind} in random order, all other tables whole.", *why]

@@ -11,6 +11,7 @@ from qoop.catalog.value import value
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.growing.core import Around
+    from qoop.growing.universe import Universe
 
 Op = Literal[
     "count", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_samp", "stddev_pop",
@@ -85,6 +86,7 @@ class Growth:
     the query of the last one, which need not tell pieces apart.
     around: what stands around the sums, over a table of them; None: they are the whole query. own_columns: of the sums.
     ranked: the place of the figure that the rows are put in order by first, and whether the greatest is first.
+    universes: the ways to read a join of large tables by buckets of its key.
     """
 
     fact: Table
@@ -101,6 +103,7 @@ class Growth:
     own_columns: tuple[tuple[str, str], ...] = ()
     around: Around | None = None
     ranked: tuple[int, bool] | None = None
+    universes: tuple[Universe, ...] = ()
 
     @cached_property
     def shown(self) -> Mapping[int, tuple[int, str]]:

@@ -109,6 +109,16 @@ class Names:
             raise Refused(f"{node.name} may be a column or the name of a result")
         return None if any(node.name.lower() in columns for columns in self._columns.values()) else item
 
+    def owners(self, name: str) -> list[str]:
+        """The tables in the FROM that have a column of that name, in lower case, by their names there."""
+        return [alias for alias, columns in self._columns.items() if name in columns]
+
+    def column_of(self, expr: exp.Expression) -> tuple[str, str] | None:
+        """The name of what stands in the FROM, and of its column, that an expression is, in lower case; None if it is
+        none, or of nobody knows what."""
+        found = self._qualified(expr.unnest())
+        return (found.table, found.name) if isinstance(found, exp.Column) and found.table else None
+
     def same(self, expr: exp.Expression) -> str:
         """A text that is equal for expressions that mean the same columns."""
         return expr.copy().transform(self._qualified).sql("duckdb")
@@ -118,7 +128,7 @@ class Names:
             return node
         name, table = node.name.lower(), node.table.lower()
         if not table:
-            having = [alias for alias, columns in self._columns.items() if name in columns]
+            having = self.owners(name)
             table = having[0] if len(having) == 1 and self._all_known else ""
         return exp.column(name, table or None, quoted=True)
 

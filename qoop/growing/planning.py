@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qoop.growing.eligibility import PIECES
+from qoop.growing.universe import Buckets
 from qoop.session_tables import SessionTables
 
 if TYPE_CHECKING:
+    from qoop.catalog.sources.pieces import Cut
     from qoop.catalog.table import Table
     from qoop.job import Planned
     from qoop.planning import QueryPlanning
@@ -33,9 +35,12 @@ class RoundPlanning:
         self.settings = settings
         self._planning = planning(self._tables)
 
-    def plan(self, text: str, pieces: Table) -> Planned:
-        """The plan of a round, which reads these pieces. Raises BindError for a query that cannot be taken apart."""
-        self._tables.adopt(replace(pieces, name=PIECES))
+    def plan(self, text: str, cut: Cut | Buckets, chosen: Sequence[int]) -> Planned:
+        """The plan of a round, which reads these pieces or buckets. Raises BindError for a query that cannot be taken
+        apart."""
+        if isinstance(cut, Buckets):
+            return self.plan_whole(cut.text(text, chosen))
+        self._tables.adopt(replace(cut.of(chosen), name=PIECES))
         return self.plan_whole(text)
 
     def plan_whole(self, text: str) -> Planned:

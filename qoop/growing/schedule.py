@@ -15,9 +15,11 @@ stays.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from qoop.catalog.value import value
+from qoop.growing.universe import BUCKETS
 
 FIRST = 64
 """Pieces of the first round at least. Of fewer the spread is not known well enough: `tpcds/bench/coverage.py` finds
@@ -54,6 +56,15 @@ class Schedule:
         if at_goal is None or looks == 1:
             return wrong / looks
         return wrong * (1 - ON_THE_WAY) if at_goal else wrong * ON_THE_WAY / (looks - 1)
+
+
+def buckets_in_order() -> Schedule:
+    """The rounds for buckets of a key, which are in random order as they are: their hash function is drawn.
+
+    >>> buckets_in_order().ends
+    (64, 128, 256, 512, 1024)
+    """
+    return replace(schedule(BUCKETS, 0), order=tuple(range(BUCKETS)))
 
 
 def schedule(pieces: int, seed: int, in_row_groups: bool = False) -> Schedule:
