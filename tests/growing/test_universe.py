@@ -1,0 +1,101 @@
+"""Joins of large tables that are read by buckets of their key."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import qoop
+from qoop.growing.eligibility import growth_of
+from qoop.growing.estimators import total, universe
+from qoop.growing.growth import Growth
+from qoop.growing.planning import RoundPlanning
+from qoop.growing.schedule import buckets_in_order
+from qoop.growing.universe import BUCKETS, Buckets
+from qoop.session import Session
+from qoop.tpcds.bench import coverage
+
+ROWS = 120_000
+JOINED = """SELECT g, count(*) AS n, sum(v * w) AS s, avg(w) AS a
+            FROM sold JOIN (SELECT k, sum(w) AS w FROM back GROUP BY k) AS b ON sold.k = b.k GROUP BY g ORDER BY g"""
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, pa.Table]:
+    rng = np.random.default_rng(1)
+
+    def keys(most: int, nulls: float) -> pa.Array:
+        return pa.array(rng.integers(0, most, ROWS), mask=rng.random(ROWS) < nulls)
+
+    sold = {"k": keys(40_000, 0.1), "c": keys(50, 0.05), "g": rng.integers(0, 3, ROWS), "v": rng.integers(0, 100, ROWS)}
+    back = {"k": keys(60_000, 0.1).cast(pa.int32()), "c": keys(50, 0.05).cast(pa.int16()),
+            "w": rng.integers(1, 10, ROWS)}  # fmt: skip
+    other = {"k": keys(60_000, 0.1).cast(pa.int32()).cast(pa.decimal128(12, 2)), "u": rng.integers(1, 10, ROWS)}
+    return {"sold": pa.table(sold), "back": pa.table(back), "other": pa.table(other).slice(0, ROWS - 9)}
+
+
+@pytest.fixture(scope="module")
+def session(data: dict[str, pa.Table]) -> Iterator[Session]:
+    with qoop.connect(slots=2, memory="1GB") as opened:
+        for name, table in data.items():
+            opened.register(name, table)
+        yield opened
+
+
+def grown(session: Session, text: str) -> Growth:
+    tables = session._tables  # what `ask` does first
+    bound, named = tables.bind(tables.as_read(text))
+    found = growth_of(bound, named, tables.describe)
+    assert isinstance(found, Growth), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "alias_and_keys"),
+    [
+        ("SELECT sum(v * w) AS s, count(*) AS n FROM sold, back WHERE sold.k = back.k AND g < 2", [["back", "k"]]),
+        ("SELECT sum(w) AS s, count(*) AS n FROM sold JOIN back USING (k, c)", [["back", "k", "c"]]),
+        # rows of the fact that find nothing stay, and NULLs are equal to nothing
+        ("SELECT sum(w) AS s, count(*) AS n, count(w) AS m FROM sold LEFT JOIN back ON sold.k = back.k AND w > 3",
+         [["back", "k"]]),
+        ("SELECT count(*) AS n FROM sold SEMI JOIN back ON sold.k = back.k", [["back", "k"]]),
+        ("SELECT count(*) AS n FROM sold ANTI JOIN back ON sold.k = back.k", [["back", "k"]]),
+        # three of them: by what all have, in a type that all compare in
+        ("""SELECT sum(v) AS s, count(*) AS n, sum(u) AS t FROM sold JOIN back ON sold.k = back.k AND sold.c = back.c
+            LEFT JOIN other o ON o.k = back.k""", [["back", "k", "c"], ["back", "k", "o", "k"]]),
+        ("SELECT count(*) AS n FROM sold a, sold b WHERE a.k = b.k AND a.v < b.v", [["b", "k"]]),
+        ("""WITH w AS (SELECT k, max(w) AS w FROM back GROUP BY k)
+            SELECT sum(b.w * sold.v) AS s FROM sold LEFT JOIN (SELECT k AS l, w FROM w) AS b ON sold.k = b.l""", []),
+        ("SELECT sum(b.x) AS s FROM sold JOIN (SELECT k, w FROM back) AS b(y, x) ON sold.k = b.y", [["b", "y"]]),
+        # what an outer join asks for holds for no other rows
+        ("SELECT count(*) AS n, sum(u) AS s FROM sold LEFT JOIN back ON sold.k = back.k AND sold.c = back.k, other"
+         " WHERE other.k = sold.c", [["back", "k"]]),
+        ("SELECT count(*) AS n FROM sold JOIN back ON sold.k < back.w", []),
+        ("SELECT count(*) AS n FROM sold JOIN back ON sold.k = back.k OR sold.k = back.w", []),
+    ],
+)  # fmt: skip
+def test_what_buckets_give_adds_up(session, data, text, alias_and_keys):
+    """Each row of the join is in the rounds of just one bucket of its key."""
+    growth = grown(session, text)
+    found = [
+        [part for one in way.others for part in (one.alias, *one.keys)] for way in growth.universes
+    ]
+    assert found == alias_and_keys
+    if not found:
+        return
+    with duckdb.connect() as connection:
+        for name, table in data.items():
+            connection.register(name, table)
+        [exact] = connection.execute(text).fetchall()
+        assert exact[0]
+        for way in growth.universes:
+            buckets = Buckets(way, growth.fact.name, 7)
+            parts = [buckets.text(growth.round_sql, run) for run in (range(300), range(300, 301), range(301, BUCKETS))]
+            names = ", ".join(f"sum(t{term.y})" for term in growth.terms)
+            [total_] = connection.execute(f"SELECT {names} FROM ({' UNION ALL '.join(parts)})").fetchall()
+            assert total_ == exact
