@@ -27,11 +27,11 @@ from qoop.schedulers.terms import Sampled
 
 if TYPE_CHECKING:
     from qoop.catalog.sources.pieces import Cut
-    from qoop.growing.universe import Buckets
     from qoop.growing.goal import Goal
     from qoop.growing.growth import Growth
     from qoop.growing.planning import RoundPlanning
     from qoop.growing.schedule import Schedule
+    from qoop.growing.universe import Buckets
     from qoop.job import Job, Planned, Starts
     from qoop.statements.settings import Settings
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 class Growing:
     """An answer that is to grow. planning: makes what plans its rounds. plan_whole: plans the query itself.
     start: starts a job. deadline: seconds from now by which the answer is needed; infinite: at no time.
+
+    opened: a planning that is there already, with a plan of the first round.
 
     busy: whether other queries have to wait; while they have not, the answer grows past its goal. None: it never does.
     cut_short: hears which part of the pieces was not read, of an answer that ended for others.
@@ -56,6 +58,7 @@ class Growing:
     busy: Callable[[], bool] | None = None
     cut_short: Callable[[float], object] | None = None
     deadline: float = inf
+    opened: RoundPlanning | None = None
 
 
 class Answer(Protocol):
@@ -103,7 +106,7 @@ class GrowingAnswer:
         self._found = Intervals({}, {}, None), 0  # of the last round that has ended, and the pieces read by then
         self._changing = threading.Lock()  # the state of the program
         self._advancing = threading.Lock()  # its holder waits for the round
-        self._planning: RoundPlanning | None = None
+        self._planning = growing.opened
         self._editions: list[Edition] = []
         self._made: Edition | None = None
         self._jobs: list[Job] = []
@@ -239,10 +242,7 @@ class GrowingAnswer:
 
     @property
     def _runs_whole(self) -> bool:
-        """True if the last round is the query itself: where something does not add up, and of row groups, whose rest
-        costs as much: DuckDB leaves out rows that no join wants of a table, but not of stretches of it. Of buckets, too:
-        the rows of all of them are read in any case."""
-        return self._growing.growth.is_of_values or not self._growing.cut.rest_is_less
+        return runs_whole(self._growing.growth, self._growing.cut)
 
     def _course(self, number: int, rest: bool) -> Sampled:
         schedule, goal = self._growing.schedule, 0.0 if self._rounds.finishing else self._growing.goal.error
@@ -377,6 +377,13 @@ async def awaited(answer: Answer) -> Result:
     except CancelledError:
         answer.stop()
         raise
+
+
+def runs_whole(growth: Growth, cut: Cut | Buckets) -> bool:
+    """True if the last round is the query itself: where something does not add up, and of row groups, whose rest costs
+    as much, since to leave the others out takes a comparison of each row. Of buckets, too: the rows of all of them are
+    read in any case."""
+    return growth.is_of_values or not cut.rest_is_less
 
 
 def _pace(jobs: Sequence[Job], read: int, reads: int) -> Pace | None:

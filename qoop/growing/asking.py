@@ -13,9 +13,9 @@ import duckdb
 from qoop.catalog.errors import BindError, QueryError
 from qoop.catalog.sources.pieces import cut
 from qoop.catalog.value import value
-from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer
+from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer, runs_whole
 from qoop.growing.eligibility import growth_of
-from qoop.growing.foresight import MOST_IN_PARTS, expected, in_vain, part_needed
+from qoop.growing.foresight import MOST_IN_PARTS, expected, in_vain, look_is_dear, part_needed
 from qoop.growing.growth import Growth, NotGrowing
 from qoop.growing.planning import RoundPlanning
 from qoop.growing.schedule import Schedule, buckets_in_order, schedule
@@ -54,6 +54,11 @@ class Found:
     cut: Cut | Buckets
     schedule: Schedule
     ways: Ways | None = None
+
+    @property
+    def runs_whole(self) -> bool:
+        """See `runs_whole`."""
+        return runs_whole(self.growth, self.cut)
 
 
 def found(
@@ -126,16 +131,18 @@ def ask(
     growing = found(bound, named, seed, config.ray is not None, tables.describe, planning.cost)
     if isinstance(growing, NotGrowing):
         return ExactAnswer(start(planning.plan(text)), growing.reason)
-    vain = _vain(text, growing, planning, goal) if exact_within else ""
+    vain = _vain(text, growing, named, planning, goal) if exact_within else ""
     if vain:
         return ExactAnswer(start(planning.plan(text)), vain)
     rounds = partial(RoundPlanning, named, bound.settings, planning.apart, bool(config.locked))
-    refused = _refused(rounds(), growing)
+    opened = rounds()
+    refused = _refused(opened, growing)
     if refused:
+        opened.close()
         return ExactAnswer(start(planning.plan(text)), refused)
     whole = partial(_planned_whole, planning, text, bound, named)
     ways = growing.growth, growing.cut, growing.schedule, goal, bound.settings, rounds, whole
-    return GrowingAnswer(Growing(*ways, start, busy, cut_short, deadline))
+    return GrowingAnswer(Growing(*ways, start, busy, cut_short, deadline, opened))
 
 
 def part_to_read(text: str, tables: SessionTables, planning: QueryPlanning, config: Config, goal: Goal) -> float | None:
@@ -172,8 +179,13 @@ def _short(seconds: float, exact_within: float) -> str:
     return f"it should take {seconds_text(seconds)}, and grows from {seconds_text(exact_within)} on (exact_within)"
 
 
-def _vain(text: str, growing: Found, planning: QueryPlanning, goal: Goal) -> str:
+def _vain(text: str, growing: Found, named: Mapping[str, Table], planning: QueryPlanning, goal: Goal) -> str:
     """The reason of an answer that had better not grow, by what is foretold; empty if it had better."""
+    if not goal.error and growing.runs_whole:
+        seconds = planning.foretold(planning.plan(text))
+        dear = look_is_dear(growing.growth, growing.schedule, named, seconds)
+        if dear:
+            return dear
     long = _exact_parts_are_long(text, growing.growth, planning)
     found = None if long else expected(growing.growth, planning.prepare)
     return long if found is None else in_vain(found, growing.growth, growing.schedule, goal)
@@ -204,10 +216,12 @@ def why_not(
     growing = found(bound, named, None, config.ray is not None, tables.describe, planning.cost)
     if isinstance(growing, NotGrowing):
         return growing.reason
-    vain = _vain(text, growing, planning, goal) if exact_within else ""
-    return (
-        vain or _refused(RoundPlanning(named, bound.settings, planning.apart, bool(config.locked)), growing) or growing
-    )
+    vain = _vain(text, growing, named, planning, goal) if exact_within else ""
+    rounds = RoundPlanning(named, bound.settings, planning.apart, bool(config.locked))
+    try:
+        return vain or _refused(rounds, growing) or growing
+    finally:
+        rounds.close()
 
 
 def _around_refused(growth: Growth, rounds: RoundPlanning) -> str:
@@ -228,14 +242,13 @@ def _around_refused(growth: Growth, rounds: RoundPlanning) -> str:
 def _refused(rounds: RoundPlanning, growing: Found) -> str:
     """The reason why the query of a round is none."""
     try:
-        types = dict(rounds.plan(growing.growth.round_sql, growing.cut, growing.schedule.pieces_of(0)).bound.columns)
+        first = growing.schedule.pieces_of(0)
+        types = dict(rounds.plan_ahead(growing.growth.round_sql, growing.cut, first).bound.columns)
         around = _around_refused(growing.growth, rounds)
         if around:
             return around
     except BindError as error:
         return f"its sums cannot be taken apart: {str(error).splitlines()[0]}"
-    finally:
-        rounds.close()
     for place, measure in enumerate(growing.growth.measures):
         type_ = _listed(types[f"v{place}"]) if measure.merged_by == "values" else types[f"t{place}"]
         if measure.merged_by in ("sum", "values") and (not type_.startswith(NUMBERS) or type_ == "UUID"):

@@ -7,7 +7,7 @@ more than the query. Statistics err, and groups differ; `DOUBT` is between what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from qoop.growing.estimators.look import Look
 from qoop.growing.growth import UNBOUNDED
 
 if TYPE_CHECKING:
+    from qoop.catalog.table import Table
     from qoop.growing.goal import Goal
     from qoop.growing.growth import Growth
     from qoop.growing.schedule import Schedule
@@ -39,6 +40,14 @@ MOST_GROUPS = 200_000
 MOST_IN_PARTS = 0.2
 """The part of the time of a query that exact parts of it may take, which the first edition waits for. Where the last
 round is the query itself they run twice."""
+
+
+MOST_IN_LOOK = 0.1
+"""The part of the time of the exact answer that a look may take where nothing else is wanted, and nothing of the look
+is taken over."""
+
+LOOK_SECONDS = 0.1
+"""Seconds of a look besides its rows: to see what the query is made of, and to plan it."""
 
 
 @value
@@ -84,6 +93,18 @@ def in_vain(found: Expected, growth: Growth, schedule: Schedule, goal: Goal) -> 
         if least > goal.error:
             return f"{each}, before all are: too few to be within {goal.error:.1%}"
     return ""
+
+
+def look_is_dear(growth: Growth, schedule: Schedule, tables: Mapping[str, Table], seconds: float) -> str:
+    """The reason why an answer that is wanted exact had better have no look before; empty if it may have one. tables:
+    by lower-case name. seconds: of the exact answer. A look reads its pieces, and all other tables whole."""
+    named = (one.name.lower() for one in parse_one(growth.rest_sql, read="duckdb").find_all(exp.Table))
+    others = sum(tables[name].rows for name in named if name in tables)
+    rows = growth.fact.rows * schedule.ends[0] / len(schedule.order) + others
+    part = rows / (growth.fact.rows + others) + LOOK_SECONDS / max(seconds, LOOK_SECONDS)
+    if part <= MOST_IN_LOOK:
+        return ""
+    return f"a look before should take {part:.0%} of the time of the exact answer, which takes over nothing of it"
 
 
 _SPREAD = 1.0

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 BUCKETS = 1024
 """Buckets of a key: as many as a table has pieces at least."""
 
-_LEAST_ROWS = 50_000
-"""Rows of what is worth reading by buckets."""
+_LEAST_PART = 0.05
+"""Rows of what is worth reading by buckets, as a part of those of the fact."""
 
 _BYTES = 8
 """Of a value that is read: of most numbers, dates and keys."""
@@ -149,7 +149,8 @@ def universes(
     kept: list[tuple[Keyed, Mapping[int, Column]]] = []
     types = {name.lower(): type_ for name, type_ in table.columns}
     agreed = {one: types[name] for one, name in shared.items()}
-    for keyed, columns in sorted(_others(select, alias, tables, describe), key=lambda item: -item[0].rows):
+    large = _others(select, alias, _LEAST_PART * table.rows, tables, describe)
+    for keyed, columns in sorted(large, key=lambda item: -item[0].rows):
         by = {classes.of((keyed.alias, name)): (name, type_) for name, type_ in columns}
         common = {one: _type(agreed[one], by[one][1]) for one in agreed if one in by}
         usable = {one: type_ for one, type_ in common.items() if type_}
@@ -175,22 +176,22 @@ def _type(left: str, right: str) -> str:
 
 
 def _others(
-    select: exp.Select, fact: str, tables: Mapping[str, Table], describe: Callable[[str], Columns]
+    select: exp.Select, fact: str, least: float, tables: Mapping[str, Table], describe: Callable[[str], Columns]
 ) -> Iterator[tuple[Keyed, Columns]]:
-    """What else stands in the FROM and is large, with its columns."""
+    """What else stands in the FROM, of that number of rows at least, with its columns."""
     for source in sources_of(select):
         alias = source.alias_or_name.lower()
         if alias == fact or not alias:
             continue
         if isinstance(source, exp.Table):
             table = None if source.args.get("db") else tables.get(source.name.lower())
-            if table is None or table.rows < _LEAST_ROWS or source.alias_column_names:
+            if table is None or table.rows < least or source.alias_column_names:
                 continue
             keyed = Keyed(alias, (), ((table.rows, _needed(select, alias)),))
             yield keyed, tuple((name.lower(), type_) for name, type_ in table.columns)
         elif isinstance(source, exp.Subquery):
             read = [tables[one.name.lower()] for one in source.find_all(exp.Table) if one.name.lower() in tables]
-            if sum(one.rows for one in read) < _LEAST_ROWS:
+            if sum(one.rows for one in read) < least:
                 continue
             grouped = any(map(has_aggregates, source.find_all(exp.Select)))
             keyed = Keyed(alias, (), tuple((one.rows, _needed(source, "")) for one in read), grouped)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import duckdb
@@ -14,9 +13,9 @@ import qoop
 from qoop.growing.eligibility import growth_of
 from qoop.growing.estimators import total, universe
 from qoop.growing.growth import Growth
-from qoop.growing.planning import RoundPlanning
 from qoop.growing.schedule import buckets_in_order
-from qoop.growing.universe import BUCKETS, Buckets
+from qoop.growing.universe import BUCKETS, Buckets, Keyed, Universe, compared
+from qoop.planner.estimate.cost import DEFAULT
 from qoop.session import Session
 from qoop.tpcds.bench import coverage
 
@@ -82,9 +81,7 @@ def grown(session: Session, text: str) -> Growth:
 def test_what_buckets_give_adds_up(session, data, text, alias_and_keys):
     """Each row of the join is in the rounds of just one bucket of its key."""
     growth = grown(session, text)
-    found = [
-        [part for one in way.others for part in (one.alias, *one.keys)] for way in growth.universes
-    ]
+    found = [[part for one in way.others for part in (one.alias, *one.keys)] for way in growth.universes]
     assert found == alias_and_keys
     if not found:
         return
@@ -99,3 +96,66 @@ def test_what_buckets_give_adds_up(session, data, text, alias_and_keys):
             names = ", ".join(f"sum(t{term.y})" for term in growth.terms)
             [total_] = connection.execute(f"SELECT {names} FROM ({' UNION ALL '.join(parts)})").fetchall()
             assert total_ == exact
+
+
+def test_a_join_grows_by_buckets_where_they_pay_and_ends_exactly(session, data):
+    [(_, told)] = session.sql(f"EXPLAIN APPROXIMATE {JOINED}").fetchall()
+    assert "sold and b are read by 1024 buckets of the hash of k" in told and "of one CPU by pieces" in told
+    with duckdb.connect() as connection:
+        for name, table in data.items():
+            connection.register(name, table)
+        exact = connection.execute(JOINED).fetchall()
+    assert len(exact) == 3
+    first, *_, last = session.approximate(JOINED, error=0, seed=3, confidence=0.999).editions()
+    assert first.share == 64 / BUCKETS and last.exact
+    for row, (group, n, s, a) in zip(first.result.arrow().to_pylist(), exact, strict=True):
+        assert row["g"] == group
+        for name, true in (("n", n), ("s", s), ("a", a)):
+            assert row[f"{name}_low"] < true < row[f"{name}_high"] and row[f"{name}_high"] < 1.5 * true
+    kept = [[row[place] for place in (0, 1, 4, 7)] for row in last.result.fetchall()]
+    assert kept == [list(row) for row in exact]
+    *_, early = session.approximate(JOINED, error=0.1, seed=3).editions()
+    assert not early.exact and early.error <= 0.1
+    others = {session.approximate(JOINED, error=0, seed=seed).editions().__next__().result.fetchall()[0][1]
+              for seed in (3, 4, 5)}  # fmt: skip
+    assert len(others) == 3, "each seed draws other buckets"
+
+
+def test_buckets_are_drawn_where_the_other_table_takes_more_than_reading_the_fact():
+    fact, ends = Keyed("f", ("k",), ((10e6, 3),)), buckets_in_order().ends
+    found = [
+        compared((Universe(fact, (Keyed("o", ("k",), ((rows, 3),), grouped),), ("BIGINT",)),), ends, DEFAULT)
+        for rows, grouped in ((1e6, True), (10e6, False), (10e6, True))
+    ]
+    assert [way is not None and way.by_buckets < way.by_pieces for way in found] == [False, False, True]
+    assert compared((), ends, DEFAULT) is None
+
+
+def test_the_variance_of_buckets_is_on_average_that_of_keys():
+    """Vengerov and others, over many hash functions, and as estimated from the buckets drawn."""
+    rng = np.random.default_rng(1)
+    keys, buckets, drawn = rng.gamma(0.5, 4.0, 3000), 256, 64
+    estimates, errors = [], []
+    for _ in range(800):
+        totals = np.bincount(rng.integers(0, buckets, len(keys)), keys, buckets)[:drawn]
+        estimates.append(totals.sum() * buckets / drawn)
+        sums, squares = totals.sum()[None], (totals**2).sum()[None]
+        errors.append(float(total.standard_error(drawn, buckets, sums, squares)[0]))
+    formula = universe.variance(drawn / buckets, keys)
+    assert np.mean(estimates) == pytest.approx(keys.sum(), rel=0.01)
+    assert np.mean(np.square(errors)) == pytest.approx(formula, rel=0.03)
+    assert np.var(estimates) == pytest.approx(formula, rel=0.15)
+
+
+def test_heavy_keys_have_no_narrow_intervals():
+    rows = coverage.rows("heavy keys", np.random.default_rng(1))
+    assert rows.totals(BUCKETS)[0].sum() == len(rows.y) > 500_000
+    found = coverage.grown(rows.totals(BUCKETS), 0.1, 0.95, 1)
+    assert found.share == 1.0 and found.missed == 0
+    even = coverage.rows("joined", np.random.default_rng(1))
+    assert coverage.grown(even.totals(BUCKETS), 0.2, 0.95, 1).share < 1.0
+
+
+def test_the_rounds_of_one_query_read_each_bucket_once():
+    plan = buckets_in_order()
+    assert [one for number in range(len(plan.ends)) for one in plan.pieces_of(number)] == list(range(BUCKETS))

@@ -3,12 +3,13 @@
     python -m qoop.tpcds.bench.coverage [--draws 200] [--confidence 0.95] [--seed 1] [--rows clustered --bound 0.2]
 
 Tables are drawn whose rows are plain, sorted, in clusters, of a heavy tail (Pareto, without a variance) or in groups of
-which some are rare. Of each, figures grow by the engine's own schedule, program and estimators (:mod:`qoop.growing`)
-until all intervals are narrow enough: a count, a sum, an average and a ratio of sums, or others (`--figures`). What is
-read of pieces comes from NumPy in place of SQL, so that thousands of draws take seconds. What is counted are the
-intervals of the last edition, where it is no exact one, and those figures of which any interval on the way has missed
-the truth. The intervals of one table go together, so that the error of what is counted (±, two standard errors) is that
-of tables, not of intervals. `--row-groups N` has N pieces, which are row groups.
+which some are rare, and joins that are read by buckets of their key, whose keys are alike, skewed or heavy. Of each,
+figures grow by the engine's own schedule, program and estimators (:mod:`qoop.growing`) until all intervals are narrow
+enough: a count, a sum, an average and a ratio of sums, or others (`--figures`). What is read of pieces comes from NumPy
+in place of SQL, so that thousands of draws take seconds. What is counted are the intervals of the last edition, where it
+is no exact one, and those figures of which any interval on the way has missed the truth. The intervals of one table go
+together, so that the error of what is counted (±, two standard errors) is that of tables, not of intervals.
+`--row-groups N` has N pieces, which are row groups.
 
 `--folder DIR` has the rows of TPC-DS's store_sales in place of drawn ones, such as `qoop tpcds generate --skew` makes,
 in groups by what `GROUPS` has in turn; what is drawn then is the order of the pieces.
@@ -166,9 +167,34 @@ def rows(kind: str, rng: np.random.Generator, pieces: int = _PIECES, each: int =
         y, value_ = rng.pareto(1.5, count), rng.zipf(1.5, count) % 100_000
     elif kind == "skewed":
         group, value_ = np.minimum(rng.zipf(1.5, count) - 1, 30), rng.zipf(2.0, count) % 100_000
+    elif kind in _KEYS:
+        return _joined(rng, pieces, count, *_KEYS[kind])
     elif kind == "rare":
         group = np.searchsorted(np.cumsum([0.6, 0.3, 0.09, 0.009, 0.001]), rng.random(count) * 0.999_999)
     return Rows(piece, group, y, x, value_)
+
+
+_KEYS = {"joined": (0.0, 20), "skewed keys": (0.5, 20), "heavy keys": (0.8, 60)}
+"""Of the keys of both sides of a join: the exponent of a law of Zipf, 0 where each key is as likely as any other, and
+the most rows that one has on a side."""
+
+
+def _joined(rng: np.random.Generator, buckets: int, count: int, skew: float, most: int) -> Rows:
+    """The rows of a join of two tables by a key, in buckets of it: y is of the one table, x of the other. skew, most:
+    see `_KEYS`."""
+    import numpy as np
+
+    keys = count // 3
+    chance = np.arange(1, keys + 1) ** -skew if skew else np.ones(keys)
+    here, there = (np.minimum(rng.multinomial(count // 2, chance / chance.sum()), most) for _ in range(2))
+    pairs = here * there
+    key = np.repeat(np.arange(keys), pairs)
+    pair = np.arange(len(key)) - (np.cumsum(pairs) - pairs)[key]
+    mine = (np.cumsum(here) - here)[key] + pair // there[key]
+    theirs = (np.cumsum(there) - there)[key] + pair % there[key]
+    bucket, group = rng.integers(0, buckets, keys), rng.integers(0, 4, here.sum())
+    y, x = rng.gamma(2.0, 10.0, here.sum()), rng.gamma(4.0, 1.0, there.sum())
+    return Rows(bucket[key], group[mine], y[mine], x[theirs], rng.integers(0, 3000, len(key)))
 
 
 GROUPS = ("ss_store_sk", "ss_promo_sk % 5", "ss_quantity // 25", "ss_item_sk % 7")
@@ -198,7 +224,7 @@ def table(kind: str, rng: np.random.Generator) -> np.ndarray:
     return rows(kind, rng).totals(_PIECES)
 
 
-KINDS = ("plain", "sorted", "clustered", "heavy", "rare", "skewed")
+KINDS = ("plain", "sorted", "clustered", "heavy", "rare", "skewed", *_KEYS)
 
 
 def grown(
@@ -314,7 +340,7 @@ def line(kind: str, error: float, outcomes: Sequence[Outcome]) -> str:
     cover = f"{held / shown:7.1%} ±{_twice_error(outcomes, held / shown):5.1%}" if shown else "      -       "
     ever = f"{1 - missed / looked:7.1%}" if looked else "      -"
     share = sum(one.share for one in outcomes) / len(outcomes)
-    return f"{kind:10} {error:6.0%} {early:6}/{len(outcomes)} {share:6.0%} {shown:7} {cover} {looked:7} {ever}"
+    return f"{kind:11} {error:6.0%} {early:6}/{len(outcomes)} {share:6.0%} {shown:7} {cover} {looked:7} {ever}"
 
 
 def _twice_error(outcomes: Sequence[Outcome], part: float) -> float:
@@ -334,7 +360,7 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], object] = 
     parser.add_argument("--bound", type=float, help="this bound only")
     parser.add_argument("--folder", type=Path, help="where `qoop tpcds generate` made tables")
     options = parser.parse_args(arguments)
-    say("data        bound  early ends  read   shown   cover            ever  covered at every look")
+    say("data         bound  early ends  read   shown   cover            ever  covered at every look")
     kinds = (options.rows,) if options.rows else KINDS
     errors = (options.bound,) if options.bound else ERRORS
     figures = _FIGURES[options.figures]

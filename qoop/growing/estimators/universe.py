@@ -6,8 +6,9 @@ that is seen, divided by p, has the variance ``(1/p - 1)`` times the sum over al
 
 To add up squares by key takes as long as the join. Totals of buckets do as well: keys fall into N buckets by chance, so
 that on average the variance between buckets is the sum of the squares over N, and Cochran's variance of a total of n of
-them (:mod:`qoop.growing.estimators.total`) is, with p = n / N, what stands above. Skewed keys make buckets uneven, which
-the rules of :mod:`qoop.growing.estimators.skewness` see as they see it of pieces.
+them (:mod:`qoop.growing.estimators.total`) is, with p = n / N, what stands above; `tests/growing/test_universe.py`
+compares the two. Skewed keys make buckets uneven, which the rules of :mod:`qoop.growing.estimators.skewness` see as
+they see it of pieces.
 """
 
 from __future__ import annotations
