@@ -198,7 +198,7 @@ class Driver:
         run = self.runs[grant.job]
         return Ticket(
             AttemptId(grant.task, sys.maxsize), self._arrivals[grant.job], run.seconds_of(grant.task), now,
-            run.job_left, grant.resources, grant.waits,
+            run.job_left, grant.resources, grant.waits, run.path_of(grant.task),
         )  # fmt: skip
 
     def _begin(self, attempt: AttemptId) -> None:

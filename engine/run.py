@@ -279,6 +279,10 @@ class Run:
         while none has."""
         return self._demands.seconds(self._plan_frontier.nodes[task.stage])
 
+    def path_of(self, task: TaskId) -> float:
+        """Estimated seconds from the beginning of a task of the plan to the end of the job, on the longest path."""
+        return self._plan_frontier.nodes[task.stage].tail
+
     def most_slots(self, task: TaskId) -> float:
         """The slots that a task can use: of the share, where DuckDB plans the whole query; else what it asks for."""
         stage = self.plan.by_id[task.stage]
@@ -921,6 +925,7 @@ class Run:
             most=attempt.most,
             extra=attempt.extra,
             profiled=self._limits.profiled,
+            path=task.stage.tail,
         )
 
     def _saves(self, stage: StageId) -> bool:

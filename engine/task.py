@@ -209,6 +209,7 @@ class TaskSpec:
     most: slots that it can be granted while it runs; 0: it keeps its resources to the end.
     extra: it runs on a slot that its machine has not got. profiled: its profile is wanted.
     ticket: what its node has to know where it may wait there; None: nodes have no queues.
+    path: estimated seconds from its beginning to the end of the job, on the longest path.
     """
 
     attempt: AttemptId
@@ -227,6 +228,7 @@ class TaskSpec:
     extra: bool = False
     profiled: bool = False
     ticket: Ticket | None = None
+    path: float = 0.0
 
     @property
     def waits(self) -> bool:

@@ -38,6 +38,7 @@ from qoop.engine.backends.simulated_nodes import Heartbeats
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
+from qoop.engine.exchanges.terms import Exchanged, Exchanges
 from qoop.engine.history import Ended, Record, Started, Switched
 from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.state import USUAL_LIMITS, Limits
@@ -225,12 +226,13 @@ class JobRun:
 class SimulatedRun:
     """jobs: in the order in which they were given, then those that came after others. seconds: until the last ended.
 
-    task_events: starts of attempts and reports about them.
+    task_events: starts of attempts and reports about them. exchanged: what went over links.
     """
 
     jobs: tuple[JobRun, ...]
     seconds: float
     task_events: int
+    exchanged: Exchanged = Exchanged()
 
     def __getitem__(self, name: str) -> JobRun:
         """The job of that name. Raises KeyError."""
@@ -299,6 +301,7 @@ def simulate(
     most_jobs: float = math.inf,
     heartbeats: Heartbeats = AT_ONCE,
     queueing: NodeQueueing | None = None,
+    exchanges: Exchanges | None = None,
 ) -> SimulatedRun:
     """Run the jobs on the fleet until all have ended, or nothing can happen any more.
 
@@ -311,6 +314,8 @@ def simulate(
         `Cluster`.
     heartbeats: how long words take between the scheduler and the machines. queueing: how granted tasks wait at these;
         None: they do not, so a slot is idle from the end of a task until another has been granted.
+    exchanges: how tasks read from other machines, over links of `Resources.network` in each direction; None: what
+        arrives shares the machine's link.
     Raises ConfigError if two jobs have one name.
     """
     if len({job.name for job in jobs}) < len(jobs):
@@ -318,7 +323,7 @@ def simulate(
     script = ground_truth.on(lambda: backend.machines()) if isinstance(ground_truth, World) else ground_truth
     backend = SimulatedBackend(
         fleet.machines, VirtualClock(), script, kernels, alone=True, crowding=crowding, heartbeats=heartbeats,
-        queueing=queueing,
+        queueing=queueing, exchanges=exchanges,
     )  # fmt: skip
     for at, event in fleet.changes:
         backend.happen(event, at)
@@ -358,7 +363,7 @@ def simulate(
             cluster.check()
     runs = tuple(_run_of(job, handles[job.name]) for job in everyone)
     cluster.close()
-    return SimulatedRun(runs, max((run.ended for run in runs), default=0.0), backend.task_events)
+    return SimulatedRun(runs, max((run.ended for run in runs), default=0.0), backend.task_events, backend.exchanged)
 
 
 def _submit(cluster: Cluster, job: SimulatedJob) -> JobHandle:

@@ -27,6 +27,7 @@ from qoop.tpcds.bench import (
     transfer,
 )
 from qoop.tpcds.bench.system_under_test import KINDS
+from qoop.tpcds.links import bench as links
 from qoop.tpcds.load import commands as load_commands
 from qoop.tpcds.load.growing import commands as growing_commands
 from qoop.tpcds.map import commands as the_map
@@ -70,6 +71,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     packed.add_command(commands, _write)
     serving.add_command(commands, _write)
     queues.add_command(commands, _write)
+    links.add_command(commands, _write)
     suite.add_commands(commands)
     the_map.add_commands(commands)
 

@@ -37,6 +37,8 @@ from qoop.engine.events import (
     TaskStopped,
     TaskSucceeded,
 )
+from qoop.engine.exchanges.terms import Exchanged, Exchanges
+from qoop.engine.exchanges.transfers import Piece, Transfers
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.node_queues.node import QueueingNode
 from qoop.engine.node_queues.policy import NodeQueueing
@@ -158,7 +160,8 @@ class SimulatedBackend:
     crowding: the factor by which everything slows down on a machine where that many threads work; None: they do not
         disturb each other.
     heartbeats: how long words take between the scheduler and its machines. queueing: how tasks wait at these; None:
-        what was granted begins. `left_of` is asked at each report of a machine where tasks wait: what jobs have left.
+        what was granted begins. exchanges: how attempts read from other machines; None: what arrives (`Outcome`) shares
+        the machine's link. `left_of` is asked at each report of a machine where tasks wait: what jobs have left.
     `started`: all attempts so far. `task_events`: their number and that of the reports about them.
     `start`, `stop`, `wait` are for one thread; `wake`, `happen` and `appoint` for any.
     """
@@ -173,6 +176,7 @@ class SimulatedBackend:
         crowding: Callable[[float], float] | None = None,
         heartbeats: Heartbeats = AT_ONCE,
         queueing: NodeQueueing | None = None,
+        exchanges: Exchanges | None = None,
     ) -> None:
         self.clock = clock
         self.left_of: Callable[[JobId], JobLeft | None] = lambda _: None
@@ -208,6 +212,13 @@ class SimulatedBackend:
         self._closed = False
         self._committed: dict[CheckpointKey, tuple[Committed, set[JobId]]] = {}
         self._parts: dict[Content, int] = {}  # how many outputs of a stage are committed
+        self._exchanges = exchanges
+        self._made: dict[CheckpointKey, tuple[MachineId, int]] = {}  # where an output lies, and bytes of a partition
+        self._transfers: Transfers | None = None
+        if exchanges is not None:
+            self._transfers = Transfers(exchanges, clock.now, self._after)
+            for name, capacity in machines.items():
+                self._transfers.have(name, capacity.network)
 
     # --- the backend's methods ------------------------------------------------------------------------------
 
@@ -315,6 +326,11 @@ class SimulatedBackend:
             return not self._agenda and not self._woken
 
     @property
+    def exchanged(self) -> Exchanged:
+        """What went over links so far; nothing where there are no `exchanges`."""
+        return self._transfers.exchanged if self._transfers is not None else Exchanged()
+
+    @property
     def closed(self) -> bool:
         return self._closed
 
@@ -333,6 +349,9 @@ class SimulatedBackend:
     def _plan(self, at: float, action: Callable[[], Sequence[Event]]) -> None:
         with self._lock:
             heappush(self._agenda, (at, next(self._order), action))
+
+    def _after(self, at: float, action: Callable[[], None]) -> None:
+        self._plan(at, lambda: (action(), ())[1])
 
     def _due(self, now: float) -> list[Event]:
         events: list[Event] = []
@@ -366,6 +385,7 @@ class SimulatedBackend:
         begun = self._begin_all(running.machine, node.arrive(replace(spec.ticket, since=now), now))
         if spec.attempt in node.queue:
             running.waited = True
+            self._ask(running, ahead=True)
             self._beat(running.machine)
             return self._told(running.machine, Queued(spec.attempt))
         return begun
@@ -423,6 +443,7 @@ class SimulatedBackend:
     def _drop(self, key: CheckpointKey) -> None:
         if self._committed.pop(key, None) is not None:
             self._parts[key.content] -= 1
+            self._made.pop(key, None)
 
     def _missing(self, spec: TaskSpec) -> CheckpointKey | None:
         """An output that the attempt reads and that is not there."""
@@ -447,7 +468,45 @@ class SimulatedBackend:
         if worker is not None:
             seconds += self._kernels.reading * worker.first(item.table for item in spec.stage.table_inputs)
         running.worker = worker
-        self._move(running, "network", running.outcome.arriving, partial(self._compute, running, seconds))
+        if self._transfers is None:
+            self._move(running, "network", running.outcome.arriving, partial(self._compute, running, seconds))
+            return
+        if self._transfers.known(spec.attempt):
+            self._transfers.granted(spec.attempt)
+        else:
+            self._ask(running, ahead=False)
+        if self._transfers.await_(spec.attempt, lambda: self._compute_if_there(running, seconds)):
+            self._compute(running, seconds)
+
+    def _ask(self, running: _Running, ahead: bool) -> None:
+        """Have what an attempt reads brought in from other machines."""
+        if self._transfers is not None:
+            self._transfers.begin(running.machine, running.spec, self._pieces(running), ahead)
+
+    def _pieces(self, running: _Running) -> list[Piece]:
+        """What an attempt reads and its machine has not made: one piece a machine, and each output that is read whole."""
+        parted: dict[MachineId | None, float] = {}
+        pieces: list[Piece] = []
+        for item in running.spec.inputs:
+            for key in item.keys:
+                made, size = self._made.get(key, (running.machine, 0))
+                if made == running.machine and not self._stored_only:
+                    continue
+                sender = made if made in self._machines and not self._stored_only else None
+                if item.partition is not None:
+                    parted[sender] = parted.get(sender, 0.0) + size
+                elif self._committed[key][0].bytes[0]:
+                    pieces.append(Piece(sender, self._committed[key][0].bytes[0], key))
+        names = sorted(parted, key=lambda name: (name is None, name or ""))
+        return [Piece(name, parted[name]) for name in names if parted[name]] + pieces
+
+    @property
+    def _stored_only(self) -> bool:
+        return self._exchanges is not None and self._exchanges.store.only
+
+    def _compute_if_there(self, running: _Running, seconds: float) -> None:
+        if self._running.get(running.spec.attempt) is running:
+            self._compute(running, seconds)
 
     def _compute(self, running: _Running, seconds: float) -> Sequence[Event]:
         """Begin the work, as what it reads is there; then it moves what did not fit its memory."""
@@ -495,6 +554,8 @@ class SimulatedBackend:
 
     def _leave(self, running: _Running) -> None:
         """The attempt has gone: others may be faster now, and its worker takes up another."""
+        if self._transfers is not None:
+            self._transfers.leave(running.spec.attempt)
         if running.effort is not None:
             self._rest(running.effort)
         if running.moving is not None:
@@ -607,6 +668,7 @@ class SimulatedBackend:
         if known is None:
             self._committed[spec.key] = committed, {spec.attempt.task.job}
             self._parts[spec.key.content] = self._parts.get(spec.key.content, 0) + 1
+            self._made[spec.key] = running.machine, size
         else:
             known[1].add(spec.attempt.task.job)
         account = running.account(self.clock.now())
@@ -640,6 +702,8 @@ class SimulatedBackend:
 
     def _lose(self, machine: MachineId) -> None:
         self._machines.pop(machine, None)
+        if self._transfers is not None:
+            self._transfers.lose(machine)
         for known in (
             self._slowness,
             self._others,
@@ -657,6 +721,8 @@ class SimulatedBackend:
     def _have(self, machine: MachineId, capacity: Resources) -> None:
         """A machine of that size, with a worker for each slot; new kernels are opened while tasks run."""
         before, self._machines[machine] = self._machines.get(machine, capacity), capacity
+        if self._transfers is not None:
+            self._transfers.have(machine, capacity.network)
         if self._queueing is not None:
             self._nodes.setdefault(machine, QueueingNode(capacity, self._queueing)).capacity = capacity
             self._plan(self.clock.now(), partial(self._next_at, machine))

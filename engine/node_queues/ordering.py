@@ -1,4 +1,7 @@
-"""The order in which tasks that wait at a node begin (the source's algorithm 6)."""
+"""The order in which tasks that wait at a node begin (the source's algorithm 6).
+
+The source's strategies rank jobs. Of one job, the task with the longest way to the end of the job begins first.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class Ordering:
 
     def key(self, ticket: Ticket, left: Left, now: float) -> tuple[float, ...]:
         """Sorts waiting tasks at one moment: the least begins first, and no two are equal."""
-        last = ticket.arrival, ticket.since, ticket.attempt.number
+        last = ticket.arrival, -ticket.path, ticket.since, ticket.attempt.number
         if self.starved(ticket, now):
             return 0, 0.0, *last
         rank = STRATEGIES[self.strategy](ticket, left.get(ticket.job, ticket.left))

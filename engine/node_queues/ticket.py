@@ -24,7 +24,7 @@ class Ticket:
 
     arrival: counts jobs in the order in which they came. seconds: the task should take. since: when it came to the
     node. left: of its job, when it was granted. resources: those granted. waits: its scheduler knows that it has to
-    wait, so it is told when the task begins.
+    wait, so it is told when the task begins. path: seconds from its beginning to the end of the job.
     """
 
     attempt: AttemptId
@@ -34,6 +34,7 @@ class Ticket:
     left: JobLeft
     resources: Resources = ONE_SLOT
     waits: bool = False
+    path: float = 0.0
 
     @property
     def job(self) -> JobId:

@@ -150,4 +150,4 @@ def _ticket(spec: TaskSpec) -> Ticket:
     now, seconds = time.monotonic(), spec.stage.estimate.task_seconds
     if spec.ticket is not None:
         return replace(spec.ticket, since=now)
-    return Ticket(spec.attempt, 0, seconds, now, JobLeft(seconds, 1), spec.resources)
+    return Ticket(spec.attempt, 0, seconds, now, JobLeft(seconds, 1), spec.resources, path=spec.path)

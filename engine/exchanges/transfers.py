@@ -1,0 +1,248 @@
+"""The inputs of simulated attempts on their way from other machines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from qoop.catalog.value import value
+from qoop.engine.exchanges.links import Links
+from qoop.engine.exchanges.order import Pull, next_pull
+from qoop.engine.exchanges.terms import Exchanged, Exchanges
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
+
+
+@value
+class Piece:
+    """Bytes that a task reads of another machine, or of the store. key: of an output that is read whole, which the
+    machine then has for its other tasks, too."""
+
+    sender: MachineId | None
+    bytes: float
+    key: CheckpointKey | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Asked:
+    """One piece, or a segment of one. begun: its turn has come."""
+
+    attempt: AttemptId
+    pull: Pull
+    machine: MachineId
+    piece: Piece
+    segments: int = 1
+    begun: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class _Inputs:
+    """All that an attempt reads. left: pulls that have not ended, and outputs that another attempt brings in. coming:
+    pulls whose turn has come."""
+
+    machine: MachineId
+    job: JobId
+    left: dict[_Asked, None] = field(default_factory=dict)
+    others: set[CheckpointKey] = field(default_factory=set)
+    coming: int = 0
+    then: Callable[[], None] | None = None
+
+    @property
+    def there(self) -> bool:
+        return not self.left and not self.others
+
+
+class Transfers:
+    """Pulls that wait for their turn, and those that are under way.
+
+    after: has something happen at a time. What ends is told by calling the `then` of :meth:`await_`.
+    """
+
+    def __init__(
+        self, terms: Exchanges, now: Callable[[], float], after: Callable[[float, Callable[[], None]], None]
+    ) -> None:
+        self._terms, self._now, self._after = terms, now, after
+        self._links = Links[_Asked]()
+        self._inputs: dict[AttemptId, _Inputs] = {}
+        self._waiting: dict[MachineId, dict[Pull, _Asked]] = {}
+        self._coming: dict[MachineId, Counter[JobId]] = {}
+        self._here: dict[MachineId, set[CheckpointKey]] = {}  # outputs that were read whole
+        self._numbers = count()
+        self._looking = False
+        self._planned = 0  # looks; only the last one holds
+        self.exchanged = Exchanged()
+
+    def have(self, machine: MachineId, rate: float) -> None:
+        """The machine's links have that rate from now on; 0: no limit."""
+        self._links.have(machine, rate, self._now())
+        self._look_soon()
+
+    def lose(self, machine: MachineId) -> None:
+        """The machine is gone: what it sends comes from the store instead."""
+        for attempt in [one for one, inputs in self._inputs.items() if inputs.machine == machine]:
+            self.leave(attempt)
+        for known in (self._waiting, self._coming, self._here):
+            known.pop(machine, None)
+        cut_off = [asked for one in self._inputs.values() for asked in one.left if asked.piece.sender == machine]
+        for asked in sorted(cut_off, key=lambda one: one.pull.number):
+            asked.piece = Piece(None, asked.piece.bytes, asked.piece.key)
+            if asked.begun:
+                self._links.leave(asked, self._now())
+                self._request(asked)
+
+    def begin(self, machine: MachineId, spec: TaskSpec, pieces: Sequence[Piece], ahead: bool) -> None:
+        """Ask for what an attempt reads. ahead: it waits for its slot."""
+        inputs = self._inputs[spec.attempt] = _Inputs(machine, spec.attempt.task.job)
+        path = self._terms.paths.get(spec.stage.id, spec.path)
+        segments = self._terms.segments.get(spec.stage.id, 1)
+        known = self._here.setdefault(machine, set())
+        for piece in self._turned(pieces, spec.attempt.task.part):
+            if piece.key is not None and piece.key in known:
+                if self._brings(machine, piece.key):
+                    inputs.others.add(piece.key)
+                continue
+            if piece.key is not None:
+                known.add(piece.key)
+            pull = Pull(inputs.job, path, next(self._numbers), ahead)
+            asked = _Asked(spec.attempt, pull, machine, piece, segments)
+            inputs.left[asked] = None
+            self._waiting.setdefault(machine, {})[pull] = asked
+        self._take_turns(machine)
+
+    def granted(self, attempt: AttemptId) -> None:
+        """An attempt that waited has its slot: its pulls go before those of others that wait."""
+        inputs = self._inputs.get(attempt)
+        if inputs is None:
+            return
+        waiting = self._waiting.get(inputs.machine, {})
+        for pull in [pull for pull, asked in waiting.items() if asked.attempt == attempt and pull.ahead]:
+            asked = waiting.pop(pull)
+            asked.pull = Pull(pull.job, pull.path, pull.number)
+            waiting[asked.pull] = asked
+
+    def known(self, attempt: AttemptId) -> bool:
+        """True if its inputs were asked for."""
+        return attempt in self._inputs
+
+    def await_(self, attempt: AttemptId, then: Callable[[], None]) -> bool:
+        """True if all is there, and nothing more is known of it; else `then` is called once it is."""
+        inputs = self._inputs[attempt]
+        if inputs.there:
+            del self._inputs[attempt]
+            return True
+        inputs.then = then
+        return False
+
+    def leave(self, attempt: AttemptId) -> None:
+        """The attempt is gone: what it has asked for alone is not brought in any more."""
+        inputs = self._inputs.pop(attempt, None)
+        if inputs is None:
+            return
+        heirs: set[CheckpointKey] = set()
+        for asked in inputs.left:
+            self._links.leave(asked, self._now())
+            self._waiting.get(asked.machine, {}).pop(asked.pull, None)
+            if asked.begun:
+                self._coming[asked.machine][inputs.job] -= 1
+            if asked.piece.key is not None:
+                self._here.get(asked.machine, set()).discard(asked.piece.key)
+                heirs.add(asked.piece.key)
+        self._pass_on(inputs, heirs)
+        self._take_turns(inputs.machine)
+
+    def _pass_on(self, gone: _Inputs, heirs: set[CheckpointKey]) -> None:
+        """Have others ask for the outputs that an attempt was bringing in for all of them."""
+        pieces = {asked.piece.key: asked for asked in gone.left}
+        for key in sorted(heirs, key=str):
+            for attempt, inputs in self._inputs.items():
+                if key in inputs.others and inputs.machine == gone.machine:
+                    asked = pieces[key]
+                    inputs.others.discard(key)
+                    again = _Asked(attempt, asked.pull, asked.machine, asked.piece, asked.segments)
+                    inputs.left[again] = None
+                    self._here[gone.machine].add(key)
+                    self._waiting.setdefault(gone.machine, {})[again.pull] = again
+                    break
+
+    def _brings(self, machine: MachineId, key: CheckpointKey) -> bool:
+        """True if the output is on its way there for another attempt."""
+        return any(
+            asked.piece.key == key for one in self._inputs.values() if one.machine == machine for asked in one.left
+        )
+
+    def _turned(self, pieces: Sequence[Piece], part: int) -> Iterable[Piece]:
+        begin = part % len(pieces) if pieces and self._terms.rotated else 0
+        return (*pieces[begin:], *pieces[:begin])
+
+    def _take_turns(self, machine: MachineId) -> None:
+        waiting, coming = self._waiting.get(machine), self._coming.setdefault(machine, Counter())
+        while waiting and coming.total() < self._terms.fan_in:
+            free = [pull for pull, one in waiting.items() if self._inputs[one.attempt].coming < self._terms.per_task]
+            if not free:
+                return
+            asked = waiting.pop(next_pull(self._terms.order, free, coming))
+            asked.begun = True
+            coming[asked.pull.job] += 1
+            self._inputs[asked.attempt].coming += 1
+            self._request(asked)
+
+    def _request(self, asked: _Asked) -> None:
+        """Rows begin to flow after the latency of a request."""
+        store, piece = self._terms.store, asked.piece
+        was, stored = self.exchanged, piece.sender is None
+        self.exchanged = Exchanged(
+            was.bytes + piece.bytes / asked.segments, was.requests + 1, was.stored + stored,
+            was.price + stored * store.price,
+        )  # fmt: skip
+        latency = store.latency if stored else self._terms.latency
+        if latency:
+            self._after(self._now() + latency, lambda: self._flow(asked, piece))
+        else:
+            self._flow(asked, piece)
+
+    def _flow(self, asked: _Asked, piece: Piece) -> None:
+        inputs = self._inputs.get(asked.attempt)
+        if inputs is None or asked not in inputs.left or asked.piece is not piece:
+            return
+        self._links.join(asked, piece.sender, asked.machine, piece.bytes / asked.segments, self._now())
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        """Work rates out once all that happens now has happened."""
+        if not self._looking:
+            self._looking = True
+            self._after(self._now(), self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        for asked in self._links.ended(self._now()):
+            self._ended(asked)
+        self._planned += 1
+        at, planned = self._links.ends(), self._planned
+        if at < float("inf"):
+            self._after(max(at, self._now()), lambda: self._look() if planned == self._planned else None)
+
+    def _ended(self, asked: _Asked) -> None:
+        inputs = self._inputs[asked.attempt]
+        del inputs.left[asked]
+        inputs.coming -= 1
+        self._coming[asked.machine][asked.pull.job] -= 1
+        if asked.segments > 1:
+            rest, left = asked.piece.bytes * (1 - 1 / asked.segments), asked.segments - 1
+            pull = Pull(asked.pull.job, asked.pull.path, next(self._numbers), asked.pull.ahead)
+            again = _Asked(asked.attempt, pull, asked.machine, Piece(asked.piece.sender, rest, asked.piece.key), left)
+            inputs.left[again] = None
+            self._waiting.setdefault(asked.machine, {})[pull] = again
+        elif asked.piece.key is not None:
+            for attempt, other in list(self._inputs.items()):
+                if other.machine == asked.machine and asked.piece.key in other.others:
+                    other.others.discard(asked.piece.key)
+                    self._told(attempt, other)
+        self._take_turns(asked.machine)
+        self._told(asked.attempt, inputs)
+
+    def _told(self, attempt: AttemptId, inputs: _Inputs) -> None:
+        if inputs.there and inputs.then is not None:
+            del self._inputs[attempt]
+            inputs.then()

@@ -1,0 +1,8 @@
+"""The gain of ways in which nodes pull rows from each other.
+
+::
+
+    workload.py   plans whose exchanges take long, and some whose work does
+    search.py     orders and segments of pulls, searched by simulating them
+    bench.py      all ways on the same plans, in virtual time
+"""
