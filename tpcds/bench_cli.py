@@ -28,6 +28,7 @@ from qoop.tpcds.bench import (
 )
 from qoop.tpcds.bench.system_under_test import KINDS
 from qoop.tpcds.links import bench as links
+from qoop.tpcds.links import ray_links
 from qoop.tpcds.load import commands as load_commands
 from qoop.tpcds.load.growing import commands as growing_commands
 from qoop.tpcds.map import commands as the_map
@@ -72,6 +73,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     serving.add_command(commands, _write)
     queues.add_command(commands, _write)
     links.add_command(commands, _write)
+    ray_links.add_command(commands, _write)
     suite.add_commands(commands)
     the_map.add_commands(commands)
 

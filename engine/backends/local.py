@@ -105,8 +105,13 @@ class Watcher(Protocol):
 class Elsewhere(Protocol):
     """The place of outputs that a machine has not made itself."""
 
-    def fetch(self, spec: TaskSpec, wanted: Sequence[Read]) -> Mapping[Read, pa.Table]:
-        """Rows of outputs that a task reads and its machine does not hold, as far as they can be had."""
+    def fetch(self, spec: TaskSpec, wanted: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
+        """Rows of outputs that a task reads and its machine does not hold, as far as they can be had. ahead: the task
+        waits for its slot, so what others need comes first."""
+        ...
+
+    def hasten(self, attempt: AttemptId) -> None:
+        """What is fetched ahead for an attempt is waited for."""
         ...
 
 
@@ -249,7 +254,7 @@ class LocalBackend:
         wanted = dict.fromkeys(read for item in spec.inputs for read in item.reads)
         if self._elsewhere is None or not wanted:
             return None
-        ahead = _ahead(partial(self._fetched, spec, list(wanted)))
+        ahead = _ahead(partial(self._fetched, spec, list(wanted), ahead=True))
         self._help(ahead.fetch, name="qoop-ahead")
         return ahead
 
@@ -603,6 +608,8 @@ class LocalBackend:
                 return fetched(name)
 
         def fetched(name: str) -> pa.Table:
+            if attempt.ahead is not None and self._elsewhere is not None:
+                self._elsewhere.hasten(spec.attempt)
             ahead = attempt.ahead.take() if attempt.ahead is not None else {}
             found = {one: ahead[one] for one in reads[name] if one in ahead}
             found.update(self._fetched(spec, [one for one in reads[name] if one not in found]))
@@ -616,11 +623,11 @@ class LocalBackend:
 
         return read
 
-    def _fetched(self, spec: TaskSpec, wanted: Sequence[Read]) -> Mapping[Read, pa.Table]:
+    def _fetched(self, spec: TaskSpec, wanted: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
         """The part of it that lies elsewhere."""
         if self._elsewhere is None:
             return {}
-        return self._elsewhere.fetch(spec, [one for one in wanted if not self.store.has(one[0])])
+        return self._elsewhere.fetch(spec, [one for one in wanted if not self.store.has(one[0])], ahead)
 
     def _unreadable(self, spec: TaskSpec) -> list[CheckpointKey]:
         """All that the task would miss, so that it fails once and not once for each."""

@@ -95,9 +95,15 @@ class Far:
 
     def __init__(self) -> None:
         self.asked: list[Sequence[Read]] = []
+        self.ahead: list[bool] = []
+        self.hastened: list[AttemptId] = []
 
-    def fetch(self, spec: TaskSpec, wanted: Sequence[Read]) -> Mapping[Read, pa.Table]:
+    def hasten(self, attempt: AttemptId) -> None:
+        self.hastened.append(attempt)
+
+    def fetch(self, spec: TaskSpec, wanted: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
         self.asked += [wanted] if wanted else []
+        self.ahead += [ahead] if wanted else []
         return {one: pa.table({"n": pa.array(range(5), pa.int64())}) for one in wanted}
 
 

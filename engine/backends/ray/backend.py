@@ -41,7 +41,7 @@ from qoop.catalog.value import value
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.local import Read
 from qoop.engine.backends.ray.nodes import Attachment, ControlAway, Node, host, living, load, seconds_left
-from qoop.engine.backends.ray.peers import AT_ONCE, Peers, PeerServer, PeerTable, Place, new_secret
+from qoop.engine.backends.ray.peers import CRITICAL_PATH, Peers, PeerServer, PeerTable, Place, new_secret
 from qoop.engine.backends.ray.post import OwnProcess, Post, SharedAgent
 from qoop.engine.backends.ray.tls import is_wanted
 from qoop.engine.backends.ray.worker import (
@@ -158,7 +158,7 @@ class RayBackend:
     have its directory. spill_dir: where each node makes a temporary directory. clock: of the notices. share: with other
     sessions, which also keeps Ray from giving the resources to others; None: this one has the nodes to itself.
     tls: between its processes; None: see :mod:`qoop.engine.backends.ray.tls`. queueing: how granted tasks wait at the
-    nodes; None: none does. exchange: how tasks read from other nodes, at once or in turn (`peers`).
+    nodes; None: none does. exchange: how tasks read from other nodes (`peers`).
     Raises ConfigError for want of Ray, or of a cluster with at least one node that has a CPU.
     """
 
@@ -172,7 +172,7 @@ class RayBackend:
         share: Share | None = None,
         tls: bool | None = None,
         queueing: NodeQueueing | None = None,
-        exchange: str = AT_ONCE,
+        exchange: str = CRITICAL_PATH,
     ) -> None:
         self._ray = load()
         self._attachment = Attachment(address, runtime_env)

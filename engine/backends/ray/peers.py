@@ -30,10 +30,11 @@ from qoop.engine.backends.ray.pulls import Pulls
 from qoop.engine.backends.ray.tls import Certificates, certificates
 from qoop.engine.events import Committed
 from qoop.engine.storage.checkpoint import Store
-from qoop.engine.task import CheckpointKey, TaskSpec
+from qoop.engine.task import AttemptId, CheckpointKey, TaskSpec
 
-AT_ONCE, IN_TURN = "at-once", "in-turn"
-"""The ways to read from other nodes: from several at a time (`pulls`), or from one after the other."""
+CRITICAL_PATH, AT_ONCE, IN_TURN = "critical-path", "at-once", "in-turn"
+"""The ways to read from other nodes: from several at a time (`pulls`), in the order of the longest way to the end of the
+job or in that of asking; or from one after the other."""
 
 _PIECES = b"qoop.pieces"
 _SECRET = "qoop-secret"
@@ -118,7 +119,28 @@ class PeerServer(flight.FlightServerBase):  # type: ignore[misc]
 def _stream(tables: Sequence[pa.Table]) -> flight.RecordBatchStream:
     rows = json.dumps([table.num_rows for table in tables])
     whole = pa.concat_tables(tables)
-    return flight.RecordBatchStream(whole.replace_schema_metadata({**(whole.schema.metadata or {}), _PIECES: rows}))
+    return _wire.send(whole.replace_schema_metadata({**(whole.schema.metadata or {}), _PIECES: rows}))
+
+
+class Wire:
+    """The way that answers take between processes. Benchmarks put a slow one in its place (`put_wire`)."""
+
+    def send(self, answer: pa.Table) -> flight.FlightDataStream:
+        """The stream of an answer, at the process that gives it."""
+        return flight.RecordBatchStream(answer)
+
+    def receive(self, answer: flight.FlightStreamReader) -> pa.Table:
+        """All of an answer, at the process that has asked."""
+        return answer.read_all()
+
+
+_wire = Wire()
+
+
+def put_wire(wire: Wire) -> None:
+    """Have all answers that this process gives and gets from now on take another way."""
+    global _wire
+    _wire = wire
 
 
 class Peers:
@@ -165,7 +187,7 @@ class Peers:
     def _ask(self, place: Place, asked: Mapping[str, object]) -> list[pa.Table]:
         ticket = flight.Ticket(json.dumps(asked).encode())
         try:
-            whole = self._client(place).do_get(ticket, _options(place)).read_all()
+            whole = _wire.receive(self._client(place).do_get(ticket, _options(place)))
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             raise CheckpointError(f"{place.address} does not give what it should hold: {error}") from error
         return _cut(whole)
@@ -212,15 +234,15 @@ class PeerInputs:
 
     An output that is read whole is read by every task of a stage, so the node's own store keeps it until the job
     releases it. It does not keep one that depends on a non-deterministic stage: a second run may give other rows.
-    exchange: `AT_ONCE`, or `IN_TURN`, for comparison.
+    exchange: `CRITICAL_PATH`, or for comparison one of the others.
     """
 
-    def __init__(self, tls: bool = False, exchange: str = AT_ONCE) -> None:
+    def __init__(self, tls: bool = False, exchange: str = CRITICAL_PATH) -> None:
         self._exchange = exchange
         self.store: Store | None = None
         self.peers = Peers(tls)
         self._places: dict[CheckpointKey, Place] = {}
-        self._pulls = Pulls()
+        self._pulls = Pulls(order="fifo" if exchange == AT_ONCE else "critical-path")
         self._lock = threading.Lock()
         self._alone: dict[CheckpointKey, threading.Lock] = {}  # who fetches what all want; others find it there then
 
@@ -234,8 +256,12 @@ class PeerInputs:
             self._places.pop(key, None)
             self._alone.pop(key, None)
 
-    def fetch(self, spec: TaskSpec, wanted: Sequence[Read]) -> Mapping[Read, pa.Table]:
-        """Rows of outputs that others hold; what is not to be had is left out."""
+    def hasten(self, attempt: AttemptId) -> None:
+        """What is fetched ahead for an attempt is waited for."""
+        self._pulls.hasten(attempt)
+
+    def fetch(self, spec: TaskSpec, wanted: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
+        """Rows of outputs that others hold; what is not to be had is left out. ahead: the task waits for its slot."""
         by_place: dict[Place, list[Read]] = {}
         for key, partition in dict.fromkeys(wanted):
             place = self._places.get(key)
@@ -243,7 +269,7 @@ class PeerInputs:
                 by_place.setdefault(place, []).append((key, partition))
         asks = [partial(self._from, spec, place, reads) for place, reads in by_place.items()]
         in_turn = self._exchange == IN_TURN
-        answers = (ask() for ask in asks) if in_turn else self._pulls.all(asks, begin=spec.attempt.task.part)
+        answers = (ask() for ask in asks) if in_turn else self._pulls.all(asks, spec.attempt.task.part, spec, ahead)
         return {one: rows for answer in answers for one, rows in answer.items()}
 
     def close(self) -> None:

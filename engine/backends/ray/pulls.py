@@ -8,9 +8,16 @@ takes no more than a few answers at a time, since what arrives from many at once
 from __future__ import annotations
 
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, TypeVar
+
+from qoop.engine.exchanges.order import Pull, check_order, next_pull
+from qoop.engine.task import AttemptId, JobId, TaskSpec
 
 T = TypeVar("T")
 
@@ -21,11 +28,22 @@ PATIENCE = 2.0
 _THREADS = 64
 
 
+@dataclass(eq=False, slots=True)
+class _Asked:
+    """A question that waits for its turn, or whose answer comes in. attempt: for whom."""
+
+    pull: Pull
+    ask: Callable[[], Any]
+    attempt: AttemptId | None
+    answer: Future[Any]
+
+
 class Pulls:
     """Asks several nodes at once, for all tasks of one node.
 
     most: answers that come in at a time. patience: seconds after which one comes in besides, for hosts that have
-    vanished may hold all turns. Threads begin when the first task has something to pull from two nodes.
+    vanished may hold all turns. order: of those that wait (:mod:`~qoop.engine.exchanges.order`). Threads begin with
+    the first pull. Raises ConfigError for an order that does not exist.
 
     >>> pulls = Pulls()
     >>> pulls.all([lambda: "a", lambda: "b", lambda: "c"], begin=1)
@@ -33,51 +51,97 @@ class Pulls:
     >>> pulls.close()
     """
 
-    def __init__(self, most: int = FAN_IN, patience: float = PATIENCE) -> None:
-        self._patience = patience
-        self._turns = threading.BoundedSemaphore(most)
+    def __init__(self, most: float = FAN_IN, patience: float = PATIENCE, order: str = "critical-path") -> None:
+        self._most, self._patience, self._order = most, patience, check_order(order)
+        self._waiting: dict[Pull, _Asked] = {}
+        self._coming: dict[_Asked, float] = {}  # since when
+        self._numbers = count()
         self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
-    def all(self, asks: Sequence[Callable[[], T]], begin: int = 0) -> list[T]:
+    def all(
+        self, asks: Sequence[Callable[[], T]], begin: int = 0, spec: TaskSpec | None = None, ahead: bool = False
+    ) -> list[T]:
         """The answers, in the order of the questions; the one at `begin` is asked first, then those after it, round
         the end. Raises what the first of them that fails raises, once all have ended.
+
+        spec: the task for which they are. ahead: it waits for its slot (:meth:`hasten`).
         """
-        if len(asks) < 2:
-            return [self._alone(ask) for ask in asks]
-        order = rotated(len(asks), begin)
-        pool = self._threads()
-        answers = {place: pool.submit(self._alone, asks[place]) for place in order}
+        answers: dict[int, Future[T]] = {}
+        job, path, attempt = ("", 0.0, None) if spec is None else (spec.attempt.task.job, spec.path, spec.attempt)
+        with self._lock:
+            for place in rotated(len(asks), begin):
+                pull, answers[place] = Pull(job, path, next(self._numbers), ahead), Future()
+                self._waiting[pull] = _Asked(pull, asks[place], attempt, answers[place])
+            self._take_turns()
         for answer in answers.values():
-            answer.exception()  # waits for it
+            self._await(answer)
         return [answers[place].result() for place in range(len(asks))]
+
+    def hasten(self, attempt: AttemptId) -> None:
+        """An attempt that waited has its slot: what it asks for comes before what others that wait ask for."""
+        with self._lock:
+            for pull, asked in list(self._waiting.items()):
+                if asked.attempt == attempt and pull.ahead:
+                    del self._waiting[pull]
+                    asked.pull = Pull(pull.job, pull.path, pull.number)
+                    self._waiting[asked.pull] = asked
 
     def close(self) -> None:
         """End the threads, once they have their answers."""
         with self._lock:
+            self._most = float("inf")
+            self._take_turns()
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown()
 
-    def _alone(self, ask: Callable[[], T]) -> T:
-        turn = self._turns.acquire(timeout=self._patience)
+    def _await(self, answer: Future[T]) -> None:
+        while True:
+            try:
+                answer.exception(timeout=self._patience)
+                return
+            except TimeoutError:
+                with self._lock:
+                    self._take_turns()
+
+    def _take_turns(self) -> None:
+        """Begin what may begin. An answer that is late no longer counts."""
+        now = time.monotonic()
+        coming = Counter[JobId](
+            asked.pull.job for asked, since in self._coming.items() if now - since < self._patience
+        )
+        while self._waiting and coming.total() < self._most:
+            asked = self._waiting.pop(next_pull(self._order, self._waiting, coming))
+            coming[asked.pull.job] += 1
+            self._coming[asked] = now
+            self._threads().submit(self._pull, asked)
+
+    def _pull(self, asked: _Asked) -> None:
         try:
-            return ask()
-        finally:
-            if turn:
-                self._turns.release()
+            found = asked.ask()
+        except BaseException as error:
+            self._over(asked)
+            asked.answer.set_exception(error)
+        else:
+            self._over(asked)
+            asked.answer.set_result(found)
+
+    def _over(self, asked: _Asked) -> None:
+        with self._lock:
+            del self._coming[asked]
+            self._take_turns()
 
     def _threads(self) -> ThreadPoolExecutor:
-        with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="qoop-pull")
-            return self._pool
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="qoop-pull")
+        return self._pool
 
 
-def rotated(count: int, begin: int) -> list[int]:
-    """All numbers below `count`, from `begin` on and round the end.
+def rotated(number: int, begin: int) -> list[int]:
+    """All numbers below `number`, from `begin` on and round the end.
 
     >>> rotated(4, 6)
     [2, 3, 0, 1]
     """
-    return [(begin + step) % count for step in range(count)]
+    return [(begin + step) % number for step in range(number)]
