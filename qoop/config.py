@@ -87,7 +87,7 @@ class Config:
     watch_machine: bool | None = None
     ray_reserve: bool = True
     node_queue: int = 0
-    exchange: str = "critical-path"
+    exchange: str = "at-once"
     ray_tls: bool | None = None
     runtime_env: Mapping[str, object] | None = None
     files: tuple[Path, ...] = ()

@@ -158,7 +158,7 @@ class SimulatedBackend:
     kernels: what it costs to open, to warm and to interrupt one; None: nothing, and nobody waits for any.
     alone: no other thread will wake it: `wait` returns with nothing if nothing will ever happen.
     crowding: the factor by which everything slows down on a machine where that many threads work; None: they do not
-        disturb each other.
+        disturb each other. one_host: the machines are processes of one host, so it counts the threads of all of them.
     heartbeats: how long words take between the scheduler and its machines. queueing: how tasks wait at these; None:
         what was granted begins. exchanges: how attempts read from other machines; None: what arrives (`Outcome`) shares
         the machine's link. `left_of` is asked at each report of a machine where tasks wait: what jobs have left.
@@ -177,6 +177,7 @@ class SimulatedBackend:
         heartbeats: Heartbeats = AT_ONCE,
         queueing: NodeQueueing | None = None,
         exchanges: Exchanges | None = None,
+        one_host: bool = False,
     ) -> None:
         self.clock = clock
         self.left_of: Callable[[JobId], JobLeft | None] = lambda _: None
@@ -191,6 +192,7 @@ class SimulatedBackend:
         self._kernels = kernels or Kernels()
         self._alone = alone
         self._crowding = crowding
+        self._one_host = one_host
         self._running: dict[AttemptId, _Running] = {}
         self._efforts: dict[_Effort, None] = {}  # in the order in which they began
         self._worker_pools: dict[MachineId, WorkerPool[_Running]] = {}
@@ -351,7 +353,11 @@ class SimulatedBackend:
             heappush(self._agenda, (at, next(self._order), action))
 
     def _after(self, at: float, action: Callable[[], None]) -> None:
-        self._plan(at, lambda: (action(), ())[1])
+        def happen() -> Sequence[Event]:
+            action()
+            return ()
+
+        self._plan(at, happen)
 
     def _due(self, now: float) -> list[Event]:
         events: list[Event] = []
@@ -484,7 +490,7 @@ class SimulatedBackend:
             self._transfers.begin(running.machine, running.spec, self._pieces(running), ahead)
 
     def _pieces(self, running: _Running) -> list[Piece]:
-        """What an attempt reads and its machine has not made: one piece a machine, and each output that is read whole."""
+        """All that its machine has not made of what it reads: a piece a machine, and outputs that are read whole."""
         parted: dict[MachineId | None, float] = {}
         pieces: list[Piece] = []
         for item in running.spec.inputs:
@@ -632,12 +638,10 @@ class SimulatedBackend:
 
     def _retime(self, machine: MachineId) -> None:
         """Plan the ends of all efforts again on a machine that has become faster or slower."""
-        here = [effort for effort in self._efforts if effort.machine == machine]
-        if not here:
-            return
-        now = self.clock.now()
-        factor = self._factor(machine, sum(effort.threads for effort in here))
+        here = [effort for effort in self._efforts if self._one_host or effort.machine == machine]
+        now, threads = self.clock.now(), sum(effort.threads for effort in here)
         for effort in here:
+            factor = self._factor(effort.machine, threads)
             if effort.slowness != factor:
                 effort.advance(now)
                 effort.slowness = factor
@@ -647,7 +651,8 @@ class SimulatedBackend:
         slowness = self._slowness.get(machine, 1.0)
         if self._crowding is None:
             return slowness
-        return slowness * self._crowding(threads + self._others.get(machine, 0.0))
+        others = sum(self._others.values()) if self._one_host else self._others.get(machine, 0.0)
+        return slowness * self._crowding(threads + others)
 
     def _finish(self, running: _Running) -> Sequence[Event]:
         spec, outcome = running.spec, running.outcome
@@ -717,6 +722,8 @@ class SimulatedBackend:
             del self._efforts[effort]
         for key in [key for key in self._devices if key[0] == machine]:
             del self._devices[key]
+        if self._one_host:
+            self._crowd(machine)
 
     def _have(self, machine: MachineId, capacity: Resources) -> None:
         """A machine of that size, with a worker for each slot; new kernels are opened while tasks run."""

@@ -33,7 +33,7 @@ def fair_rates(flows: Mapping[Item, tuple[Link, ...]], capacity: Mapping[Link, f
             if link in capacity:
                 passing.setdefault(link, {})[item] = None
     left = {link: capacity[link] for link in passing}
-    rates = {item: math.inf for item in flows}
+    rates = dict.fromkeys(flows, math.inf)
     while passing:
         full = min(passing, key=lambda link: left[link] / len(passing[link]))
         rate = max(0.0, left[full] / len(passing[full]))

@@ -33,7 +33,7 @@ class Exchanges:
     Raises ConfigError for an order that does not exist, or bounds that let nothing in.
     """
 
-    order: str = "critical-path"
+    order: str = "fifo"
     fan_in: float = 4
     per_task: float = math.inf
     rotated: bool = True

@@ -149,7 +149,7 @@ def part_to_read(text: str, tables: SessionTables, planning: QueryPlanning, conf
     """The part of its tables that an approximate answer to a query should read to meet its goal, by statistics; None if
     the query has none, or had better be answered exactly."""
     bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, None, config.ray is not None, tables.describe)
+    growing = found(bound, named, None, config.ray is not None, tables.describe, planning.cost)
     if isinstance(growing, NotGrowing) or _exact_parts_are_long(text, growing.growth, planning):
         return None
     known = expected(growing.growth, planning.prepare)

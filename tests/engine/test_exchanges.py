@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -88,16 +89,18 @@ def shuffled(width: int, readers: int, seconds: float = 0.0, mode: str = "partit
     return Plan((scan, join, Stage("root", "", (StageInput("i", "join", "all"),), (), 1, "root")), ())
 
 
-def truth(size: int) -> object:
+def truth(size: int) -> Callable[[TaskSpec], Outcome]:
     def outcome(spec: TaskSpec) -> Outcome:
         return Outcome(spec.stage.estimate.task_seconds, bytes=size if spec.stage.id == "scan" else 0)
 
     return outcome
 
 
-def run(plan: Plan, size: int, exchanges: Exchanges, fleet: Fleet, queueing: NodeQueueing | None = None) -> SimulatedRun:
+def run(
+    plan: Plan, size: int, exchanges: Exchanges, fleet: Fleet, queueing: NodeQueueing | None = None
+) -> SimulatedRun:
     jobs = [SimulatedJob("q", 0.0, plan)]
-    done = simulate(fleet, jobs, truth(size), check=True, exchanges=exchanges, queueing=queueing)  # type: ignore[arg-type]
+    done = simulate(fleet, jobs, truth(size), check=True, exchanges=exchanges, queueing=queueing)
     assert done.jobs[0].error is None
     return done
 

@@ -133,6 +133,7 @@ def test_what_waits_has_its_inputs_before_it_begins() -> None:
         ]
         assert told == [TaskStopped, Begun, TaskSucceeded]
         assert far.asked == [[(checkpoint_key(made, 0), None)]], "asked once, while it waited"
+        assert far.ahead == [True] and far.hastened == [AttemptId(TaskId("job", "reading", 0), 2)]
         assert backend.read(checkpoint_key(reading, 0)).to_pylist() == [{"n": 10}]
     finally:
         backend.close()

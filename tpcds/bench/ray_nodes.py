@@ -7,6 +7,7 @@ input ends, as it does when its owner dies, it ends the cluster with all process
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -61,6 +62,10 @@ class LocalNodes:
         while len(self.there) < count:
             self.add()
 
+    def cpu_seconds(self) -> float:
+        """Processor seconds that all its processes have had so far."""
+        return cpu_seconds(self._process.pid)
+
     def close(self) -> None:
         """End all processes. Leaves Ray, if this process is connected to it."""
         from qoop.engine.backends.ray.nodes import load
@@ -91,6 +96,22 @@ def wait_for_nodes(session: Session, nodes: LocalNodes, count: int) -> None:
         if time.monotonic() > deadline:
             raise ExecutionError(f"there are {session.available.cpu:g} nodes instead of {count}")
         time.sleep(0.05)
+
+
+def cpu_seconds(root: int) -> float:
+    """Processor seconds of a process and all below it that live. Raises ConfigError if psutil is not installed."""
+    try:
+        import psutil
+    except ImportError as error:
+        raise ConfigError("the processor time of nodes is read by psutil: pip install psutil") from error
+
+    above = psutil.Process(root)
+    found = 0.0
+    for one in (above, *above.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            times = one.cpu_times()
+            found += times.user + times.system
+    return found
 
 
 def _serve() -> None:

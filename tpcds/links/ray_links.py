@@ -57,8 +57,8 @@ _WAIT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class RayLinksOptions:
-    """queries, ways: names. repeat: timed runs of each. nodes: of one CPU. rate: bytes a second of a link. slow: one has
-    half of it. chaos: runs of each query while nodes join and die, by the last of the ways."""
+    """queries, ways: names. repeat: timed runs of each. nodes: of one CPU. rate: bytes a second of a link. slow: one
+    has half of it. chaos: runs of each query while nodes join and die, by the last of the ways."""
 
     directory: Path
     queries: tuple[str, ...]
@@ -103,7 +103,7 @@ class RayLinksResult:
 
 def run(options: RayLinksOptions, told: Callable[[str], None] = print) -> RayLinksResult:
     """Measure. Raises ConfigError without Ray, or data; ExecutionError for a wrong answer."""
-    for name, known in ((*((one, QUERIES) for one in options.queries), *((one, WAYS) for one in options.ways))):
+    for name, known in (*((one, QUERIES) for one in options.queries), *((one, WAYS) for one in options.ways)):
         if name not in known:
             raise ConfigError(f"there is no {name!r}; there are {', '.join(known)}")
     seconds: dict[tuple[str, str], list[float]] = {}
@@ -153,9 +153,7 @@ def _await(session: Session, count: int) -> None:
         time.sleep(0.05)
 
 
-def _round(
-    options: RayLinksOptions, way: str, nodes: LocalNodes, oracle: Oracle
-) -> Iterator[tuple[str, float, int]]:
+def _round(options: RayLinksOptions, way: str, nodes: LocalNodes, oracle: Oracle) -> Iterator[tuple[str, float, int]]:
     """Each query once to warm up, and once on the clock: its name, seconds, and bytes between processes."""
     with _session(options, way, nodes) as (session, shape):
         for query in options.queries:
@@ -176,9 +174,7 @@ def _answer(job: Job, query: str, oracle: Oracle) -> None:
         raise ExecutionError(f"the answer of {query} is wrong: {difference or 'it has no rows'}")
 
 
-def _chaos(
-    options: RayLinksOptions, nodes: LocalNodes, oracle: Oracle, timed: Sequence[Timed]
-) -> RayLinksResult:
+def _chaos(options: RayLinksOptions, nodes: LocalNodes, oracle: Oracle, timed: Sequence[Timed]) -> RayLinksResult:
     """Answers while nodes join and die at random, one to twice as many as are wanted at a time."""
     rng, right, joined, died = random.Random(f"chaos {options.seed}"), dict.fromkeys(options.queries, 0), 0, 0
     with _session(options, options.ways[-1], nodes) as (session, _):

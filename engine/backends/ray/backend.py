@@ -41,7 +41,7 @@ from qoop.catalog.value import value
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.local import Read
 from qoop.engine.backends.ray.nodes import Attachment, ControlAway, Node, host, living, load, seconds_left
-from qoop.engine.backends.ray.peers import CRITICAL_PATH, Peers, PeerServer, PeerTable, Place, new_secret
+from qoop.engine.backends.ray.peers import AT_ONCE, Peers, PeerServer, PeerTable, Place, new_secret
 from qoop.engine.backends.ray.post import OwnProcess, Post, SharedAgent
 from qoop.engine.backends.ray.tls import is_wanted
 from qoop.engine.backends.ray.worker import (
@@ -172,7 +172,7 @@ class RayBackend:
         share: Share | None = None,
         tls: bool | None = None,
         queueing: NodeQueueing | None = None,
-        exchange: str = CRITICAL_PATH,
+        exchange: str = AT_ONCE,
     ) -> None:
         self._ray = load()
         self._attachment = Attachment(address, runtime_env)

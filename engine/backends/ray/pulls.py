@@ -51,7 +51,7 @@ class Pulls:
     >>> pulls.close()
     """
 
-    def __init__(self, most: float = FAN_IN, patience: float = PATIENCE, order: str = "critical-path") -> None:
+    def __init__(self, most: float = FAN_IN, patience: float = PATIENCE, order: str = "fifo") -> None:
         self._most, self._patience, self._order = most, patience, check_order(order)
         self._waiting: dict[Pull, _Asked] = {}
         self._coming: dict[_Asked, float] = {}  # since when
@@ -108,9 +108,7 @@ class Pulls:
     def _take_turns(self) -> None:
         """Begin what may begin. An answer that is late no longer counts."""
         now = time.monotonic()
-        coming = Counter[JobId](
-            asked.pull.job for asked, since in self._coming.items() if now - since < self._patience
-        )
+        coming = Counter[JobId](asked.pull.job for asked, since in self._coming.items() if now - since < self._patience)
         while self._waiting and coming.total() < self._most:
             asked = self._waiting.pop(next_pull(self._order, self._waiting, coming))
             coming[asked.pull.job] += 1

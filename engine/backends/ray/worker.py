@@ -18,7 +18,7 @@ from qoop.catalog.table import Table
 from qoop.catalog.value import value
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.backends.ray.nodes import host
-from qoop.engine.backends.ray.peers import CRITICAL_PATH, PeerInputs, PeerServer, Place
+from qoop.engine.backends.ray.peers import AT_ONCE, PeerInputs, PeerServer, Place
 from qoop.engine.events import Committed, Event, TaskFailed
 from qoop.engine.failures import to_failure
 from qoop.engine.node_queues.policy import NodeQueueing
@@ -47,7 +47,7 @@ class NodeConfig:
     secret: str = field(repr=False)
     tls: bool
     queueing: NodeQueueing | None = None
-    exchange: str = CRITICAL_PATH
+    exchange: str = AT_ONCE
 
 
 @value

@@ -1,0 +1,116 @@
+"""Ways to pull rows from other machines: the bench in virtual time, the search, shaped links, and nodes of one host."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from qoop.__main__ import main
+from qoop.catalog.errors import ConfigError
+from qoop.engine.backends.simulated import Outcome
+from qoop.engine.exchanges.terms import Exchanges
+from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.simulation import Fleet, MachineShared, SimulatedJob, simulate
+from qoop.tpcds.bench.ray_spot import busy, sharing
+from qoop.tpcds.links.bench import ExchangesOptions, play, run, ways
+from qoop.tpcds.links.search import searched
+from qoop.tpcds.links.shaped import Bucket, Shape, ShapedWire
+from qoop.tpcds.links.workload import Cluster, drawn
+from qoop.tpcds.simulate.replica import Replica
+
+SMALL = Cluster(5)
+
+
+def test_pulls_from_all_at_once_beat_pulls_in_turn_where_exchanges_take_long() -> None:
+    done = run(ExchangesOptions(("shuffle-bound", "compute-bound"), 3, ("in-turn",), SMALL), lambda _: None)
+    assert done.times("shuffle-bound", "in-turn")[2] < 0.75
+    assert done.times("compute-bound", "in-turn")[0] > 0.95
+
+
+def test_the_same_seed_gives_the_same_run_and_a_slow_link_a_longer_one() -> None:
+    case, at_once = drawn("shuffle-bound", 1, SMALL), ways()["at-once"]
+    first, again = play(case, at_once, SMALL), play(case, at_once, SMALL)
+    assert first.seconds == again.seconds and first.exchanged == again.exchanged
+    assert play(case, at_once, replace(SMALL, slow=1)).seconds > 1.2 * first.seconds
+
+
+def test_the_search_is_bounded_and_never_worse_than_where_it_begins() -> None:
+    case, asked = drawn("shuffle-bound", 2, SMALL), list[Exchanges]()
+
+    def seconds(terms: Exchanges) -> float:
+        asked.append(terms)
+        return play(case, replace(ways()["at-once"], terms=terms), SMALL).seconds
+
+    terms, least = searched(case.plan, Exchanges("critical-path"), seconds, examined=6)
+    assert len(asked) == 6 and terms in asked
+    assert least == min(seconds(terms) for terms in asked[:6])
+
+
+def test_the_command_writes_figures_and_refuses_what_does_not_exist(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["bench", "exchanges", "--simulated", "--seeds", "1", "--machines", "3", "--kinds", "shuffle-bound"]
+    assert main([*asked, "--ways", "in-turn", "--json", str(tmp_path / "x.json")]) == 0
+    assert "in-turn" in capsys.readouterr().out
+    assert json.loads((tmp_path / "x.json").read_text())["seconds"]["shuffle-bound"]["at-once"]
+    assert main([*asked, "--ways", "best"]) != 0
+    assert main([*asked, "--kinds", "best"]) != 0
+    with pytest.raises(ConfigError):
+        Cluster(2, slow=3).fleet()
+
+
+def test_shaped_links_let_through_what_their_rate_allows_and_keep_the_rows(tmp_path: Path) -> None:
+    wire = ShapedWire(Shape(4e6, 0.01, str(tmp_path)), 4e6)
+    table = pa.table({"n": pa.array(range(50_000), pa.int64())})
+
+    class Server(flight.FlightServerBase):  # type: ignore[misc]
+        def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
+            return wire.send(table)
+
+    with Server("grpc://127.0.0.1:0") as server, flight.connect(f"grpc://127.0.0.1:{server.port}") as client:
+        began = time.monotonic()
+        found = wire.receive(client.do_get(flight.Ticket(b"")))
+        assert time.monotonic() - began >= 0.1  # 400,000 bytes at 4 MB a second
+    assert found.equals(table)
+    assert Shape(4e6, 0.01, str(tmp_path)).given() == table.nbytes
+
+
+def test_tokens_go_to_who_asks_first() -> None:
+    bucket, began = Bucket(1e6), time.monotonic()
+    for _ in range(3):
+        bucket.take(20_000)
+    assert time.monotonic() - began >= 0.055
+
+
+def plan_of(width: int, seconds: float) -> Plan:
+    scan = Stage("scan", "", (), (), width, "scan", estimate=Estimate(task_seconds=seconds, task_memory=0.0))
+    return Plan((scan, Stage("root", "", (StageInput("i", "scan", "all"),), (), 1, "root")), ())
+
+
+def test_nodes_of_one_host_share_its_processors_with_each_other_and_with_nodes_that_begin() -> None:
+    plan, fleet = plan_of(4, 3.0), Fleet.uniform(4, Resources(1.0, 1e9))
+
+    def seconds(fleet: Fleet, one_host: bool) -> float:
+        outcome = lambda spec: Outcome(spec.stage.estimate.task_seconds)  # noqa: E731
+        jobs = [SimulatedJob("q", 0.0, plan)]
+        return simulate(fleet, jobs, outcome, crowding=lambda busy: max(1.0, busy / 2), one_host=one_host).seconds
+
+    assert seconds(fleet, one_host=False) == pytest.approx(3.0, abs=0.01)
+    assert seconds(fleet, one_host=True) == pytest.approx(6.0, abs=0.01)
+    steps = list(busy([1.0], [3.0], 4.0))
+    assert steps == [(1.0, MachineShared("host", 2.0)), (3.0, MachineShared("host", 0.0))]
+    began = fleet.after(*steps)
+    assert seconds(began, one_host=True) == pytest.approx(6.667, abs=0.01)  # for 2 s, a third as fast, not half
+
+
+def test_how_much_threads_disturb_each_other_follows_from_a_run_on_nodes_that_stay() -> None:
+    plan = plan_of(8, 0.5)
+    machine = Replica(Resources(1.0, 1e9), {}, 0.0)
+    fitted = sharing(machine, plan, nodes=2, seconds=3.0)
+    assert fitted.side_by_side == pytest.approx(1.5, abs=0.05)
