@@ -11,6 +11,7 @@
     data_locality.py prefers the machine that holds a task's inputs
     driver.py        carries events to runs and commands to the backend
     backends/        the backends, which run tasks
+    exchanges/       which pull from another machine comes next, and links in simulations
     node_queues/     queues of granted tasks at the nodes
     kernel.py        runs one task at a time
     instance.py      the DuckDB that a task runs in: its files and options

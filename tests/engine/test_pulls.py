@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from qoop.engine.task import AttemptId, CheckpointKey, TaskId, TaskSpec
 from qoop.planner.plan import Resources, Stage
 
 LATENCY = 0.05
+pa.table({"n": [1]})  # the first one loads pandas, which is not to be on the clock
 PLACES = [Place(f"grpc://node{number}:1", "word") for number in range(8)]
 
 
@@ -129,4 +131,27 @@ def test_an_error_comes_after_all_have_ended() -> None:
     with pytest.raises(CheckpointError, match="no"):
         pulls.all([fail, lambda: ended.append(time.sleep(0.02))])
     assert ended and rotated(3, 2) == [2, 0, 1]
+    pulls.close()
+
+
+def test_who_has_a_slot_comes_before_who_waits_for_one_and_jobs_take_turns() -> None:
+    pulls, order, first = Pulls(1, order="critical-path"), list[str](), threading.Event()
+    asking = threading.Thread(target=lambda: pulls.all([first.wait]))
+    asking.start()
+    asked = {
+        "ahead": replace(spec(1), path=9.0), "hastened": replace(spec(2), path=8.0), "short": replace(spec(3), path=1.0),
+        "long": replace(spec(4), path=5.0),
+    }  # fmt: skip
+    tasks = []
+    for name, one in asked.items():
+        ask, ahead = partial(order.append, name), name in ("ahead", "hastened")
+        tasks.append(threading.Thread(target=partial(pulls.all, [ask], 0, one, ahead)))
+        tasks[-1].start()
+        while len(pulls._waiting) < len(tasks):
+            time.sleep(0.001)
+    pulls.hasten(asked["hastened"].attempt)
+    first.set()
+    for task in (asking, *tasks):
+        task.join()
+    assert order == ["hastened", "long", "short", "ahead"]
     pulls.close()

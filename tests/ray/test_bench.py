@@ -33,3 +33,16 @@ def test_sessions_are_measured_with_agents_and_without(tmp_path: Path) -> None:
     for one in (today, agents):
         assert one["waits"] and one["done"]["long"] > 0 and 0 < one["busy"][0] <= 1
     assert agents["done"]["short"] > 0  # without agents the long one may have kept the only slot
+
+
+def test_ways_to_pull_are_measured_on_shaped_links_while_nodes_come_and_go(tpcds: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "qoop", "bench", "ray-links", str(tpcds), "--nodes", "2", "--repeat", "1"]
+    done = subprocess.run(
+        [*command, "--ways", "in-turn,at-once", "--queries", "group", "--slow", "--json", str(tmp_path / "links.json")],
+        capture_output=True, text=True, timeout=250,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "links.json").read_text())
+    assert [one["way"] for one in found["timed"]] == ["in-turn", "at-once"]
+    assert all(one["moved"] > 0 for one in found["timed"]), "something went over the links"
+    assert found["chaos"] == {"group": 1}

@@ -176,8 +176,8 @@ def _begun(history: Sequence[Record]) -> float:
 
 
 def sharing(machine: Replica, plan: Plan, nodes: int, seconds: float) -> Replica:
-    """The replica whose threads disturb each other as much as makes the plan take that long on so and so many nodes of
-    one CPU that stay; one that has as many processors as this host."""
+    """The replica whose threads disturb each other as much as makes the plan take that long on that number of nodes
+    of one CPU that stay, with the processors of this host."""
     fleet = Fleet.uniform(nodes, Resources(1.0, machine.available.memory))
     steps = [replace(machine, cores=available_slots(), side_by_side=1.0 + step / 25) for step in range(76)]
     return min(steps, key=lambda one: abs(_simulated(plan, one, fleet) - seconds))
