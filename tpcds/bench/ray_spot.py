@@ -115,10 +115,10 @@ def run(options: RaySpotOptions, told: Callable[[str], None] = print) -> list[Re
 
 def _starting(session: Session, nodes: LocalNodes) -> float:
     """Processor seconds until one more node is there for a session; one comes, and stays."""
-    _wait(session, nodes, 1)
+    wait_for_nodes(session, nodes, 1)
     time.sleep(_QUIET)
     before = nodes.cpu_seconds()
-    _wait(session, nodes, 2)
+    wait_for_nodes(session, nodes, 2)
     return nodes.cpu_seconds() - before
 
 
