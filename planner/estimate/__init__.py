@@ -9,6 +9,7 @@
     frequent.py        frequent values that meet frequent values
     doubts.py          where a filter or a join hangs on what only footers tell
     skipping.py        the part of a table that a scan reads
+    unions.py          the profile of a union
     cardinality.py     rows, distinct values and bytes of every operator
     calls.py           what functions of Python cost
     cost.py            constants of a machine
