@@ -378,10 +378,10 @@ def test_kernels_are_replaced_when_memory_falls(tmp_path: Path, monkeypatch: pyt
     backend.stop(busy.attempt)
     assert collect(backend, 1)[-1] == TaskStopped(busy.attempt)
     until = time.monotonic() + 5
-    while len(set(threading.enumerate()) - before) > 2 or len(opened) - len(closed) != 2:
+    while len(set(threading.enumerate()) - before) > 2 or len(opened) - len(closed) != 1:
         assert time.monotonic() < until, (threading.enumerate(), opened, closed)
         time.sleep(0.01)
-    assert set(opened[:3]) <= set(closed)
+    assert opened[0] in closed, "only one is opened ahead, a new one"
     assert isinstance(run(backend, a_spec(ONE))[-1], TaskSucceeded)
     backend.close()
     assert set(threading.enumerate()) <= before
