@@ -452,7 +452,7 @@ def _is_text(expr: Expr) -> bool:
 
 
 def _all_aligned(items: Sequence[Expr], value: Expr) -> list[Expr]:
-    """The same of IN and BETWEEN, where DuckDB finds one type for the value and all items: 1.5 makes a '2.5' a DECIMAL."""
+    """The same of IN and BETWEEN, where DuckDB finds one type for the value and all items."""
     others = {item.type for item in items if not _is_text(item)} - {NULL_TYPE, value.type}
     if not others:
         return [_aligned(item, value) for item in items]

@@ -15,8 +15,8 @@ from qoop.planner.algebra.expr import quote
 
 PARQUET, ARROW, DATABASE = "parquet", "arrow", "database"
 _UNKNOWN_TO_PARQUET = {UNION, COLOUR, "BIT", "HUGEINT", "UHUGEINT", "INTEGER[2]", "TIME WITH TIME ZONE", "INTERVAL",
-                       "TIMESTAMP_S", "TIMESTAMP_NS", "BIGNUM"}  # fmt: skip
-_UNKNOWN_TO_ARROW = {UNION, COLOUR, "TIMESTAMP_S", "BIGNUM"}
+                       "TIMESTAMP_S", "TIMESTAMP_NS"}  # fmt: skip
+_UNKNOWN_TO_ARROW = {UNION, COLOUR, "TIMESTAMP_S"}
 _NAMES = ("k", "s", "d", "v", "x", "y", "when", "Group", "K2", "total")
 _SIZES = (0, 1, 7, 14, 30, 30, 60)
 

@@ -90,7 +90,8 @@ FOUND = {
     "the type of texts among the items of IN and BETWEEN": """
         SELECT id, id IN ('1.5', 2.5), id BETWEEN '1.5' AND 7.2, id NOT IN ('3.4', 9, NULL), id IN ('2', 3, k),
                "when"::DATE BETWEEN '2020-02-28 06:00:00' AND DATE '2020-02-28' + INTERVAL 1 DAY
-        FROM t3 WHERE id IN ('2', 3, 40.5) OR "when"::DATE BETWEEN '2020-02-28' AND DATE '2020-02-28' + INTERVAL 2 DAY""",
+        FROM t3
+        WHERE id IN ('2', 3, 40.5) OR "when"::DATE BETWEEN '2020-02-28' AND DATE '2020-02-28' + INTERVAL 2 DAY""",
     "a window's aggregate with FILTER is none of the block": """
         SELECT count(*) FILTER (WHERE true) OVER (), count(*) FILTER (WHERE k > 1) OVER (PARTITION BY s) FROM t3""",
     "a letter of a text that was computed": "SELECT concat('a', s)[1], ('a' || s)[-1], concat('a', s)[-2:] FROM t3",

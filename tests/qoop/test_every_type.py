@@ -1,4 +1,4 @@
-"""Every type of DuckDB's with the ends of its values, alone and nested: all that a Result gives is what DuckDB gives."""
+"""Every type of DuckDB's with the ends of its values, alone and nested: a Result gives what DuckDB gives."""
 
 from __future__ import annotations
 
