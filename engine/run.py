@@ -467,7 +467,7 @@ class Run:
         )
 
     def _weight(self, key: CheckpointKey) -> float:
-        """How many times as much as a task of its stage in the mean the task reads."""
+        """The bytes that the task reads, as a multiple of those of a task of its stage in the mean."""
         task = self._node(key)
         if task is None or self._frontier is None:
             return 1.0

@@ -133,7 +133,7 @@ def test_progress_never_falls_where_the_share_does() -> None:
 
 
 def told_of(plan: Plan, script: Callable[[TaskSpec], Outcome], slots: int) -> list[tuple[float, float]]:
-    """When what part of the work was told to be done; it never falls."""
+    """The parts of the work that were told to be done, with their times; they never fall."""
     clock = VirtualClock()
     cluster = Cluster(SimulatedBackend({"m": Resources(slots, 8 * GB)}, clock, script), clock=clock, thread=False)
     handle, told = cluster.submit(JobRequest(plan)), []
