@@ -133,7 +133,7 @@ SELECT database_name AS database, schema_name AS "schema", table_name AS name,
        false AS temporary
 FROM duckdb_columns() WHERE NOT internal GROUP BY ALL ORDER BY ALL
 """
-"""The rows of SHOW ALL TABLES, as DuckDB has them. A locked session, which tells nothing of its catalog, tells names alone."""
+"""The rows of SHOW ALL TABLES. A locked session, which tells nothing of its catalog, tells names alone."""
 
 
 def done() -> Result:

@@ -81,7 +81,7 @@ def test_at_a_time_before_there_is_what_had_happened_by_then(
 def test_the_order_in_which_times_are_looked_at_changes_nothing(
     both: tuple[dict[str, Any], dict[str, Any], Recorded],
 ) -> None:
-    """Jobs that have ended are remembered, so that a slider of a long trace does not go through all of it at each step."""
+    """Jobs that have ended are remembered, so that a slider does not go through all of them at each step."""
     recorded = both[2]
     times = [recorded.overview()["span"][1] * part / 10 for part in range(11)]
     forth = [recorded.overview(at) for at in times]
