@@ -16,7 +16,7 @@
     tetris.py          packing by all resources, as published
     las.py             the job that was served least first
     edf.py             the next deadline first
-    finish_time.py     what is furthest behind its end on a part of its own first
+    finish_time.py     what would end first on a part of its own first
     urgency.py         deadlines and priorities within a tenant
     learned.py         the same with learned weights
     auction.py         slots in leases, by auction

@@ -14,8 +14,8 @@ served early. A job that has ended really, but not there, is worked off there, s
 gain nothing either.
 
 The jobs of a tenant might also run there one after the other, the shortest first: then its first pieces would go before
-others, and the mean time of all would be 4 % less. The last of twenty pieces ended 8 % before the whole, though, for
-tasks are not divisible.
+others, and the mean time of all would be 5 % less; but as tasks are not divisible, the last of twenty pieces would end
+8 % before the whole.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def test_a_tenant_that_splits_its_queries_gains_by_shortest_first_and_not_by_fin
     monkeypatch.setattr(playing, "plans_of", lambda directory: {n: plan(20 * n, 30.0) for n in range(1, 10)})
     playing._arrivals.cache_clear()
     found = {
-        (policy, apart): playing.summarised(playing.Item(tmp_path, 0.9, 1, policy, 0.1, split="ana1", apart=apart))
+        (policy, apart): playing.summarised(playing.Item(tmp_path, 0.9, 1, policy, 0.05, split="ana1", apart=apart))
         for policy in ("finish time", "SRSF")
         for apart in (False, True)
     }
@@ -94,7 +94,7 @@ def test_a_tenant_that_splits_its_queries_gains_by_shortest_first_and_not_by_fin
 
 
 def test_answers_of_a_real_run_are_those_of_duckdb(tpcds_small: Path, benchmark_texts: None) -> None:
-    options = real.RealOptions(tpcds_small, (3, 42), seconds=0.5, schedulers=("finish_time", real.DUCKDB))
+    options = real.RealOptions(tpcds_small, (3, 42), seconds=0.2, schedulers=("finish_time", real.DUCKDB))
     assert [one.policy for one in real.run(options)] == ["finish_time", real.DUCKDB]
     text = "SELECT * FROM (VALUES (1), (2)) t(a) ORDER BY a"
     answers = real._Answers(options, {1: text})

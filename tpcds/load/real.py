@@ -178,7 +178,7 @@ def _duckdb(options: RealOptions, found: Sequence[Arrival], wanted: Mapping[int,
     """The same with one DuckDB, and a thread with a cursor for each query."""
     with Oracle(options.directory, threads=options.slots) as oracle, ThreadPoolExecutor(len(found)) as pool:
         for text in wanted.values():
-            oracle.cursor().execute(text).fetch_arrow_table()
+            arrow_output.table(oracle.cursor(), text)
         start = time.perf_counter()
 
         def ask(cursor: duckdb.DuckDBPyConnection, query: int) -> _Answered:
