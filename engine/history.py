@@ -364,7 +364,7 @@ class DeadlineTold:
 
     @property
     def helps(self) -> tuple[str, ...]:
-        """What would help, as clauses; none if the deadline will be met."""
+        """The ways to meet it, as clauses; none if the deadline will be met."""
         if self.late <= 0 and not self.certain:
             return ()
         enough = f"{self.enough:g} slots would do" if self.enough is not None else ""

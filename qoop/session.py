@@ -70,7 +70,7 @@ _DOUBTFUL = 0.1
 """The part of the time until its deadline that a query must be believed to take for a miss to be thought of."""
 
 _IN_PART = 0.05
-"""The error of the approximate answer that is told of where a deadline will be missed."""
+"""The error of the approximate answer that is named where a deadline will be missed."""
 
 
 def connect(

@@ -5,8 +5,8 @@ After MLFS (Wang, Liu and Shen, CoNEXT 2020), where a job that will be late is k
 a range (:func:`qoop.control.job_status.left_of`): its likely end past the deadline is a warning, its earliest end past
 it a certainty. A deadline ends nothing.
 
-What would help is told with it: more slots; another time, where the query would take less than it was given if it had
-all slots; an approximate answer, where statistics say how much of its tables that would read
+The ways to meet it are told with it: more slots; another time, where the query would take less than it was given if it
+had all slots; an approximate answer, where statistics say how much of its tables that would read
 (:class:`~qoop.control.messages.SampleTold`).
 """
 
@@ -75,7 +75,7 @@ class Deadlines:
         self._jobs[run.job] = _Watched(run, runs, needed_at, given, now + LOOK)
 
     def sample(self, told: SampleTold) -> None:
-        """What an approximate answer would read has become known."""
+        """The part that an approximate answer would read has become known."""
         if told.job in self._jobs:
             self._jobs[told.job].sample = told
 

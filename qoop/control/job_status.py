@@ -66,7 +66,7 @@ class JobStatus:
     yet, from 1; None: it is not in it. deadline: seconds until its answer is needed,
     below 0: that is over; None: it has none. rho: the time that it takes, to its likely end, over the time that it
     would take alone on its share (:mod:`qoop.schedulers.finish_time`); None: not known.
-    helps: what would help to meet the deadline, as clauses, as of when it was last told that it will be missed.
+    helps: ways to meet the deadline, as clauses, from when it was last told that it will be missed.
     """
 
     progress: Progress
@@ -206,7 +206,7 @@ def mean_share(history: Sequence[Record], until: float) -> float:
 
 
 def helps(history: Sequence[Record]) -> tuple[str, ...]:
-    """What would help a job to meet its deadline; nothing if it will be met."""
+    """The ways for a job to meet its deadline, as it was last told; none if it will be met."""
     told = next((record for record in reversed(history) if isinstance(record, DeadlineTold)), None)
     return told.helps if told is not None else ()
 

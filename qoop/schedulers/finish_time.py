@@ -7,7 +7,7 @@ every tenant had its part for itself, and its jobs had even parts of that. That 
 and Henderson, "Fairness and Efficiency in Web Server Protocols", SIGMETRICS 2003), with tenants in place of jobs: were
 all work divisible, no job would end later than on its tenant's part.
 
-What would run on the parts follows from the work that is believed of jobs, from one change of jobs or machines to the
+The work done on the parts follows from the work that is believed of jobs, from one change of jobs or machines to the
 next. It does not hang on how a tenant cuts its work: twenty even pieces all end there when the whole would, so they
 have its place. What jobs have had in the real cluster counts for nothing there, so nobody is held back for having been
 served early. A job that has ended really, but not there, is worked off there, so pieces that come one after the other
@@ -74,7 +74,7 @@ class _Job:
     undone: float = 0.0
 
     def look(self, request: Request) -> None:
-        """What is believed of it may have changed."""
+        """Believe of it what its request says now."""
         known = request.remaining_work
         self.undone = known.work
         whole = known.served + self.undone

@@ -188,7 +188,7 @@ def lines(known: Sequence[Summary], base: str = BASE) -> list[str]:
 
 
 def split_lines(known: Sequence[Summary], tenant: str, together: str, apart: str) -> list[str]:
-    """What a tenant gains by splitting its queries, a line for each load and policy: its mean time over that with each
+    """The gain of a tenant that splits its queries, a line for each load and policy: its mean time over that with each
     query as one job, and the same of all. together, apart: the ends of the names of either."""
     found = [f"load  policy                   {tenant}: split over whole   all: split over whole"]
     for load in sorted({one.load for one in known}):
