@@ -5,6 +5,8 @@
     data.py             TPC-DS and TPC-H data as Parquet
     manifest.py         the list of the tables in a folder
     skew.py             the same data with skewed keys
+    shared_steps.py     what DuckDB can keep of a query when it begins again
+    ray_arrive.py       nodes that arrive while a query runs
     queries.py          the texts of the queries
     ordering.py         the order that a text promises
     oracle.py           whether two answers agree

@@ -10,6 +10,7 @@ from qoop.catalog.errors import ConfigError
 from qoop.catalog.user_folders import cache_directory
 from qoop.drawing.picture import write
 from qoop.profiles.volatility import Volatility
+from qoop.tpcds import ray_arrive
 from qoop.tpcds.bench import (
     checkpoint_cost,
     core_speed,
@@ -18,7 +19,6 @@ from qoop.tpcds.bench import (
     interrupt,
     overhead,
     python_order,
-    ray_arrive,
     ray_cost,
     ray_spot,
     resized,

@@ -1,4 +1,4 @@
-"""Which expressions are equal to each other, as equalities chain them together."""
+"""Expressions that are equal to each other, as equalities chain them together."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@
     cold.py              each query in a new process, next to Python with DuckDB
     report.py            that, as text
     system_under_test.py        one side of a comparison, in a process that may be killed
-    shared_steps.py      what DuckDB can keep of a query when it begins again
     contest.py           starts one, takes resources from it, judges its answer
     resized.py           resources change in mid-query: they go away and come back, or arrive
     interrupt.py         the process is killed again and again
@@ -19,7 +18,6 @@
     checkpoint_cost.py   what durable checkpoints cost
     ray_nodes.py         a Ray cluster on this machine
     ray_cost.py          what it costs to run on Ray
-    ray_arrive.py        nodes that arrive while a query runs
     ray_spot.py          spot machines on real Ray nodes
     coverage.py          stated intervals of growing answers that hold the truth
     core_speed.py        events a second through the core
