@@ -17,7 +17,7 @@ from qoop.catalog.statistics.stats import Scalar
 from qoop.planner.estimate.selectivity import Spread
 
 CHANCE = 1.05
-"""So many times more pairs may agree by how the rows of a sample, or the last digits, fell."""
+"""The factor by which more pairs may agree by how the rows of a sample, or the last digits, fell."""
 
 
 def excess(a: Spread, b: Spread) -> float:
