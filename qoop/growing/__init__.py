@@ -10,7 +10,7 @@
     answer.py        a growing answer: what `Session.approximate` gives
     asking.py        from a query to a growing answer, or to the reason why it does not grow
     core.py          the sums of a query, and what stands around them
-    edition.py       one state of the answer, and the states one after the other
+    edition.py       one state of the answer, what else is to be known of it, the states one after the other
     explaining.py    how an answer would grow, in words
     eligibility.py   which queries can grow, and from what sums
     figures.py       what the columns of an answer are made of
@@ -19,7 +19,6 @@
     growth.py        what is known of a query that grows: values
     intervals.py     intervals of the figures of all groups
     names.py         which column or item a name means
-    notes.py         what else is to be known of an edition
     rounds.py        the program: what comes after a round
     planning.py      plans the query of a round
     round_sql.py     the query of a round, and that of an edition

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from qoop.catalog.errors import Cancelled
 from qoop.catalog.value import value
-from qoop.growing.edition import Edition, Editions
+from qoop.growing.edition import Edition, Editions, notes
 from qoop.growing.estimators import unseen
 from qoop.growing.estimators.look import Look
 from qoop.growing.intervals import Intervals, at_look, enough_at, in_vain
-from qoop.growing.notes import notes
 from qoop.growing.rounds import Begin, End, Finish, Message, Pause, Read, RoundEnded, Rounds, Show, Step, Stop
 from qoop.growing.status import AnswerStatus, Pace, Times
 from qoop.growing.totals import Totals

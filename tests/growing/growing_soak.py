@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ import pytest
 from fault_world import checked_at_every_tick, clean_session, failing_at_random, resized_at_random
 from switch_world import AtCommits, AtRandom, Plans
 
-from qoop.catalog.table import Table
+from qoop.catalog.sources.pieces import Cut
 from qoop.engine.history import Failed, Stopped, Switched
 from qoop.growing.edition import Edition
 from qoop.growing.planning import RoundPlanning
@@ -239,9 +239,9 @@ def _rounds_that_switch(drawn: Schedule, known: World) -> Iterator[None]:
     """Rounds go from plan to plan, whatever that costs."""
     plan, chance = RoundPlanning.plan, Random(drawn.seed)
 
-    def forced(rounds: RoundPlanning, text: str, pieces: Table) -> Planned:
-        planned = plan(rounds, text, pieces)
-        key = text, pieces.version
+    def forced(rounds: RoundPlanning, text: str, cut: Cut, chosen: Sequence[int]) -> Planned:
+        planned = plan(rounds, text, cut, chosen)
+        key = text, cut.of(chosen).version
         if key not in known.plans:
             known.plans[key] = tuple(rounds._planning.alternatives(text).kept)
         options = known.plans[key]

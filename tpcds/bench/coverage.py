@@ -7,8 +7,8 @@ which some are rare, and joins that are read by buckets of their key, whose keys
 figures grow by the engine's own schedule, program and estimators (:mod:`qoop.growing`) until all intervals are narrow
 enough: a count, a sum, an average and a ratio of sums, or others (`--figures`). What is read of pieces comes from NumPy
 in place of SQL, so that thousands of draws take seconds. What is counted are the intervals of the last edition, where
-it is no exact one, and those figures of which any interval on the way has missed the truth. The intervals of one table go
-together, so that the error of what is counted (±, two standard errors) is that of tables, not of intervals.
+it is no exact one, and those figures of which any interval on the way has missed the truth. The intervals of one table
+go together, so that the error of what is counted (±, two standard errors) is that of tables, not of intervals.
 `--row-groups N` has N pieces, which are row groups.
 
 `--folder DIR` has the rows of TPC-DS's store_sales in place of drawn ones, such as `qoop tpcds generate --skew` makes,
