@@ -19,6 +19,7 @@
     bench_cli.py        ``qoop bench``
     bench/              real runs
     estimates/          how good estimates are
+    links/              ways to pull rows from other machines, compared
     load/               many queries of several tenants at once, in virtual time
     map/                a map of where changing plan pays
     packed/             what packed outputs save behind a slow store

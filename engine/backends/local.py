@@ -111,7 +111,7 @@ class Elsewhere(Protocol):
         ...
 
     def hasten(self, attempt: AttemptId) -> None:
-        """What is fetched ahead for an attempt is waited for."""
+        """An attempt begins to wait for what is fetched ahead for it."""
         ...
 
 

@@ -329,7 +329,7 @@ class SimulatedBackend:
 
     @property
     def exchanged(self) -> Exchanged:
-        """What went over links so far; nothing where there are no `exchanges`."""
+        """All that went over links so far; nothing where there are no `exchanges`."""
         return self._transfers.exchanged if self._transfers is not None else Exchanged()
 
     @property

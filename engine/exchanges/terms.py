@@ -1,4 +1,4 @@
-"""How simulated machines read from each other, and from a store."""
+"""The ways in which simulated machines read from each other, and from a store."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Exchanges:
 
 @value
 class Exchanged:
-    """What went over links. bytes: from machine to machine, and from the store. requests: all of them; of the store:
+    """All that went over links. bytes: from machine to machine, and from the store. requests: all of them; of the store:
     those and their price."""
 
     bytes: float = 0.0

@@ -139,8 +139,8 @@ def test_who_has_a_slot_comes_before_who_waits_for_one_and_jobs_take_turns() -> 
     asking = threading.Thread(target=lambda: pulls.all([first.wait]))
     asking.start()
     asked = {
-        "ahead": replace(spec(1), path=9.0), "hastened": replace(spec(2), path=8.0), "short": replace(spec(3), path=1.0),
-        "long": replace(spec(4), path=5.0),
+        "ahead": replace(spec(1), path=9.0), "hastened": replace(spec(2), path=8.0),
+        "short": replace(spec(3), path=1.0), "long": replace(spec(4), path=5.0),
     }  # fmt: skip
     tasks = []
     for name, one in asked.items():

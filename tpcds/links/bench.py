@@ -30,7 +30,7 @@ TPCDS = "tpcds"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How machines pull. queueing: tasks that wait at machines, whose inputs are fetched ahead."""
+    """A way to pull. queueing: tasks that wait at machines, whose inputs are fetched ahead."""
 
     terms: Exchanges
     queueing: NodeQueueing | None = None
@@ -84,7 +84,7 @@ class ExchangesResult:
     believed: Mapping[str, tuple[float, ...]]
 
     def times(self, kind: str, way: str, over: str = TODAY) -> tuple[float, float, float]:
-        """How many times shorter plans are with a way than with another, and its 95 % interval over them.
+        """The factor by which plans are shorter with a way than with another, and its 95 % interval over them.
 
         Each plan counts alike, however long it is.
         """

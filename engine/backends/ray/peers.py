@@ -257,7 +257,7 @@ class PeerInputs:
             self._alone.pop(key, None)
 
     def hasten(self, attempt: AttemptId) -> None:
-        """What is fetched ahead for an attempt is waited for."""
+        """An attempt begins to wait for what is fetched ahead for it."""
         self._pulls.hasten(attempt)
 
     def fetch(self, spec: TaskSpec, wanted: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
