@@ -50,7 +50,7 @@ class Exchanges:
 
 @value
 class Exchanged:
-    """All that went over links. bytes: from machine to machine, and from the store. requests: all of them; of the store:
+    """Totals of the links. bytes: from machine to machine, and from the store. requests: all of them; of the store:
     those and their price."""
 
     bytes: float = 0.0

@@ -84,7 +84,7 @@ class ExchangesResult:
     believed: Mapping[str, tuple[float, ...]]
 
     def times(self, kind: str, way: str, over: str = TODAY) -> tuple[float, float, float]:
-        """The factor by which plans are shorter with a way than with another, and its 95 % interval over them.
+        """The factor by which a way makes plans shorter than another does, with its 95 % interval over them.
 
         Each plan counts alike, however long it is.
         """
