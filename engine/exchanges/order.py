@@ -20,7 +20,7 @@ from qoop.engine.task import JobId
 
 @value
 class Pull:
-    """A question of a task to another machine. path: seconds from its task's beginning to the end of the job. ahead: the
+    """A task's question to another machine. path: seconds from its beginning to the end of the job. ahead: the
     task waits for its slot. number: counts pulls as they are asked for.
     """
 
