@@ -109,8 +109,8 @@ class _Bench:
         if not moments:
             return Arrived(number, error="it ended before any node had arrived")
         switches = sum(isinstance(record, Switched) for one in adaptive for record in one) - len(adaptive)
-        seconds = (median(map(ended, one)) for one in (adaptive, held))
-        return Arrived(number, few, many, *seconds, median(moments), switches)
+        taken, kept = (median(map(ended, one)) for one in (adaptive, held))
+        return Arrived(number, few, many, taken, kept, median(moments), switches)
 
     def _alone(self, count: int, repeat: int, oracle: Oracle, theirs: pa.Table) -> float:
         """The median of runs on a number of nodes, by the plan that is made for them, after one that is not timed."""

@@ -35,8 +35,8 @@ def steps(text: str) -> Steps:
     'WITH a AS (SELECT 1 AS i) SELECT * FROM b AS x, b AS y'
     """
     query = sqlglot.parse_one(text, dialect="duckdb")
-    tables = query.ctes
-    if not tables or query.args["with_"].args.get("recursive"):
+    tables = query.ctes if isinstance(query, exp.Query) else []
+    if not isinstance(query, exp.Query) or not tables or query.args["with_"].args.get("recursive"):
         return Steps([], text)
     read = Counter(table.name.lower() for table in query.find_all(exp.Table) if not table.db)
     inside: list[exp.CTE] = []

@@ -215,7 +215,9 @@ class SimulatedBackend:
         self._committed: dict[CheckpointKey, tuple[Committed, set[JobId]]] = {}
         self._parts: dict[Content, int] = {}  # how many outputs of a stage are committed
         self._exchanges = exchanges
-        self._made: dict[CheckpointKey, tuple[MachineId, int]] = {}  # where an output lies, and bytes of a partition
+        self._made: dict[
+            CheckpointKey, tuple[MachineId, tuple[int, ...]]
+        ] = {}  # where an output lies, and bytes by partition
         self._transfers: Transfers | None = None
         if exchanges is not None:
             self._transfers = Transfers(exchanges, clock.now, self._after)
@@ -495,14 +497,14 @@ class SimulatedBackend:
         pieces: list[Piece] = []
         for item in running.spec.inputs:
             for key in item.keys:
-                made, size = self._made.get(key, (running.machine, 0))
+                made, sizes = self._made.get(key, (running.machine, ()))
                 if made == running.machine and not self._stored_only:
                     continue
                 sender = made if made in self._machines and not self._stored_only else None
                 if item.partition is not None:
-                    parted[sender] = parted.get(sender, 0.0) + size
-                elif self._committed[key][0].bytes[0]:
-                    pieces.append(Piece(sender, self._committed[key][0].bytes[0], key))
+                    parted[sender] = parted.get(sender, 0.0) + sizes[item.partition]
+                elif whole := sum(self._committed[key][0].bytes):
+                    pieces.append(Piece(sender, whole, key))
         names = sorted(parted, key=lambda name: (name is None, name or ""))
         return [Piece(name, parted[name]) for name in names if parted[name]] + pieces
 
@@ -673,7 +675,7 @@ class SimulatedBackend:
         if known is None:
             self._committed[spec.key] = committed, {spec.attempt.task.job}
             self._parts[spec.key.content] = self._parts.get(spec.key.content, 0) + 1
-            self._made[spec.key] = running.machine, size
+            self._made[spec.key] = running.machine, size if isinstance(size, tuple) else (size,) * parts
         else:
             known[1].add(spec.attempt.task.job)
         account = running.account(self.clock.now())

@@ -123,7 +123,7 @@ class Names:
         """A text that is equal for expressions that mean the same columns."""
         return expr.copy().transform(self._qualified).sql("duckdb")
 
-    def _qualified(self, node: exp.Expression) -> exp.Expression:
+    def _qualified(self, node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column):
             return node
         name, table = node.name.lower(), node.table.lower()
