@@ -21,7 +21,7 @@ CHANCE = 1.05
 
 
 def excess(a: Spread, b: Spread) -> float:
-    """How many times as many pairs of rows agree as if all values were as frequent.
+    """The factor by which more pairs of rows agree than if all values were as frequent.
 
     >>> even, half = Spread(100, 1e4, 100), Spread(100, 1e4, 100, common=((7.0, 0.5),))
     >>> round(excess(even, half), 2), round(excess(half, half), 2)
