@@ -159,7 +159,7 @@ def _beginning(nodes: LocalNodes, session: Session) -> float:
 
 
 def _joined_at(history: Sequence[Record]) -> float | None:
-    """When the job was told of the first node that came while it ran; None: of none."""
+    """The moment when the job was told of the first node that came while it ran; None: of none."""
     told = (record for record in history if isinstance(record, CapacityTold) and record.capacity is not None)
     return next((record.at for record in told if record.at > 0.0), None)
 
