@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+Sizes = int | tuple[int, ...]
+"""Bytes of the partitions of an output: of each, or of one after the other."""
+
 AT_ONCE = Heartbeats()
 """Words take no time."""
 
@@ -70,7 +73,7 @@ class Outcome:
     error: QoopError | None = None
     retryable: bool = True
     rows: int = 1
-    bytes: int | tuple[int, ...] | None = None
+    bytes: Sizes | None = None
     arriving: float = 0.0
     spilled: float = 0.0
     cpu_seconds: float = 0.0
@@ -215,9 +218,7 @@ class SimulatedBackend:
         self._committed: dict[CheckpointKey, tuple[Committed, set[JobId]]] = {}
         self._parts: dict[Content, int] = {}  # how many outputs of a stage are committed
         self._exchanges = exchanges
-        self._made: dict[
-            CheckpointKey, tuple[MachineId, tuple[int, ...]]
-        ] = {}  # where an output lies, and bytes by partition
+        self._made: dict[CheckpointKey, tuple[MachineId, Sizes]] = {}  # where an output lies
         self._transfers: Transfers | None = None
         if exchanges is not None:
             self._transfers = Transfers(exchanges, clock.now, self._after)
@@ -497,12 +498,13 @@ class SimulatedBackend:
         pieces: list[Piece] = []
         for item in running.spec.inputs:
             for key in item.keys:
-                made, sizes = self._made.get(key, (running.machine, ()))
+                made, size = self._made.get(key, (running.machine, 0))
                 if made == running.machine and not self._stored_only:
                     continue
                 sender = made if made in self._machines and not self._stored_only else None
                 if item.partition is not None:
-                    parted[sender] = parted.get(sender, 0.0) + sizes[item.partition]
+                    here = size[item.partition] if isinstance(size, tuple) else size
+                    parted[sender] = parted.get(sender, 0.0) + here
                 elif whole := sum(self._committed[key][0].bytes):
                     pieces.append(Piece(sender, whole, key))
         names = sorted(parted, key=lambda name: (name is None, name or ""))
@@ -675,7 +677,7 @@ class SimulatedBackend:
         if known is None:
             self._committed[spec.key] = committed, {spec.attempt.task.job}
             self._parts[spec.key.content] = self._parts.get(spec.key.content, 0) + 1
-            self._made[spec.key] = running.machine, size if isinstance(size, tuple) else (size,) * parts
+            self._made[spec.key] = running.machine, size
         else:
             known[1].add(spec.attempt.task.job)
         account = running.account(self.clock.now())
