@@ -49,6 +49,8 @@ class FromClause:
         for item, joins in others:
             correlated = self.correlated(item)
             if correlated is not None:
+                if any(_join_kind(join) in ("right", "full") for join in joins):  # they keep rows for each row before
+                    raise Unsupported("a right or full join with LATERAL")
                 self.relation = self.lateral(correlated, "inner", ())
                 self.join_all(joins, len(self.scope.sources) - 1)
             elif all(_join_kind(join) == "inner" for join in joins):  # then any order is right

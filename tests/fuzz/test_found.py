@@ -127,6 +127,9 @@ REFUSED = {
     "a full join with a CTE in a correlated subquery": """
         WITH w AS (SELECT k FROM t4) SELECT id FROM t3 WHERE k > (
             SELECT min(t2.k) FROM t2 FULL JOIN w ON t2.k = w.k WHERE t2.id = t3.id)""",
+    "a full join with LATERAL binds more than the comma before it": """
+        SELECT a.x, b.y, d.z FROM (VALUES (1), (2)) a(x), LATERAL (SELECT 1 AS y WHERE a.x = 5) b
+            FULL JOIN (VALUES (1), (7), (8)) d(z) ON b.y = d.z""",
     "a sample in a correlated subquery": """
         SELECT id FROM t3 WHERE EXISTS (SELECT 1 FROM (FROM t2 USING SAMPLE 5 ROWS) s WHERE s.id = t3.id)""",
 }
