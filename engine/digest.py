@@ -20,8 +20,8 @@ from qoop.catalog import arrow_input
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.value import value
 
-FUNCTION = "duckdb-hash"
-"""Of a row; equal in DuckDB 1.5.5 and 2.0.0."""
+FUNCTION = "duckdb-hash in order"
+"""Of a row, its columns in their order; equal in DuckDB 1.5.5 and 2.0.0."""
 
 _MODULUS = 1 << 128
 _TOLERANCE = 1e-9  # of the sum of magnitudes: rounding of 10**6 values in another order is below 1e-10
@@ -46,9 +46,9 @@ class Floating:
         )  # fmt: skip
 
     def agrees(self, other: Floating) -> bool:
-        """True if the two may be sums of the same values."""
-        counts = (self.column, self.nulls, self.nans, self.above, self.below)
-        if counts != (other.column, other.nulls, other.nans, other.above, other.below):
+        """True if the two may be sums of the same values, whatever the columns are called."""
+        counts = (self.nulls, self.nans, self.above, self.below)
+        if counts != (other.nulls, other.nans, other.above, other.below):
             return False
         slack = _TOLERANCE * max(self.magnitude, other.magnitude)
         return all(
@@ -59,7 +59,7 @@ class Floating:
 
 @value
 class Digest:
-    """rows: how many. exact: sum of the rows' hashes modulo 2**128. floats: the floating columns by name."""
+    """rows: how many. exact: sum of the rows' hashes modulo 2**128. floats: the floating columns in their order."""
 
     rows: int
     exact: int
@@ -111,10 +111,12 @@ class Digester:
 
 
 def _columns(schema: pa.Schema) -> tuple[list[str], list[str]]:
-    """Names of the columns to hash and of those to sum. Lists and structs that hold floats are neither."""
-    fields = sorted(schema, key=lambda field: str(field.name))
-    exact = [field.name for field in fields if not _holds_floats(field.type)]
-    return exact, [field.name for field in fields if pa.types.is_floating(field.type)]
+    """Names of the columns to hash and of those to sum. Lists and structs that hold floats are neither.
+
+    In their order, not in that of their names: results of one signature may be called otherwise (`AS`).
+    """
+    exact = [field.name for field in schema if not _holds_floats(field.type)]
+    return exact, [field.name for field in schema if pa.types.is_floating(field.type)]
 
 
 def _holds_floats(type_: pa.DataType) -> bool:

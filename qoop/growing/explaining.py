@@ -60,7 +60,7 @@ def _lines(found: Found) -> list[str]:
 
 
 def _way(found: Found) -> list[str]:
-    """How rows are drawn, and why so."""
+    """The way in which rows are drawn, and the reason."""
     name, cut, ways = found.growth.fact.name, found.cut, found.ways
     why = []
     if ways is not None:

@@ -51,7 +51,7 @@ Columns = tuple[tuple[str, str], ...]
 
 @value
 class Keyed:
-    """What stands in the FROM by that name, and the columns of it that are its key, in the order of the others' keys.
+    """A thing in the FROM by its name, and the columns of it that are its key, in the order of the others' keys.
 
     tables: those that it reads, each with rows and the number of its columns that are needed. grouped: it is a SELECT
     with groups.
@@ -178,7 +178,7 @@ def _type(left: str, right: str) -> str:
 def _others(
     select: exp.Select, fact: str, least: float, tables: Mapping[str, Table], describe: Callable[[str], Columns]
 ) -> Iterator[tuple[Keyed, Columns]]:
-    """What else stands in the FROM, of that number of rows at least, with its columns."""
+    """All else in the FROM of that number of rows at least, with its columns."""
     for source in sources_of(select):
         alias = source.alias_or_name.lower()
         if alias == fact or not alias:
