@@ -255,3 +255,12 @@ def read_by(stage: Stage, plan: Plan) -> frozenset[str]:
 def read_table(name: str, version: str) -> str:
     """A table among what a stage is made of."""
     return f"table {name} {version}"
+
+
+def table_read(key: str) -> str:
+    """The table that `read_table` means, for people: without its version, a digest.
+
+    >>> table_read(read_table("items", "3eacc868"))
+    'table items'
+    """
+    return key.rpartition(" ")[0]

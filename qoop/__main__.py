@@ -27,6 +27,7 @@ from qoop.streams import (
     read_input,
     uninterrupted,
 )
+from qoop.terminal import Terminal, between_words
 
 if TYPE_CHECKING:
     from qoop.job import Job
@@ -50,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ended_by_signals(), one_line_warnings():
             return _run(words)
     except QoopError as error:
-        print("\n".join([f"qoop: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
+        told = "\n".join([f"qoop: {error}", *getattr(error, "__notes__", ())])
+        print(between_words(told, Terminal.of(sys.stderr).width) if sys.stderr.isatty() else told, file=sys.stderr)
         return 1
     except EndedBySignal as ended:
         print(f"qoop: {ended}", file=sys.stderr)

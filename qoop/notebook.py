@@ -1,16 +1,18 @@
 """Notebooks: results and jobs as HTML, and ``%%qoop``, a cell of SQL that is shown while it runs.
 
 In IPython: ``%load_ext qoop``, then ``%qoop DIR`` opens data, and a cell that begins with ``%%qoop`` runs SQL; its
-answer is the result of the cell, and ``%%qoop name`` also gives it that name. ``%%qoop --approximate`` shows an answer
+answer is the result of the cell, and ``%%qoop name`` also gives it that name. ``%qoop SELECT …`` does so in a line. ``%%qoop --approximate`` shows an answer
 that grows, with bars for its intervals; ``%%qoop --tenant reports`` says whom it is for. ``%qoop session`` takes a
 session of yours.
 """
 
 from __future__ import annotations
 
+import re
 from html import escape
 from importlib import import_module
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError
@@ -34,6 +36,7 @@ _TERMS = {
     "--deadline": ("deadline", "in how many seconds answers are needed"),
     "--priority": ("priority", "how urgent answers are, from 1 to 10"),
 }
+_OPTION = re.compile(r"(?<!\S)--[a-z]")
 _GREY = ' style="color: #888"'
 _BAR = '<progress max="1" value="{fraction:.3f}" style="width: 12em"></progress>'
 
@@ -147,15 +150,21 @@ class Magic:
             self._session = connect()
         return self._session
 
-    def line(self, line: str) -> Session:
-        """``%qoop``: the session; ``%qoop PATH``: open data; ``%qoop name``: take a session of that name."""
+    def line(self, line: str) -> Session | Result:
+        """``%qoop``: the session; ``%qoop PATH``: open data; ``%qoop name``: take a session of that name; ``%qoop
+        SELECT …``: run SQL."""
         from qoop.session import Session
 
-        named = self._shell.user_ns.get(line.strip())
+        text = line.strip()
+        named = self._shell.user_ns.get(text)
         if isinstance(named, Session):
             self._session = named
-        elif line.strip():
-            self.session.register_path(line.strip())
+        elif _OPTION.search(text):
+            raise ConfigError("%qoop takes no options: write session = qoop.connect(slots=…), then %qoop session")
+        elif " " in text and not Path(text).exists():
+            return self.session.sql(text, watch=_show)
+        elif text:
+            self.session.register_path(text)
         return self.session
 
     def cell(self, line: str, cell: str) -> Result:
@@ -169,7 +178,8 @@ class Magic:
         grows = _GROWS in words
         name = " ".join(word for word in words if word != _GROWS)
         if name and not name.isidentifier():
-            raise ConfigError(f"%%qoop takes the name that the answer is to have, not {name!r}")
+            flags = ", ".join([_GROWS, *_TERMS])
+            raise ConfigError(f"%%qoop takes {flags}, and the name that the answer is to have, not {name!r}")
         result = self._grown(cell) if grows else self.session.sql(cell, watch=_show)
         if name:
             self._shell.user_ns[name] = result
@@ -213,6 +223,14 @@ def load_ipython_extension(shell: Any) -> None:
     magic = Magic(shell)
 
     def qoop(line: str, cell: str | None = None) -> Session | Result:
+        """SQL in a notebook.
+
+        %qoop PATH       open a file, a folder or a database
+        %qoop NAME       take a session of that name
+        %qoop SELECT …   run SQL
+        %%qoop [--approximate] [--tenant NAME] [--deadline SECONDS] [--priority 1-10] [NAME]
+                         run the SQL of the cell; NAME is a variable that gets the answer
+        """
         return magic.line(line) if cell is None else magic.cell(line, cell)
 
     shell.register_magic_function(qoop, magic_kind="line_cell", magic_name="qoop")

@@ -67,6 +67,28 @@ def width_of(text: str) -> int:
     return cell_len(text)
 
 
+def between_words(text: str, width: int) -> str:
+    """The text with lines that are too long broken between words; a line that ^^^ underlines stays as it is.
+
+    >>> print(between_words("there is no such table\\nline 1: FROM tt, items\\n             ^^", 16))
+    there is no such
+      table
+    line 1: FROM tt, items
+                 ^^
+    """
+    from textwrap import wrap
+
+    lines = text.split("\n")
+    marks = [set(line.strip()) == {"^"} for line in [*lines, ""]]
+    broken: list[str] = []
+    for line, mark, below in zip(lines, marks, marks[1:], strict=False):
+        if mark or below or len(line) <= width:
+            broken.append(line)
+        else:
+            broken += wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(broken)
+
+
 def shortened(text: str, width: int) -> str:
     """The text in at most that many cells, its end given as … if it does not fit.
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 _END = re.compile(r";|--|/\*")
+_STRANGE_ADVICE = re.compile(r'(?<=exist!)\nDid you mean "sqlite_\w+"\?')
 TypedName = tuple[str, str]
 _DESCRIBES_OTHER_CASE = duckdb.__version__.startswith("2.")
 """DuckDB 2.0 describes ``SELECT x AS X`` as `x`; its answer is called `X`."""
@@ -327,8 +328,8 @@ def _explained(
     message, position, _ = _message(error)
     kind = ParseError if isinstance(error, duckdb.ParserException) else BindError
     here = sorted(name for name in tables if not is_of_catalog(name))
-    if "Table with name" in message and here:
-        message += "\nTables here: " + ", ".join(here)
+    if "Table with name" in message:
+        message = _STRANGE_ADVICE.sub("", message) + f"\nTables here: {', '.join(here) or 'none'}"
     if "Function with name" in message:
         message += "\nFunctions of Python here: " + (", ".join(functions) or "none (Session.register_function)")
     if position is None:

@@ -34,7 +34,7 @@ from qoop.repl.highlighting import STYLE, SqlLexer
 from qoop.repl.names import Names, of_duckdb
 from qoop.repl.typed import is_bare_command, is_command, is_whole, split_command
 from qoop.streams import EndedBySignal
-from qoop.terminal import Terminal
+from qoop.terminal import Terminal, between_words
 
 if TYPE_CHECKING:
     from qoop.job import Job
@@ -115,10 +115,12 @@ class Shell:
     def complain(self, error: BaseException) -> None:
         """Print an error."""
         terminal = self.terminal()
-        lines = "\n".join([str(error), *getattr(error, "__notes__", ())]).split("\n")
-        for line in lines:
-            marked = set(line.strip()) == {"^"}
-            print(terminal.paint(line, "bold", "red") if marked or line is lines[0] else line)
+        first, *others = "\n".join([str(error), *getattr(error, "__notes__", ())]).split("\n")
+        width = max(30, terminal.width)
+        for line in between_words(first, width).split("\n"):
+            print(terminal.paint(line, "bold", "red"))
+        for line in between_words("\n".join(others), width).split("\n") if others else ():
+            print(terminal.paint(line, "bold", "red") if set(line.strip()) == {"^"} else line)
 
     @property
     def last_text(self) -> str:

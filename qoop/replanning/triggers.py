@@ -9,7 +9,7 @@ from math import inf, log
 from qoop.catalog.value import value
 from qoop.engine.history import MemoryExhausted, MemoryRaised, Record, ShareTold, StageDone, size, span
 from qoop.planner.estimate.observed import Observations
-from qoop.planner.plan import Plan, Resources, StageId
+from qoop.planner.plan import Plan, Resources, StageId, table_read
 from qoop.replanning.decision import SHARE, Option, reestimate
 
 LEAST_ROW_SECONDS = 1e-9
@@ -108,7 +108,8 @@ def _unforeseen(plan: Plan, seen: Observations) -> str:
     calls = {one.function: one.row_seconds for stage in plan.stages for one in stage.estimate.calls}
     known = [key for key in calls if seen.calls.get(key)]
     if not known:
-        return f"{' and '.join(seen.waits)} has to be waited for"
+        tables = " and ".join(table_read(key) for key in seen.waits)
+        return f"{tables} {'has' if len(seen.waits) == 1 else 'have'} to be waited for"
     key = max(known, key=lambda key: abs(log(seen.calls[key] / max(calls[key], LEAST_ROW_SECONDS))))
     times = f"{span(seen.calls[key] * 1e3)} for 1,000 rows where {span(calls[key] * 1e3)} were believed"
     return f"{key.partition('@')[0]} takes {times}"

@@ -53,8 +53,11 @@ def test_a_cell_runs_sql_and_its_answer_has_a_name(shell: InteractiveShell) -> N
     found = shell.run_cell_magic("qoop", "dear", "CREATE VIEW v AS FROM items WHERE price > 2; SELECT item FROM v")
     assert isinstance(found, Result) and found.fetchall() == [("<tea> & more",)]
     assert shell.user_ns["dear"] is found
-    with pytest.raises(qoop.ConfigError):
-        shell.run_cell_magic("qoop", "no name", "SELECT 1")
+    assert shell.run_line_magic("qoop", "SELECT count(*) - 1 FROM items").fetchall() == [(1,)]
+    with pytest.raises(qoop.ConfigError, match="--tenant, --deadline"):
+        shell.run_cell_magic("qoop", "--tenat ann", "SELECT 1")
+    with pytest.raises(qoop.ConfigError, match=r"qoop.connect\(slots"):
+        shell.run_line_magic("qoop", "items.parquet --slots 4")
     with pytest.raises(qoop.BindError):
         shell.run_cell_magic("qoop", "", "SELECT nothing FROM items")
 

@@ -82,6 +82,20 @@ def test_an_error_underlines_the_word(screen: Screen) -> None:
     screen.wait("there is no command \\nonsense", "slots must be a whole number", "there is no table nothing")
 
 
+def test_an_error_breaks_between_words(data: str, tmp_path: Path) -> None:
+    screen = Screen(data, columns=50, lines=30, home=tmp_path)
+    try:
+        screen.wait("2 tables")
+        screen.type("select sum(name::int) from items where name is not null and name <> '';{enter}")
+        lines = [line.strip() for line in screen.wait("^^^").split("\n")]
+        at = next(number for number, line in enumerate(lines) if line.startswith("Stage s1"))
+        words = "Conversion Error: Could not convert string 'tea' to INT32 when casting from source column name"
+        assert words in " ".join(lines[at : at + 6])
+        assert sum(line.startswith("line 1: select sum(name::int)") for line in lines) == 1
+    finally:
+        screen.close()
+
+
 @pytest.mark.parametrize("columns", [80, 160])
 def test_tables_fit_the_screen(data: str, tmp_path: Path, columns: int) -> None:
     screen = Screen(data, columns=columns, lines=30, home=tmp_path)
