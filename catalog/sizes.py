@@ -49,3 +49,12 @@ def parse_seconds(value: float | str) -> float:
             ' (ms, s, min, h, d), such as "30 s"'
         )
     return found
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "stage"), counted(2000, "row")
+    ('1 stage', '2,000 rows')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

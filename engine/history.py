@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Union
 
 from qoop.catalog.errors import Cancelled, QoopError, Revoked
+from qoop.catalog.sizes import counted
 from qoop.catalog.value import value
 from qoop.engine.events import Committed
 from qoop.engine.functions.measured import FunctionCalls
@@ -53,10 +54,8 @@ class Switched:
 
     def __str__(self) -> str:
         what = "started" if self.number == 1 else "the other plan began"
-        return (
-            f"at {self.at:.3f} s {what}: {self.tasks} tasks to run, {self.kept} checkpoints kept, "
-            f"{len(self.carried)} attempts carried on, {len(self.stopped)} stopped"
-        )
+        kept = f"{counted(self.kept, 'checkpoint')} kept, {counted(len(self.carried), 'attempt')} carried on"
+        return f"at {self.at:.3f} s {what}: {counted(self.tasks, 'task')} to run, {kept}, {len(self.stopped)} stopped"
 
 
 @value
@@ -134,10 +133,10 @@ class Succeeded:
         return self.committed.key
 
     def __str__(self) -> str:
-        rows = sum(self.committed.rows)
+        rows = counted(sum(self.committed.rows), "row")
         note = "" if self.used else "; nothing needed it any more"
         parts = f" ({spent(self.account)})" if self.account is not None else ""
-        return f"at {self.at:.3f} s {self.attempt} put out {rows} rows in {self.committed.seconds:.3f} s{parts}{note}"
+        return f"at {self.at:.3f} s {self.attempt} put out {rows} in {self.committed.seconds:.3f} s{parts}{note}"
 
 
 @value
@@ -311,7 +310,8 @@ class StageDone:
     account: TaskAccount | None = None
 
     def __str__(self) -> str:
-        return f"at {self.at:.3f} s stage {self.stage} was done: {self.rows:,} rows, estimated {self.estimated:,.0f}"
+        rows = counted(self.rows, "row")
+        return f"at {self.at:.3f} s stage {self.stage} was done: {rows}, estimated {self.estimated:,.0f}"
 
 
 @value

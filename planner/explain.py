@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from qoop.catalog.sizes import counted
 from qoop.planner.estimate.observed import Observation, q_error
 from qoop.planner.plan import Plan, Stage, StageId, StageInput
 
@@ -42,15 +43,6 @@ def explain(plan: Plan, seen: Seen | None = None, more: More = MappingProxyType(
         spent = sum(one.seconds or 0.0 for one in seen.values())
         lines.append(f"seen: {counted(len(seen), 'stage')}, {seconds_text(spent)} of one thread")
     return "\n".join(lines)
-
-
-def counted(number: int, what: str) -> str:
-    """A number of things in words.
-
-    >>> counted(1, "stage"), counted(2, "stage")
-    ('1 stage', '2 stages')
-    """
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 @dataclass

@@ -1,9 +1,9 @@
 """Notebooks: results and jobs as HTML, and ``%%qoop``, a cell of SQL that is shown while it runs.
 
 In IPython: ``%load_ext qoop``, then ``%qoop DIR`` opens data, and a cell that begins with ``%%qoop`` runs SQL; its
-answer is the result of the cell, and ``%%qoop name`` also gives it that name. ``%qoop SELECT …`` does so in a line. ``%%qoop --approximate`` shows an answer
-that grows, with bars for its intervals; ``%%qoop --tenant reports`` says whom it is for. ``%qoop session`` takes a
-session of yours.
+answer is the result of the cell, and ``%%qoop name`` also gives it that name. ``%qoop SELECT …`` runs a line of SQL.
+``%%qoop --approximate`` shows an answer that grows, with bars for its intervals; ``%%qoop --tenant reports`` says whom
+it is for. ``%qoop session`` takes a session of yours.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ import pyarrow as pa
 from qoop.calibrated import calibration_path, load
 from qoop.catalog.errors import ConfigError, QoopError, QueryError
 from qoop.catalog.paths import absolute
+from qoop.catalog.sizes import counted
 from qoop.config import Config, configure
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest, SampleTold
@@ -37,7 +38,6 @@ from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared, answer
 from qoop.plan_cache import PlanCache
 from qoop.planner.estimate.cost import CostModel
-from qoop.planner.explain import counted
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Grid
 from qoop.planning import QueryPlanning

@@ -85,7 +85,8 @@ def between_words(text: str, width: int) -> str:
         if mark or below or len(line) <= width:
             broken.append(line)
         else:
-            broken += wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+            indent = line[: len(line) - len(line.lstrip())] + "  "
+            broken += wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return "\n".join(broken)
 
 

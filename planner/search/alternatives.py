@@ -14,9 +14,9 @@ from dataclasses import replace
 from math import inf
 
 from qoop.catalog.errors import PlanError
+from qoop.catalog.sizes import counted
 from qoop.planner.algebra.cover import smallest_cover
 from qoop.planner.collector import collector_waits
-from qoop.planner.explain import counted
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.planner import Planning
 from qoop.planner.search.candidate import (

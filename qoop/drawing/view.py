@@ -46,7 +46,16 @@ def ends(left: Left | None) -> str:
     """
     if left is None:
         return ""
-    return f"ends in {_seconds(left.likely)} s ({_seconds(left.least)}–{_seconds(left.most)} s)"
+    return f"ends in {span_of(left)}"
+
+
+def span_of(left: Left) -> str:
+    """A text of the seconds that a job still takes, as under the head "ends".
+
+    >>> span_of(Left(4.2, 2.9, 6.1))
+    '4 s (3–6 s)'
+    """
+    return f"{_seconds(left.likely)} s ({_seconds(left.least)}–{_seconds(left.most)} s)"
 
 
 def under_way(status: JobStatus) -> str:

@@ -18,12 +18,12 @@ from qoop.engine.task import JobId
 from qoop.page.account import Account
 from qoop.page.moment import Expected, Moment, moment_of
 from qoop.page.plan_map import PlanMaps
-from qoop.page.views import Json, Powers, SeenJob, job_view, overview
+from qoop.page.views import Json, Powers, SeenJob, job_line, job_view, overview
 
 if TYPE_CHECKING:
     from qoop.session import Session
 
-_BUDGET = 0.001
+_BUDGET = 0.0005
 """Seconds of work on a map of plans at a time."""
 
 
@@ -37,6 +37,7 @@ class Live:
         self._accounts: dict[JobId, Account] = {}
         self._maps = PlanMaps(_BUDGET)
         self._rhos: dict[JobId, float | None] = {}
+        self._lines: dict[JobId, Json] = {}  # of jobs that have ended, which change no more
         self._head: Json = {"name": _name(session), "version": qoop.__version__, "wall": self._cluster.wall}
 
     def overview(self, at: float | None = None) -> Json:
@@ -45,9 +46,10 @@ class Live:
         for gone in self._accounts.keys() - {job.id for job in jobs}:
             self._maps.forget(gone)
             self._rhos.pop(gone, None)
+            self._lines.pop(gone, None)
             del self._accounts[gone]
         now = self._moment(jobs)
-        return overview(self._head, now, (self._seen(job, now) for job in jobs), self.powers)
+        return overview(self._head, now, (self._line(job, now) for job in jobs), self.powers)
 
     def job(self, id: JobId, at: float | None = None, since: int | None = None) -> Json:
         """One job; see `job_view`. Raises ConfigError."""
@@ -100,6 +102,13 @@ class Live:
         session = self._session()
         why = session.held_back if session is not None else ""
         return moment_of(self._cluster, [job for job in jobs if isinstance(job, JobHandle)], why, tenants)
+
+    def _line(self, job: JobHandle | EndedJob, now: Moment) -> Json:
+        if not isinstance(job, EndedJob):
+            return job_line(self._seen(job, now))
+        if job.id not in self._lines:
+            self._lines[job.id] = job_line(self._seen(job, now))
+        return self._lines[job.id]
 
     def _seen(self, job: JobHandle | EndedJob, now: Moment) -> SeenJob:
         account = self._accounts.setdefault(job.id, Account())

@@ -18,7 +18,7 @@ from qoop.control.job_handle import JobHandle
 from qoop.page.account import Account
 from qoop.page.moment import Expected, Moment, moment_of
 from qoop.page.plan_map import PlanMaps
-from qoop.page.views import Json, Powers, SeenJob, job_view, overview
+from qoop.page.views import Json, Powers, SeenJob, job_line, job_view, overview
 from qoop.retrace.rerun import Recording, rerun
 
 _MOMENTS = 500
@@ -54,7 +54,7 @@ class Recorded:
         moment = self._moments.before(until)
         now = Moment(until, moment.machines, moment.tenants, moment.expected, moment.sizes)
         there = [job for job in self._jobs.values() if job.submitted - self._zero <= until]
-        return overview(self._head, now, [self._seen(job, now) for job in there], self.powers, self._span)
+        return overview(self._head, now, [job_line(self._seen(job, now)) for job in there], self.powers, self._span)
 
     def job(self, id: str, at: float | None = None, since: int | None = None) -> Json:
         """One job as it was then; see `job_view`. Raises ConfigError."""

@@ -66,11 +66,10 @@ class Powers:
 
 
 def overview(
-    head: Json, now: Moment, jobs: Iterable[SeenJob], powers: Powers, span: tuple[float, float] | None = None
+    head: Json, now: Moment, lines: Iterable[Json], powers: Powers, span: tuple[float, float] | None = None
 ) -> Json:
-    """All jobs in a line each, the machines and the tenants. head: name, version and wall time of the session."""
-    lines = [job_line(job) for job in jobs]
-    lines.sort(key=lambda line: (line["ended"] is not None, -line["submitted"]))
+    """All jobs, the machines and the tenants. head: name, version and wall time of the session. lines: `job_line` of
+    each job."""
     return {
         **head,
         "now": _number(now.at),
@@ -79,7 +78,7 @@ def overview(
         "machines": [_machine(one) for one in now.machines],
         "capacity": [[_number(at), _number(size.cpu), _number(size.memory)] for at, size in now.sizes if at <= now.at],
         "tenants": [_tenant(one) for one in now.tenants],
-        "jobs": lines,
+        "jobs": sorted(lines, key=lambda line: (line["ended"] is not None, -line["submitted"])),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import tempfile
 import webbrowser
@@ -12,9 +13,10 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.sizes import counted
 from qoop.catalog.value import value
 from qoop.drawing.formats import FORMATS, checked_format, save
-from qoop.drawing.view import due, ends, under_way
+from qoop.drawing.view import due, span_of, under_way
 from qoop.engine.history import available_of, size, span
 from qoop.repl.habits import edit, import_file, run_program, set_variable, unset_variable, watch
 from qoop.repl.jobs import Entry
@@ -120,7 +122,7 @@ def _tables(shell: Shell, name: str) -> None:
 def _functions(shell: Shell, _: str) -> None:
     functions = shell.session.functions().values()
     if not functions:
-        shell.say("no functions of Python; Session.register_function makes some known, in a program")
+        shell.tell("no functions of Python; Session.register_function makes some known, in a program")
         return
     taken = shell.session.planning.row_seconds()
     columns = {
@@ -191,7 +193,7 @@ def _register(shell: Shell, line: str) -> None:
     else:
         shell.session.register_path(words[0])
     shell.forget_names()
-    shell.say(f"tables: {', '.join(sorted(set(shell.session.tables()) - before)) or 'replaced'}")
+    shell.tell(f"tables: {', '.join(sorted(set(shell.session.tables()) - before)) or 'replaced'}")
 
 
 def _resize(shell: Shell, line: str) -> None:
@@ -204,7 +206,7 @@ def _resize(shell: Shell, line: str) -> None:
     shell.session.resize(slots, asked.get("memory"), notice=notice)  # type: ignore[arg-type]  # it says what is wrong
     when = f"in {notice:g} s" if notice else "from now on"
     told = ", ".join(f"{name} {value}" for name, value in asked.items() if name != "notice")
-    shell.say(f"{told} {when}" if notice else f"queries now have {available_of(shell.session.given)}")
+    shell.tell(f"{told} {when}" if notice else f"queries now have {available_of(shell.session.given)}")
 
 
 def _number(name: str, text: str) -> float:
@@ -256,7 +258,7 @@ def _job_row(entry: Entry) -> tuple[str, ...]:
     where = " &" if entry.background and entry.running else ""
     return (
         job.id, job.state.lower() + where, f"{status.progress.fraction:.0%}", under_way(status), span(status.elapsed),
-        ends(status.left) or (f"queue: {status.place}" if status.place else ""), due(status),
+        (status.left and span_of(status.left)) or (f"queue: {status.place}" if status.place else ""), due(status),
         f"{status.rho:.2f}" if status.rho is not None else "",
         str(max(0, len(job.plans) - 1)), job.terms.tenant, " ".join(job.text.split()),
     )  # fmt: skip
@@ -286,7 +288,8 @@ def _background(shell: Shell, text: str) -> None:
 
 
 def _approximate(shell: Shell, text: str) -> None:
-    shell.grow(text or shell.last_query())
+    only_goal = re.fullmatch(r"WITHIN\s+\S+(\s*%|\s+PERCENT)\s*;?", text, re.IGNORECASE)
+    shell.grow(f"{text.rstrip(';')} {shell.last_query()}" if only_goal else text or shell.last_query())
 
 
 def _foreground(shell: Shell, name: str) -> None:
@@ -327,11 +330,11 @@ def _resume(shell: Shell, line: str) -> None:
 
 
 def _explain(shell: Shell, text: str) -> None:
-    shell.say(shell.session.explain(text or shell.last_query()))
+    shell.tell_lines(shell.session.explain(text or shell.last_query()))
 
 
 def _alternatives(shell: Shell, text: str) -> None:
-    shell.say(shell.session.explain(text or shell.last_query(), alternatives=True))
+    shell.tell_lines(shell.session.explain(text or shell.last_query(), alternatives=True))
 
 
 def _history(shell: Shell, name: str) -> None:
@@ -353,7 +356,7 @@ def _timeline(shell: Shell, line: str) -> None:
 def _mode(shell: Shell, name: str) -> None:
     if name:
         shell.form = checked_format(name)
-    shell.say(f"answers are printed as {shell.form}; there are {', '.join(FORMATS)}")
+    shell.tell(f"answers are printed as {shell.form}; there are {', '.join(FORMATS)}")
 
 
 def _expanded(shell: Shell, _: str) -> None:
@@ -376,14 +379,14 @@ def _output(shell: Shell, path: str) -> None:
     shell.close_output()
     if path:
         shell.open_output(path)
-        shell.say(f"answers go to {path}; \\o alone ends that")
+        shell.tell(f"answers go to {path}; \\o alone ends that")
 
 
 def _save(shell: Shell, path: str) -> None:
     if not path:
         raise ConfigError("\\save FILE.csv, .json, .parquet, .arrow … puts the last answer in a file")
     result = shell.last_result()
-    shell.say(f"{len(result):,} rows in {save(result, shlex.split(path)[0])}")
+    shell.tell(f"{counted(len(result), 'row')} in {save(result, shlex.split(path)[0])}")
 
 
 def _page(shell: Shell, word: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError
+from qoop.catalog.sizes import counted
 from qoop.drawing.view import brief, news
 from qoop.engine.history import span
 from qoop.job import Job
@@ -101,14 +102,14 @@ class Jobs:
 
 def how_it_ended(job: Job, terminal: Terminal) -> str:
     """A line on the end of a job in the background."""
-    text = shortened(" ".join(job.text.split()), 40)
     seconds = span(job.status().elapsed)
     try:
-        rows = len(job.result(0))
+        rows = counted(len(job.result(0)), "row")
     except Cancelled as error:
         return terminal.paint(f"{job.id} ended: {error}", "magenta")
     except QoopError as error:
         return terminal.paint(f"{job.id} failed after {seconds}: {error}", "red")
-    return (
-        f"{terminal.paint(f'{job.id} is done', 'green')}: {rows:,} rows in {seconds}; \\fg {job.id} shows them ({text})"
-    )
+    done, told = f"{job.id} is done", f": {rows} in {seconds}; \\fg {job.id} shows them"
+    room = min(40, terminal.width - len(done + told) - 3)  # for the text, in brackets
+    text = f" ({shortened(' '.join(job.text.split()), room)})" if room > 10 else ""
+    return terminal.paint(done, "green") + told + text

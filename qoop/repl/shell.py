@@ -112,15 +112,18 @@ class Shell:
 
         self.say("\n".join(wrap(sentence, max(30, self.terminal().width - 1), subsequent_indent="  ")))
 
+    def tell_lines(self, text: str) -> None:
+        """Print lines, each broken between words where it does not fit the screen."""
+        self.say(between_words(text, max(30, self.terminal().width)))
+
     def complain(self, error: BaseException) -> None:
         """Print an error."""
         terminal = self.terminal()
-        first, *others = "\n".join([str(error), *getattr(error, "__notes__", ())]).split("\n")
-        width = max(30, terminal.width)
-        for line in between_words(first, width).split("\n"):
-            print(terminal.paint(line, "bold", "red"))
-        for line in between_words("\n".join(others), width).split("\n") if others else ():
-            print(terminal.paint(line, "bold", "red") if set(line.strip()) == {"^"} else line)
+        width, told = max(30, terminal.width), "\n".join([str(error), *getattr(error, "__notes__", ())])
+        first = len(between_words(told.partition("\n")[0], width).split("\n"))
+        for number, line in enumerate(between_words(told, width).split("\n")):
+            marked = number < first or set(line.strip()) == {"^"}
+            print(terminal.paint(line, "bold", "red") if marked else line)
 
     @property
     def last_text(self) -> str:
@@ -403,7 +406,7 @@ class Shell:
             write(result, self.form, self._file)
             self._file.flush()
         elif (told := explanation(result)) is not None:
-            self.say(told)
+            self.tell_lines(told)
         elif self.form == "table":
             self.say(table_text(result, terminal, note=note))
             return

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+from qoop.catalog.sizes import counted
 from qoop.engine.events import Command
 from qoop.engine.history import Decided, ShareTold, StageDone, Switched
 from qoop.engine.run import Run
@@ -173,7 +174,8 @@ class Replanner:
         if self._run.ending or share is None:
             return []
         if found:
-            self._wait(Cause("found", f"{found} outputs of other plans were found", urgent=True), now)
+            words = f"{counted(found, 'output')} of other plans {'was' if found == 1 else 'were'} found"
+            self._wait(Cause("found", words, urgent=True), now)
         if found or self._late(answer) or changed(answer.question.share, share) > self._adaptive.triggers.share:
             self._waiting = {cause.kind: cause for cause in causes} | self._waiting
             return []

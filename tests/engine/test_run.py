@@ -587,7 +587,7 @@ def test_a_start_takes_checkpoints_found_elsewhere_and_runs_only_the_rest() -> N
     run = Run("j", {})
     run.switch(plan, [found], now=0.0)
     assert [demand.task.stage for demand in run.ready()] == ["root"]
-    assert str(run.history[-1]).startswith("at 0.000 s started: 1 tasks to run, 1 checkpoints kept")
+    assert str(run.history[-1]).startswith("at 0.000 s started: 1 task to run, 1 checkpoint kept")
 
 
 def test_a_plan_whose_root_is_held_is_done_at_once() -> None:

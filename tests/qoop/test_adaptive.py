@@ -388,7 +388,7 @@ def test_what_another_process_has_made_under_another_plan_is_found(reuse: bool, 
     assert bench.clock.now() - begun == end
     assert moves(handle) == ("AB" if reuse else "A")
     if reuse:
-        assert "1 outputs of other plans were found" in decisions(handle)[0].cause
+        assert "1 output of other plans was found" in decisions(handle)[0].cause
     assert narrow in bench.backend.committed, "it is still somebody's"
 
 

@@ -158,7 +158,7 @@ def test_jobs_in_the_background_are_followed_fetched_and_cancelled(screen: Scree
     screen.type("\\q{enter}")
     screen.wait("job1 still running")
     screen.type("\\resize slots=2{enter}")
-    screen.wait("job1 is done", "1 rows in")
+    screen.wait("job1 is done", "1 row in")
     screen.type("\\fg 1{enter}")
     screen.wait("3000000")
     screen.type("{ctrl-d}")
