@@ -48,8 +48,8 @@ _KINDS = {
     "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html", "png": "image/png",
     "txt": "text/plain", "woff2": "font/woff2", "json": "application/json",
 }  # fmt: skip
-_OVERVIEW, _JOB = 0.5, 0.25
-"""Seconds between two looks at least."""
+_OVERVIEW, _BESIDE, _JOB = 0.5, 1.0, 0.25
+"""Seconds between two looks at least: at all jobs, at all while one is open, at the one."""
 _PART = 0.003
 """The most of a processor that the looks of one stream may take: where a look costs more, there are fewer."""
 _ALIVE = 10.0
@@ -183,7 +183,7 @@ class _Api:
 
 async def _stream(source: Source, id: str | None, closing: Callable[[], bool]) -> AsyncIterator[str]:
     """The changes, until the browser goes away or the page is closed."""
-    looks = [_Overviews(source)] if id is None else [_Overviews(source), _Jobs(source, id)]
+    looks = [_Overviews(source, _OVERVIEW)] if id is None else [_Overviews(source, _BESIDE), _Jobs(source, id)]
     clock, quiet = asyncio.get_running_loop().time, 0.0
     while not closing():
         now = clock()
@@ -227,8 +227,8 @@ class _Look:
 class _Overviews(_Look):
     event = "overview"
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(_OVERVIEW)
+    def __init__(self, source: Source, every: float) -> None:
+        super().__init__(every)
         self._source = source
 
     def _look(self) -> Json:
