@@ -12,6 +12,7 @@
     iceberg.py    the metadata of Iceberg tables
     text.py       CSV and JSON files
     alike.py      tells whether the rows of a CSV file are like those that its types were detected from
+    lines.py      counts the rows of a large text by the ends of its lines
     database.py   tables of a DuckDB file
     sqlite.py     tables of an SQLite file
     sqlite_rows.py  the same without DuckDB's extension for them

@@ -36,6 +36,7 @@ from qoop.catalog.value import value
 _SNIFF_BYTES = 1 << 28
 
 _PACKED = (".gz", ".zst")
+_SPECIAL = ("quote", "escape", "comment")
 
 
 @value
@@ -125,7 +126,7 @@ def open_csv(cursor: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[C
     with contextlib.suppress(SourceError, duckdb.Error):  # Unlike, or what is told better when all rows are looked at
         if _few_bytes(paths) and not any(path.endswith(_PACKED) for path in paths):
             return _open(cursor, paths, "read_csv", _csv_reader, "", _count_alike)
-    return _open(cursor, paths, "read_csv", _csv_reader, _sampling(paths))
+    return _open(cursor, paths, "read_csv", _csv_reader, _sampling(paths), _count_lines)
 
 
 def open_json(cursor: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[Columns, TextSource]:
@@ -140,14 +141,16 @@ class Layout:
     """The way to read one file.
 
     columns: with the types that they are read with; detected: with those that were found. formats: of dates and
-    timestamps, by type, where they were found. marks: for quotes, escapes and comments.
+    timestamps, by type, where they were found. marks: for quotes, escapes and comments. heads: lines before the rows,
+    where each other line is a row unless it holds one of the marks.
     """
 
     columns: Columns
     options: str
     detected: Columns = ()
     formats: Mapping[str, str] = field(default_factory=dict)
-    marks: str = ""
+    marks: tuple[str, ...] = ()
+    heads: int | None = None
 
 
 _Count = Callable[[duckdb.DuckDBPyConnection, TextFile, Layout, Columns], int]
@@ -158,6 +161,17 @@ def _count(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Layout, pa
     """The number of rows."""
     [(rows,)] = cursor.execute(f"SELECT count(*) FROM ({_select([file], file.columns[:1], partitions)})").fetchall()
     return int(rows)
+
+
+def _count_lines(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Layout, partitions: Columns) -> int:
+    """The number of rows, by the ends of lines where these tell it."""
+    from qoop.catalog.sources.lines import plain_lines  # for CSV alone
+
+    if layout.heads is not None and not file.file.path.endswith(_PACKED):
+        lines = plain_lines(file.file.path, [mark.encode() for mark in layout.marks])
+        if lines is not None:
+            return max(0, lines - layout.heads)
+    return _count(cursor, file, layout, partitions)
 
 
 def _count_alike(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Layout, partitions: Columns) -> int:
@@ -172,7 +186,7 @@ def _count_alike(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Layo
         return int(rows)
     items = ", ".join(["count(*)", *empty_in_sample(layout.detected)])
     [counts] = cursor.execute(f"SELECT {items} FROM ({scan} LIMIT {SAMPLE})").fetchall()
-    if any(others) or not all(counts) or has_other_marks(file.file.path, layout.marks):
+    if any(others) or not all(counts) or has_other_marks(file.file.path, "".join(layout.marks)):
         raise Unlike(f"{file.file.path} has other rows than its first {SAMPLE:,} let expect")
     return int(rows)
 
@@ -224,7 +238,9 @@ def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, 
     options += [f"dateformat = {sql_string(dates)}"] if dates else []
     options += [f"timestampformat = {sql_string(timestamps)}"] if timestamps else []
     formats = {type_: found for type_, found in (("DATE", dates), ("TIMESTAMP", timestamps)) if found}
-    return Layout(read_as, ", ".join(["auto_detect = false", *options]), detected, formats, "".join(marks[1:]))
+    special = tuple(mark for name, mark in zip(names, marks, strict=True) if name in _SPECIAL and mark != "(empty)")
+    heads = int(header) if marks[3] == "\\n" and not skip else None
+    return Layout(read_as, ", ".join(["auto_detect = false", *options]), detected, formats, special, heads)
 
 
 def _types_to_read(sniffed: Sequence[tuple[str, str]], types: dict[str, str], path: str) -> Columns:

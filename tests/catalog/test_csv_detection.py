@@ -57,3 +57,36 @@ def test_where_all_rows_are_alike_the_sample_is_enough(
     columns, source = text.open_csv(cursor, [path])
     assert [type_ for _, type_ in columns] == ["BIGINT", "DOUBLE"]
     assert source.rows == SAMPLE + 10_000 + 1
+
+
+LINES = {
+    "rows are lines": ("a,b\n1,x\n2,y\n", True),
+    "no end of the last line": ("a,b\n1,x\n2,y", True),
+    "no header": ("1,2\n3,4\n5,6\n", True),
+    "no row": ("a,b\n", True),
+    "one column": ("a\n1\n2\n", True),
+    "an apostrophe": ("a,b\n1,don't\n2,it's\n", True),
+    "empty lines": ("a,b\n1,x\n\n2,y\n\n", False),
+    "an empty line first": ("\na,b\n1,x\n", False),
+    "a quoted end of line": ('a,b\n1,"x\ny"\n2,y\n', False),
+    "a comment": ("a,b\n# of 2020\n1,x\n# end\n2,y\n", False),
+    "lines of Windows": ("a,b\r\n1,x\r\n2,y\r\n", False),
+    "words before the header": ("shop\nof tea\na,b,c\n1,2,3\n4,5,6\n", False),
+}
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_rows_of_large_files_are_counted_by_lines_where_they_can_be(
+    case: str, tmp_path: Path, cursor: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, plain = LINES[case]
+    path = tmp_path / "large.csv"
+    path.write_bytes(content.encode())
+    read: list[str] = []
+    count = text._count
+    monkeypatch.setattr(text, "_SNIFF_BYTES", 0)
+    monkeypatch.setattr(text, "_count", lambda *asked: read.append(case) or count(*asked))
+    monkeypatch.setattr("qoop.catalog.sources.lines._CHUNK", 7)
+    _, source = text.open_csv(cursor, [str(path)])
+    assert source.rows == len(cursor.execute(f"FROM read_csv('{path}')").fetchall())
+    assert (not read) == plain
