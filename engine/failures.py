@@ -33,7 +33,7 @@ _DISK_WORDS = (
 _FILE_WORDS = ('file "', "csv error", "malformed json", "parquet", "unique file handle conflict")
 
 # What DuckDB advises then are settings that are the session's to decide.
-_ADVICE = re.compile(r"\n\s*(?:This limit was set by|Possible solutions)")
+_ADVICE = re.compile(r"\n\s*(?:This limit was set by|Possible solutions|file = \S.*\n\s*delimiter = )")
 
 # Where DuckDB underlines a text: that of a stage is the planner's, which the user has not seen.
 _LINE = re.compile(r"\s*\n\s*LINE \d+: ")
