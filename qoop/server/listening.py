@@ -15,6 +15,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qoop.server.manners import Manners, Place, listening_socket
 
+_TICK = 1.0
+"""Seconds after which the date that answers bear is another."""
+
 
 class Listening:
     """An application that listens in a thread of its own; use it as a context manager.
@@ -37,7 +40,7 @@ class Listening:
 
     def __exit__(self, *_: object) -> None:
         """Take no more connections, and end those that there are."""
-        self._server.should_exit = True
+        self._server.end()
         self._thread.join()
 
     def _serve(self) -> None:
@@ -45,7 +48,25 @@ class Listening:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the command."""
+    """Leaves signals to the command, and wakes up once a second: uvicorn does so ten times, at the cost of queries."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), _TICK)
+
+    def end(self) -> None:
+        """Take no more connections, and end those that there are. May be called from any thread."""
+        self.should_exit = True
+        if self._loop is not None:  # else it looks before it waits
+            with contextlib.suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._ending.set)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
