@@ -379,6 +379,15 @@ def test_a_corrupt_file(kernel: Kernel, tmp_path: Path, many_rows: Table) -> Non
     assert isinstance(error, SourceError) and not retryable, repr(error)
 
 
+def test_what_duckdb_tells_of_our_own_options_is_left_out(many_rows: Table) -> None:
+    spec = a_spec(a_scan(many_rows, "SELECT a AS n FROM t", N), tables={"t": many_rows})
+    told = (
+        "Invalid Input Error: CSV Error on Line: 2\nOriginal Line: 3\n\n  file = t.csv\n  delimiter = , (Set By User)\n"
+    )
+    error, _ = to_failure(duckdb.InvalidInputException(told), spec)
+    assert str(error).endswith("CSV Error on Line: 2\nOriginal Line: 3")
+
+
 def test_after_a_setting_was_refused_the_next_task_has_what_it_asks_for(kernel: Kernel) -> None:
     zone = a_stage("SELECT current_setting('TimeZone') AS z", (("z", "VARCHAR"),))
     settings = (("TimeZone", "Asia/Tokyo"),)
