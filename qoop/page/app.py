@@ -48,7 +48,7 @@ _KINDS = {
     "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html", "png": "image/png",
     "txt": "text/plain", "woff2": "font/woff2", "json": "application/json",
 }  # fmt: skip
-_OVERVIEW, _BESIDE, _JOB = 0.5, 1.0, 0.25
+_OVERVIEW, _ASIDE, _JOB = 0.5, 1.0, 0.25
 """Seconds between two looks at least: at all jobs, at all while one is open, at the one."""
 _PART = 0.003
 """The most of a processor that the looks of one stream may take: where a look costs more, there are fewer."""
@@ -183,7 +183,7 @@ class _Api:
 
 async def _stream(source: Source, id: str | None, closing: Callable[[], bool]) -> AsyncIterator[str]:
     """The changes, until the browser goes away or the page is closed."""
-    looks = [_Overviews(source, _OVERVIEW)] if id is None else [_Overviews(source, _BESIDE), _Jobs(source, id)]
+    looks = [_Overviews(source, _OVERVIEW)] if id is None else [_Overviews(source, _ASIDE), _Jobs(source, id)]
     clock, quiet = asyncio.get_running_loop().time, 0.0
     while not closing():
         now = clock()

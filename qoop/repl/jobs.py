@@ -110,6 +110,6 @@ def how_it_ended(job: Job, terminal: Terminal) -> str:
     except QoopError as error:
         return terminal.paint(f"{job.id} failed after {seconds}: {error}", "red")
     done, told = f"{job.id} is done", f": {rows} in {seconds}; \\fg {job.id} shows them"
-    room = min(40, terminal.width - len(done + told) - 3)  # for the text, in brackets
-    text = f" ({shortened(' '.join(job.text.split()), room)})" if room > 10 else ""
+    left = min(40, terminal.width - len(done + told) - 3)  # for the text, in brackets
+    text = f" ({shortened(' '.join(job.text.split()), left)})" if left > 10 else ""
     return terminal.paint(done, "green") + told + text
