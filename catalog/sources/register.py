@@ -142,11 +142,17 @@ def open_folder(
             raise SourceError(f"{root} holds table {name} twice: {found[name].place} and {entry}")
         found[name] = Origin(f"file://{entry}" if scheme else str(entry), PARQUET)
     if not found:
-        raise SourceError(f"{root} holds no tables: expected <table>.parquet or <table>/*.parquet")
+        raise SourceError(f"{root} holds no tables: expected <table>.parquet or <table>/*.parquet{_other_files(root)}")
     if wanted is not None:
         return tuple(_open_path(probe, name, origin) for name, origin in found.items() if wanted(name))
     with ThreadPoolExecutor(_READERS) as readers:
         return tuple(readers.map(lambda one: _open_path(probe, *one), found.items()))
+
+
+def _other_files(root: str) -> str:
+    """Advice where a folder has files that are tables when they are named themselves."""
+    others = sorted(one.name for one in Path(root).iterdir() if one.name.lower().endswith((*CSV, *JSON)))
+    return f"; a file of another kind is a table by itself: {Path(root, others[0])}" if others else ""
 
 
 def _entries(root: str) -> Iterable[Path]:

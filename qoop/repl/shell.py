@@ -309,7 +309,8 @@ class Shell:
         return self.session
 
     def _run(self, session: Session, statement: Statement) -> None:
-        from qoop.statements.statement import Approximate, Explain, Query
+        from qoop.sessions.options import SYNONYMS
+        from qoop.statements.statement import Approximate, Explain, Query, SetOption
 
         begun = perf_counter()
         seen: list[Job] = []
@@ -330,6 +331,8 @@ class Shell:
             raise
         if not isinstance(statement, Query | Approximate | Explain):
             self.forget_names()
+        if isinstance(statement, SetOption) and (ours := SYNONYMS.get(statement.name.lower())):
+            self.say(self.terminal().paint(f"{statement.name} means {ours} here", "faint"))
         if result.says_done:
             return
         self._print(result, perf_counter() - begun, seen[-1] if seen else None)

@@ -258,6 +258,9 @@ def test_a_folder_without_tables(catalog: Catalog, tmp_path: Path) -> None:
         catalog.register_folder(tmp_path)
     with pytest.raises(SourceError, match="nowhere"):
         Catalog.from_folder(tmp_path / "nowhere")
+    write_csv(tmp_path / "a.csv", "a\n1\n")
+    with pytest.raises(SourceError, match=r"a table by itself: .*a\.csv"):
+        catalog.register_folder(tmp_path)
 
 
 def test_names_ignore_case_and_misses_name_the_nearest(catalog: Catalog) -> None:

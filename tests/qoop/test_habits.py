@@ -79,6 +79,11 @@ def test_the_editor_has_the_last_query_and_what_is_whole_runs(
     assert "cannot run the editor /no/such/editor" in do("\\e")
 
 
+def test_options_of_duckdbs_are_told_by_our_names(do: Callable[..., str], shell: Shell) -> None:
+    assert do("SET memory_limit = '500MB';") == "memory_limit means memory here\n" and do("SET memory = '1GB';") == ""
+    assert shell.session.available.memory == 5e8  # half of it is for outputs
+
+
 def test_a_query_runs_again_and_again(do: Callable[..., str]) -> None:
     told = do("SELECT 5 AS five;", "\\watch 0.01 3")
     assert told.count("every 0.01 s; Ctrl-C ends it") == 3 and told.count("five") == 4
