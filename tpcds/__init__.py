@@ -5,8 +5,6 @@
     data.py             TPC-DS and TPC-H data as Parquet
     manifest.py         the list of the tables in a folder
     skew.py             the same data with skewed keys
-    shared_steps.py     what DuckDB can keep of a query when it begins again
-    ray_arrive.py       nodes that arrive while a query runs
     queries.py          the texts of the queries
     ordering.py         the order that a text promises
     oracle.py           whether two answers agree
@@ -22,6 +20,7 @@
     links/              ways to pull rows from other machines, compared
     load/               many queries of several tenants at once, in virtual time
     map/                a map of where changing plan pays
+    on_ray/             real nodes of Ray on this machine
     packed/             what packed outputs save behind a slow store
     serving/            what it costs to ask a server in place of its session
     queues/             what queues at nodes do for short jobs

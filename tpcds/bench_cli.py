@@ -10,7 +10,6 @@ from qoop.catalog.errors import ConfigError
 from qoop.catalog.user_folders import cache_directory
 from qoop.drawing.picture import write
 from qoop.profiles.volatility import Volatility
-from qoop.tpcds import ray_arrive
 from qoop.tpcds.bench import (
     checkpoint_cost,
     core_speed,
@@ -19,8 +18,6 @@ from qoop.tpcds.bench import (
     interrupt,
     overhead,
     python_order,
-    ray_cost,
-    ray_spot,
     resized,
     reuse_share,
     short_next_to_long,
@@ -32,6 +29,7 @@ from qoop.tpcds.links import ray_links
 from qoop.tpcds.load import commands as load_commands
 from qoop.tpcds.load.growing import commands as growing_commands
 from qoop.tpcds.map import commands as the_map
+from qoop.tpcds.on_ray import ray_arrive, ray_cost, ray_spot
 from qoop.tpcds.packed import bench as packed
 from qoop.tpcds.queries import parse_selection
 from qoop.tpcds.queues import bench as queues

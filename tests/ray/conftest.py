@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from qoop.tpcds.bench.ray_nodes import LocalNodes as Nodes
+from qoop.tpcds.on_ray.ray_nodes import LocalNodes as Nodes
 
 NodesMaker = Callable[..., AbstractContextManager[Nodes]]
 

@@ -17,11 +17,11 @@ from qoop.engine.backends.simulated import Outcome
 from qoop.engine.exchanges.terms import Exchanges
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.simulation import Fleet, MachineShared, SimulatedJob, simulate
-from qoop.tpcds.bench.ray_spot import busy, sharing
 from qoop.tpcds.links.bench import ExchangesOptions, play, run, ways
 from qoop.tpcds.links.search import searched
 from qoop.tpcds.links.shaped import Bucket, Shape, ShapedWire
 from qoop.tpcds.links.workload import Cluster, drawn
+from qoop.tpcds.on_ray.ray_spot import busy, sharing
 from qoop.tpcds.simulate.replica import Replica
 
 SMALL = Cluster(5)

@@ -7,6 +7,7 @@
     report.py            that, as text
     system_under_test.py        one side of a comparison, in a process that may be killed
     contest.py           starts one, takes resources from it, judges its answer
+    shared_steps.py      what DuckDB can keep of a query when it begins again
     resized.py           resources change in mid-query: they go away and come back, or arrive
     interrupt.py         the process is killed again and again
     overhead.py          what adaptivity costs where nothing changes
@@ -16,9 +17,6 @@
     python_order.py      the order of predicates in Python that is found against both orders of the text
     short_next_to_long.py   a short query every second while long ones run
     checkpoint_cost.py   what durable checkpoints cost
-    ray_nodes.py         a Ray cluster on this machine
-    ray_cost.py          what it costs to run on Ray
-    ray_spot.py          spot machines on real Ray nodes
     coverage.py          stated intervals of growing answers that hold the truth
     core_speed.py        events a second through the core
     decision_speed.py    what a decision of each policy takes

@@ -21,8 +21,8 @@ from typing import Any
 from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.job import Job
 from qoop.session import Session, connect
-from qoop.tpcds.bench.ray_nodes import LocalNodes
 from qoop.tpcds.links.shaped import Shape
+from qoop.tpcds.on_ray.ray_nodes import LocalNodes
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.quantiles import ratio_of_sums
 

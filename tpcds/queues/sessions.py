@@ -22,7 +22,7 @@ from qoop.engine.history import Began, Started, Succeeded, Waiting
 from qoop.engine.state import State
 from qoop.planner.plan import Estimate, Plan, Stage
 from qoop.session import Session, connect
-from qoop.tpcds.bench.ray_nodes import LocalNodes
+from qoop.tpcds.on_ray.ray_nodes import LocalNodes
 from qoop.tpcds.quantiles import quantile
 
 TASKS: Mapping[str, float] = {"long": 5.0, "middle": 0.5, "short": 0.05}

@@ -21,8 +21,8 @@ import pyarrow as pa
 from qoop.catalog.errors import ExecutionError, QoopError
 from qoop.engine.history import CapacityTold, Record, Switched
 from qoop.session import Session, connect
-from qoop.tpcds.bench.ray_nodes import LocalNodes, wait_for_nodes
 from qoop.tpcds.bench.resized import schedule_seconds
+from qoop.tpcds.on_ray.ray_nodes import LocalNodes, wait_for_nodes
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import text
 from qoop.tpcds.simulate.replica import ended

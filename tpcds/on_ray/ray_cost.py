@@ -15,7 +15,7 @@ from qoop.catalog.errors import QoopError
 from qoop.engine.history import Started
 from qoop.monitor.available import available_memory
 from qoop.session import Session, connect
-from qoop.tpcds.bench.ray_nodes import LocalNodes
+from qoop.tpcds.on_ray.ray_nodes import LocalNodes
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import texts
 

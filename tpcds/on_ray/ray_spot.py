@@ -33,7 +33,7 @@ from qoop.profiles.named import spot_region
 from qoop.profiles.volatility import Volatility
 from qoop.session import Session, connect
 from qoop.simulation import Fleet, SimulatedJob, simulate
-from qoop.tpcds.bench.ray_nodes import LocalNodes, wait_for_nodes
+from qoop.tpcds.on_ray.ray_nodes import LocalNodes, wait_for_nodes
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import text
 from qoop.tpcds.simulate.replica import Replica, ended, fastest, solo

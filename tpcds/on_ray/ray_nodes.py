@@ -1,7 +1,7 @@
 """A Ray cluster of several nodes on this machine, whose nodes come and go on demand: for tests and benchmarks.
 
 Ray forks to begin a node, which may hang in a process of many threads such as that of a session. So this runs in one of
-its own, ``python -m qoop.tpcds.bench.ray_nodes``, that obeys a JSON line at a time and answers with another. When its
+its own, ``python -m qoop.tpcds.on_ray.ray_nodes``, that obeys a JSON line at a time and answers with another. When its
 input ends, as it does when its owner dies, it ends the cluster with all processes.
 """
 
@@ -35,7 +35,7 @@ class LocalNodes:
         from qoop.engine.backends.ray.nodes import load
 
         load()
-        command = [sys.executable, "-m", "qoop.tpcds.bench.ray_nodes"]
+        command = [sys.executable, "-m", "qoop.tpcds.on_ray.ray_nodes"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

@@ -1,0 +1,9 @@
+"""Real nodes of Ray on this machine.
+
+::
+
+    ray_nodes.py    a cluster whose nodes come and go
+    ray_cost.py     what it costs to run on Ray
+    ray_arrive.py   nodes that arrive while a query runs
+    ray_spot.py     a spot market replayed, next to the simulator's prediction
+"""
