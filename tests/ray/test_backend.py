@@ -15,6 +15,7 @@ import pytest
 
 from qoop.catalog.errors import CheckpointError, ExecutionError
 from qoop.engine.backends.ray import backend as module
+from qoop.engine.backends.ray import post
 from qoop.engine.backends.ray.backend import RayBackend
 from qoop.engine.backends.ray.nodes import ControlAway, Node
 from qoop.engine.backends.ray.peers import Place
@@ -121,7 +122,8 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Ray:
     pytest.importorskip("ray")
     made = Ray()
     monkeypatch.setattr(module, "load", lambda: made)
-    monkeypatch.setattr(module, "attach", lambda *_: False)
+    monkeypatch.setattr(post, "load", lambda: made)
+    monkeypatch.setattr(module, "Attachment", lambda *_: SimpleNamespace(leave=lambda: None))
     monkeypatch.setattr(module, "host", lambda: "127.0.0.1")
     monkeypatch.setattr(module, "living", lambda: made.nodes())
     monkeypatch.setattr(module, "_LOOK", 0.01)
