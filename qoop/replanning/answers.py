@@ -93,10 +93,9 @@ class Answer:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """The options from now on: the one that is switched to is as it runs."""
-        return tuple(
-            self.served[place] if place == self.runs else option for place, option in enumerate(self.question.options)
-        )
+        """The options after a switch: the one that is switched to is as it runs, at the pace of the one before."""
+        runs = replace(self.served[self.runs], pace=self.question.pace)
+        return tuple(runs if place == self.runs else option for place, option in enumerate(self.question.options))
 
 
 @value

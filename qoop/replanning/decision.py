@@ -42,12 +42,14 @@ class Option:
     candidate: the plan, with the job's own non-deterministic stages, and its finish times.
     planned: the plan with the estimates it was planned with, where they have been put right since.
     known: the tables over which something was seen when it was planned, whose joins it does not misjudge as others do.
+    pace: by which factor tasks took longer than estimated when the job went over to it.
     """
 
     name: str
     candidate: Candidate
     planned: Plan | None = None
     known: frozenset[Tables] = frozenset()
+    pace: float = 1.0
 
     @property
     def as_planned(self) -> Plan:
@@ -137,7 +139,7 @@ def own_progress(option: Option, finished: Finished) -> Done:
 def pace_of(option: Option, finished: Finished) -> float:
     """By which factor the tasks of the plan that runs take longer than estimated."""
     contents = {stage.id: content for stage, content, _ in option.stages}
-    return pace(option.candidate.plan, contents, own_progress(option, finished), finished)
+    return pace(option.candidate.plan, contents, own_progress(option, finished), finished, option.pace)
 
 
 def left_out(old: Option, new: Option, finished: Finished) -> float:

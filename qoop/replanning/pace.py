@@ -31,13 +31,16 @@ _SPREAD = 0.85
 _FURTHEST = 30.0  # standard deviations; nothing is beyond
 
 
-def pace(plan: Plan, contents: Mapping[StageId, Content], done: Done, finished: Finished) -> float:
+def pace(
+    plan: Plan, contents: Mapping[StageId, Content], done: Done, finished: Finished, believed: float = 1.0
+) -> float:
     """By which factor the tasks of the plan that runs take longer than estimated, believed the more the more there are.
 
     Tasks that run longer than estimated tell as much as those that are done. Of DuckDB's own plan nothing is known but
     how long it has run: 1.
 
-    contents: of the plan's stages. done: its progress.
+    contents: of the plan's stages. done: its progress. believed: the factor before any of them has told: of a plan that
+    the job has gone over to, that of the plan before, or the end would change with the plan that it was chosen for.
     """
     if plan.root.whole:
         return 1.0
@@ -53,7 +56,7 @@ def pace(plan: Plan, contents: Mapping[StageId, Content], done: Done, finished: 
         thought += sum(min(one, seconds) for one in running)
         took += sum(running)
     trust = _TRUST * total
-    return (took + trust) / (thought + trust) if trust > 0 else 1.0
+    return (took + trust * believed) / (thought + trust) if trust > 0 else believed
 
 
 def end(finish: Finish, done: Done, share: Resources, pace: float) -> float:

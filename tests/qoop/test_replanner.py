@@ -17,7 +17,7 @@ from qoop.planner.estimate.reestimate import ROW_SECONDS
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageId, StageInput
 from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.answers import Asked, answer
+from qoop.replanning.answers import Answer, Asked, answer
 from qoop.replanning.decision import SHARE as CHANGED
 from qoop.replanning.decision import (
     START,
@@ -156,6 +156,16 @@ def test_the_plan_that_ends_first_on_the_share_is_chosen() -> None:
     assert isinstance(decision := Greedy().decide(wide), Switch) and decision.plan == 1
     assert decision.keep == ("first",) and decision.finish_new < decision.finish_old
     assert isinstance(Greedy().decide(narrow), Stay)
+
+
+def test_the_end_that_a_plan_was_chosen_for_is_told_once_it_runs() -> None:
+    """Tasks took three times as long as estimated, and nothing of the new plan has told anything else yet."""
+    asked = ask(A, B, done=finished(A, {"scan": 4}, scan=12.0), share=Resources(8, 0))
+    decision = Greedy().decide(asked)
+    assert asked.pace > 2 and isinstance(decision, Switch)
+    options = Answer(asked, asked.options, decision, False, NOTHING, None, 0.0).options
+    fresh = ask(*options, done=finished(B, {}), share=Resources(8, 0), running=1)
+    assert fresh.pace == asked.pace and options[0].pace == 1.0
 
 
 def test_plans_with_little_in_common_must_differ_by_more() -> None:
