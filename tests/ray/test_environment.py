@@ -68,8 +68,9 @@ def test_a_wheel_is_unpacked_and_all_else_is_as_it_was(wheel: Path) -> None:
         assert found is not None and found["env_vars"] == {"A": "B"}
         first, *ours, last = found["py_modules"]
         assert (first, last) == (given["py_modules"][0], given["py_modules"][2])
-        assert {Path(one).name.split("-")[0] for one in ours} == {"qoop"}
-        assert (Path(ours[0]) / "py.typed").exists()
+        unpacked = {Path(one).name: Path(one) for one in ours}
+        assert {name.split("-")[0] for name in unpacked} == {"qoop", "dbt"}
+        assert (unpacked["qoop"] / "py.typed").exists()
     with with_wheels(None) as found:
         assert found is None
 
