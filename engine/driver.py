@@ -255,7 +255,8 @@ class Driver:
             run = self.runs.get(job)
             if run is not None:
                 self.touched[job] = None
-                self.obey(run.handle(event, now=now))
+                if commands := run.handle(event, now=now):
+                    self.obey(commands)
 
     def _give_back(self, event: TaskSucceeded | TaskFailed | TaskStopped) -> None:
         """Release what was put out for a job that is gone."""

@@ -192,6 +192,11 @@ class Frontier:
         self._add(task)
         self._review([task])
 
+    def succeed(self, task: TaskNode) -> None:
+        """Its attempt has ended, and its output can be read: as `end` and `commit`, but never ready in between."""
+        task.busy = False
+        self.commit(task)
+
     def lose(self, task: TaskNode) -> None:
         """The task's output cannot be read any more."""
         if task.present:

@@ -140,7 +140,7 @@ class Run:
         self._began: float | None = None
         self._next_attempt = 1
         self._switches = 0
-        self._now = 0.0
+        self._now = self._at = 0.0  # seconds of the clock, and since it began
         self._commands: list[Command] = []
 
     # --- what the driver calls ------------------------------------------------------------------------------
@@ -571,8 +571,10 @@ class Run:
         id, committed, account = event.attempt, event.committed, event.account
         key = committed.key
         task = self._node(key)
-        attempt = self._end_attempt(id, task)
+        attempt = self._attempts.pop(id.number, None)
         taken = attempt is not None and not attempt.void and not self.ending and key not in self._present
+        if attempt is not None and not (taken and task is not None):
+            self._end(attempt)
         used = taken and task is not None and task.active
         if attempt is not None:
             self._demands.took(attempt.stage, committed.seconds)
@@ -584,7 +586,7 @@ class Run:
             if account is not None:
                 self._accounts[key] = account
             if task is not None:
-                self._plan_frontier.commit(task)
+                self._plan_frontier.succeed(task)
                 self._note_done(task.stage)
             elif not self._keeps(key):
                 self._release([key])
@@ -794,16 +796,15 @@ class Run:
             raise PlanError(f"job {self.job} has not been given a plan yet")
         return self._frontier
 
-    @property
-    def _at(self) -> float:
-        return self._now - self.began
-
     def _tick(self, now: float) -> None:
         self._now = now
         if self._began is None:
             self._began = now
+        self._at = now - self._began
 
     def _flush(self) -> list[Command]:
+        if not self._commands:
+            return []
         commands, self._commands = self._commands, []
         return commands
 
@@ -815,15 +816,17 @@ class Run:
     def _node(self, key: CheckpointKey) -> TaskNode | None:
         return self._frontier.by_key.get(key) if self._frontier is not None else None
 
-    def _end_attempt(self, id: AttemptId, task: TaskNode | None = None) -> Attempt | None:
-        """task: that of its key, if it was looked up."""
+    def _end_attempt(self, id: AttemptId) -> Attempt | None:
         attempt = self._attempts.pop(id.number, None)
         if attempt is not None:
-            if task is None or task.key is not attempt.key:
-                task = self._node(attempt.key)
-            if task is not None:
-                self._plan_frontier.end(task)
+            self._end(attempt)
         return attempt
+
+    def _end(self, attempt: Attempt) -> None:
+        """The attempt is alive no more."""
+        task = self._node(attempt.key)
+        if task is not None:
+            self._plan_frontier.end(task)
 
     def _useless(self, key: CheckpointKey) -> bool:
         """True if a checkpoint need not be kept for the plan (or, if all are kept, cannot serve it)."""

@@ -43,13 +43,13 @@ class State(StrEnum):
 
     @property
     def final(self) -> bool:
-        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+        return self in _FINAL
 
 
-_FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+_FINAL = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 TRANSITIONS: Mapping[State, frozenset[State]] = {
-    State.SWITCHING: _FINAL | {State.RUNNING},
-    State.RUNNING: _FINAL | {State.SWITCHING},
+    State.SWITCHING: frozenset({*_FINAL, State.RUNNING}),
+    State.RUNNING: frozenset({*_FINAL, State.SWITCHING}),
     State.SUCCEEDED: frozenset(),
     State.FAILED: frozenset(),
     State.CANCELLED: frozenset(),

@@ -29,6 +29,9 @@ class CheckpointKey:
     layout: str
     part: int
 
+    def __hash__(self) -> int:
+        return hash(self.signature) + self.part  # asked for twenty times with every task
+
     @property
     def content(self) -> Content:
         return self.signature, self.layout

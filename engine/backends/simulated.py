@@ -327,7 +327,7 @@ class SimulatedBackend:
     @property
     def idle(self) -> bool:
         """True if nothing will happen any more, unless somebody has it happen."""
-        with self._changed:
+        with self._lock:
             return not self._agenda and not self._woken
 
     @property
@@ -667,7 +667,8 @@ class SimulatedBackend:
         parts = spec.stage.layout.parts
         size = 8 * outcome.rows if outcome.bytes is None else outcome.bytes
         sizes = size if isinstance(size, tuple) else (size * parts,)
-        seconds = self.clock.now() - running.taken
+        now = self.clock.now()
+        seconds = now - running.taken
         width = spec.stage.width * spec.shared
         committed = Committed(
             spec.key, (outcome.rows * parts,), sizes, seconds, outcome.cpu_seconds, width=width,
@@ -680,7 +681,7 @@ class SimulatedBackend:
             self._made[spec.key] = running.machine, size
         else:
             known[1].add(spec.attempt.task.job)
-        account = running.account(self.clock.now())
+        account = running.account(now)
         return self._report(running.machine, TaskSucceeded(spec.attempt, committed, account))
 
     def _end_stopped(self, attempt: AttemptId) -> Sequence[Event]:

@@ -384,7 +384,7 @@ class Cluster:
     def step(self, timeout: float | None = None) -> None:
         """One turn: wait for events at most `timeout` seconds, take them, and start what can be started."""
         events = self._backend.wait(self._patience(timeout) if not self._mail else 0.0)
-        with self.lock:
+        with self._lock:
             self._granter.waiting.now = now = self._clock.now()
             self._recorder.begin(now)
             self._shares_stale |= self._driver.take(events, now)

@@ -39,8 +39,8 @@ class Recorder:
 
     def note(self, what: object) -> None:
         """Put down what went into this turn or came out of it."""
-        self.note_tick()
         if self._trace is not None:
+            self.note_tick()
             self._trace.record(self.now, what)
 
     def note_tick(self) -> None:

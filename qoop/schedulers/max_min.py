@@ -107,4 +107,6 @@ def with_available(availability: Mapping[MachineId, Available]) -> tuple[list[Ma
 
 def most_free(places: Sequence[Available]) -> tuple[float, float]:
     """The most slots that are free on any machine, and the most memory."""
+    if len(places) == 1:  # mostly, where a slot is granted again as soon as it is free
+        return places[0].free.cpu, places[0].free.memory
     return max([place.free.cpu for place in places]), max([place.free.memory for place in places])

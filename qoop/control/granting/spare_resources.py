@@ -39,10 +39,10 @@ def with_spare_memory(
         return grant
     if available.free.cpu <= demand.cpu:  # nothing else fits there
         return _with_memory(grant, min(by_slots, available.free.memory))
-    rest = available.free - demand
     needed = 0.0
     most = requests.bound.memory if isinstance(requests, Waiting) else max(request.most.memory for request in requests)
     if by_slots > available.free.memory - most:
+        rest = available.free - demand
         waiting = [request for request in requests if request.least.fits(rest)]
         others = (other for request in waiting for other in request.demands if other.task != grant.task)
         needed = max((other.resources.memory for other in others if other.resources.fits(rest)), default=0.0)

@@ -43,17 +43,17 @@ class TenantLimits:
 
     def allowed(self, job: ActiveJob, ready: tuple[Demand, ...]) -> tuple[Demand, ...]:
         """The demands of a job that its tenant's limit allows."""
-        if job.tenant not in self._most:
+        if not self._most or job.tenant not in self._most:
             return ready
         return within(ready, self._held(job.tenant), self._most[job.tenant])
 
     def bounded(self, job: ActiveJob, slots: float, had: float = 0.0) -> float:
         """The slots of a number that a task of the job may have; at least one. had: those that it holds already."""
-        return max(1.0, min(slots, self._left(job.tenant).cpu + had))
+        return max(1.0, min(slots, self._left(job.tenant).cpu + had) if self._most else slots)
 
     def memory(self, job: ActiveJob, had: float = 0.0) -> float:
         """The bytes that a task of the job may have. had: those that it holds already."""
-        return self._left(job.tenant).memory + had
+        return self._left(job.tenant).memory + had if self._most else NO_LIMIT.memory
 
     def _left(self, tenant: str) -> Resources:
         """The resources that a tenant may still take; below 0 while it holds more than it may."""
