@@ -15,6 +15,7 @@
     canonical_text.py   equal text for equal expressions
     two_phase.py        partial aggregates and their merge
     grouping_sets.py    grouping sets in two branches
+    cascade.py          grouping sets made from each other
     facts.py            what a stage's rows are made of, for containment
     interning.py        one object for equal relations
     cover.py            a smallest set cover, greedily

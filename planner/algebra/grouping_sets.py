@@ -125,7 +125,8 @@ def branch(aggregate: Aggregate, sets: Sequence[Set]) -> Branch:
     for agg in aggregate.aggregations:
         values[agg.column] = bits.value(agg) if agg.call.op == "grouping" else agg.column
     plain = len(sets) == 1 and set(sets[0]) == set(keys)
-    groups = Aggregate(aggregate.input, keys, (*kept, *bits.aggregations), None if plain else tuple(sets))
+    kept_sets, cascade = (None, False) if plain else (tuple(sets), aggregate.cascade)
+    groups = Aggregate(aggregate.input, keys, (*kept, *bits.aggregations), kept_sets, cascade)
     exprs = tuple((column, values[column]) for column in aggregate.columns)
     if all(column == expr for column, expr in exprs) and groups.columns == aggregate.columns:
         return Branch(groups)

@@ -34,7 +34,7 @@ _OWN: dict[type, Callable[[Relation], object]] = {
     Filter: attrgetter("predicates"),
     Project: attrgetter("exprs"),
     Join: attrgetter("kind", "on", "mark"),
-    Aggregate: attrgetter("keys", "aggregations", "grouping_sets"),
+    Aggregate: attrgetter("keys", "aggregations", "grouping_sets", "cascade"),
     Window: attrgetter("calls"),
     Sort: attrgetter("keys"),
     Limit: attrgetter("limit", "offset"),

@@ -57,6 +57,7 @@ def _detail(relation: Relation) -> str:
             return _list(relation.on) + (f" as {relation.mark}" if relation.mark else "")
         case Aggregate():
             sets = "" if relation.grouping_sets is None else f" in {len(relation.grouping_sets)} sets"
+            sets += " in a cascade" if relation.cascade else ""
             return _list(relation.keys) + sets + "".join(f"; {_aggregation(a)}" for a in relation.aggregations)
         case Window():
             return _list(f"{call.column}: {call.call}" for call in relation.calls)

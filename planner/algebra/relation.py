@@ -168,12 +168,15 @@ class Aggregate:
 
     grouping_sets: the subsets of keys to group by (ROLLUP, CUBE and GROUPING SETS are spelt out), None for
         one plain grouping. An aggregation ``grouping`` (args: keys) is GROUPING() of them.
+    cascade: make the groups of coarser sets from those of finer ones (:mod:`qoop.planner.algebra.cascade`). A way to
+        compute, which says nothing of the rows.
     """
 
     input: Relation
     keys: tuple[Column, ...]
     aggregations: tuple[Aggregation, ...]
     grouping_sets: tuple[tuple[Column, ...], ...] | None = None
+    cascade: bool = False
 
     def __post_init__(self) -> None:
         needed = tuple(expr for agg in self.aggregations for expr in agg.exprs)
@@ -397,7 +400,7 @@ def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
         case Filter():
             return Filter(inputs[0], relation.predicates)
         case Aggregate():
-            return Aggregate(inputs[0], relation.keys, relation.aggregations, relation.grouping_sets)
+            return Aggregate(inputs[0], relation.keys, relation.aggregations, relation.grouping_sets, relation.cascade)
         case SetOp():
             return replace(relation, branches=inputs)
     if not hasattr(relation, "input"):

@@ -61,7 +61,7 @@ class TwoPhase:
 
     def final(self, relation: Relation) -> Aggregate:
         """The whole aggregate's rows, from the partial groups of all tasks."""
-        return Aggregate(relation, self.whole.keys, self.finals, self.whole.grouping_sets)
+        return Aggregate(relation, self.whole.keys, self.finals, self.whole.grouping_sets, self.whole.cascade)
 
 
 def two_phase(aggregate: Aggregate) -> TwoPhase | None:
@@ -119,6 +119,8 @@ def _split(agg: Aggregation) -> _Split | None:
         total = f"CAST(sum({{0}}) AS {agg.column.type})"
         nothing = value_of_nothing(agg.call)  # a count's is 0, but count_if's is NULL
         return _combine(agg, total if nothing is None else f"coalesce({total}, {nothing})")
+    if op in ("avg", "mean") and len(args) == 2:
+        return _split_averaging(agg)
     if len(args) != 1:
         return None
     if op in _SELF or op == "sum":
@@ -155,6 +157,19 @@ def _split_average(agg: Aggregation) -> _Split | None:
     )
     final = Call("avg", (total, count), _average(sum_type), agg.column.type)
     return partials, Aggregation(agg.column, final)
+
+
+def _split_averaging(agg: Aggregation) -> _Split:
+    """An average of sums and counts: their parts are sums of both."""
+    total, count = (
+        Column(f"{agg.column.name}:{what}", arg.type) for what, arg in zip(("sum", "count"), agg.call.args, strict=True)
+    )
+    sums, counts = agg.call.args
+    partials = (
+        Aggregation(total, Call("sum", (sums,), "sum({0})", sums.type)),
+        Aggregation(count, Call("count", (counts,), "CAST(sum({0}) AS BIGINT)", "BIGINT")),
+    )
+    return partials, Aggregation(agg.column, replace(agg.call, args=(total, count)))
 
 
 def _sum_type(type_: str) -> str | None:

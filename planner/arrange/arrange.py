@@ -1,6 +1,7 @@
 """The choices that estimates make before any exchange: the order of joins, and what follows from it.
 
-    ──inline──> ──reduce build sides──> ──order joins──> ──loosen joins──> ──aggregate early──> ──transfer──>
+    ──inline──> ──reduce build sides──> ──order joins──> ──loosen joins──>
+        ──aggregate early──> ──roll up──> ──transfer──>
 
 Predicates that call Python stay below the joins, or are taken above all of them before these are ordered and put down
 again where the fewest rows are left; whichever costs less, if a variant does not say.
@@ -22,6 +23,7 @@ from qoop.planner.arrange.eager_aggregation import eager_aggregation
 from qoop.planner.arrange.inline import inline_shared
 from qoop.planner.arrange.late_calls import lifted, put_down
 from qoop.planner.arrange.reduce_build_sides import reduce_build_sides
+from qoop.planner.arrange.roll_up import roll_up
 from qoop.planner.arrange.transfer import transfer
 from qoop.planner.arrange.work import Work
 from qoop.planner.estimate.cardinality import Cardinality
@@ -72,6 +74,7 @@ class Arranger:
             relation = self._once(relation, self._put_down)
         relation = self._once(relation, _loosened if choices.loosen else prune_columns)
         relation = self._once(relation, self._early, choices.eager_gain)
+        relation = self._once(relation, self._rolled)
         if choices.transfer_gain < inf:
             relation = self._once(relation, self._transferred, choices.transfer_gain)
         return relation
@@ -99,6 +102,9 @@ class Arranger:
 
     def _transferred(self, relation: Relation, least_gain: float) -> Relation:
         return transfer(relation, self._work, least_gain)
+
+    def _rolled(self, relation: Relation) -> Relation:
+        return roll_up(relation, self.cardinality, self.cost)
 
     def _early(self, relation: Relation, least_gain: float) -> Relation:
         return prune_columns(eager_aggregation(relation, self.cardinality, self.cost, least_gain))

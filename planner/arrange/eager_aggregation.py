@@ -63,10 +63,10 @@ class _Climbed:
 
 
 def _eager(aggregate: Aggregate, cardinality: Cardinality) -> Aggregate | None:
-    if aggregate.grouping_sets is not None or not aggregate.keys or not _can_be_early(aggregate):
+    if not aggregate.keys or not _can_be_early(aggregate):
         return None
     top, computed = _below_project(aggregate)
-    calls = tuple(_substituted(agg, computed) for agg in aggregate.aggregations)
+    calls = tuple(_substituted(agg, computed) for agg in _measures(aggregate))
     keys = [computed.get(key, key) for key in aggregate.keys]
     measured = columns_of_all(expr for agg in calls for expr in agg.exprs)
     rest, climbed = _climb(top, measured, cardinality)
@@ -83,9 +83,15 @@ def _eager(aggregate: Aggregate, cardinality: Cardinality) -> Aggregate | None:
 
 
 def _can_be_early(aggregate: Aggregate) -> bool:
-    exprs = [expr for agg in aggregate.aggregations for expr in agg.exprs]
-    plain = all(not agg.distinct and not agg.ordered for agg in aggregate.aggregations)
-    return plain and bool(aggregate.aggregations) and not any(map(is_volatile, exprs))
+    measures = _measures(aggregate)
+    exprs = [expr for agg in measures for expr in agg.exprs]
+    plain = all(not agg.distinct and not agg.ordered for agg in measures)
+    return plain and bool(measures) and not any(map(is_volatile, exprs))
+
+
+def _measures(aggregate: Aggregate) -> list[Aggregation]:
+    """All but GROUPING(), which is about the keys alone."""
+    return [agg for agg in aggregate.aggregations if agg.call.op != "grouping"]
 
 
 def _below_project(aggregate: Aggregate) -> tuple[Relation, Mapping[Column, Expr]]:
@@ -142,5 +148,6 @@ def _stacked(
     if still:
         kept = tuple((column, column) for column in node.columns)
         node = Project(node, (*kept, *still))
-    finals = tuple(_substituted(final, early) for final in phases.finals)
-    return Aggregate(node, aggregate.keys, finals)
+    finals = {final.column: _substituted(final, early) for final in phases.finals}
+    aggregations = tuple(finals.get(agg.column, agg) for agg in aggregate.aggregations)
+    return Aggregate(node, aggregate.keys, aggregations, aggregate.grouping_sets)

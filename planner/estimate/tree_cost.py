@@ -5,6 +5,7 @@ An Exchange ends a tree: below it is another task's work.
 
 from __future__ import annotations
 
+from qoop.planner.algebra.cascade import levels
 from qoop.planner.algebra.expr import Column, columns_of, steps
 from qoop.planner.algebra.relation import (
     Aggregate,
@@ -127,9 +128,24 @@ def _aggregate_seconds(cost: CostModel, aggregate: Aggregate, cardinality: Cardi
     values = len(aggregate.aggregations)
     if not aggregate.keys:
         return entering * (computed + values * cost.aggregate_value) + groups * cost.group_row
+    if aggregate.cascade:
+        return entering * computed + _cascade_seconds(cost, aggregate, cardinality)
     sets = len(aggregate.grouping_sets or ((),))
     each = cost.group(entering, groups / sets, len(aggregate.keys), cardinality.width(aggregate.keys), values)
     return entering * computed + sets * each
+
+
+def _cascade_seconds(cost: CostModel, aggregate: Aggregate, cardinality: Cardinality) -> float:
+    """Each level groups what its parent has; groups are written once, and read by the levels and sets below."""
+    values, total = len(aggregate.aggregations), 0.0
+    rows: list[float] = []
+    for level in levels(aggregate):
+        entering = cardinality.rows(aggregate.input) if level.parent is None else rows[level.parent]
+        groups = min(entering, cardinality.distinct(aggregate.input, level.keys) if level.keys else 1.0)
+        width = cardinality.width(level.keys)
+        total += cost.group(entering, groups, len(level.keys), width, values) + 2.0 * groups * cost.output_row
+        rows.append(groups)
+    return total
 
 
 def _window_seconds(cost: CostModel, window: Window, rows: float) -> float:

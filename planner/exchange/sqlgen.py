@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from qoop.catalog.errors import PlanError
+from qoop.planner.algebra.cascade import can_cascade, cascaded
 from qoop.planner.algebra.expr import (
     Call,
     Column,
@@ -86,6 +87,7 @@ class _Printer:
     def __init__(self, leaf: LeafName) -> None:
         self.leaf = leaf
         self.shared: dict[str, str] = {}
+        self.cascades = 0
 
     def query(self, relation: Relation, cast: bool = False) -> str:
         """A SELECT statement for the relation."""
@@ -96,7 +98,7 @@ class _Printer:
             case Project():
                 return f"SELECT {_items(relation.exprs, cast)}{self.tail(relation.input)}"
             case Aggregate():
-                return self.aggregate(relation, cast)
+                return self.cascade(relation, cast) if relation.cascade else self.aggregate(relation, cast)
             case Window():
                 calls = ((call.column, call.call) for call in relation.calls)
                 items = [*map(str, relation.input.columns), *(_item(c, e, cast) for c, e in calls)]
@@ -187,6 +189,16 @@ class _Printer:
             group = " GROUP BY ()"
         nothing = "1" if relation.grouping_sets is None else "count(*)"  # else DuckDB takes several () for one
         return f"SELECT {', '.join(items) or nothing}{self.tail(relation.input)}{group}"
+
+    def cascade(self, relation: Aggregate, cast: bool) -> str:
+        """Grouping sets made from each other; in one go where its functions do not allow for that."""
+        if not can_cascade(relation):
+            return self.aggregate(relation, cast)
+        self.cascades += 1
+        union = cascaded(relation, f"level_{self.cascades}")
+        made = [f"CAST({agg.column} AS {agg.column.type}) AS {agg.column}" for agg in relation.aggregations]
+        items = [*map(str, relation.keys), *made] if cast else map(str, relation.columns)
+        return f"SELECT {', '.join(items)} FROM ({self.query(union)})"
 
     def limit(self, relation: Limit) -> str:
         under = relation.input

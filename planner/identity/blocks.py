@@ -533,20 +533,20 @@ class Blocks:
         Each group is read as often as each of its rows would have been (Yan and Larson, "Eager Aggregation and Lazy
         Aggregation", VLDB 1995). None if the aggregations are not the two phases of one, or more reads the values.
         """
-        leaf = _grouped_leaf(node, below) if node.grouping_sets is None else None
+        leaf = _grouped_leaf(node, below)
         if leaf is None or leaf.source is None:
             return None
         values = {column: leaf.source.values.get(own_name(expr)) for column, expr in below.columns.items()
                   if isinstance(expr, Column) and leaf_number(expr) == leaf.number}  # fmt: skip
         parts = {column: agg for column, agg in values.items() if agg is not None}
-        whole = [whole_of(agg, parts) for agg in node.aggregations]
+        whole = [agg if agg.call.op == "grouping" else whole_of(agg, parts) for agg in node.aggregations]
         found = tuple(agg for agg in whole if agg is not None)
         if len(found) < len(whole):
             return None
         inner, _ = self._renumbered(leaf.source.blocks[0])
         kept = replace(below, columns={key: below.columns[key] for key in node.keys})
         opened = spliced(kept, leaf.number, inner, _exprs_of(leaf, kept, inner))
-        read = columns_of_all(expr for agg in found for expr in agg.exprs)
+        read = columns_of_all(expr for agg in found if agg.call.op != "grouping" for expr in agg.exprs)
         columns = {**{column: inner.columns[column] for column in read}, **opened.columns}
         return found, replace(opened, columns=columns)
 
@@ -676,7 +676,8 @@ def _distinct_leaf(block: Block) -> Leaf | None:
 
 def _grouped_leaf(node: Aggregate, below: Block) -> Leaf | None:
     """Groups whose values all aggregations read, and nothing else does."""
-    read = {leaf_number(column) for agg in node.aggregations for column in columns_of_all(map(below.expr, agg.exprs))}
+    measures = (agg for agg in node.aggregations if agg.call.op != "grouping")
+    read = {leaf_number(column) for agg in measures for column in columns_of_all(map(below.expr, agg.exprs))}
     leaf = next((leaf for leaf in below.leaves if read == {leaf.number}), None)
     if leaf is None or leaf.source is None or not leaf.source.values:
         return None

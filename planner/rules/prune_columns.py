@@ -133,7 +133,7 @@ class _Pruner:
         below = self.prune(node.input, used.union(node.keys))
         if len(aggregations) == len(node.aggregations):
             return with_inputs(node, (below,))
-        return Aggregate(below, node.keys, aggregations, node.grouping_sets)
+        return Aggregate(below, node.keys, aggregations, node.grouping_sets, node.cascade)
 
     def _window(self, node: Window, needed: Columns) -> Relation:
         calls = tuple(call for call in node.calls if call.column in needed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import duckdb
@@ -44,20 +45,32 @@ class World:
         return self.connection.sql(query).to_arrow_table()
 
     def placed(
-        self, query: str, thresholds: Thresholds = USUAL, cost: CostModel = COST, slots: int = 2, network: float = 0.0
+        self,
+        query: str,
+        thresholds: Thresholds = USUAL,
+        cost: CostModel = COST,
+        slots: int = 2,
+        network: float = 0.0,
+        rewrite: Callable[[Relation], Relation] = lambda relation: relation,
     ) -> tuple[Bound, Relation]:
-        """The query's relation with its exchanges."""
+        """The query's relation with its exchanges. rewrite: a step that is taken before these."""
         bound = self.binder.bind(query)
-        relation = apply_rules(build(bound, self.binder.describe))
+        relation = rewrite(apply_rules(build(bound, self.binder.describe)))
         splits = dict.fromkeys(self.tables, SPLITS)
         available = Resources(slots, 4 << 30, network=network)
         return bound, place_exchanges(relation, Cardinality(self.stats), available, cost, splits, thresholds)
 
     def plan(
-        self, query: str, thresholds: Thresholds = USUAL, cost: CostModel = COST, slots: int = 2, network: float = 0.0
+        self,
+        query: str,
+        thresholds: Thresholds = USUAL,
+        cost: CostModel = COST,
+        slots: int = 2,
+        network: float = 0.0,
+        rewrite: Callable[[Relation], Relation] = lambda relation: relation,
     ) -> Plan:
         """The query's plan."""
-        bound, relation = self.placed(query, thresholds, cost, slots, network)
+        bound, relation = self.placed(query, thresholds, cost, slots, network, rewrite)
         columns = {name: [column for column, _ in described] for name, (_, described) in bound.tables.items()}
         provenances = Provenances(bound.settings)
         return cut(relation, bound.columns, bound.settings, columns, identify=partial(identify, provenances))

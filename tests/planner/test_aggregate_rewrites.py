@@ -98,6 +98,7 @@ EARLY = [
     "SELECT d.name, sum(p) FILTER (WHERE x > 5), count(*) FILTER (WHERE m = 1) FROM d JOIN f ON f.k = d.k GROUP BY 1",
     "SELECT a.name, b.kind, avg(x) FROM f JOIN d a ON f.k = a.k JOIN d b ON f.m = b.k GROUP BY 1, 2",
     "SELECT d.name, sum(p) FROM f JOIN d ON f.k = d.k AND f.m <> d.k GROUP BY d.name",
+    "SELECT d.name, sum(p), avg(x), grouping(d.name) FROM f JOIN d ON f.k = d.k GROUP BY ROLLUP (d.name)",
 ]
 LATE = [
     "SELECT d.name, count(DISTINCT x) FROM f JOIN d ON f.k = d.k GROUP BY d.name",
@@ -105,7 +106,6 @@ LATE = [
     "SELECT d.name, sum(p) FROM f LEFT JOIN d ON f.k = d.k GROUP BY d.name",
     "SELECT d.name, sum(p), max(d.kind) FROM f JOIN d ON f.k = d.k GROUP BY d.name",
     "SELECT d.name, p, sum(x) FROM f JOIN d ON f.k = d.k GROUP BY d.name, p",
-    "SELECT d.name, sum(p) FROM f JOIN d ON f.k = d.k GROUP BY ROLLUP (d.name)",
 ]
 
 
