@@ -53,17 +53,13 @@ def cascaded(aggregate: Aggregate, name: str) -> Relation:
     name: begins the names of the shared subplans.
     """
     made: list[Shared] = []
-    places: dict[frozenset[Column], int] = {}
+    rows: dict[frozenset[Column], Relation] = {}
     for place, level in enumerate(levels(aggregate)):
-        phases = two_phase(branch(aggregate, (level.keys,)).groups)
+        one = branch(aggregate, (level.keys,))
+        phases = two_phase(one.groups)
         assert phases is not None  # two phases are a matter of the functions, whatever the keys
         partial = phases.partial(aggregate.input) if level.parent is None else phases.merged(made[level.parent])
-        places[frozenset(level.keys)] = place
         made.append(Shared(f"{name}_{place}", partial))
-    branches = []
-    for keys in aggregate.grouping_sets or ():
-        one = branch(aggregate, (keys,))
-        phases = two_phase(one.groups)
-        assert phases is not None
-        branches.append(one.over(phases.final(made[places[frozenset(keys)]])))
-    return SetOp("union", True, tuple(branches), aggregate.columns)
+        rows[frozenset(level.keys)] = one.over(phases.final(made[place]))
+    branches = tuple(rows[frozenset(keys)] for keys in aggregate.grouping_sets or ())
+    return SetOp("union", True, branches, aggregate.columns)
