@@ -95,7 +95,7 @@ class Demands:
     def _demand(self, node: StageNode) -> tuple[Resources, float]:
         stage, content = node.stage, node.content
         memory = max(self._least(), stage.estimate.task_memory, self._raised.get(content, 0.0))
-        slots = 1.0 if stage.whole else float(stage.slots)
+        slots = 1.0 if stage.begins_on_any else float(stage.slots)
         available = cap(Resources(slots, float(math.ceil(memory))), self._lasting.values())
         return available, self._longest.get(content, on_threads(stage.estimate.task_seconds, available.cpu))
 

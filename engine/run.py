@@ -284,9 +284,9 @@ class Run:
         return self._plan_frontier.nodes[task.stage].tail
 
     def most_slots(self, task: TaskId) -> float:
-        """The slots that a task can use: of the share, where DuckDB plans the whole query; else what it asks for."""
+        """The slots that a task can use: of the share, where it begins on any; else what it asks for."""
         stage = self.plan.by_id[task.stage]
-        return self.slots_of_share(stage.slots) if stage.whole else 0.0
+        return self.slots_of_share(stage.slots) if stage.begins_on_any else 0.0
 
     def give_up(self, attempts: Iterable[AttemptId], why: str, *, now: float) -> list[Command]:
         """Stop these attempts; once they have reported, their tasks are ready again."""

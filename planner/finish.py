@@ -246,9 +246,9 @@ def _task(stage: Stage, plan: Plan, cost: CostModel) -> _Task:
     everywhere = sum(size for by_all, size in wholes if by_all)
     parted = sum(size for by_all, size in wholes if not by_all)
     estimate, width = stage.estimate, stage.width
-    local = everywhere + (parted + estimate.bytes) / width
+    moving = cost.moving(everywhere + parted / width, estimate.bytes / width)
     return _Task(
-        width, float(stage.slots), estimate.task_seconds, local * cost.exchange_byte + cost.task_overhead_seconds,
+        width, float(stage.slots), estimate.task_seconds, moving + cost.task_overhead_seconds,
         estimate.task_memory, max(estimate.task_memory, estimate.task_wants),
         everywhere, parted, estimate.bytes / width,
     )  # fmt: skip

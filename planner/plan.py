@@ -140,8 +140,8 @@ class StageInput:
 
 
 ELASTIC_SECONDS = 0.5
-"""Estimated seconds of one thread from which on a task of DuckDB's plan is elastic. To take turns costs the shortest
-queries a tenth of their time, and those of a second nothing that could be measured."""
+"""Estimated seconds of one thread from which on a lone task, of DuckDB's plan or of a stage, is elastic. To take turns
+costs the shortest queries a tenth of their time, and those of a second nothing that could be measured."""
 
 
 @value
@@ -196,7 +196,17 @@ class Stage:
         DuckDB takes threads while it runs a query, and gives them back between two pieces of work, where it was told
         at the beginning how many there may be.
         """
-        return self.slots if self.whole and self.estimate.task_seconds >= ELASTIC_SECONDS else 0
+        return self.slots if self._has_slots and self.estimate.task_seconds >= ELASTIC_SECONDS else 0
+
+    @property
+    def begins_on_any(self) -> bool:
+        """True if its task begins on however many slots are free, up to `slots`; False: it waits for all of them."""
+        return self.whole or self.elastic_slots > 0
+
+    @property
+    def _has_slots(self) -> bool:
+        """True if it is a lone task that can use several slots."""
+        return self.whole or (self.width == 1 and self.slots > 1)
 
 
 @value

@@ -58,6 +58,8 @@ class Thresholds:
         made less often (above 1) or more often (below 1).
     parting_factor: by how much longer than one task alone several may take for grouping sets, as less is lost with one
         of them.
+    thinning_gain: how many times as long a window must take over all rows as over those that can have its first ranks,
+        these found first, for the others to be left out.
     table_factor: how often the hash tables of such a join, one a slot, must fit the memory.
     """
 
@@ -74,6 +76,7 @@ class Thresholds:
     machine_slots: int = 1 << 20
     broadcast_factor: float = 1.0
     parting_factor: float = 1.25
+    thinning_gain: float = 1.5
     table_factor: float = 2.0
 
     def times(self, factor: float) -> Thresholds:
@@ -115,12 +118,19 @@ class Variant:
     """A set of choices under a name.
 
     limits: choices about exchanges and tasks. slots: the least and the most slots that it is tried with.
+    lone: it is tried only where one task can have all slots.
     """
 
     name: str = "usual"
     logical: Logical = Logical()
     limits: Thresholds = USUAL
     slots: tuple[float, float] = (1.0, inf)
+    lone: bool = False
+
+    def suits(self, cpu: float, threads: int) -> bool:
+        """True if it is tried with so many slots, `threads` of them for a task at most."""
+        least, most = self.slots
+        return least <= cpu <= most and (not self.lone or cpu <= threads)
 
     def on(self, available: Resources, threads: int, machine: int) -> Variant:
         """The variant with thresholds that suit machines of `machine` slots, `threads` of them for a task.
@@ -139,6 +149,7 @@ _HASH = replace(USUAL, broadcast_factor=8.0, single_seconds=0.05)
 _LEAN = replace(USUAL, table_factor=16.0, task_seconds=0.06, most_parts=256, single_seconds=0.1)
 _BROADCAST = replace(USUAL, broadcast_factor=0.125, table_factor=1.0, single_seconds=2.0)
 _NETWORK = replace(_USUAL, aim=NETWORK)
+_LONE = replace(USUAL, spread_seconds=inf, single_seconds=inf)
 _FEW, _SOME, _MANY = (1.0, 100.0), (2.0, 100.0), (30.0, inf)  # slots: up to a few machines; a machine or more
 
 VARIANTS: tuple[Variant, ...] = (
@@ -156,6 +167,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("lean eager", replace(_USUAL, eager_gain=0.0), _LEAN),
     Variant("linear hash", replace(_USUAL, bushy=False), _HASH, slots=_MANY),
     Variant("small moves hash", _NETWORK, _HASH),
+    Variant("one task", limits=_LONE, slots=_FEW, lone=True),
 )
 """The variants that are tried, in the order in which ties between equal plans are settled.
 

@@ -60,6 +60,7 @@ def cascaded(aggregate: Aggregate, name: str) -> Relation:
         assert phases is not None  # two phases are a matter of the functions, whatever the keys
         partial = phases.partial(aggregate.input) if level.parent is None else phases.merged(made[level.parent])
         made.append(Shared(f"{name}_{place}", partial))
-        rows[frozenset(level.keys)] = one.over(phases.final(made[place]))
+        whole = phases.finished if level.keys else phases.final  # no rows at all are one group without keys
+        rows[frozenset(level.keys)] = one.over(whole(made[place]))
     branches = tuple(rows[frozenset(keys)] for keys in aggregate.grouping_sets or ())
     return SetOp("union", True, branches, aggregate.columns)

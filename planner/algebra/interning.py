@@ -35,7 +35,7 @@ _OWN: dict[type, Callable[[Relation], object]] = {
     Project: attrgetter("exprs"),
     Join: attrgetter("kind", "on", "mark"),
     Aggregate: attrgetter("keys", "aggregations", "grouping_sets", "cascade"),
-    Window: attrgetter("calls"),
+    Window: attrgetter("calls", "first"),
     Sort: attrgetter("keys"),
     Limit: attrgetter("limit", "offset"),
     SetOp: attrgetter("kind", "all", "columns"),

@@ -60,7 +60,8 @@ def _detail(relation: Relation) -> str:
             sets += " in a cascade" if relation.cascade else ""
             return _list(relation.keys) + sets + "".join(f"; {_aggregation(a)}" for a in relation.aggregations)
         case Window():
-            return _list(f"{call.column}: {call.call}" for call in relation.calls)
+            first = "" if relation.first is None else f" of the first {relation.first}, the others left out before"
+            return _list(f"{call.column}: {call.call}" for call in relation.calls) + first
         case Sort():
             return _list(map(str, relation.keys))
         case Limit():

@@ -221,10 +221,15 @@ class WindowCall:
 
 @value
 class Window:
-    """Rows of `input`, each with the window functions' values appended."""
+    """Rows of `input`, each with the window functions' values appended.
+
+    first: the calls are ranks, and what reads the rows keeps none beyond this one: others may be left out before they
+    are ranked. It says how rows are made, not which: whatever keeps them stands in the same fragment.
+    """
 
     input: Relation
     calls: tuple[WindowCall, ...]
+    first: int | None = None
 
     def __post_init__(self) -> None:
         _need("Window", tuple(window.call for window in self.calls), self.input.columns)

@@ -17,6 +17,7 @@ Variances are left whole: merging their parts by plain sums cancels, and DuckDB'
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -28,6 +29,7 @@ from qoop.planner.algebra.types import value_of_nothing
 # Functions whose parts combine by the function itself.
 _SELF = frozenset({"min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "product"})
 _COUNTS = frozenset({"count", "count_star", "count_if", "countif"})
+_OVER_PARTS = re.compile(rf"\b(?:sum|{'|'.join(sorted(_SELF))})\((\{{\d\}})\)", re.IGNORECASE)
 _INTEGERS = frozenset(
     {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
 )
@@ -62,6 +64,21 @@ class TwoPhase:
     def final(self, relation: Relation) -> Aggregate:
         """The whole aggregate's rows, from the partial groups of all tasks."""
         return Aggregate(relation, self.whole.keys, self.finals, self.whole.grouping_sets, self.whole.cascade)
+
+    def finished(self, relation: Relation) -> Project:
+        """The same where each group has come as one partial group: nothing is left to be grouped."""
+        kept = tuple((key, key) for key in self.whole.keys)
+        return Project(relation, (*kept, *((agg.column, _of_one(agg.call)) for agg in self.finals)))
+
+
+def _of_one(call: Call) -> Call:
+    """What a final function gives for a single partial group.
+
+    >>> part = Column("n:part", "BIGINT")
+    >>> str(_of_one(Call("count", (part,), "coalesce(CAST(sum({0}) AS BIGINT), 0)", "BIGINT")))
+    'coalesce(CAST("n:part" AS BIGINT), 0)'
+    """
+    return replace(call, op="finished", template=_OVER_PARTS.sub(r"\1", call.template))
 
 
 def two_phase(aggregate: Aggregate) -> TwoPhase | None:

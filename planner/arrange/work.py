@@ -84,4 +84,4 @@ class Work:
 
     def transfer(self, node: Relation) -> float:
         """Seconds to write or to read the rows at a stage border."""
-        return self.cost.transfer(self.cardinality.rows(node), self.cardinality.width(node.columns))
+        return self.cost.transfer(self.cardinality.rows(node), self.cardinality.arrow_width(node.columns))

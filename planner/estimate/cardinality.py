@@ -103,6 +103,10 @@ class Cardinality:
         """Estimated bytes of a row of these columns: measured where they come from a scan, else by type."""
         return sum(self._widths.get(column.name) or type_width(column.type) for column in columns)
 
+    def arrow_width(self, columns: Iterable[Column]) -> float:
+        """Estimated bytes of a row of these columns as Arrow, in which it leaves a stage."""
+        return sum(max(self._widths.get(column.name, 0.0), arrow_width(column.type)) for column in columns)
+
     def bytes(self, relation: Relation) -> float:
         """Estimated bytes of all rows of the relation's output."""
         return self.rows(relation) * self.width(relation.columns)
@@ -272,6 +276,15 @@ def type_width(type_: str) -> float:
     (4.0, 8.0)
     """
     return float(_WIDTHS.get(type_.split("(")[0], 8 if "[" not in type_ else 64))
+
+
+def arrow_width(type_: str) -> float:
+    """The same in Arrow, where every decimal is of 128 bits; the least that a value of that type takes.
+
+    >>> arrow_width("INTEGER"), arrow_width("DECIMAL(7,2)")
+    (4.0, 16.0)
+    """
+    return 16.0 if type_.startswith(("DECIMAL", "HUGEINT", "UHUGEINT", "INTERVAL")) else type_width(type_)
 
 
 def _base_spread(stats: ColumnStats, rows: float, origin: int) -> Spread:

@@ -35,7 +35,8 @@ class CostModel:
     state_miss: more for each key and aggregate of a row whose group misses the cache (:meth:`group`).
     sort_row: times log2(rows). window_row: putting a row with the others of its partition, once for each order.
     frame_row: a value of a function over a frame that moves from row to row.
-    exchange_row, exchange_byte: reading (or writing) Arrow at a stage border.
+    exchange_row, exchange_byte: reading Arrow at a stage border. output_byte: putting it out there, where DuckDB's
+        vectors are copied into memory that nobody has used before.
     task_overhead_seconds: starting and committing a task, whatever it does. operator_seconds: planning and starting
         one operator of it, however few its rows.
     serial_part: of a task with several threads, the part of its seconds that only one of them can do.
@@ -66,6 +67,7 @@ class CostModel:
     frame_row: float = 180e-9
     exchange_row: float = 0.3e-9
     exchange_byte: float = 0.2e-9
+    output_byte: float = 0.8e-9
     task_overhead_seconds: float = 0.002
     operator_seconds: float = 0.00025
     serial_part: float = SERIAL_PART
@@ -130,9 +132,17 @@ class CostModel:
         """
         return orders * self.sort(rows) + rows * ((orders + partitions) * self.window_row + frames * self.frame_row)
 
-    def transfer(self, rows: float, width: float) -> float:
-        """Seconds to read (or write) rows at a stage border."""
+    def moving(self, read: float, written: float) -> float:
+        """Seconds to take bytes of Arrow in and to put others out at stage borders."""
+        return read * self.exchange_byte + written * self.output_byte
+
+    def reading(self, rows: float, width: float) -> float:
+        """Seconds to read rows at a stage border."""
         return rows * (self.exchange_row + self.exchange_byte * width)
+
+    def transfer(self, rows: float, width: float) -> float:
+        """Seconds that rows take at either side of a stage border, in the mean of both."""
+        return rows * (self.exchange_row + 0.5 * (self.exchange_byte + self.output_byte) * width)
 
     def table_bytes(self, rows: float, width: float) -> float:
         """Bytes of a hash table."""

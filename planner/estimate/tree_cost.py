@@ -75,7 +75,7 @@ def _without_calls(cost: CostModel, relation: Relation, cardinality: Cardinality
         case Scan():
             return rows * (cost.scan_row + cost.scan_byte * cardinality.width(relation.columns))
         case Exchange():
-            return cost.transfer(rows, cardinality.width(relation.columns))
+            return cost.reading(rows, cardinality.arrow_width(relation.columns))
         case Filter():
             return cardinality.rows(relation.input) * cost.filter_row * sum(map(steps, relation.predicates))
         case Project():

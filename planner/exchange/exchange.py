@@ -243,7 +243,9 @@ class _Placer:
 
     def scan(self, node: Scan) -> Placed:
         rows, seconds, splits = self.rows(node), self.work(node), self.tables.get(node.table, 1)
-        least = self.limits.spread_seconds if self.slots > 1 else self.limits.task_seconds
+        least = (
+            self.limits.spread_seconds if self.slots > 1 else max(self.limits.task_seconds, self.limits.spread_seconds)
+        )
         if splits > 1 and seconds + self.above.get(id(node), 0.0) >= least:
             return Placed(
                 node, lambda n: replace(node, parts=n), rows, spread=True, splits=splits, seconds=seconds
@@ -317,7 +319,7 @@ class _Placer:
         """A window over whole partitions. top: what its reader, a filter in the same fragment, keeps of it."""
         keys = common_partition(node)
         if not child.spread or hashed_within(child.hashed, keys):
-            return self.stack(node, child)
+            return self.stack(node, child) if top is None else self.window_where_it_lies(top, node, child)
         if top is not None and self.thins(top, node, child):
             return self.window_of_first(top, node, child)
         if self.worth_hashing(node, child, keys):
@@ -334,10 +336,29 @@ class _Placer:
         rows = self.width(child) * self.first_rows(top, node)
         return rows <= 0.5 * child.rows and self.work(node) > self.limits.stage_seconds
 
+    def window_where_it_lies(self, top: TopRanks, node: Window, child: Placed) -> Placed:
+        """A window over rows that lie right for it, without those that cannot have the first ranks where that pays."""
+        seconds = self.thinned_seconds(top, node, child.rows)
+        if seconds is None:
+            return self.stack(node, child)
+        return child.under(
+            node, lambda below: replace(node, input=below, first=top.most), self.rows(node), seconds,
+            hashed=child.hashed, hash_bytes=child.hash_bytes + self.costs.memory(node),
+        )  # fmt: skip
+
+    def thinned_seconds(self, top: TopRanks, node: Window, rows: float) -> float | None:
+        """Seconds of one thread for a window over the rows that can have the first ranks, these found first; None if
+        that gains too little."""
+        part = min(1.0, self.first_rows(top, node) / max(1.0, rows))
+        seconds = part * self.work(node) + self.costs.thinning(node, top.call.partition_by)
+        return seconds if top.thins and self.limits.thinning_gain * seconds <= self.work(node) else None
+
     def window_of_first(self, top: TopRanks, node: Window, child: Placed) -> Placed:
         """Each task's first ranks, then the ranks among those."""
+        thinned = self.thinned_seconds(top, node, child.rows / self.width(child))
         first = child.under(
-            node.input, top.within, child.rows, self.work(node), per_task=self.first_rows(top, node), partial=True,
+            node.input, lambda below: top.within(below, thinned is not None), child.rows,
+            self.work(node) if thinned is None else thinned, per_task=self.first_rows(top, node), partial=True,
             hash_bytes=child.hash_bytes + self.costs.memory(node),
         )  # fmt: skip
         rows = first.rows_of(self.width(first))

@@ -7,8 +7,9 @@ from dataclasses import field
 from math import ceil
 
 from qoop.catalog.value import value
+from qoop.planner.algebra.expr import Expr
 from qoop.planner.algebra.grouping_sets import SplitSets, split_sets
-from qoop.planner.algebra.relation import Aggregate, Join, Relation
+from qoop.planner.algebra.relation import Aggregate, Join, Relation, Window
 from qoop.planner.estimate import tree_cost
 from qoop.planner.estimate.calls import calls_of
 from qoop.planner.estimate.cardinality import Cardinality
@@ -77,6 +78,14 @@ class Costs:
         """Seconds of one thread that this operator saves the scan below it, if that is in its fragment."""
         return tree_cost.spared_seconds(self.cost, relation, self.cardinality)
 
+    def thinning(self, window: Window, keys: Sequence[Expr]) -> float:
+        """Seconds of one thread to keep the rows before a window, and those alone that can have its first ranks."""
+        rows, partitions = self.cardinality.rows(window.input), self.cardinality.distinct(window.input, keys)
+        kept = 2.0 * rows * self.cost.output_row
+        return (
+            kept + self.cost.group(rows, partitions, len(keys), 8.0 * len(keys), 1) + self.cost.probe(rows, partitions)
+        )
+
     def starting(self, relation: Relation) -> float:
         """Seconds until the operators of a task with this fragment are planned and started."""
         return self.cost.operator_seconds * sum(1 for _ in fragment_nodes(relation))
@@ -86,8 +95,8 @@ class Costs:
         return max(0.0, tree_cost.own_memory(self.cost, relation, self.cardinality))
 
     def bytes(self, rows: float, relation: Relation) -> float:
-        """Bytes of `rows` rows of the relation."""
-        return rows * self.cardinality.width(relation.columns)
+        """Bytes of `rows` rows of the relation as they leave a stage."""
+        return rows * self.cardinality.arrow_width(relation.columns)
 
     def table_bytes(self, rows: float, relation: Relation) -> float:
         """Bytes of a hash table over `rows` rows of the relation."""
@@ -103,7 +112,7 @@ class Costs:
 
     def transfer(self, placed: Placed) -> float:
         """Seconds to write or read the rows at a stage border."""
-        return self.cost.transfer(placed.rows, self.cardinality.width(placed.meaning.columns))
+        return self.cost.transfer(placed.rows, self.cardinality.arrow_width(placed.meaning.columns))
 
     def copies(self, rows: float, relation: Relation) -> float:
         """Seconds until every machine has the rows that one has; none where there is one machine."""

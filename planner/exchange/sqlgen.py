@@ -36,6 +36,7 @@ from qoop.planner.algebra.relation import (
     Window,
 )
 from qoop.planner.exchange.distribution import fragment_nodes
+from qoop.planner.exchange.top_ranks import TopRanks
 from qoop.planner.plan import MARKS
 
 LeafName = Callable[[Relation], str | None]
@@ -99,6 +100,9 @@ class _Printer:
                 return f"SELECT {_items(relation.exprs, cast)}{self.tail(relation.input)}"
             case Aggregate():
                 return self.cascade(relation, cast) if relation.cascade else self.aggregate(relation, cast)
+            case Window(first=int(most)):
+                near = TopRanks(relation.calls[0], most).thinned(relation.input)
+                return self.query(Window(near, relation.calls), cast)
             case Window():
                 calls = ((call.column, call.call) for call in relation.calls)
                 items = [*map(str, relation.input.columns), *(_item(c, e, cast) for c, e in calls)]
@@ -160,10 +164,11 @@ class _Printer:
         return f"({text})" if isinstance(relation, Join) and relation.mark is None else text
 
     def share(self, relation: Shared) -> str:
-        if relation.name not in self.shared:
+        name = quote(relation.name)
+        if name not in self.shared:
             text = self.query(relation.input)  # may itself define shared subplans, which come first
-            self.shared[relation.name] = text
-        return relation.name
+            self.shared[name] = text
+        return name
 
     def members(self, relation: Join) -> str:
         """The right side of a mark join.

@@ -3,16 +3,38 @@
 A row with more than k rows, or k different values, ahead of it in one task has at least as many ahead of it among all
 rows. So where a query keeps ranks up to k, every task may drop what is beyond its own first k ranks: what is left has
 the same first k ranks, and each of its other rows has still k rows ahead of it.
+
+Rows are not ranked for that where the k-th value of the order says which may be among the first: it is found without
+sorting, in a heap of k values a partition.
 """
 
 from __future__ import annotations
 
+import re
+
 from qoop.catalog.value import value
-from qoop.planner.algebra.expr import Call, Column, Expr, Literal, binary
-from qoop.planner.algebra.relation import Filter, Project, Relation, Window, WindowCall
+from qoop.planner.algebra.expr import Call, Column, Expr, Literal, binary, disjunction, is_null
+from qoop.planner.algebra.relation import (
+    Aggregate,
+    Aggregation,
+    Filter,
+    Join,
+    Project,
+    Relation,
+    Shared,
+    Window,
+    WindowCall,
+)
 from qoop.planner.identity.determinism import window_is_determined
 
 _RANKS = frozenset({"rank", "dense_rank", "row_number"})
+_COUNTING = frozenset({"rank", "row_number"})
+_FIRST_KEY = re.compile(
+    r"ORDER BY \{(?P<slot>\d+)\}(?: (?P<way>ASC|DESC))?(?: NULLS LAST)?(?=\s*[,)]|\s+(?:ROWS|RANGE|GROUPS))",
+    re.IGNORECASE,
+)
+_TYPES = re.compile(r"(?:U?(?:TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DECIMAL\(.*\)|FLOAT|DOUBLE|DATE|TIMESTAMP)$")
+_MOST_VALUES = 1000
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
@@ -23,12 +45,55 @@ class TopRanks:
     call: WindowCall
     most: int
 
-    def within(self, rows: Relation) -> Relation:
-        """Of these rows those with the first ranks among them."""
-        ranked = Window(rows, (self.call,))
+    @property
+    def thins(self) -> bool:
+        """True if rows can be left out without ranking them."""
+        return self._first_key is not None and self.most <= _MOST_VALUES
+
+    def within(self, rows: Relation, thinned: bool) -> Relation:
+        """Of these rows those with the first ranks among them. thinned: without ranking the others."""
+        ranked = Window(rows, (self.call,), self.most if thinned else None)
         bound = Literal(str(self.most), "BIGINT", self.most)
         first = Filter(ranked, (binary("<=", self.call.column, bound),))
         return Project(first, tuple((column, column) for column in rows.columns))
+
+    def thinned(self, rows: Relation) -> Relation:
+        """Of these rows those whose first value of the order is not beyond the k-th of their partition, in the order:
+        a row that is has at least k others ahead of it. All of a partition of fewer than k values other than NULL,
+        which come last."""
+        found = self._first_key
+        assert found is not None
+        value, descending = found
+        name, shared = self.call.column.name, Shared(f"{self.call.column.name}:rows", rows)
+        keys = tuple((Column(f"{name}:key{i}", key.type), key) for i, key in enumerate(self.call.partition_by))
+        least = self._least(Project(shared, (*keys, (Column(f"{name}:value", value.type), value))), descending)
+        same = tuple(_same(mine, theirs) for (theirs, _), mine in zip(keys, self.call.partition_by, strict=True))
+        bound = least.columns[-1]
+        first = disjunction((is_null(bound), binary(">=" if descending else "<=", value, bound)))
+        near = Filter(Join(shared, least, "inner", same), (first,))
+        return Project(near, tuple((column, column) for column in rows.columns))
+
+    def _least(self, values: Relation, descending: bool) -> Relation:
+        """The k-th value of each partition, NULL where there is none. values: keys, then the value."""
+        *keys, value = values.columns
+        name, k = self.call.column.name, str(max(1, self.most))
+        firsts = Column(f"{name}:firsts", f"{value.type}[]")
+        call = Call(
+            "max" if descending else "min", (value,), f"{'max' if descending else 'min'}({{0}}, {k})", firsts.type
+        )
+        groups = Aggregate(values, tuple(keys), (Aggregation(firsts, call),))
+        kth = Call("case", (firsts,), f"CASE WHEN len({{0}}) = {k} THEN {{0}}[{k}] END", value.type)
+        return Project(groups, (*((key, key) for key in keys), (Column(f"{name}:least", value.type), kth)))
+
+    @property
+    def _first_key(self) -> tuple[Expr, bool] | None:
+        """What rows are ordered by first, and whether from the greatest down; None if NULLs come first, or if a rank
+        up to k may have more than k values ahead of it."""
+        found = _FIRST_KEY.search(self.call.call.template)
+        if found is None or self.call.call.op not in _COUNTING:
+            return None
+        value = self.call.call.args[int(found["slot"])]
+        return (value, (found["way"] or "").upper() == "DESC") if _TYPES.match(value.type) else None
 
 
 def top_ranks(node: Filter) -> TopRanks | None:
@@ -68,6 +133,10 @@ def _most(predicate: Expr, rank: Column) -> int | None:
     if bound is None or op in (">", ">="):
         return None
     return bound - 1 if op == "<" else bound
+
+
+def _same(left: Expr, right: Expr) -> Expr:
+    return Call("is_not_distinct_from", (left, right), "({0} IS NOT DISTINCT FROM {1})", "BOOLEAN")
 
 
 def _whole(expr: Expr) -> int | None:

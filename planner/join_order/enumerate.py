@@ -46,7 +46,7 @@ class Search:
         self.aim = aim
         self.best: dict[Mask, Step] = {bit: Step(0.0) for bit in bits(graph.full)}
         self._build_row = model.build_row + 2 * model.exchange_row  # a build side is mostly a stage of its own:
-        self._build_byte = model.build_byte + 2 * model.exchange_byte  # written once and read once
+        self._build_byte = model.build_byte + model.exchange_byte + model.output_byte  # written once and read once
         self._build_row += aim.hash_byte * model.hash_entry_bytes
         self._build_byte += aim.hash_byte
         self._output_row = model.output_row + aim.result_row

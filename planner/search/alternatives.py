@@ -72,8 +72,7 @@ def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Itera
     seen: set[tuple[object, ...]] = set()
     for variant in (*variants, *CALLING) if planning.cost.calls else variants:
         relation = planning.arranged(variant.logical)
-        least, most = variant.slots
-        for available in (available for available in grid.availability if least <= available.cpu <= most):
+        for available in (one for one in grid.availability if variant.suits(one.cpu, grid.threads)):
             fitted = variant.on(available, grid.threads, grid.machine)
             key = (id(relation), fitted.limits, available)
             if key not in seen:

@@ -109,11 +109,12 @@ def _needed(plan: Plan, parts: Mapping[StageId, int]) -> dict[StageId, int]:
 
 def _seconds(plan: Plan, stage: Stage, cost: CostModel) -> float:
     """Slot seconds of one task: its work, what it reads and writes, and starting it."""
-    moved = stage.estimate.bytes / stage.width
+    read = 0.0
     for item in stage.stage_inputs:
         whole = plan.by_id[item.stage].estimate.bytes
-        moved += whole if item.mode == "all" else whole / stage.width
-    return stage.estimate.task_seconds + moved * cost.exchange_byte + stage.slots * cost.task_overhead_seconds
+        read += whole if item.mode == "all" else whole / stage.width
+    moving = cost.moving(read, stage.estimate.bytes / stage.width)
+    return stage.estimate.task_seconds + moving + stage.slots * cost.task_overhead_seconds
 
 
 def _improved(state: _State, name: StageId, finished: Sequence[FinishedStage], cost: CostModel) -> _State:

@@ -140,7 +140,7 @@ class Extrapolation:
                 yield StageGroundTruth(
                     key=f"{place}.{number}",
                     seconds=task.seconds * _ratio(_task(exchange, there, cost), _task(exchange, believed, cost)),
-                    local=(everywhere + (parted + bytes_) / stage.width) * cost.exchange_byte
+                    local=cost.moving(everywhere + parted / stage.width, bytes_ / stage.width)
                     + cost.task_overhead_seconds,
                     wants=_wanted(task.wants, exchange, there, believed, cost),
                     everywhere=everywhere,
@@ -248,7 +248,7 @@ class Extrapolation:
         if one is None:
             return {}
         read = sum(_bytes_in(item, sample, self._keys[place]) for item in stage.stage_inputs)
-        moved = (read + one.bytes) * DEFAULT.exchange_byte + DEFAULT.task_overhead_seconds
+        moved = DEFAULT.moving(read, one.bytes) + DEFAULT.task_overhead_seconds
         return {
             "measured": max(one.seconds - moved, _LEAST_WORK * one.seconds),
             "model": _alone(exchange, here, DEFAULT),

@@ -147,7 +147,7 @@ class GroundTruth:
 
     def _as_estimated(self, stage: Stage) -> TaskFacts:
         cost, estimate = self.setting.cost, stage.estimate
-        local = estimate.bytes / stage.width * cost.exchange_byte + cost.task_overhead_seconds
+        local = cost.moving(0.0, estimate.bytes / stage.width) + cost.task_overhead_seconds
         return TaskFacts(estimate.task_seconds, local, estimate.task_wants, 0.0, 0.0, estimate.rows, estimate.bytes)
 
 

@@ -43,7 +43,7 @@ PAPER = {"Volcano": 9.0, "Clarinet": 7.0, "QOOP": 6.0}
 """The end of each in the paper, in units of time."""
 
 _MACHINE = "m"
-_COST = replace(DEFAULT, exchange_byte=0.0, task_overhead_seconds=0.0)
+_COST = replace(DEFAULT, exchange_byte=0.0, output_byte=0.0, task_overhead_seconds=0.0)
 """Tasks take what the drawing says: starting them and moving rows takes no time."""
 
 

@@ -1,4 +1,4 @@
-"""Elastic attempts: tasks of DuckDB's own plan, whose slots change while they run."""
+"""Elastic attempts: lone tasks with all slots, as of DuckDB's own plan, whose slots change while they run."""
 
 from __future__ import annotations
 
