@@ -340,12 +340,18 @@ def test_running_out_of_memory_doubles_the_demand_up_to_a_whole_machine() -> Non
 
 
 def test_a_demand_beyond_every_machine_asks_for_all_of_the_largest() -> None:
-    s = Script("a 1 m=5000 slots=8", machine=Resources(2, 1000 * MB))
+    s = Script("a 1 t=0.1 m=5000 slots=8", machine=Resources(2, 1000 * MB))
     assert s.run.ready()[0].resources == Resources(2, 1000 * MB)
     s.tell(MachineJoined("n", Resources(1, 9000 * MB)))
     assert s.run.ready()[0].resources == Resources(1, 5000 * MB)
     s.tell(MachineLost("n"), SlotsChanged("m", Resources(1, 600 * MB)))
     assert s.run.ready()[0].resources == Resources(1, 600 * MB)
+
+
+def test_a_lone_task_that_takes_long_begins_on_any_slot() -> None:
+    s = Script("a 1 m=500 slots=8", machine=Resources(2, 1000 * MB))
+    assert s.run.ready()[0].resources == Resources(1, 500 * MB)
+    assert s.run.plan.root.elastic_slots == 8
 
 
 def test_the_floor_of_demands_leaves_resources_for_every_slot() -> None:

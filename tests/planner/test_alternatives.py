@@ -15,6 +15,7 @@ from qoop.planner.algebra.cover import smallest_cover
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
 from qoop.planner.search.alternatives import explain_alternatives, keep, prune_by_work, pruned
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, Pool, cluster_grid, local_grid, shape
+from qoop.planner.variants import VARIANTS
 
 INT = (("c", "INTEGER"),)
 GRID = Grid.of((1, 2, 4, 8), (50.0, 100.0), threads=1)
@@ -160,3 +161,9 @@ def test_the_map_says_who_wins_where_and_what_is_shared() -> None:
     assert "stages in common: AB 1" in text
     rows = [line for line in text.splitlines() if line.lstrip().startswith("0.00 GB")]
     assert all({"A", "B"} <= set(row) for row in rows) and rows
+
+
+def test_one_task_is_tried_where_it_can_have_all_slots() -> None:
+    lone = next(one for one in VARIANTS if one.lone)
+    assert lone.suits(2.0, threads=2) and not lone.suits(4.0, threads=2)
+    assert not any(lone.suits(point.cpu, cluster_grid().threads) for point in cluster_grid().points if point.cpu > 1)

@@ -116,3 +116,12 @@ def test_sets_are_aggregated_before_joins_that_only_widen() -> None:
     plan = world.plan(query, rewrite=lambda relation: in_cascades(rewrite(relation)))
     assert any(":early" in stage.sql for stage in plan.stages)
     check(world, query, plan)
+
+
+def test_no_level_is_grouped_twice(world: World) -> None:
+    """The groups of a level are whole: what is put out of them is not grouped again, but for the one without keys."""
+    query = "SELECT a, b, c, sum(v), avg(v), count(*) FROM facts GROUP BY ROLLUP (a, b, c)"
+    plan = world.plan(query, rewrite=in_cascades)
+    text = " ".join(stage.sql for stage in plan.stages)
+    assert text.count("GROUP BY") == 3
+    check(world, query, plan)

@@ -109,12 +109,12 @@ def test_seconds_of_one_thread_hold_whatever_the_threads() -> None:
 
 
 def test_the_constants_are_those_given() -> None:
-    slow = CostModel(task_overhead_seconds=1.0 + OVERHEAD, exchange_byte=1e-6)
+    slow = CostModel(task_overhead_seconds=1.0 + OVERHEAD, exchange_byte=1e-6, output_byte=3e-6)
     big = Stage("a", "", (), INT, 1, "a", estimate=Estimate(1, 1e6, 1.0, 1.0))
     found = plan(big, stage("root", "a"))
     usual, dear, available = Finish(found), Finish(found, cost=slow), share(1, 1e9)
     assert dear.seconds(available) == pytest.approx(
-        usual.seconds(available) + 2 + 2 * 1e6 * (1e-6 - CostModel().exchange_byte)
+        usual.seconds(available) + 2 + 1e6 * (1e-6 - CostModel().exchange_byte) + 1e6 * (3e-6 - CostModel().output_byte)
     )
     assert dear.at_least(available) == pytest.approx(dear.seconds(available))
     assert dear.work() == pytest.approx(dear.seconds(available))

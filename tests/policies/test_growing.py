@@ -67,6 +67,14 @@ def test_slots_that_go_have_it_go_on_with_the_rest() -> None:
     assert ran["a"].seconds == pytest.approx(1.0 + (1.0 - 1.0 / whole_time) * 10.0, abs=0.01)
 
 
+def test_a_lone_task_of_a_plan_in_stages_does_so_too() -> None:
+    fleet = Fleet({"m": Resources(1, 8e9)}, ((5.0, SlotsChanged("m", Resources(2, 8e9))),))
+    lone = Plan((replace(ROOT, slots=2, opaque=None, whole=False),), STAGED.plan.columns)
+    ran = simulate(fleet, [SimulatedJob("a", 0.0, lone)], check=True)
+    assert threads(ran) == [1.0] and granted(ran) == [2.0]
+    assert ran["a"].seconds == pytest.approx(5.0 + 5.0 * on_threads(1.0, 2.0), abs=0.01)
+
+
 def test_without_a_slot_it_loses_what_it_did() -> None:
     away = (1.0, SlotsChanged("m", Resources(0, 0))), (2.0, SlotsChanged("m", Resources(2, 8e9)))
     ran = simulate(Fleet({"m": Resources(2, 8e9)}, away), [SimulatedJob("a", 0.0, whole(2).plan)], check=True)
