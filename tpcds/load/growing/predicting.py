@@ -1,9 +1,9 @@
 """The error to come of a growing answer, as predicted rounds ahead, against what it then is.
 
 Rounds here read the same number of pieces each, so that there are enough of them; tables and figures are those of
-:mod:`qoop.tpcds.bench.coverage`. What is predicted is the mean error of those groups that have an interval at the time;
-others get theirs later, and no error of theirs is known before. The closed form is compared with a curve fitted to the
-errors so far (SLAQ's sublinear class), and with the last fall repeated.
+:mod:`qoop.tpcds.bench.coverage`. What is predicted is the mean error of those groups that have an interval at the time
+(and later); others get theirs later, and no error of theirs is known before. The closed form is compared with a curve
+fitted to the errors so far (SLAQ's sublinear class), and with the last fall repeated.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def _judged(known: Sequence[np.ndarray], pieces: int) -> Mapping[str, list[list[
     found: dict[str, list[list[float]]] = {}
     for errors_ in known:
         for now in (8, 16, 24):
-            told = errors_[:, np.isfinite(errors_[now - 2]) & np.isfinite(errors_[now - 1])]
-            before = told[:now][np.isfinite(told[:now]).all(1)].mean(1)
-            if not told.size or not np.isfinite(told[now : now + max(AHEAD)]).all():
-                continue
             for place, ahead in enumerate(AHEAD):
-                true = float(told[now + ahead - 1].mean())
-                for way, predicted in off(before.tolist(), now, pieces, ahead).items():
+                then = now + ahead - 1
+                told = errors_[:, np.isfinite(errors_[[now - 2, now - 1, then]]).all(0)]
+                if not told.size:
+                    continue
+                before = told[:now][np.isfinite(told[:now]).all(1)].mean(1).tolist()
+                for way, predicted in off(before, now, pieces, ahead).items():
                     some = found.setdefault(way, [[] for _ in AHEAD])
-                    some[place].append(abs(predicted / true - 1))
+                    some[place].append(abs(predicted / float(told[then].mean()) - 1))
     return found
