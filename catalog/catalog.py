@@ -14,9 +14,9 @@ from qoop.catalog.errors import CatalogError, UnknownTable
 from qoop.catalog.paths import source_path
 from qoop.catalog.sources.probe import Probe
 from qoop.catalog.sources.register import is_current, open_database, open_folder, open_source, reopen
-from qoop.catalog.statistics.footers import FooterStats, with_collected
+from qoop.catalog.statistics.footers import FooterStats, together, with_collected
 from qoop.catalog.statistics.stats import TableStats
-from qoop.catalog.statistics.stats_cache import StatsCache
+from qoop.catalog.statistics.stats_cache import Collect, StatsCache
 from qoop.catalog.table import Table
 
 
@@ -35,6 +35,7 @@ class Catalog:
         self._cache = StatsCache(cache_dir)
         self._pilots = StatsCache(cache_dir, "pilots")
         self._footers = FooterStats()
+        self._grown: dict[tuple[str, str], TableStats | None] = {}  # by cache and version, of tables that have grown
 
     @classmethod
     def from_folder(cls, directory: str | os.PathLike[str], cache_dir: str | os.PathLike[str] | None = None) -> Catalog:
@@ -135,14 +136,23 @@ class Catalog:
         Raises UnknownTable, CatalogError for an unknown column, SourceError or TableChanged.
         """
         table = self.table(name)
-        wanted = _wanted(table, columns)
+        return self._cache.get(table, _wanted(table, columns), partial(self._gather, table))
 
-        def gather(missing: Sequence[str], known: TableStats | None) -> TableStats:
-            from qoop.catalog.statistics.collect import collect  # loads pyarrow.compute; kept statistics do not need it
+    def _gather(self, table: Table, missing: Sequence[str], known: TableStats | None) -> TableStats:
+        """Statistics of columns, added to those known. Of a table that files were added to only these are read, for
+        all columns that were known before."""
+        from qoop.catalog.statistics.collect import collect  # loads pyarrow.compute; kept statistics do not need it
 
-            return collect(self._probe, table, missing, known)
+        before = self._cache.before(table) if known is None else None
+        if before is not None:
+            from qoop.catalog.statistics.merging import merged  # few tables have grown
 
-        return self._cache.get(table, wanted, gather)
+            old, added = before
+            new = self._cache.get(added, list(old.columns), partial(collect, self._probe, added))
+            known = together(table, None, merged(old, new))
+        return collect(
+            self._probe, table, [name for name in missing if known is None or name not in known.columns], known
+        )
 
     def known_stats(self, name: str, columns: Collection[str]) -> TableStats:
         """Statistics of these columns without a look at any row: those collected before, if only by a pilot, else what
@@ -193,14 +203,34 @@ class Catalog:
             if seconds < 0:
                 break
             table, guessed = self.table(name), known[name]
-            self._pilots.get(table, asked[name], partial(pilot, self._probe, table, guessed, most))
+            before = self._kept(self._pilots, table)
+            self._pilots.get(table, asked[name], _after(before, partial(pilot, self._probe, table, guessed, most)))
             ran.append(name)
         return ran
 
     def _collected(self, table: Table) -> TableStats | None:
         """Statistics that were collected of a table, and of other columns those of pilots."""
-        full, part = self._cache.known(table), self._pilots.known(table)
+        full, part = self._kept(self._cache, table), self._kept(self._pilots, table)
         return part if full is None else full if part is None else with_collected(table, part, full)
+
+    def _kept(self, cache: StatsCache, table: Table) -> TableStats | None:
+        """The statistics that a cache has of a table, or of what it was, together with what footers say of the files
+        that were added; None if it has none, or less is known of the table than is not."""
+        key = cache.kind, table.version
+        known = cache.known(table)
+        if known is None and key not in self._grown:
+            self._grown[key] = self._with_added(cache, table)
+        return self._grown[key] if known is None else known
+
+    def _with_added(self, cache: StatsCache, table: Table) -> TableStats | None:
+        before = cache.before(table)
+        if before is None or before[1].rows > before[0].rows:
+            return None
+        from qoop.catalog.statistics.merging import merged  # few tables have grown
+
+        old, added = before
+        said = self._footers.get(added, list(old.columns))
+        return None if said is None else together(table, None, merged(old, said))
 
     def close(self) -> None:
         """Forget all tables and close DuckDB. Further calls raise CatalogError."""
@@ -225,6 +255,11 @@ class Catalog:
         if found is None:
             raise UnknownTable(_unknown(name, [table.name for table in self._tables.values()]))
         return found
+
+
+def _after(before: TableStats | None, collect: Collect) -> Collect:
+    """Collects in addition to what was known before, where nothing is."""
+    return lambda missing, known: collect(missing, known or before)
 
 
 def _wanted(table: Table, columns: Collection[str] | None) -> list[str]:

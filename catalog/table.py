@@ -7,12 +7,12 @@ hold by now is another Table, of another version; see :meth:`qoop.catalog.catalo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from qoop.catalog.access import Access, Places
 from qoop.catalog.errors import CatalogError
@@ -143,6 +143,19 @@ class Source(Protocol):
 
     def attach(self) -> tuple[str, str] | None:
         """(alias, path) of the DuckDB file that the SQL of `scan` expects to be attached, if any."""
+        ...
+
+
+@runtime_checkable
+class FilesSource(Protocol):
+    """A source whose rows are those of files, one after the other."""
+
+    def identities(self) -> Mapping[str, str]:
+        """By path what each file adds to the table: another text whenever that may differ."""
+        ...
+
+    def only(self, paths: Collection[str]) -> Source:
+        """Its files at these paths."""
         ...
 
 

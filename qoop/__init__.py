@@ -41,6 +41,7 @@
     result.py           the answer
     suspend.py          writes a job to a folder, and resumes it from there
     copies.py           finds copies of tables that hold the same rows
+    programs/           pure state machines above jobs: rounds that grow, steps that are repeated
     profiles/           capacity over time
     monitor/            measures what the machine can spare
     simulation.py       jobs on simulated machines, on the same core

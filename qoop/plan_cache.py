@@ -3,7 +3,8 @@
     text ──normal_text──> digest + tables' versions + settings + resources + cost model ──key_of──> key ──find──> Entry
 
 All that a plan follows from is in the key, so nothing stale is ever found: a text is found again only over the same
-versions of all tables that it might name.  What a plan holds of the moment it was made (``now()``), or of files that
+versions of all tables that it might name.  Decisions alone are found again where files were added to tables, too; plans
+are made along them again.  What a plan holds of the moment it was made (``now()``), or of files that
 no version stands for, is not kept (:func:`may_be_kept`).
 
 Entries live in memory, the most recently used ones, and, given a folder, in one JSON file each, written next to its
@@ -56,7 +57,7 @@ _PER_STAGE, _PER_COLUMN, _PER_DECISION = 2_000, 150, 2_000
 
 @value
 class Entry:
-    """The facts known of a text. tables: those it reads, version by lower-case name.
+    """The facts known of a text. tables: those it reads, version by lower-case name; none if other versions will do.
     guessed: of these the columns that only footers told of: once statistics of one are collected, plans get better.
 
     plans: the one that was made for some size, or those that are worth keeping on a grid; none if other literals are in
@@ -159,9 +160,22 @@ def key_of(kind: str, text: str, settings: Settings, tables: Mapping[str, Table]
     resources, the cost model), as values whose repr says all.
     """
     normal = normal_text(text)
-    named = sorted(f"{name} {table.version} {table.max_parts()}" for name, table in named_tables(normal, tables))
+    told = _place_of if kind == "decisions" else _version_of
+    named = sorted(f"{name} {told(table)}" for name, table in named_tables(normal, tables))
     said = normal.pattern if kind == "decisions" else normal.digest
     return _digest(kind, said, repr(settings), *named, *map(repr, circumstances), planner_version())
+
+
+def _version_of(table: Table) -> str:
+    return f"{table.version} {table.max_parts()}"
+
+
+def _place_of(table: Table) -> str:
+    """The identity of a table as long as it stands at one place, whatever is added there.
+
+    Decisions hold for about as many rows, which :func:`~qoop.planner.search.decisions.replay` sees to.
+    """
+    return _version_of(table) if table.origin is None else repr((table.origin, table.columns))
 
 
 def may_be_kept(text: str, plans: Iterable[Plan]) -> bool:

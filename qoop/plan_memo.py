@@ -1,7 +1,7 @@
 """The memory of a session for the texts it has planned: plans, alternatives, and how those were found.
 
     the same text, tables, settings, resources ->  the plans themselves                      (well under 2 ms)
-    the same but for literals                 -> plans made along the decisions of before  (no search)
+    the same but for literals, or rows added  -> plans made along the decisions of before  (no search)
     anything else                             -> the search
 
 See :mod:`qoop.plan_cache` for what makes two texts the same and :mod:`qoop.planner.search.decisions` for the second
@@ -80,7 +80,7 @@ class PlanMemo:
             from qoop.planner.search.alternatives import keep, pool  # loads the planner
 
             found = keep(pool(planning, grid))
-            self._keep(text, pattern, prepared, (), decisions(found))
+            self._keep(text, pattern, prepared, (), decisions(found), of_versions=False)
         self._keep(text, key, prepared, tuple(one.plan for one in found.kept), decisions(found), found)
         return found
 
@@ -136,10 +136,13 @@ class PlanMemo:
         plans: tuple[Plan, ...],
         made: tuple[Decision, ...] = (),
         found: Alternatives | None = None,
+        of_versions: bool = True,
     ) -> None:
+        """of_versions: False: it holds for other versions of the tables, too."""
         if may_be_kept(text, plans):
             guessed = {name.lower(): known.guessed for name, known in prepared.stats.items() if known.guessed}
-            entry = Entry(versions(prepared.tables), plans, made, found, guessed)
+            read = versions(prepared.tables) if of_versions else {}
+            entry = Entry(read, plans, made, found, guessed)
             self._cache.keep(key, entry, all_shared(prepared.tables.values()))
 
 

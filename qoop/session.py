@@ -499,7 +499,7 @@ class Session:
         busy = (lambda: self.cluster.overloaded) if if_busy else None
         cut_short = partial(self.cluster.cut_short, terms.tenant) if if_busy else None
         within = self._options.goal["exact_within"]
-        ways = goal, seed, begin, within, busy, cut_short, terms.deadline
+        ways = goal, seed, begin, within, busy, cut_short, terms.deadline, self.cluster.telling()
         return ask(query, self._tables, self.planning, self.config, *ways)
 
     @interruptible()
@@ -534,7 +534,9 @@ class Session:
         text = query_text(step)
         first = self.sql(start) if isinstance(start, str) else start
         begin = partial(self.start, resume=False, terms=terms)
-        return iterated(text, first, self._tables, self.planning, begin, loss, until, most, former, curve)
+        return iterated(
+            text, first, self._tables, self.planning, begin, loss, until, most, former, curve, self.cluster.telling()
+        )
 
     def start(
         self,

@@ -6,7 +6,8 @@ is partitioned. Files of earlier versions, and those of writers that have not co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from types import ModuleType
@@ -50,6 +51,15 @@ class LakeSource(ParquetSource):
 
     def _in_order(self, digests: Iterable[str]) -> str:
         return repr((list(digests), self.reads))
+
+    def identities(self) -> Mapping[str, str]:
+        """By path what each file holds, and how it is read."""
+        return {file.file.path: repr((file.file.digest, self._reads[file.file.path])) for file in self.files}
+
+    def only(self, paths: Collection[str]) -> LakeSource:
+        """Its files at these paths."""
+        files = tuple(file for file in self.files if file.file.path in paths)
+        return replace(self, files=files, reads=tuple(self._reads[file.file.path] for file in files))
 
     @cached_property
     def _reads(self) -> Mapping[str, Reads]:

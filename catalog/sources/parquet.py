@@ -7,7 +7,7 @@ A file is known by its look and its footer, as reading all of it would take long
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -111,8 +111,18 @@ class ParquetSource:
             return self._in_order(readers.map(_content, self.files))
 
     def _in_order(self, digests: Iterable[str]) -> str:
-        paths = (file.file.path for file in self.files)
-        return repr([(one, hive_digest(self.partitions, path)) for one, path in zip(digests, paths, strict=True)])
+        return repr([(one, self._hive(file)) for one, file in zip(digests, self.files, strict=True)])
+
+    def _hive(self, file: ParquetFile) -> list[tuple[str, str]]:
+        return hive_digest(self.partitions, file.file.path)
+
+    def identities(self) -> Mapping[str, str]:
+        """By path what each file holds, and its hive values."""
+        return {file.file.path: repr((file.file.digest, self._hive(file))) for file in self.files}
+
+    def only(self, paths: Collection[str]) -> ParquetSource:
+        """Its files at these paths."""
+        return replace(self, files=tuple(file for file in self.files if file.file.path in paths))
 
     @cached_property
     def _pieces(self) -> tuple[Range, ...]:

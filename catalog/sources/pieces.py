@@ -16,7 +16,7 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from qoop.catalog.sources.files import no_rows
-from qoop.catalog.table import Columns, Footer, Range, Source, Split, Table, table_version
+from qoop.catalog.table import Columns, FilesSource, Footer, Range, Source, Split, Table, table_version
 from qoop.catalog.value import value
 
 if TYPE_CHECKING:
@@ -228,9 +228,14 @@ class Pieces:
         return sum(piece.rows for piece in self.pieces())
 
     def digest(self) -> str:
-        """That of the whole, and which pieces."""
+        """That of the files that they are in, and which pieces: other files may come and go."""
         runs = [(run.borders or run.size, run.first, run.chosen) for run in self.runs]  # no path counts
-        return f"{self.base.digest()}:{runs}"
+        return f"{self._digest_of_files()}:{runs}"
+
+    def _digest_of_files(self) -> str:
+        if not isinstance(self.base, FilesSource):
+            return self.base.digest()
+        return self.base.only({run.file for run in self.runs}).digest()
 
     @cached_property
     def _pieces(self) -> tuple[Range, ...]:

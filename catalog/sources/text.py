@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import groupby
@@ -65,12 +65,18 @@ class TextSource:
 
     def digest(self) -> str:
         """Digest of content, way of reading and hive values, in the order of the files."""
-        return repr(
-            [
-                (item.file.digest, item.function, item.options, hive_digest(self.partitions, item.file.path))
-                for item in self.files
-            ]
-        )
+        return repr([self._identity(item) for item in self.files])
+
+    def _identity(self, item: TextFile) -> tuple[object, ...]:
+        return item.file.digest, item.function, item.options, hive_digest(self.partitions, item.file.path)
+
+    def identities(self) -> Mapping[str, str]:
+        """The same by path."""
+        return {item.file.path: repr(self._identity(item)) for item in self.files}
+
+    def only(self, paths: Collection[str]) -> TextSource:
+        """Its files at these paths."""
+        return replace(self, files=tuple(item for item in self.files if item.file.path in paths))
 
     def pieces(self) -> tuple[Range, ...]:
         """One range per file that has rows."""

@@ -9,6 +9,8 @@
     pilot.py            how values are spread, from a few row groups
     collect.py          collects them from data with two or three DuckDB queries
     scalars.py          values of every type as numbers or texts that order alike
+    merging.py          those of two parts of a table together
     keys.py             columns whose values are unique, counted exactly
     stats_cache.py      keeps statistics by table version, in memory and on disk
+    forerunner.py       the table that stood at a place before files were added
 """

@@ -39,7 +39,7 @@ class FooterStats:
         missing = [name for name in columns if known is None or name not in known.guessed]
         if missing:
             table.check()
-            known = _joined(table, from_footers(table, missing), known)
+            known = together(table, known, from_footers(table, missing))
             self._known[table.version] = known
         return known if known is not None and known.columns else None
 
@@ -75,10 +75,10 @@ def with_collected(table: Table, guessed: TableStats | None, collected: TableSta
     return _sized(table, {**guessed.columns, **collected.columns}, keys, guessed.guessed & still)
 
 
-def _joined(table: Table, one: TableStats, other: TableStats | None) -> TableStats:
-    if other is None:
-        return one
-    return _sized(table, {**other.columns, **one.columns}, one.keys | other.keys, one.guessed | other.guessed)
+def together(table: Table, known: TableStats | None, new: TableStats) -> TableStats:
+    """The statistics of other columns of a table added to those known."""
+    columns, keys, guessed = (known.columns, known.keys, known.guessed) if known is not None else ({}, (), ())
+    return _sized(table, {**columns, **new.columns}, new.keys.union(keys), new.guessed.union(guessed))
 
 
 def _sized(
@@ -151,18 +151,18 @@ def _distinct(chunks: Sequence[Chunk], values: float, most: float) -> float:
     shared = _shared(chunks, values)
     if shared is not None:
         return shared
-    each = [_domain(chunk.distinct or 1.0, count) for chunk, count in asked]
+    each = [domain_of(chunk.distinct or 1.0, count) for chunk, count in asked]
     domain = sum(each) / len(each)
     cover = _cover([chunk for chunk, _ in asked], *_extremes(chunks))
     if cover < _SAME:
         domain /= max(cover, 1.0 / len(chunks))
-    return min(most, _drawn(domain, values))
+    return min(most, drawn(domain, values))
 
 
-def _domain(distinct: float, rows: float) -> float:
-    """Of how many values some rows are drawn if they hold this number of distinct ones; the inverse of :func:`_drawn`.
+def domain_of(distinct: float, rows: float) -> float:
+    """Of how many values some rows are drawn if they hold this number of distinct ones; the inverse of :func:`drawn`.
 
-    >>> round(_domain(_drawn(1000.0, 500.0), 500.0))
+    >>> round(domain_of(drawn(1000.0, 500.0), 500.0))
     1000
     """
     if distinct >= rows:
@@ -170,11 +170,11 @@ def _domain(distinct: float, rows: float) -> float:
     low, high = distinct, rows * rows
     for _ in range(60):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if _drawn(middle, rows) < distinct else (low, middle)
+        low, high = (middle, high) if drawn(middle, rows) < distinct else (low, middle)
     return low
 
 
-def _drawn(domain: float, rows: float) -> float:
+def drawn(domain: float, rows: float) -> float:
     """Distinct values among rows drawn at random from that number of values (Cardenas)."""
     return rows if domain == math.inf else -domain * math.expm1(-rows / domain) if domain > 0 else 0.0
 
@@ -195,7 +195,7 @@ def _shared(chunks: Sequence[Chunk], values: float) -> float | None:
     part = sum(distinct) / 2 / domain
     draws = -domain * math.log(1.0 - part) if part < 1.0 else math.inf
     rows = sum(chunk.rows - (chunk.nulls or 0) for chunk in looked) / 2
-    return _drawn(max(domain, *distinct), values * min(1.0, draws / rows))
+    return drawn(max(domain, *distinct), values * min(1.0, draws / rows))
 
 
 def _cover(chunks: Sequence[Chunk], low: Scalar | None, high: Scalar | None) -> float:

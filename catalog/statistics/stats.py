@@ -7,7 +7,7 @@ selectivity arithmetic of the planner free of type cases.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -84,3 +84,9 @@ class TableStats:
     columns: Mapping[str, ColumnStats] = field(default_factory=dict)
     keys: frozenset[frozenset[str]] = frozenset()
     guessed: frozenset[str] = frozenset()
+
+    def of(self, names: Collection[str]) -> TableStats:
+        """Those of some columns alone."""
+        columns = {name: found for name, found in self.columns.items() if name in names}
+        keys = frozenset(key for key in self.keys if key <= columns.keys())
+        return TableStats(self.rows, self.bytes, columns, keys, self.guessed & columns.keys())

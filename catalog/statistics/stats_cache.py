@@ -1,5 +1,7 @@
 """Collected statistics by table version: in memory, and on disk for tables that other processes can see.
 
+A table that files were added to has those of before, and of the files that came (`forerunner.py`, `merging.py`).
+
 One JSON file per version, written next to its place and renamed into it, so that a reader sees all or nothing.
 Two processes that add columns at once may lose one's columns; they are then collected again.
 
@@ -20,6 +22,7 @@ from typing import Any
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.statistics.forerunner import Forerunners
 from qoop.catalog.statistics.stats import ColumnStats, Scalar, TableStats
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.table import Table
@@ -39,11 +42,13 @@ class StatsCache:
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, kind: str = "statistics") -> None:
+        self.kind = kind
         self._directory = (Path(directory) if directory is not None else cache_directory()) / kind
         self._lock = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._known: dict[str, TableStats] = {}
         self._looked: set[str] = set()
+        self._forerunners = Forerunners(self._directory / "places")
 
     def get(self, table: Table, columns: Sequence[str], collect: Collect) -> TableStats:
         """Statistics with at least these columns. `collect` is given the missing ones and what is known."""
@@ -71,23 +76,33 @@ class StatsCache:
                 known = self._known.setdefault(table.version, known)
         return known
 
-    def _path(self, table: Table) -> Path:
-        return self._directory / f"{table.version}.json"
+    def before(self, table: Table) -> tuple[TableStats, Table] | None:
+        """The statistics that were collected before files were added to a table, and the table of these files."""
+        found = self._forerunners.of(table)
+        if found is None:
+            return None
+        known = self._known.get(found.version) or self._load_version(found.version)
+        return None if known is None else (known, found.added)
+
+    def _path(self, version: str) -> Path:
+        return self._directory / f"{version}.json"
 
     def _load(self, table: Table) -> TableStats | None:
-        if not table.source.shared:
-            return None
+        return self._load_version(table.version) if table.source.shared else None
+
+    def _load_version(self, version: str) -> TableStats | None:
         try:
-            return from_json(self._path(table).read_bytes(), table.version, user_key())
+            return from_json(self._path(version).read_bytes(), version, user_key())
         except (OSError, ConfigError):
             return None  # not collected yet, or not readable: collecting again is always right
 
     def _save(self, table: Table, stats: TableStats) -> None:
         if not table.source.shared:
             return
-        path = self._path(table)
+        path = self._path(table.version)
         try:
             write_whole(path, to_json(stats, table.version, user_key()))
+            self._forerunners.note(table)
         except (OSError, ConfigError) as error:
             warnings.warn(
                 f"statistics cannot be kept in {path.parent} and will be collected again: {error}; "

@@ -53,6 +53,7 @@ from qoop.control.messages import (
     JobRequest,
     Message,
     PinAsked,
+    ProgramTold,
     ReconsiderAsked,
     ReleaseAsked,
     ResizeAsked,
@@ -65,7 +66,7 @@ from qoop.control.planner_thread import InlinePlanner, Planner, PlannerThread
 from qoop.control.questions import Questions
 from qoop.control.recorder import Recorder
 from qoop.control.remaining_work import RunRemainingWork
-from qoop.control.ticks import Found, JobEnded, Opened, Refused, Resizing
+from qoop.control.ticks import Found, JobEnded, Opened, ProgramStepped, Refused, Resizing
 from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from qoop.engine.node_queues.policy import NodeQueueing
     from qoop.engine.node_queues.ticket import JobLeft
     from qoop.engine.node_queues.view import NodesView
+    from qoop.programs.told import Programs, Tell
 
 
 class Cluster:
@@ -155,13 +157,14 @@ class Cluster:
         self._most_queued = most_queued
         self._deadlines: Deadlines | None = None
         self._mail: deque[Message] = deque()
-        self._numbers = count(1)
+        self._numbers, self._program_numbers = count(1), count(1)
         self._shares_stale = False
         self._wants_stale = False
         self._rounds = 0  # told again for the wants of plans since jobs or machines changed
         self._wait_for_capacity = wait_for_capacity
         self._announcements = Announcements(self._tell_size)
         self._empty_since: float | None = None  # when the last slot went, while there is none
+        self._programs: Programs | None = None
         self._closing = False
         self._give_up_at: float | None = None
         self._broken: ExecutionError | None = None
@@ -381,6 +384,15 @@ class Cluster:
         self._mail.append(message)
         self._backend.wake()
 
+    def telling(self) -> Tell | None:
+        """Takes each message to a program above jobs, so that the trace has it; None: there is no trace."""
+        if not self._recorder.is_on:
+            return None
+        from qoop.programs.told import telling  # few sessions are traced
+
+        name = f"program{next(self._program_numbers)}"
+        return telling(lambda message, began: self.post(ProgramTold(name, message, began)))
+
     def step(self, timeout: float | None = None) -> None:
         """One turn: wait for events at most `timeout` seconds, take them, and start what can be started."""
         events = self._backend.wait(self._patience(timeout) if not self._mail else 0.0)
@@ -430,6 +442,8 @@ class Cluster:
             case SampleTold():
                 if self._deadlines is not None:
                     self._deadlines.sample(message)
+            case ProgramTold():
+                self._take_program(message)
             case PinAsked(name, done):
                 self._pin(name, done)
             case ResizeAsked(slots, memory, notice, why, done):
@@ -438,6 +452,15 @@ class Cluster:
                 self._wants_stale |= self._questions.take(message, now) and self._rounds < ROUNDS
             case CloseAsked():
                 self._stop_all(now)
+
+    def _take_program(self, told: ProgramTold) -> None:
+        """The steps of a program go into the trace, as what comes of a turn."""
+        if self._programs is None:
+            from qoop.programs.told import Programs  # few sessions are traced
+
+            self._programs = Programs()
+        steps = self._programs.take(told.program, told.message, told.began)
+        self._recorder.note(ProgramStepped(told.program, steps))
 
     def _stop_job(self, job: JobId, now: float, error: Cancelled | None = None) -> None:
         if job in self._jobs:

@@ -122,6 +122,16 @@ class SampleTold:
 
 
 @value
+class ProgramTold:
+    """A program above jobs (:mod:`qoop.programs`) was told a message, which is here for the trace: the program's owner
+    does its steps. began: the state before its first message; empty: it had begun. Both as their `repr`."""
+
+    program: str
+    message: str
+    began: str = ""
+
+
+@value
 class PinAsked:
     """The rows that the root of the job's plan has put out are to be handed out: from now on the job changes only to
     plans that can take them over. done: whether it is so; not as long as there are none, or if they depend on a
@@ -173,6 +183,7 @@ Message = (
     | ReleaseAsked
     | ReconsiderAsked
     | SampleTold
+    | ProgramTold
     | PinAsked
     | ResizeAsked
     | Answered

@@ -97,6 +97,14 @@ class Decision:
 
 
 @value
+class ProgramStepped:
+    """The steps of a program that follow from what it was told, each as its `repr`."""
+
+    program: str
+    steps: tuple[str, ...]
+
+
+@value
 class JobEnded:
     """Nothing of the job is left running."""
 

@@ -2,7 +2,7 @@
 
 As JSON lines (law 8: no pickle), each written once the tick is over::
 
-    {"format": "qoop-trace", "version": 10, "qoop": "0.1"}
+    {"format": "qoop-trace", "version": 11, "qoop": "0.1"}
     {"in": "Opened", "at": 0.0, "machines": {"local": {"cpu": 4, "memory": 8e9}}, …}
     {"define": "5e1f…", "kind": "Stage", "value": {…}}      a stage or plan; said once, later named by its digest
     {"tick": 1, "at": 0.25}
@@ -40,6 +40,7 @@ from qoop.control.messages import (
     CloseAsked,
     HoldAsked,
     PinAsked,
+    ProgramTold,
     ReconsiderAsked,
     ReleaseAsked,
     ResizeAsked,
@@ -47,7 +48,18 @@ from qoop.control.messages import (
     Submitted,
     SuspendAsked,
 )
-from qoop.control.ticks import Decision, Found, JobEnded, Opened, Questioned, Refused, Resizing, Starting, Tick
+from qoop.control.ticks import (
+    Decision,
+    Found,
+    JobEnded,
+    Opened,
+    ProgramStepped,
+    Questioned,
+    Refused,
+    Resizing,
+    Starting,
+    Tick,
+)
 from qoop.control.trace_codec import TraceCodec
 from qoop.engine.events import (
     Begun,
@@ -72,10 +84,10 @@ from qoop.engine.events import (
 from qoop.engine.storage.guard import versions
 
 FORMAT = "qoop-trace"
-VERSION = 10
-READABLE = (8, 9, VERSION)
+VERSION = 11
+READABLE = (8, 9, 10, VERSION)
 """The versions that can be read: one of 8 tells nothing of attempts that wait, and not where their seconds went; one
-before 10 nothing of what DuckDB told of them under EXPLAIN ANALYZE."""
+before 10 nothing of what DuckDB told of them under EXPLAIN ANALYZE; one before 11 not what programs were told."""
 
 EVENTS = (
     Queued, Begun, TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsSeen, MachineJoined, MachineLost,
@@ -83,12 +95,14 @@ EVENTS = (
 )  # fmt: skip
 MESSAGES = (
     Submitted, CancelAsked, HoldAsked, SuspendAsked, ReleaseAsked, ReconsiderAsked, SampleTold, PinAsked,
-    ResizeAsked, Answered, CloseAsked,
+    ProgramTold, ResizeAsked, Answered, CloseAsked,
 )  # fmt: skip
 INPUTS = {kind.__name__: kind for kind in (Opened, *EVENTS, *MESSAGES, Found, Refused)}
 OUTPUTS = {
     kind.__name__: kind
-    for kind in (ShareChanged, Starting, Stop, Regrant, Release, Resizing, Questioned, Decision, JobEnded)
+    for kind in (
+        ShareChanged, Starting, Stop, Regrant, Release, Resizing, Questioned, Decision, ProgramStepped, JobEnded,
+    )
 }  # fmt: skip
 
 _sessions = itertools.count(1)

@@ -3,7 +3,7 @@
     text ──`eligibility`──> what grows ──`round_sql`──> a query over some pieces of the table, run as any job
     its answer ──`totals`──> sums of the groups so far ──`estimators/`──> estimates with intervals ──> an edition
 
-`rounds` says what happens next, without IO and without a clock: another round, an edition, the end.
+`qoop.programs.rounds` says what happens next, without IO and without a clock: another round, an edition, the end.
 
 ::
 
@@ -19,7 +19,6 @@
     growth.py        what is known of a query that grows: values
     intervals.py     intervals of the figures of all groups
     names.py         which column or item a name means
-    rounds.py        the program: what comes after a round
     planning.py      plans the query of a round
     round_sql.py     the query of a round, and that of an edition
     schedule.py      which pieces each round reads, and how sure each look must be

@@ -1,4 +1,4 @@
-"""A growing answer: does the steps of its program (:mod:`qoop.growing.rounds`) with jobs of its session.
+"""A growing answer: does the steps of its program (:mod:`qoop.programs.rounds`) with jobs of its session.
 
 It has no thread: a round is a job, which runs by itself; what comes after it is done in the thread that asks for
 the next edition. The next round runs meanwhile.
@@ -17,14 +17,17 @@ from qoop.catalog.value import value
 from qoop.growing.edition import Edition, Editions, notes
 from qoop.growing.estimators import unseen
 from qoop.growing.estimators.look import Look
-from qoop.growing.intervals import Intervals, at_look, enough_at, in_vain
-from qoop.growing.rounds import Begin, End, Finish, Message, Pause, Read, RoundEnded, Rounds, Show, Step, Stop
+from qoop.growing.intervals import Intervals, Shown, at_look, enough_at, in_vain
 from qoop.growing.status import AnswerStatus, Pace, Times
 from qoop.growing.totals import Totals
+from qoop.programs.program import Begin, End, Show, Stop
+from qoop.programs.rounds import Finish, Message, Pause, Read, RoundEnded, Rounds, Step
 from qoop.result import Result
 from qoop.schedulers.terms import Sampled
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from qoop.catalog.sources.pieces import Cut
     from qoop.growing.goal import Goal
     from qoop.growing.growth import Growth
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from qoop.growing.schedule import Schedule
     from qoop.growing.universe import Buckets
     from qoop.job import Job, Planned, Starts
+    from qoop.programs.told import Tell
     from qoop.statements.settings import Settings
 
 
@@ -41,6 +45,7 @@ class Growing:
     start: starts a job. deadline: seconds from now by which the answer is needed; infinite: at no time.
 
     opened: a planning that is there already, with a plan of the first round.
+    tell: hears what the program is told; see `Cluster.telling`.
 
     busy: whether other queries have to wait; while they have not, the answer grows past its goal. None: it never does.
     cut_short: hears which part of the pieces was not read, of an answer that ended for others.
@@ -58,6 +63,7 @@ class Growing:
     cut_short: Callable[[float], object] | None = None
     deadline: float = inf
     opened: RoundPlanning | None = None
+    tell: Tell | None = None
 
 
 class Answer(Protocol):
@@ -176,8 +182,7 @@ class GrowingAnswer:
                 if self._rounds.rest and self._runs_whole:
                     found, self._made = Intervals({}, {}, 0.0), self._whole(number, result)
                 else:
-                    found = self._estimated(number, result)
-                    self._made = self._edition(number, found)
+                    found, self._made = self._estimated(number, result)
                 self._found = found, self._look(number).drawn
                 self._error = inf if found.worst is None else found.worst
                 self._first_error = self._error if isinf(self._first_error) else self._first_error
@@ -198,6 +203,8 @@ class GrowingAnswer:
 
     def _send(self, message: Message) -> None:
         with self._changing:
+            if self._growing.tell is not None:
+                self._growing.tell(self._rounds, message)
             self._rounds, steps = self._rounds.after(message)
             for step in steps:
                 self._do(step)
@@ -276,20 +283,23 @@ class GrowingAnswer:
         drawn = len(schedule.order) if self._rounds.rest else schedule.ends[number]
         return Look(drawn, len(schedule.order), 0.0)
 
-    def _estimated(self, number: int, result: Result) -> Intervals:
+    def _estimated(self, number: int, result: Result) -> tuple[Intervals, Edition]:
         for name, job in self._exact.items():
             found = job.result()
             self._totals.know(name, found.lossless(), list(zip(found.columns, found.types, strict=True)))
         self._exact = {}
         self._totals.add(result.lossless(), list(zip(result.columns, result.types, strict=True)))
-        look = self._look(number)
-        return (
-            Intervals({}, {}, 0.0)
-            if look.is_whole
-            else at_look(
-                self._growing.growth.bounded, self._totals, self._growing.schedule, look.drawn, self._growing.goal
-            )
-        )
+        growing, look = self._growing, self._look(number)
+        growth, schedule = growing.growth, growing.schedule
+        if look.is_whole:
+            rows, _ = self._totals.answer(None)
+            exact = self._totals.exact(rows, [type_ for _, type_ in growth.columns])
+            return Intervals({}, {}, 0.0), self._edition(number, exact, Intervals({}, {}, 0.0))
+        rows, groups = self._totals.answer(look.pieces / look.drawn)
+        shown = None if groups is None else Shown(groups[groups >= 0], growth.chosen)
+        told = at_look(growth.bounded, self._totals, schedule, look.drawn, growing.goal, shown)
+        bounded = self._totals.bounded(rows, groups, told, look.drawn / look.pieces)
+        return told, self._edition(number, bounded, told)
 
     def _whole(self, number: int, found: Result) -> Edition:
         """The exact edition, from the rows of the query itself."""
@@ -299,17 +309,13 @@ class GrowingAnswer:
         groups = max(self._totals.groups, len(rows))
         return Edition(result, number, 1.0, True, groups, 0.0, 0.0, "", (), tuple(growth.shown))
 
-    def _edition(self, number: int, found: Intervals) -> Edition:
+    def _edition(self, number: int, rows: pa.Table, found: Intervals) -> Edition:
         growth, look = self._growing.growth, self._look(number)
-        share = look.drawn / look.pieces
-        rows = self._totals.answer(found.columns(), None if look.is_whole else look.pieces / look.drawn, share)
         result = Result(rows, edition_columns(growth), self._growing.settings)
         left = unseen.most(look.drawn, look.pieces, 1 - self._growing.goal.confidence) if growth.keys else 0.0
-        error = 0.0 if look.is_whole else found.worst
+        share, groups, shown = look.drawn / look.pieces, self._totals.groups, tuple(growth.shown)
         told = () if look.is_whole else notes(growth, found)
-        return Edition(
-            result, number, share, look.is_whole, self._totals.groups, left, error, "", told, tuple(growth.shown)
-        )
+        return Edition(result, number, share, look.is_whole, groups, left, found.worst, "", told, shown)
 
 
 class ExactAnswer:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from qoop.planner.estimate.cost import CostModel
     from qoop.planner.sql.bind import Bound
     from qoop.planning import QueryPlanning
+    from qoop.programs.told import Tell
     from qoop.session_tables import SessionTables
 
 NOT_BUSY = "no other query had to wait for it"
@@ -117,9 +118,10 @@ def ask(
     busy: Callable[[], bool] | None = None,
     cut_short: Callable[[float], object] | None = None,
     deadline: float = inf,
+    tell: Tell | None = None,
 ) -> GrowingAnswer | ExactAnswer:
     """The answer to a query: one that grows where that can be. start: starts a job. exact_within: seconds; an answer
-    that should be exact by then does not grow. busy, cut_short, deadline: see `Growing`."""
+    that should be exact by then does not grow. busy, cut_short, deadline, tell: see `Growing`."""
     if busy is not None and not busy():
         return ExactAnswer(start(planning.plan(text)), NOT_BUSY)
     if exact_within:
@@ -142,7 +144,7 @@ def ask(
         return ExactAnswer(start(planning.plan(text)), refused)
     whole = partial(_planned_whole, planning, text, bound, named)
     ways = growing.growth, growing.cut, growing.schedule, goal, bound.settings, rounds, whole
-    return GrowingAnswer(Growing(*ways, start, busy, cut_short, deadline, opened))
+    return GrowingAnswer(Growing(*ways, start, busy, cut_short, deadline, opened, tell))
 
 
 def part_to_read(text: str, tables: SessionTables, planning: QueryPlanning, config: Config, goal: Goal) -> float | None:

@@ -105,6 +105,7 @@ def _growth(bound: Bound, core: Core, tables: Mapping[str, Table], describe: Cal
         tuple(figures.values()), tuple(items), tail, limited, bound.columns,
         text, rest_sql(select, keys, reading.measures),
         own, around, _ranked(select, names, figures), universes(select, (fact, alias), tables, names, describe),
+        around is not None or _is_chosen(select, names),
     )  # fmt: skip
 
 
@@ -134,6 +135,15 @@ def _ranked(select: exp.Select, names: Names, figures: Mapping[int, Figure]) -> 
         if figure.kind not in UNBOUNDED and wanted in (names.same(value), names.same(exp.paren(value.copy()))):
             return place, bool(first.args.get("desc"))
     return None
+
+
+def _is_chosen(select: exp.Select, names: Names) -> bool:
+    """True if which groups are shown hangs on estimates: by HAVING, or as the first ones by an estimate."""
+    order, having = select.args.get("order"), select.args.get("having")
+    if having is not None or order is None or not (select.args.get("limit") or select.args.get("offset")):
+        return having is not None
+    items = (names.item_at(one.this) or names.resolved(one.this, prefer_columns=False) for one in order.expressions)
+    return any(map(_is_estimated, items))
 
 
 def _check(select: exp.Select) -> None:

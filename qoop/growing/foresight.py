@@ -30,6 +30,10 @@ DOUBT = 4.0
 """Groups may have that many times the rows that statistics give them: of TPC-DS's queries at scale 10 they have up to
 5 times as many, in the median 1.2."""
 
+DOUBT_OF_FIRST = 20.0
+"""The same of groups that are shown since theirs are the greatest counts, sums or averages: of a hundred groups whose
+sizes follow Zipf's law, with an exponent of 1, the first has 19 times the mean."""
+
 _LEAST = 25.0
 """Rows of a group below which it has no interval: Cochran's rule (`estimators/skewness.py`) asks for about as many
 pieces that have it."""
@@ -85,14 +89,20 @@ def in_vain(found: Expected, growth: Growth, schedule: Schedule, goal: Goal) -> 
     last, pieces = schedule.ends[-2], len(schedule.order)
     seen = found.each * last / pieces
     each = f"its groups should have {found.each:,.0f} rows each, and {last / pieces:.0%} of them are read at most"
-    kinds = {one.kind for one in growth.bounded}
-    if seen * DOUBT < _LEAST and kinds.difference(UNBOUNDED):
+    kinds, doubt = {one.kind for one in growth.bounded}, _doubt(growth)
+    if seen * doubt < _LEAST and kinds.difference(UNBOUNDED):
         return f"{each}, before all are: too few for an interval"
     if goal.error and "total" in kinds:
-        least = _least_error(found.each * DOUBT, growth.fact.rows, Look(last, pieces, 1 - goal.confidence))
+        least = _least_error(found.each * doubt, growth.fact.rows, Look(last, pieces, 1 - goal.confidence))
         if least > goal.error:
             return f"{each}, before all are: too few to be within {goal.error:.1%}"
     return ""
+
+
+def _doubt(growth: Growth) -> float:
+    """The number of times the mean rows that the groups shown may have."""
+    greatest_first = growth.ranked is not None and growth.ranked[1]
+    return DOUBT_OF_FIRST if growth.limited and greatest_first else DOUBT
 
 
 def look_is_dear(growth: Growth, schedule: Schedule, tables: Mapping[str, Table], seconds: float) -> str:

@@ -87,6 +87,7 @@ class Growth:
     around: what stands around the sums, over a table of them; None: they are the whole query. own_columns: of the sums.
     ranked: the place of the figure that the rows are put in order by first, and whether the greatest is first.
     universes: the ways to read a join of large tables by buckets of its key.
+    chosen: which groups are shown hangs on estimates.
     """
 
     fact: Table
@@ -104,6 +105,7 @@ class Growth:
     around: Around | None = None
     ranked: tuple[int, bool] | None = None
     universes: tuple[Universe, ...] = ()
+    chosen: bool = False
 
     @cached_property
     def shown(self) -> Mapping[int, tuple[int, str]]:

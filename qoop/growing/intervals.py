@@ -30,10 +30,10 @@ _DOUBT = 1.25
 
 @value
 class Intervals:
-    """low, high: of each figure by its place in the answer, NaN where there is none yet.
+    """low, high: of each figure by its place in the answer, NaN where there is none yet, by group.
 
-    worst: the largest half-width relative to its estimate; None: not all figures that can have an interval have one.
-    heavy: places of figures that have none because of a heavy tail.
+    worst: of the groups shown the largest half-width relative to its estimate; None: not all figures that can have an
+    interval have one. heavy: places of figures that have none because of a heavy tail.
     plain: the largest half-width were no total skewed. needed: the pieces of which all figures have one; infinite:
     nobody knows.
     """
@@ -45,10 +45,29 @@ class Intervals:
     plain: float = 0.0
     needed: float = 0.0
 
-    def columns(self) -> dict[str, np.ndarray]:
-        """As columns ``l0``, ``h0`` …"""
-        lows = {f"l{place}": found for place, found in self.low.items()}
-        return {**lows, **{f"h{place}": found for place, found in self.high.items()}}
+
+@value
+class Shown:
+    """The groups of the rows that are shown. chosen: which ones these are hangs on estimates.
+
+    Rows that are chosen by estimates are rather those of which too much was drawn. On average no more of the intervals
+    of R rows out of m groups miss than of all, if each has R / m of what may go wrong (Benjamini and Yekutieli, False
+    discovery rate-adjusted multiple confidence intervals for selected parameters, JASA 100, 2005).
+    """
+
+    groups: np.ndarray
+    chosen: bool = False
+
+    def alpha(self, alpha: float, groups: int) -> float:
+        """The part of what may go wrong that the interval of each takes. groups: number of all.
+
+        >>> import numpy as np
+        >>> Shown(np.array([3, 7, 7]), chosen=True).alpha(0.05, 10), Shown(np.array([3, 7])).alpha(0.05, 10)
+        (0.01, 0.05)
+        """
+        import numpy as np
+
+        return alpha * max(1, len(np.unique(self.groups))) / groups if self.chosen and groups else alpha
 
 
 class Sums(Protocol):
@@ -80,11 +99,17 @@ class Sums(Protocol):
         ...
 
 
-def at_look(figures: Sequence[Figure], totals: Sums, schedule: Schedule, drawn: int, goal: Goal) -> Intervals:
-    """The intervals at a look that is not the last; those of the level that is kept for the goal if they meet it."""
+def at_look(
+    figures: Sequence[Figure], totals: Sums, schedule: Schedule, drawn: int, goal: Goal, shown: Shown | None = None
+) -> Intervals:
+    """The intervals at a look that is not the last; those of the level that is kept for the goal if they meet it.
+
+    shown: the groups of which they are to be narrow; None: all.
+    """
 
     def found(at_goal: bool | None) -> Intervals:
-        return intervals(figures, totals, Look(drawn, len(schedule.order), schedule.alpha(goal.confidence, at_goal)))
+        alpha = schedule.alpha(goal.confidence, at_goal)
+        return intervals(figures, totals, Look(drawn, len(schedule.order), alpha), shown)
 
     if not goal.error:
         return found(None)
@@ -117,32 +142,41 @@ def _falls_to(found: Intervals, drawn: int, end: int, pieces: int) -> float:
     return found.plain * sqrt((1 / end - 1 / pieces) / (1 / drawn - 1 / pieces))
 
 
-def intervals(figures: Sequence[Figure], totals: Sums, look: Look) -> Intervals:
-    """The intervals at a look that is not the last."""
+def intervals(figures: Sequence[Figure], totals: Sums, look: Look, shown: Shown | None = None) -> Intervals:
+    """The intervals at a look that is not the last. shown: see `at_look`."""
     import numpy as np
 
-    low, high, worst, heavy = {}, {}, [0.0], []
-    plain, needed = [0.0], [0.0]
+    groups = totals.groups
+    told = np.arange(groups) if shown is None else shown.groups
+    look = look if shown is None else replace(look, alpha=shown.alpha(look.alpha, groups))
+    low, high, heavy = {}, {}, []
+    worst, plain, needed = [0.0], [0.0], [0.0]
     for figure in figures:
         if figure.kind in UNBOUNDED:
-            low[figure.place] = high[figure.place] = np.full(totals.groups, np.nan)
+            low[figure.place] = high[figure.place] = np.full(groups, np.nan)
             continue
         with np.errstate(all="ignore"):
             one = _ends(figure, totals, look)
-            ends = np.sort([one.low * figure.scale, one.high * figure.scale], axis=0)
+            low[figure.place], high[figure.place] = np.sort([one.low * figure.scale, one.high * figure.scale], axis=0)
             size = np.abs(one.estimate)
             half = np.maximum(one.high - one.estimate, one.estimate - one.low)
-            relative = np.where(half == 0, 0.0, half / size)
-            bare = np.where(one.plain == 0, 0.0, one.plain / size)
-        low[figure.place], high[figure.place] = ends
+            relative = np.where(half == 0, 0.0, half / size)[told]
+            bare = np.where(one.plain == 0, 0.0, one.plain / size)[told]
         worst.append(float(np.max(relative, initial=0.0)))
-        plain.append(float(np.max(np.nan_to_num(bare, nan=0.0, posinf=inf), initial=0.0)))
-        needed.append(float(np.max(np.nan_to_num(one.needed, nan=0.0, posinf=inf), initial=0.0)))
-        heavy += [figure.place] if one.is_heavy else []
-    known = any(figure.kind not in UNBOUNDED for figure in figures) and totals.groups > 0
+        plain.append(_largest(bare))
+        needed.append(_largest(one.needed[told]))
+        heavy += [figure.place] if one.tail is not None and one.tail[told].any() else []
+    known = any(figure.kind not in UNBOUNDED for figure in figures) and len(told) > 0
     largest = float(np.max(worst))
-    told = largest if known and np.isfinite(largest) else None
-    return Intervals(low, high, told, tuple(heavy), max(plain), max(needed))
+    found = largest if known and np.isfinite(largest) else None
+    return Intervals(low, high, found, tuple(heavy), max(plain), max(needed))
+
+
+def _largest(numbers: np.ndarray) -> float:
+    """The largest of those that are known."""
+    import numpy as np
+
+    return float(np.max(np.nan_to_num(numbers, nan=0.0, posinf=inf), initial=0.0))
 
 
 def _ends(figure: Figure, totals: Sums, look: Look) -> Ends:
@@ -164,7 +198,7 @@ def _normal(one: _Found, look: Look) -> Ends:
     wider = skewness.wider(look.drawn, one.squares, one.cubes, look.z)
     half = np.where((needed < look.drawn) & one.steady & ~one.tail, t * one.error * wider, np.nan)
     needed = np.where(one.tail, inf, needed)
-    return Ends(one.estimate, one.estimate - half, one.estimate + half, t * one.error, needed, bool(one.tail.any()))
+    return Ends(one.estimate, one.estimate - half, one.estimate + half, t * one.error, needed, one.tail)
 
 
 @value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp, parse_one
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from qoop.growing.growth import Growth, Term
+    from qoop.growing.intervals import Intervals
 
 
 class Totals:
@@ -118,30 +119,48 @@ class Totals:
 
     def describes_around(self) -> bool:
         """True if what stands around the sums has the columns of the query. Raises duckdb.Error."""
-        columns = [*self._growth.own_columns, *((name, "DOUBLE") for pair in self._ends() for name in pair)]
+        columns = [*self._growth.own_columns, *([(_GROUP, "BIGINT")] if self._growth.shown else [])]
         self.know(CORE, None, columns)
         found = self._connection.execute(f"DESCRIBE {self._around_sql()}").fetchall()
         whole = len(self._growth.columns)
         return [(row[0], row[1]) for row in found[:whole]] == list(self._growth.columns)
 
-    def answer(self, bounds: Mapping[str, np.ndarray], scale: float | None, share: float) -> pa.Table:
-        """The rows of an edition. bounds: columns ``l0``, ``h0`` … of the figures by their places in the answer, NaN
-        for none. scale: what totals are multiplied by; None: all was read."""
+    def answer(self, scale: float | None) -> tuple[pa.Table, np.ndarray | None]:
+        """The rows of the query, and the group of each, -1 where there is none; None where no estimate is shown.
+
+        scale: what totals are multiplied by; None: all was read."""
         import numpy as np
         import pyarrow as pa
 
-        numbers = np.arange(self.groups)
-        known = {**bounds, **({} if scale is None else self._estimates(scale))}
-        table = pa.table({"g": numbers, **{name: pa.array(found, from_pandas=True) for name, found in known.items()}})
-        arrow_input.register(self._connection, "bounds", table)
+        known = {} if scale is None else self._estimates(scale)
+        columns = {name: pa.array(found, from_pandas=True) for name, found in known.items()}
+        arrow_input.register(self._connection, "told", pa.table({"g": np.arange(self.groups), **columns}))
         try:
             text = self._own_sql(scale)
             if self._growth.around is not None:
                 self._connection.execute(f"CREATE OR REPLACE TABLE {CORE} AS {text}")
                 text = self._around_sql()
-            return self._in_order(arrow_output.table(self._connection, text), share)
+            rows = arrow_output.table(self._connection, text)
         finally:
-            self._connection.unregister("bounds")
+            self._connection.unregister("told")
+        whole = len(self._growth.columns)
+        if rows.num_columns == whole:
+            return rows, None
+        return rows.select(range(whole)), np.from_dlpack(rows.column(whole).combine_chunks())
+
+    def bounded(self, rows: pa.Table, groups: np.ndarray | None, found: Intervals, share: float) -> pa.Table:
+        """The rows of an edition: those of `answer` with the intervals of their groups."""
+        import numpy as np
+        import pyarrow as pa
+
+        nothing, ends = pa.nulls(len(rows), pa.float64()), []
+        for place, (figure, _) in self._growth.shown.items():
+            assert groups is not None
+            for side in (found.low[figure], found.high[figure]):
+                told = np.append(side, np.nan)[groups]
+                number = self._is_number(self._growth.columns[place][1])
+                ends.append(pa.array(told, pa.float64(), from_pandas=True) if number else nothing)
+        return self._in_order(rows, ends, share)
 
     def _estimates(self, scale: float) -> dict[str, np.ndarray]:
         """Those of the terms that do not merge, as columns ``d0`` …"""
@@ -156,32 +175,28 @@ class Totals:
 
     def exact(self, rows: pa.Table, types: Sequence[str]) -> pa.Table:
         """The rows of the query itself, as those of an edition: bounds are what they are of."""
-        columns = [(f"c{place}", type_) for place, type_ in enumerate(types)]
-        self.know(_WHOLE, rows, columns)
-        numbers = [place for place in self._growth.shown if self._is_number(types[place])]
-        ends = [f"c{place}::DOUBLE" if place in numbers else "NULL::DOUBLE" for place in self._growth.shown]
-        items = [*(name for name, _ in columns), *(end for end in ends for _ in range(2))]
-        return self._in_order(arrow_output.table(self._connection, f"SELECT {', '.join(items)} FROM {_WHOLE}"), 1.0)
+        self.know(_WHOLE, rows, [(f"c{place}", type_) for place, type_ in enumerate(types)])
+        shown = self._growth.shown
+        ends = [f"{f'c{place}' if self._is_number(types[place]) else 'NULL'}::DOUBLE AS c{place}" for place in shown]
+        if not ends:
+            return self._in_order(rows, [], 1.0)
+        found = arrow_output.table(self._connection, f"SELECT {', '.join(ends)} FROM {_WHOLE}")
+        return self._in_order(rows, [column for column in found.columns for _ in range(2)], 1.0)
 
-    def _in_order(self, rows: pa.Table, share: float) -> pa.Table:
+    def _in_order(self, rows: pa.Table, ends: Sequence[pa.Array | pa.ChunkedArray], share: float) -> pa.Table:
         """Bounds next to what they are of, and the share at the end."""
         import pyarrow as pa
 
-        whole, order = len(self._growth.columns), []
-        shown = list(self._growth.shown)
-        for place in range(whole):
-            order.append(place)
+        columns, left = [], list(ends)
+        for place in range(len(self._growth.columns)):
+            columns.append(rows.column(place))
             if place in self._growth.shown:
-                first = whole + 2 * shown.index(place)
-                order += [first, first + 1]
-        return rows.select(order).append_column("share_read", pa.array([share] * len(rows), pa.float64()))
-
-    def _ends(self) -> list[tuple[str, str]]:
-        """The names of the bounds that are shown, in the table of the sums."""
-        return [(f"qoop_low_{place}", f"qoop_high_{place}") for place, _ in self._growth.shown.values()]
+                columns += [left.pop(0), left.pop(0)]
+        columns.append(pa.array([share] * len(rows), pa.float64()))
+        return pa.Table.from_arrays(columns, [f"c{place}" for place in range(len(columns))])
 
     def _around_sql(self) -> str:
-        """The rows of the query around the sums, with the bounds of what it shows of them."""
+        """The rows of the query around the sums, with the groups of what it shows of them."""
         growth = self._growth
         assert growth.around is not None
         query = parse_one(growth.around.text, read="duckdb")
@@ -189,30 +204,24 @@ class Totals:
             assert isinstance(query, exp.Select)
             if isinstance(query.expressions[0], exp.Star):
                 query.set("expressions", [exp.column(name, quoted=True) for name, _ in growth.own_columns])
-            added = [
-                exp.column(end, alias, quoted=True)
-                for pair, (_, alias) in zip(self._ends(), growth.shown.values(), strict=True)
-                for end in pair
-            ]
-            query.set("expressions", [*query.expressions, *added])
+            [alias] = {alias for _, alias in growth.shown.values()}
+            group = exp.func("coalesce", exp.column(_GROUP, alias, quoted=True), exp.Literal.number(-1))
+            query.set("expressions", [*query.expressions, group])
         return query.sql("duckdb")
 
     def _own_sql(self, scale: float | None) -> str:
-        """The sums as the query has them, and then the bounds of those that are shown."""
+        """The sums as the query has them, and the number of the group of each."""
         growth = self._growth
         estimates = [f"{self._estimate(place, term, scale)} AS e{place}, "
                      f"{self._estimate(place, term, scale if term.is_of_values else None)} AS u{place}"
                      for place, term in enumerate(growth.terms)]  # fmt: skip
-        both = ", ".join(["totals.*", "bounds.*", *estimates])
-        inner = f"SELECT {both} FROM totals JOIN bounds ON totals.rowid = bounds.g"
+        both = ", ".join(["totals.*", "told.*", *estimates])
+        inner = f"SELECT {both} FROM totals JOIN told ON totals.rowid = told.g"
         columns = growth.own_columns or growth.columns
         estimated = {one.place for one in growth.figures}
         items = [f"({item})::{type_} AS {_quoted(name)}" if place in estimated else f"{item} AS {_quoted(name)}"
                  for place, (item, (name, type_)) in enumerate(zip(growth.items, columns, strict=True))]  # fmt: skip
-        for place, (low, high) in zip((one for one, _ in growth.shown.values()), self._ends(), strict=True):
-            ends = (f"l{place}", f"h{place}") if scale is not None else (f"({growth.items[place]})::DOUBLE",) * 2
-            ends = ends if self._is_number(columns[place][1]) else ("NULL::DOUBLE",) * 2
-            items += [f"{ends[0]} AS {low}", f"{ends[1]} AS {high}"]
+        items += [f"g AS {_GROUP}"] if growth.shown else []
         return f"SELECT {', '.join(items)} FROM ({inner}) {growth.tail}"
 
     @staticmethod
@@ -233,6 +242,7 @@ class Totals:
 
 
 _WHOLE = "qoop_whole"
+_GROUP = "qoop_group"
 
 
 def _spread_sql(term: Term) -> str:

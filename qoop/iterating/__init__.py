@@ -2,11 +2,10 @@
 
     a step, its answer ──> the table that the next step reads ──> … ──> the loss falls no more: the end
 
-`steps` says what happens next, without IO and without a clock, as the rounds of a growing answer do.
+`qoop.programs.steps` says what happens next, without IO and without a clock, as the rounds of a growing answer do.
 
 ::
 
-    steps.py       the program: what comes after a step
     curves.py      the losses to come, by those that were
     iteration.py   does the steps with jobs of its session: what `Session.iterate` gives
     asking.py      from a step to its iteration

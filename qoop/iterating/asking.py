@@ -8,12 +8,13 @@ from qoop.catalog.errors import ConfigError
 from qoop.iterating.curves import Kind
 from qoop.iterating.iteration import Iteration
 from qoop.iterating.planning import StepPlanning
-from qoop.iterating.steps import Steps
 from qoop.options import jobs, part
+from qoop.programs.steps import Steps
 
 if TYPE_CHECKING:
     from qoop.job import Starts
     from qoop.planning import QueryPlanning
+    from qoop.programs.told import Tell
     from qoop.session_tables import SessionTables
 
 
@@ -28,8 +29,9 @@ def iterated(
     most: int,
     former: str,
     curve: Kind | None,
+    tell: Tell | None = None,
 ) -> Iteration:
-    """See `Session.iterate`. first: the table that the first step reads. Raises ConfigError."""
+    """See `Session.iterate`. first: the table that the first step reads. tell: see `Iteration`. Raises ConfigError."""
     part("until", until)
     jobs("most", most)
     if curve is not None and curve not in get_args(Kind):
@@ -41,7 +43,7 @@ def iterated(
         raise ConfigError(f"there is a table {former} already: give another name as former")
     plans = StepPlanning(text, former, tables, planning.apart)
     try:
-        return Iteration(first, plans, start, Steps(int(most), until), loss, curve)
+        return Iteration(first, plans, start, Steps(int(most), until), loss, curve, tell)
     except BaseException:
         plans.close()
         raise

@@ -1,4 +1,4 @@
-"""A repeated step: does the orders of its program (:mod:`qoop.iterating.steps`) with jobs of its session.
+"""A repeated step: does the orders of its program (:mod:`qoop.programs.steps`) with jobs of its session.
 
 It has no thread: a step is a job, which runs by itself; what comes after it is done in the thread that asks for the
 next one, and then the next one runs while somebody looks.
@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import Cancelled, ExecutionError
 from qoop.catalog.value import value
 from qoop.iterating.curves import fitted
-from qoop.iterating.steps import Begin, End, Message, Order, Run, Show, StepEnded, Steps, Stop
+from qoop.programs.program import Begin, End, Show, Stop
+from qoop.programs.steps import Message, Order, Run, StepEnded, Steps
 from qoop.schedulers.terms import Stepped
 
 if TYPE_CHECKING:
     from qoop.iterating.curves import Kind
     from qoop.iterating.planning import StepPlanning
-    from qoop.iterating.steps import Why
     from qoop.job import Job, Starts
+    from qoop.programs.steps import Why
+    from qoop.programs.told import Tell
     from qoop.result import Result
 
 
@@ -41,12 +43,14 @@ class Iteration:
     """A step in SQL that is repeated; made by :meth:`qoop.session.Session.iterate`. Usable from several threads."""
 
     def __init__(
-        self, first: object, planning: StepPlanning, start: Starts, program: Steps, loss: str, curve: Kind | None
-    ) -> None:
-        """first: the table that the first step reads. loss: the column of a step's rows that adds up to its loss."""
+        self, first: object, planning: StepPlanning, start: Starts, program: Steps, loss: str, curve: Kind | None,
+        tell: Tell | None = None,
+    ) -> None:  # fmt: skip
+        """first: the table that the first step reads. loss: the column of a step's rows that adds up to its loss. tell:
+        hears what the program is told; see `Cluster.telling`."""
         self._planning, self._start, self._loss, self._curve = planning, start, loss, curve
         self._before: object = first
-        self._program = program
+        self._program, self._tell = program, tell
         self._changing = threading.Lock()  # the state of the program
         self._advancing = threading.Lock()  # its holder waits for the step
         self._made: Step | None = None
@@ -142,6 +146,8 @@ class Iteration:
 
     def _send(self, message: Message) -> None:
         with self._changing:
+            if self._tell is not None:
+                self._tell(self._program, message)
             self._program, orders = self._program.after(message)
             for order in orders:
                 self._do(order)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from qoop.catalog.catalog import Catalog
 from qoop.catalog.sources.pieces import PIECE, Cut, cut
 from qoop.catalog.sources.probe import Probe
 from qoop.catalog.sources.register import open_source
@@ -64,3 +65,22 @@ def test_row_groups_that_differ_are_cut(tmp_path: Path) -> None:
             writer.write_table(pa.table({"i": range(9_000 if group % 2 else 3_000)}))
     found = cut(open_source(Probe(), "t", path), 1024)
     assert found is not None and not found.in_row_groups and found.files[0].size < 3_000
+
+
+def test_pieces_are_what_they_were_when_files_are_added(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+
+    def versions(*chosen: int) -> list[str]:
+        with Catalog(tmp_path / "cache") as catalog:
+            table = catalog.register("t", folder)
+            found = cut(table, table.rows // 250, 100)
+        assert found is not None
+        return [found.of([piece]).version for piece in chosen]
+
+    duckdb.sql("SELECT i FROM range(1000) r(i)").write_parquet(str(folder / "a.parquet"))
+    before = versions(0, 1)
+    duckdb.sql("SELECT i FROM range(1000, 2000) r(i)").write_parquet(str(folder / "b.parquet"))
+    after = versions(0, 1)
+    duckdb.sql("SELECT -i AS i FROM range(1000) r(i)").write_parquet(str(folder / "a.parquet"))
+    assert before == after and not set(before) & set(versions(0, 1)) and len(set(before)) == 2

@@ -64,7 +64,7 @@ def test_exact_jobs_and_tenants_keep_their_shares() -> None:
 def test_a_job_gets_its_least_over_time() -> None:
     policy = Quality(least=0.5)
     jobs = [of("j1", NARROW), of("j2", NEW, served=100.0)]
-    assert policy.fair_shares(jobs, Resources(2, 100), now=0.0) == {"j1": Resources(0.5, 25), "j2": Resources(0.5, 25)}
+    assert policy.fair_shares(jobs, Resources(2, 100), now=0.0) == {"j1": Resources(1, 50), "j2": Resources(1, 50)}
     one = empty(m=(1, 100))
     grant = policy.next_grant(jobs, one, now=0.0)
     assert grant is not None and grant.job == "j2", "nothing is owed yet"

@@ -82,6 +82,17 @@ def test_each_query_reads_the_latest_version_unless_one_is_named(session: qoop.S
     assert session.sql(count.format("first")).fetchall() == [(40, 39)]
 
 
+def test_what_was_known_of_it_stays_known_when_rows_are_appended(session: qoop.Session, folder: str) -> None:
+    session.register("t", folder)
+    assert session.statistics("t").columns["x"].maximum == 59.0
+    later = ROWS.slice(0, 20).set_column(0, "x", pa.array(range(100, 120), pa.int64()))
+    deltalake.write_deltalake(folder, later, mode="append")
+    assert session.sql("SELECT count(*) FROM t").fetchall() == [(80,)]
+    assert session._tables.catalog._cache.before(session._tables.catalog.table("t")) is not None
+    found = session.statistics("t").columns["x"]
+    assert (found.minimum, found.maximum, found.distinct) == (0.0, 119.0, 80.0)
+
+
 def test_columns_that_came_later_are_null_before(session: qoop.Session, tmp_path: Path) -> None:
     path = str(tmp_path / "grown")
     deltalake.write_deltalake(path, pa.table({"x": [1, 2]}))

@@ -334,6 +334,21 @@ def test_other_literals_need_no_search(session: Session) -> None:
         assert answer == session.sql(TEXT.replace("10", "11")).fetchall() != []
 
 
+def test_rows_that_were_added_need_no_search(tmp_path: Path) -> None:
+    folder = tmp_path / "sales"
+    folder.mkdir()
+    pq.write_table(sales(), folder / "first.parquet")
+    with qoop.connect(slots=2, memory="500MB") as session:
+        session.register("t", folder)
+        assert session.alternatives(TEXT).pool.whole
+        pq.write_table(sales(), folder / "second.parquet")
+        assert session.sql("SELECT count(*) FROM t").fetchall() == [(400,)]
+        found = session.alternatives(TEXT)
+        assert not found.pool.whole
+        for one in found.kept:
+            assert session.submit(TEXT, plan=one.plan).result().fetchall() == session.sql(TEXT).fetchall()
+
+
 def test_other_processes_find_alternatives(data: Path, tmp_path: Path) -> None:
     with opened(data, tmp_path / "cache") as one:
         plans = [item.plan for item in one.alternatives(TEXT).kept]

@@ -307,6 +307,7 @@ def test_the_lots_reach_everything_that_can_be_in_a_trace() -> None:
     seen = {type(entry.what).__name__ for seed in range(60) for entry in Lot(seed).run().trace.entries}
     real = {"CheckpointSaved", "CloseAsked", "HoldAsked"}  # only sessions have these
     real |= {"SampleTold"}  # and only they know of approximate answers (test_deadlines.py)
+    real |= {"ProgramTold", "ProgramStepped"}  # and of programs (test_told.py)
     real |= {"Queued", "Begun"}  # and only machines with kernels these (test_replayed_policies.py)
     assert {*INPUTS, *OUTPUTS, "Start"} - seen == {*real, "Starting"}
 
@@ -429,7 +430,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 10', '"version": 5'), "is of version 5; only 8, 9 and 10"),
+        (tamper("qoop-trace", '"version": 11', '"version": 5'), "is of version 5; only 8, 9, 10 and 11"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),

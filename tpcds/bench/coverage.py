@@ -9,7 +9,8 @@ enough: a count, a sum, an average and a ratio of sums, or others (`--figures`).
 in place of SQL, so that thousands of draws take seconds. What is counted are the intervals of the last edition, where
 it is no exact one, and those figures of which any interval on the way has missed the truth. The intervals of one table
 go together, so that the error of what is counted (±, two standard errors) is that of tables, not of intervals.
-`--row-groups N` has N pieces, which are row groups.
+`--row-groups N` has N pieces, which are row groups; `--each N` has N rows in each piece. `--first N` shows the N groups
+whose sums seem largest, as ORDER BY … LIMIT does: `--rows many` has groups of about one size to choose them from.
 
 `--folder DIR` has the rows of TPC-DS's store_sales in place of drawn ones, such as `qoop tpcds generate --skew` makes,
 in groups by what `GROUPS` has in turn; what is drawn then is the order of the pieces.
@@ -29,10 +30,11 @@ from qoop.growing.estimators.moments import Moments, PairMoments
 from qoop.growing.estimators.order import Sample, quantile
 from qoop.growing.goal import Goal
 from qoop.growing.growth import Figure
-from qoop.growing.intervals import Intervals, at_look, in_vain
-from qoop.growing.rounds import Begin, End, Pause, RoundEnded, Rounds
+from qoop.growing.intervals import Intervals, Shown, at_look, in_vain
 from qoop.growing.schedule import schedule
 from qoop.growing.values import incidence_of
+from qoop.programs.program import Begin, End
+from qoop.programs.rounds import Pause, RoundEnded, Rounds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -169,10 +171,15 @@ def rows(kind: str, rng: np.random.Generator, pieces: int = _PIECES, each: int =
         group, value_ = np.minimum(rng.zipf(1.5, count) - 1, 30), rng.zipf(2.0, count) % 100_000
     elif kind in _KEYS:
         return _joined(rng, pieces, count, *_KEYS[kind])
+    elif kind == "many":
+        group = rng.integers(0, _MANY, count)
     elif kind == "rare":
         group = np.searchsorted(np.cumsum([0.6, 0.3, 0.09, 0.009, 0.001]), rng.random(count) * 0.999_999)
     return Rows(piece, group, y, x, value_)
 
+
+_MANY = 200
+"""Groups of which some are chosen by estimates."""
 
 _KEYS = {"joined": (0.0, 20), "skewed keys": (0.5, 20), "heavy keys": (0.8, 60)}
 """Of the keys of both sides of a join: the exponent of a law of Zipf, 0 where each key is as likely as any other, and
@@ -224,14 +231,15 @@ def table(kind: str, rng: np.random.Generator) -> np.ndarray:
     return rows(kind, rng).totals(_PIECES)
 
 
-KINDS = ("plain", "sorted", "clustered", "heavy", "rare", "skewed", *_KEYS)
+KINDS = ("plain", "sorted", "clustered", "heavy", "rare", "skewed", "many", *_KEYS)
 
 
 def grown(
     totals: np.ndarray, error: float, confidence: float, seed: int, figures: Sequence[Figure] = FIGURES,
-    of: Rows | None = None, in_row_groups: bool = False,
+    of: Rows | None = None, in_row_groups: bool = False, first: int | None = None,
 ) -> Outcome:  # fmt: skip
-    """Let the figures of a table grow until the bound is met. of: its rows, where figures need them."""
+    """Let the figures of a table grow until the bound is met. of: its rows, where figures need them. first: the number
+    of groups that are shown, those whose sums seem largest."""
     import numpy as np
 
     pieces, goal = totals.shape[1], Goal(error, confidence)
@@ -246,7 +254,10 @@ def grown(
         chosen = list(plan.order[:end])
         read = Drawn(totals[:, chosen], None if of is None else of.of(chosen))
         seen = read.totals[0].sum(0) > 0
-        found = Intervals({}, {}, 0.0) if look.is_whole else at_look(figures, read, plan, end, goal)
+        shown = None if first is None else Shown(np.argsort(-read.totals[1].sum(0))[:first], chosen=True)
+        if shown is not None:
+            seen &= np.isin(np.arange(len(seen)), shown.groups)
+        found = Intervals({}, {}, 0.0) if look.is_whole else at_look(figures, read, plan, end, goal, shown)
         for place in found.low:
             is_shown = np.isfinite(found.low[place]) & seen
             missed[place] |= is_shown & ~_holds(found, place, truth)
@@ -311,8 +322,11 @@ def run(
     errors: Sequence[float] = ERRORS,
     row_groups: int | None = None,
     folder: Path | None = None,
+    each: int = _ROWS,
+    first: int | None = None,
 ) -> Iterator[tuple[str, float, Sequence[Outcome]]]:
-    """The outcomes of each kind of table and each bound. folder: whose store_sales is in place of these tables."""
+    """The outcomes of each kind of table and each bound. folder: whose store_sales is in place of these tables. each:
+    rows of a piece. first: see `grown`."""
     import numpy as np
 
     needed, pieces = figures is DISTINCT or figures is QUANTILES, row_groups or _PIECES
@@ -320,15 +334,13 @@ def run(
         outcomes: dict[float, list[Outcome]] = {error: [] for error in errors}
         for draw in range(draws):
             if folder is None:
-                order, drawn = draw, rows(kind, np.random.default_rng((seed, draw)), pieces)
+                order, drawn = draw, rows(kind, np.random.default_rng((seed, draw)), pieces, each)
             else:
                 order, drawn = 10_000 * seed + draw, sold(folder, draw, pieces)
             totals = drawn.totals(pieces)
             for error in errors:
-                one = grown(
-                    totals, error, confidence, order, figures, drawn if needed else None, row_groups is not None
-                )
-                outcomes[error].append(one)
+                of, grouped = drawn if needed else None, row_groups is not None
+                outcomes[error].append(grown(totals, error, confidence, order, figures, of, grouped, first))
         yield from ((kind, error, found) for error, found in outcomes.items())
 
 
@@ -356,6 +368,8 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], object] = 
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--figures", choices=_FIGURES, default="sums")
     parser.add_argument("--row-groups", type=int, help="the number of pieces, which are row groups")
+    parser.add_argument("--each", type=int, default=_ROWS, help=f"rows of a piece ({_ROWS})")
+    parser.add_argument("--first", type=int, help="groups that are shown, by the largest sums; all by default")
     parser.add_argument("--rows", choices=KINDS, help="tables of this kind only")
     parser.add_argument("--bound", type=float, help="this bound only")
     parser.add_argument("--folder", type=Path, help="where `qoop tpcds generate` made tables")
@@ -364,7 +378,7 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], object] = 
     kinds = (options.rows,) if options.rows else KINDS
     errors = (options.bound,) if options.bound else ERRORS
     figures = _FIGURES[options.figures]
-    ways = figures, kinds, errors, options.row_groups, options.folder
+    ways = figures, kinds, errors, options.row_groups, options.folder, options.each, options.first
     for found in run(options.draws, options.confidence, options.seed, *ways):
         say(line(*found))
 

@@ -33,11 +33,11 @@ class Look:
 @value
 class Ends:
     """Of a figure, by group. low, high: of its interval, NaN where there is none yet. plain: half its width, were no
-    total skewed. needed: the pieces of which there is one. is_heavy: some group has none because of a heavy tail."""
+    total skewed. needed: the pieces of which there is one. tail: where there is none because of a heavy tail."""
 
     estimate: np.ndarray
     low: np.ndarray
     high: np.ndarray
     plain: np.ndarray
     needed: np.ndarray
-    is_heavy: bool = False
+    tail: np.ndarray | None = None

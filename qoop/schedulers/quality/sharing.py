@@ -16,7 +16,7 @@ from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Request, Scheduler
 from qoop.schedulers.max_min import capacity_of, first_fitting
-from qoop.schedulers.shares import even_shares, times
+from qoop.schedulers.shares import even_shares
 from qoop.schedulers.waiting import Waiting
 
 _LEAST_WORK = 1e-3
@@ -50,13 +50,14 @@ class Quality(Scheduler):
                              availability)  # fmt: skip
 
     def fair_shares(self, requests: Sequence[Request], capacity: Resources, now: float = 0.0) -> dict[JobId, Resources]:
-        """Exact jobs can count on their part by weight, programs on `least` of it."""
+        """The part of each by weight. A program's job may get less, down to `least` of it, while others gain more. It
+        plans with its part all the same: with less, its tasks would be too few for slots that nobody else wants."""
         shares = even_shares(requests, capacity)
         programs = [one.job for one in requests if one.course is not None]
         self._owed = {job: self._owes(job, now) for job in programs}
         self._shares = {job: shares[job].cpu for job in programs}
         self._told = now
-        return shares | {job: times(shares[job], self.least) for job in programs}
+        return shares
 
     def _owes(self, job: JobId, now: float) -> float:
         """Slot seconds that the job was to have had at least."""

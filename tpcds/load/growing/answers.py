@@ -14,9 +14,10 @@ from functools import cached_property
 
 import numpy as np
 
-from qoop.growing.rounds import Begin, End, Finish, Pause, Read, RoundEnded, Rounds, Show, Step
 from qoop.growing.schedule import Schedule, schedule
 from qoop.planner.plan import Estimate, Plan, Stage
+from qoop.programs.program import Begin, End, Show
+from qoop.programs.rounds import Finish, Pause, Read, RoundEnded, Rounds, Step
 from qoop.schedulers.terms import Sampled, Terms
 from qoop.simulation import SimulatedJob
 

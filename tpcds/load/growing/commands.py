@@ -27,6 +27,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument("--seconds", type=float, default=900.0, metavar="S", help="in which they are asked for (900)")
     parser.add_argument("--real", metavar="DIR", help="where `qoop tpcds generate` made the tables")
+    parser.add_argument(
+        "--narrow", type=float, metavar="PART", help="with --real: each ends at that part of its first width (exact)"
+    )
     parser.add_argument("--times", metavar="DIR", help="the same: the queries of TPC-DS, one after the other")
     parser.add_argument("--queries", default="1-99", metavar="N,N-N", help="with --times (1-99)")
     parser.add_argument("--exact-within", type=float, default=1.0, metavar="S", help="with --times (1)")
@@ -42,7 +45,7 @@ def _grow(options: argparse.Namespace) -> int:
         numbers = parse_selection(options.queries)
         found = times.lines(Path(options.times), options.slots, numbers, options.exact_within)
     elif options.real is not None:
-        found = real.lines(Path(options.real), options.slots)
+        found = real.lines(Path(options.real), options.slots, narrow=options.narrow)
     else:
         found = playing.compared([playing.play(*one) for one in _drawings(options)])
     for line in found:

@@ -1,8 +1,9 @@
 """The error to come of a growing answer, as predicted rounds ahead, against what it then is.
 
 Rounds here read the same number of pieces each, so that there are enough of them; tables and figures are those of
-:mod:`qoop.tpcds.bench.coverage`. The closed form is compared with a curve fitted to the errors so far (SLAQ's sublinear
-class), and with the last fall repeated.
+:mod:`qoop.tpcds.bench.coverage`. What is predicted is the mean error of those groups that have an interval at the time
+(and later); others get theirs later, and no error of theirs is known before. The closed form is compared with a curve
+fitted to the errors so far (SLAQ's sublinear class), and with the last fall repeated.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ AHEAD = (1, 3, 5, 10)
 _ROUND, _ROUNDS = 16, 40
 
 
-def errors(totals: np.ndarray, figure: Figure, seed: int) -> list[float]:
-    """The half-width of an interval relative to its estimate, mean over groups, after each round."""
+def errors(totals: np.ndarray, figure: Figure, seed: int) -> np.ndarray:
+    """By round and group the half-width of an interval relative to its estimate; NaN where there is none."""
     pieces = totals.shape[1]
     order = np.random.default_rng(seed).permutation(pieces)
     found = []
@@ -33,13 +34,13 @@ def errors(totals: np.ndarray, figure: Figure, seed: int) -> list[float]:
         read = Drawn(totals[:, order[: number * _ROUND]])
         seen = intervals([figure], read, Look(number * _ROUND, pieces, 0.05))
         low, high = seen.low[figure.place], seen.high[figure.place]
-        found.append(float(np.nanmean((high - low) / np.abs(high + low))) if np.isfinite(low).any() else float("nan"))
-    return found
+        found.append((high - low) / np.abs(high + low))
+    return np.array(found)
 
 
-def off(known: Sequence[float], pieces: int, ahead: int) -> Mapping[str, float]:
-    """The error predicted that many rounds after those that are known, by way of predicting it."""
-    drawn = len(known) * _ROUND
+def off(known: Sequence[float], now: int, pieces: int, ahead: int) -> Mapping[str, float]:
+    """The error predicted that many rounds after round `now`, by way of predicting it. known: errors up to that."""
+    drawn = now * _ROUND
     course = Sampled(known[-1], known[0], 0.0, drawn, drawn + _ROUND, pieces, _ROUND)
     curve = fitted(known, "sublinear")
     return {
@@ -63,14 +64,17 @@ def lines(draws: int, seed: int) -> Iterator[str]:
                 )
 
 
-def _judged(known: Sequence[Sequence[float]], pieces: int) -> Mapping[str, list[list[float]]]:
+def _judged(known: Sequence[np.ndarray], pieces: int) -> Mapping[str, list[list[float]]]:
     found: dict[str, list[list[float]]] = {}
     for errors_ in known:
         for now in (8, 16, 24):
-            if not np.isfinite(errors_[: now + max(AHEAD)]).all():
-                continue
             for place, ahead in enumerate(AHEAD):
-                for way, predicted in off(errors_[:now], pieces, ahead).items():
+                then = now + ahead - 1
+                told = errors_[:, np.isfinite(errors_[[now - 2, now - 1, then]]).all(0)]
+                if not told.size:
+                    continue
+                before = told[:now][np.isfinite(told[:now]).all(1)].mean(1).tolist()
+                for way, predicted in off(before, now, pieces, ahead).items():
                     some = found.setdefault(way, [[] for _ in AHEAD])
-                    some[place].append(abs(predicted / errors_[now + ahead - 1] - 1))
+                    some[place].append(abs(predicted / float(told[then].mean()) - 1))
     return found

@@ -23,11 +23,7 @@ from dataclasses import replace
 from typing import Literal
 
 from qoop.catalog.value import value
-
-
-@value
-class Begin:
-    """Begin."""
+from qoop.programs.program import Begin, End, Show, Stop
 
 
 @value
@@ -48,11 +44,6 @@ class Finish:
 
 
 @value
-class Stop:
-    """Somebody has seen enough."""
-
-
-@value
 class Read:
     """Read the pieces of a round. rest: all that are left, so that the answer is exact."""
 
@@ -61,20 +52,8 @@ class Read:
 
 
 @value
-class Show:
-    """Show the edition after a round."""
-
-    number: int
-
-
-@value
 class Pause:
     """The goal is met: nothing runs until the exact answer is wanted, if it ever is."""
-
-
-@value
-class End:
-    """Nothing more will come. Whatever still runs is not needed."""
 
 
 Message = Begin | RoundEnded | Finish | Stop

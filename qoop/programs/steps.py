@@ -20,11 +20,7 @@ from dataclasses import replace
 from typing import Literal
 
 from qoop.catalog.value import value
-
-
-@value
-class Begin:
-    """Begin."""
+from qoop.programs.program import Begin, End, Show, Stop
 
 
 @value
@@ -36,27 +32,10 @@ class StepEnded:
 
 
 @value
-class Stop:
-    """Somebody has seen enough."""
-
-
-@value
 class Run:
     """Run a step over the answer of the one before."""
 
     number: int
-
-
-@value
-class Show:
-    """Show the answer of a step."""
-
-    number: int
-
-
-@value
-class End:
-    """Nothing more will come. Whatever still runs is not needed."""
 
 
 Message = Begin | StepEnded | Stop
