@@ -57,7 +57,7 @@ def terms(request: Request, now: float) -> tuple[float, float, float, float]:
 
     A deadline that can be met no more counts for nothing: there is nothing to be had.
     """
-    left = request.remaining_work.seconds(math.inf)
+    left = request.remaining_work.finish(math.inf)
     whole = max(left, request.remaining_work.alone(math.inf), 1e-9)
     slack = request.deadline - now - left
     return (
