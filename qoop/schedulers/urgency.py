@@ -33,10 +33,10 @@ class Urgency(Scheduler):
     tenants: whether shares of tenants come first; else the most urgent job of all goes first.
     """
 
-    alpha: float = 0.1
+    alpha: float = 0.05
     deadline: float = 1.0
-    remaining: float = 1.0
-    waiting: float = 0.2
+    remaining: float = 8.0
+    waiting: float = 1.0
     tenants: bool = True
 
     def next_grant(
