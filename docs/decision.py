@@ -170,7 +170,7 @@ def _times(question: Question, place: int, seconds: float, top: float, chosen: b
 
 
 def _limit(question: Question, place: int) -> float:
-    """The seconds before which a plan must end to be worth a switch: rule 12 of docs/re-planning.md."""
+    """The seconds before which a plan must end to be worth a switch: rule 13 of docs/re-planning.md."""
     mine = question.remaining[question.running].seconds
     if place == question.running:
         return 0.0

@@ -478,7 +478,10 @@ class SimulatedBackend:
             seconds += self._kernels.reading * worker.first(item.table for item in spec.stage.table_inputs)
         running.worker = worker
         if self._transfers is None:
-            self._move(running, "network", running.outcome.arriving, partial(self._compute, running, seconds))
+            if running.outcome.arriving > 0:
+                self._move(running, "network", running.outcome.arriving, partial(self._compute, running, seconds))
+            else:
+                self._compute(running, seconds)
             return
         if self._transfers.known(spec.attempt):
             self._transfers.granted(spec.attempt)
@@ -527,14 +530,14 @@ class SimulatedBackend:
 
     def _spill(self, running: _Running) -> Sequence[Event]:
         running.computed = self.clock.now()
+        if running.outcome.spilled <= 0:
+            return self._finish(running)
         return self._move(running, "disk", running.outcome.spilled, partial(self._finish, running))
 
     def _move(
         self, running: _Running, device: Device, amount: float, then: Callable[[], Sequence[Event]]
     ) -> Sequence[Event]:
         """Have the attempt move bytes by a device of its machine, which others use, too; then something follows."""
-        if amount <= 0:
-            return then()
         rate = _rate(self._machines.get(running.machine, Resources()), device)
         if rate <= 0:
             return then()

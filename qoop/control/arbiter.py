@@ -1,10 +1,11 @@
 """Several sessions share the nodes of one Ray cluster: an actor that all of them know by name divides the slots.
 
 Between sessions it runs the scheduler that divides slots between the jobs of one: `MaxMin`, by the same weights of
-tenants. What one has no use for goes to the others, evenly if none has. Every session tells it a few times a second
-what it wants and holds, and is told what it may have; each hears that as slots of its machines, and so as shares of its
-jobs. Nothing is taken from attempts under way: a session that is to have fewer slots begins nothing in them, and
-another gets them once they are free. A session that is not heard of any more has died; what it had is free.
+tenants; what a session wants for the jobs of several tenants counts for each of these. What one has no use for goes to
+the others, evenly if none has. Every session tells it a few times a second what it wants and holds, and is told what it
+may have; each hears that as slots of its machines, and so as shares of its jobs. Nothing is taken from attempts under
+way: a session that is to have fewer slots begins nothing in them, and another gets them once they are free. A session
+that is not heard of any more has died; what it had is free.
 
 The actor also reserves the resources of the nodes in Ray's accounts, as long as there are sessions.
 """
@@ -41,16 +42,20 @@ _LOOK = 0.5
 """Seconds between looks at which nodes there are to hold."""
 
 Slots = Mapping[MachineId, int]
+Wants = Mapping[str, tuple[float, float]]
+"""By tenant its weight, and the slots that a session has a use for, for jobs of that tenant."""
+
+_Part = tuple[str, str]
+"""A session and a tenant."""
+
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Session:
     arrival: int
-    tenant: str
-    weight: float
+    wants: Wants
     heard: float
-    wants: float = 0.0
     used: Slots = field(default_factory=dict)
     given: Slots = field(default_factory=dict)
 
@@ -63,16 +68,16 @@ class Arbiter:
         self._sessions: dict[str, _Session] = {}
         self._arrivals = count()
 
-    def tick(self, session: str, tenant: str, weight: float, wants: float, slots: Slots, used: Slots) -> Slots:
+    def tick(self, session: str, wants: Wants, slots: Slots, used: Slots) -> Slots:
         """The resources that a session may have of each machine from now on.
 
-        tenant: whom it is for: slots are shared between tenants by their weights, then between the sessions of each.
-        wants: slots that it has a use for. slots: of the machines there are. used: what its attempts take now.
+        wants: what it has a use for; slots are shared between tenants by their weights, then between the sessions of
+        each. slots: of the machines there are. used: what its attempts take now.
         """
         now = self._now()
         self.living()
-        mine = self._sessions.setdefault(session, _Session(next(self._arrivals), tenant, weight, now))
-        mine.tenant, mine.weight, mine.wants, mine.used, mine.heard = tenant, weight, wants, used, now
+        mine = self._sessions.setdefault(session, _Session(next(self._arrivals), wants, now))
+        mine.wants, mine.used, mine.heard = wants, used, now
         target = self._targets(slots)[session]
         mine.given = {name: max(0, min(target[name], slots[name] - self._taken(name, mine))) for name in slots}
         return mine.given
@@ -94,7 +99,8 @@ class Arbiter:
         self.living()
         return [
             {
-                "name": name, "tenant": one.tenant, "wants": one.wants, "used": dict(one.used),
+                "name": name, "tenant": ", ".join(filter(None, one.wants)),
+                "wants": sum(slots for _, slots in one.wants.values()), "used": dict(one.used),
                 "given": dict(one.given), "silent": round(now - one.heard, 2),
             }
             for name, one in self._sessions.items()
@@ -118,26 +124,29 @@ class Arbiter:
                     counts[name] -= taken
         return targets
 
-    def _counts(self, total: int) -> dict[str, int]:
+    def _counts(self, total: int) -> Counter[str]:
         """The number of slots for each session, by the scheduler: first of those that are wanted, then of the rest."""
-        counts = dict.fromkeys(self._sessions, 0)
+        counts = Counter[_Part]()
         for wanted in (True, False):
-            while (name := self._next(counts, total, wanted)) is not None:
-                counts[name] += 1
-        return counts
+            while (found := self._next(counts, total, wanted)) is not None:
+                counts[found] += 1
+        sums = Counter[str]()
+        for (session, _), slots in counts.items():
+            sums[session] += slots
+        return sums
 
-    def _next(self, counts: Mapping[str, int], total: int, wanted: bool) -> str | None:
-        requests = [
-            Request(
-                name, one.arrival, 1.0, Resources(counts[name]),
-                (_one_slot(name),) if not wanted or counts[name] < one.wants else (),
-                tenant=one.tenant, tenant_weight=one.weight,
-            )
-            for name, one in self._sessions.items()
-        ]  # fmt: skip
+    def _next(self, counts: Mapping[_Part, int], total: int, wanted: bool) -> _Part | None:
+        parts = [(name, tenant) for name, one in self._sessions.items() for tenant in one.wants]
+        requests = []
+        for place, (name, tenant) in enumerate(parts):
+            session, has = self._sessions[name], counts[name, tenant]
+            weight, wants = session.wants[tenant]
+            demands = (_one_slot(str(place)),) if not wanted or has < wants else ()
+            about = session.arrival, 1.0, Resources(has), demands
+            requests.append(Request(str(place), *about, tenant=tenant, tenant_weight=weight))
         available = Available(Resources(total), Resources(total - sum(counts.values())))
         grant = MaxMin().next_grant(requests, {"all": available}) if requests else None
-        return None if grant is None else grant.job
+        return None if grant is None else parts[int(grant.job)]
 
 
 class RayArbiter:
@@ -154,14 +163,12 @@ class RayArbiter:
         self._reservation = Reservation()
         threading.Thread(target=self._keep_resources, name="qoop-ray-resources", daemon=True).start()
 
-    def tick(
-        self, session: str, reserves: bool, tenant: str, weight: float, wants: float, slots: Slots, used: Slots
-    ) -> Slots:
+    def tick(self, session: str, reserves: bool, wants: Wants, slots: Slots, used: Slots) -> Slots:
         """As `Arbiter.tick`. reserves: Ray gives nobody else resources on the nodes."""
         with self._lock:
             if reserves:
                 self._reserving.add(session)
-            return self._arbiter.tick(session, tenant, weight, wants, slots, used)
+            return self._arbiter.tick(session, wants, slots, used)
 
     def leave(self, session: str) -> int:
         """As `Arbiter.leave`."""
@@ -201,24 +208,30 @@ def _one_slot(session: str) -> Demand:
 
 
 class RayShare:
-    """A session's part of a Ray cluster, as its backend asks for it. wants: how many slots it has a use for now.
+    """A session's part of a Ray cluster, as its backend asks for it. wants: tells of each tenant how many slots its
+    jobs have a use for now.
 
-    tenant, weight: whom the session is for, and that tenant's weight.
+    tenant: whom the session is for. weights: of tenants; those of others are 1.
     reserves: whether Ray is to give the resources of the nodes to nobody else meanwhile.
     """
 
-    def __init__(self, tenant: str = "", weight: float = 1.0, reserves: bool = True) -> None:
+    def __init__(self, tenant: str = "", weights: Mapping[str, float] | None = None, reserves: bool = True) -> None:
         self._tenant = tenant
-        self.wants: Callable[[], float] = lambda: 0.0
+        self.wants: Callable[[], Mapping[str, float]] = dict
         self._reserves = reserves
-        self._weight = weight
+        self._weights = dict(weights or {})
         self._name = secrets.token_hex(8)
         self._actor: Any = None
 
     @property
     def member(self) -> Member:
         """The session at the agents of nodes."""
-        return Member(self._name, self._tenant, self._weight)
+        return Member(self._name, self._tenant, self._weights.get(self._tenant, 1.0))
+
+    def wants_now(self) -> Wants:
+        """The slots that the session has a use for. Its own tenant is always there, for a part of what nobody wants."""
+        wants = {self._tenant: 0.0} | dict(self.wants())
+        return {tenant: (self._weights.get(tenant, 1.0), slots) for tenant, slots in wants.items()}
 
     def tick(self, slots: Slots, used: Slots) -> Slots | None:
         """The resources that the session may have of each machine; None if no arbiter answers just now."""
@@ -227,8 +240,7 @@ class RayShare:
         try:
             if self._actor is None:
                 self._actor = _arbiter(ray)
-            told = self._name, self._reserves, self._tenant, self._weight
-            asked = self._actor.tick.remote(*told, self.wants(), slots, used)
+            asked = self._actor.tick.remote(self._name, self._reserves, self.wants_now(), slots, used)
             given: Slots = ray.get(asked, timeout=LEASE)
             return given
         except (ray.exceptions.RayError, ValueError):  # it is gone with its node; the next one knows nothing yet

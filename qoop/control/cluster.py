@@ -254,12 +254,12 @@ class Cluster:
         ends_at = message.at + request.timeout if request.timeout is not None else None
         request = changed(request, plan=own_non_deterministic(request.plan, name))
         replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None
-        launch = Candidate(request.plan, "launch")
+        launch = (Option("", Candidate(request.plan, "launch")),)
         remaining_work = RunRemainingWork(
             run,
             self._clock,
             lambda: self._driver.served(name, self._clock.now()),
-            lambda: [one.candidate for one in replanner.options] if replanner is not None else [launch],
+            lambda: replanner.kept if replanner is not None else launch,
         )
         runs, options = partial(_runs, run, replanner), partial(_options, replanner)
         handle = JobHandle(
@@ -348,10 +348,14 @@ class Cluster:
         """The number of times that a task of the job was interrupted for another job."""
         return self._granter.extra.gave_way(job) if self._granter.extra is not None else 0
 
-    def wanted(self) -> float:
-        """Slots that all jobs together have a use for: those of all tasks that have not ended."""
+    def wanted(self) -> Mapping[str, float]:
+        """By tenant the slots that its jobs together have a use for: those of all tasks that have not ended."""
         with self.lock:
-            return float(sum(stage.slots * count for job in self._jobs.values() for stage, count in job.run.left()))
+            found: dict[str, float] = {}
+            for job in self._jobs.values():
+                slots = sum(stage.slots * count for stage, count in job.run.left())
+                found[job.tenant] = found.get(job.tenant, 0.0) + slots
+            return found
 
     def jobs(self) -> list[JobHandle | EndedJob]:
         """The jobs that there are, and those that ended last, in the order in which they came."""
@@ -413,15 +417,21 @@ class Cluster:
                 self._let_in(self._admission)
             if self._shares_stale or self._wants_stale:
                 self._tell_shares(now)
+            if self._deadlines is not None and now >= self._deadlines.next_at:
+                self._look_at_deadlines(self._deadlines, now)
             self._questions.tick(now)
             self._granter.grant(now)
-            if self._deadlines is not None:
-                for run, told in self._deadlines.look(now):
-                    run.note(told, now=now)
             if self._journal is not None:
                 for job in self._jobs.values():
                     self._journal.tell(job.run.job, job.run.history)
             self._recorder.end()
+
+    def _look_at_deadlines(self, deadlines: Deadlines, now: float) -> None:
+        """Tell jobs whether they will meet them, where that is news: then another plan may end in time."""
+        self._recorder.note_tick()
+        for run, told in deadlines.look(now):
+            run.note(told, now=now)
+            self._touch(run.job)
 
     def _open(self, message: Message, now: float) -> None:
         match message:

@@ -7,9 +7,12 @@ from math import inf, log
 
 from qoop.engine.clock import Clock
 from qoop.engine.run import Run
+from qoop.planner.finish import Done
+from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, StageId
 from qoop.planner.search.candidate import Candidate
-from qoop.schedulers.remaining_work import Latest, Rest, latest, longest_path
+from qoop.replanning.decision import Option, propagate
+from qoop.schedulers.remaining_work import Latest, Rest, Way, latest, longest_path
 
 _FRESH = 0.05
 """Part of a schedule's length after which it is made again from what has been done since."""
@@ -29,14 +32,15 @@ class RunRemainingWork:
     """
 
     def __init__(
-        self, run: Run, clock: Clock, served: Callable[[], float], plans: Callable[[], Sequence[Candidate]]
+        self, run: Run, clock: Clock, served: Callable[[], float], options: Callable[[], Sequence[Option]]
     ) -> None:
-        """served: slot seconds that the job has held. plans: those that it may run."""
+        """served: slot seconds that the job has held. options: the plans that it keeps, the one that runs first."""
         self._run = run
         self._clock = clock
         self._served = served
-        self._plans = plans
+        self._options = options
         self._path = -1.0, 0.0
+        self._others: tuple[float, tuple[Plan, ...], tuple[Way, ...]] = inf, (), ()
         self._alone: dict[tuple[int, int], float] = {}
         self._asked: tuple[Resources, Plan] | None = None
         self._end = 0.0
@@ -68,16 +72,30 @@ class RunRemainingWork:
         """Slot seconds held so far."""
         return self._served()
 
-    def seconds(self, slots: float) -> float:
-        """See :class:`~qoop.schedulers.remaining_work.RemainingWork`."""
-        work = self.work
+    def ways(self) -> Sequence[Way]:
+        """See :class:`~qoop.schedulers.remaining_work.RemainingWork`. Of plans that do not run it is worked out again
+        once a part of the work has been done."""
+        work, options = self.work, self._options()
         if self._path[0] != work:
             self._path = work, longest_path([stage for stage, _ in self._run.left()])
-        return max(self._path[1], work / slots)
+        own = Way(work, self._path[1])
+        if len(options) < 2:
+            return (own,)
+        before, plans, ways = self._others
+        now = tuple(option.candidate.plan for option in options)
+        if plans != now or not (1.0 - _FRESH) * before <= work <= before:
+            finished = self._run.finished(self._clock.now())
+            ways = tuple(_rest_of(option, propagate(option, finished, options[0])) for option in options[1:])
+            self._others = work, now, ways
+        return (own, *ways)
+
+    def finish(self, slots: float) -> float:
+        """See :class:`~qoop.schedulers.remaining_work.RemainingWork`."""
+        return min([way.seconds(slots) for way in self.ways()])
 
     def alone(self, slots: float) -> float:
         """See :class:`~qoop.schedulers.remaining_work.RemainingWork`; the number of slots rounded to 2 %."""
-        plans = self._plans()
+        plans = [option.candidate for option in self._options()]
         key = round(log(slots) / _ROUNDED) if slots < inf else -1, len(plans)
         if key not in self._alone:
             self._alone[key] = min(_whole(plan, slots, self._memory) for plan in plans)
@@ -85,7 +103,7 @@ class RunRemainingWork:
 
     def alone_later(self) -> Callable[[float], float]:
         """The same as a function, for when the run is gone."""
-        plans, memory = tuple(self._plans()), self._memory
+        plans, memory = [option.candidate for option in self._options()], self._memory
         return lambda slots: min(_whole(plan, slots, memory) for plan in plans)
 
     @property
@@ -99,6 +117,14 @@ class RunRemainingWork:
             stage = one.attempt.task.stage
             spent[stage] = spent.get(stage, 0.0) + min(1.0, one.spent(now) / max(one.seconds, 1e-6))
         return [Rest(stage, max(0.0, tasks - spent.get(stage.id, 0.0))) for stage, tasks in self._run.left()]
+
+
+def _rest_of(option: Option, done: Done) -> Way:
+    """The rest of a job under a plan that it may go over to."""
+    plan = option.candidate.plan
+    left = list(zip(plan.stages, option.candidate.finish.needed(done), strict=True))
+    work = sum(count * stage.slots * on_threads(stage.estimate.task_seconds, stage.slots) for stage, count in left)
+    return Way(work, longest_path([stage for stage, count in left if count]))
 
 
 def _whole(plan: Candidate, slots: float, memory: float) -> float:

@@ -65,6 +65,11 @@ def under_way(status: JobStatus) -> str:
     return ", ".join(filter(None, (f"{running}" if running else "", _waiting(queued, "queued"))))
 
 
+def of_share(status: JobStatus) -> str:
+    """A text of the slots that a job has, and of those that it is sure of; empty before it is told any."""
+    return "" if status.share is None else f"{status.used.cpu:g} of {status.share.cpu:.3g}"
+
+
 def due(status: JobStatus) -> str:
     """A text of whether a job meets its deadline; empty if it has none."""
     if status.deadline is None or status.late is None:

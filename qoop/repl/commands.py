@@ -16,7 +16,7 @@ from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import counted
 from qoop.catalog.value import value
 from qoop.drawing.formats import FORMATS, checked_format, save
-from qoop.drawing.view import due, span_of, under_way
+from qoop.drawing.view import due, of_share, span_of, under_way
 from qoop.engine.history import available_of, size, span
 from qoop.repl.habits import edit, import_file, run_program, set_variable, unset_variable, watch
 from qoop.repl.jobs import Entry
@@ -247,17 +247,22 @@ def _jobs(shell: Shell, _: str) -> None:
         shell.say("no query has run yet")
         return
     rows = [_job_row(entry) for entry in entries[-20:]]
-    names = ("job", "state", "done", "tasks", "time", "ends", "due", "ρ", "switches", "tenant", "query")
+    names = ("job", "state", "done", "tasks", "slots", "time", "ends", "due", "ρ", "switches", "tenant", "query")
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
     known = {name: cells for name, cells in columns.items() if any(cells)}  # the others only take the width of these
-    shell.show_rows(known, right=[name for name in ("done", "tasks", "time", "ρ", "switches") if name in known])
+    shell.show_rows(known, right=[name for name in _NUMBERS if name in known])
+
+
+_NUMBERS = ("done", "tasks", "slots", "time", "ρ", "switches")
+"""Columns of `\\jobs` that are written to the right."""
 
 
 def _job_row(entry: Entry) -> tuple[str, ...]:
     job, status = entry.job, entry.job.status()
     where = " &" if entry.background and entry.running else ""
     return (
-        job.id, job.state.lower() + where, f"{status.progress.fraction:.0%}", under_way(status), span(status.elapsed),
+        job.id, job.state.lower() + where, f"{status.progress.fraction:.0%}", under_way(status),
+        of_share(status) if entry.running else "", span(status.elapsed),
         (status.left and span_of(status.left)) or (f"queue: {status.place}" if status.place else ""), due(status),
         f"{status.rho:.2f}" if status.rho is not None else "",
         str(max(0, len(job.plans) - 1)), job.terms.tenant, " ".join(job.text.split()),

@@ -28,6 +28,9 @@ class Greedy:
     least_gain: and by this many seconds: less is not worth stopping attempts for.
     backtracking: it may go back to before what the running plan has reached; without (for comparison, figure 2.13),
         only plans count that use every finished stage which the running plan has still to read.
+    deadline: seconds from the start of the job by which its answer is needed; None: at no time. Where the running plan
+        would miss it and another would not, `least_gain` is enough: caution is no use to who comes too late. That is
+        over with the first change that left out a good part of the work.
 
     Of many estimates the lowest is the likeliest to be too low, so a query that is misjudged would be led from one
     plan that looks better than it is to the next. So each misestimate takes the hysteresis off what is left of the
@@ -44,6 +47,7 @@ class Greedy:
     least_gain: float = 0.02
     backtracking: bool = True
     careful: bool = True
+    deadline: float | None = None
 
     @classmethod
     def asking(cls, hysteresis: float) -> Greedy:
@@ -61,11 +65,17 @@ class Greedy:
             return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
         sooner.sort(key=lambda place: (remaining[place].seconds, place))
         for place in sooner:  # the first may have little in common with the running plan, and the next nearly all
-            if not mine - remaining[place].seconds < self.gain_needed(question, place, mine) < inf:
+            theirs = remaining[place].seconds
+            saved = self._saves(question, mine, theirs)
+            if not mine - theirs < (self.least_gain if saved else self.gain_needed(question, place, mine)) < inf:
                 return switch_to(question, place, remaining)
         needed, apart = self._needed(question), self._doubtful(question, sooner[0], mine) > mine
         least = f"{needed:.0%} of what only one of both would do" if apart else f"{needed:.0%}"
         return Stay(f"the gain is less than {least} or {self.least_gain * 1e3:.0f} ms", remaining)
+
+    def _saves(self, question: Question, mine: float, theirs: float) -> bool:
+        """True if a plan that ends after `theirs` seconds would meet the deadline, and the running plan would not."""
+        return self.deadline is not None and not question.losses and theirs <= self.deadline - question.now < mine
 
     def gain_needed(self, question: Question, place: int, mine: float) -> float:
         """Seconds by which an option must end before the running plan, which would take `mine`."""

@@ -52,11 +52,21 @@ def _cheapest() -> Policy:
 
 def by_deadline(policy: Policy, deadline: float) -> Policy:
     """The policy of a job with a deadline, in seconds from its start; infinite: it has none."""
-    if isinstance(policy, Greedy) or deadline == inf:
+    if deadline == inf:
         return policy
+    if isinstance(policy, Greedy):
+        return replace(policy, deadline=deadline)
+    from qoop.replanning.forecast import Forecast
     from qoop.replanning.price import Priced
+    from qoop.replanning.robust import Robust
 
-    return replace(policy, deadline=deadline) if isinstance(policy, Priced) else policy
+    if isinstance(policy, Priced):
+        return replace(policy, deadline=deadline)
+    if isinstance(policy, Forecast):
+        return replace(policy, greedy=replace(policy.greedy, deadline=deadline))
+    if isinstance(policy, Robust) and policy.then is not None:
+        return replace(policy, then=replace(policy.then, deadline=deadline))
+    return policy
 
 
 def _forecast() -> Policy:

@@ -89,6 +89,12 @@ class Replanner:
         return self._options
 
     @property
+    def kept(self) -> tuple[Option, ...]:
+        """The same, the one that runs first."""
+        place = self._running
+        return (self._options[place], *self._options[:place], *self._options[place + 1 :])
+
+    @property
     def option(self) -> Option:
         """The one of them that runs, with the estimates of the last decision."""
         return self._options[self._running]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import inf, log
 
 from qoop.catalog.value import value
-from qoop.engine.history import MemoryExhausted, MemoryRaised, Record, ShareTold, StageDone, size, span
+from qoop.engine.history import DeadlineTold, MemoryExhausted, MemoryRaised, Record, ShareTold, StageDone, size, span
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources, StageId, table_read
 from qoop.replanning.decision import SHARE, Option, reestimate
@@ -66,6 +66,8 @@ class Triggers:
                 return Cause(f"memory of {stage}", f"stage {stage} ran out of {size(before)} of memory")
             case MemoryExhausted(_, stage, had):
                 return Cause(f"memory of {stage}", f"stage {stage} ran out of {size(had)}, all there is", urgent=True)
+            case DeadlineTold(late=late) if late > 0:
+                return Cause("deadline", f"it would miss its deadline by {span(late)}")
         return None
 
     def seconds_cause(self, option: Option, left: Mapping[StageId, int], observed: Observations) -> Cause | None:

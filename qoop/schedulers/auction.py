@@ -4,8 +4,10 @@ Source: Themis (Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduli
 slots are offered to the part of the jobs with the greatest finish-time ρ; each bids 1/ρ for every number of slots; the
 division with the greatest product of bids wins (proportional fairness); of its slots a winner keeps the part by which
 it does not harm the others (a hidden payment, after the partial allocation mechanism of Cole, Gkatzelis and Goel, EC
-2013), so that to lie gains nothing; the rest goes to jobs that did not bid, at random. All slots are alike here, so
-the greedy division is the best one.
+2013), so that to lie gains nothing; the rest goes to jobs that did not bid, at random. With each number of slots a job
+bids the end of the plan that is best there, of those that it keeps: so a change of plan is a bid. All slots are alike
+here, so the greedy division is the best one; where another plan is worth its slots only once they are many, all but the
+last step of it.
 
 It is for tasks that take minutes. Those of a usual query take seconds: then every slot changes hands soon anyhow, and
 :class:`~qoop.schedulers.finish_time.FinishTime` is fair without slots that idle in a lease.
@@ -17,8 +19,9 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from heapq import heapify, heapreplace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from qoop.catalog.errors import ConfigError
 from qoop.engine.events import Grant
@@ -27,6 +30,7 @@ from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Request, Scheduler
 from qoop.schedulers.max_min import capacity_of, first_fitting
+from qoop.schedulers.remaining_work import Way
 from qoop.schedulers.shares import even_shares
 
 _LEAST = 1e-3
@@ -39,14 +43,13 @@ Payment = Literal["min1", "lottery", "floor", "none"]
 class Bid:
     """The bid of a job for slots on top of those that it holds.
 
-    waited: seconds since it came. work: slot seconds left. path: seconds that the rest takes at least. alone: seconds
-    of the whole job on its own part. held: slots. horizon: seconds that it waits if it gets nothing: a lease.
+    waited: seconds since it came. ways: the rest of it under each of its plans. alone: seconds of the whole job on its
+    own part. leased: slots. horizon: seconds that it waits if it gets nothing: a lease.
     """
 
     job: JobId
     waited: float
-    work: float
-    path: float
+    ways: Sequence[Way]
     alone: float
     leased: int
     horizon: float
@@ -54,12 +57,34 @@ class Bid:
     def cost(self, slots: int) -> float:
         """The logarithm of ρ with that many slots more; without any slot it waits for a lease and then has one."""
         total = self.leased + slots
-        rest = max(self.path, self.work / total) if total else self.horizon + max(self.path, self.work)
+        rest = self._rest(total) if total else self.horizon + self._rest(1)
         return math.log(max(self.waited + rest, 1e-9) / self.alone)
 
-    def change(self, slots: int) -> float:
-        """The change of the cost with one slot more than that many; below 0: it ends sooner."""
-        return self.cost(slots + 1) - self.cost(slots)
+    def _rest(self, slots: int) -> float:
+        """Seconds until it ends with that many slots."""
+        return min([way.seconds(slots) for way in self.ways], default=0.0)
+
+    def step(self, slots: int, most: int) -> int:
+        """The number of slots, on top of that many and at most `most`, each of which gains the most: as many as another
+        plan has a use for, or one."""
+        best, gain = 1, self.change(slots)
+        for total in self._turns:
+            more = min(total - self.leased - slots, most)
+            if more > 1 and (each := self.change(slots, more) / more) < gain:
+                best, gain = more, each
+        return best
+
+    @cached_property
+    def _turns(self) -> tuple[int, ...]:
+        """The numbers of slots with which a plan comes to its longest path; none where there is but one plan, of which
+        each slot gains less than the one before."""
+        if len(self.ways) < 2:
+            return ()
+        return tuple(sorted({math.ceil(way.work / way.path) for way in self.ways if way.path > 0}))
+
+    def change(self, slots: int, more: int = 1) -> float:
+        """The change of the cost from that many slots to `more` more; below 0: it ends sooner."""
+        return self.cost(slots + more) - self.cost(slots)
 
 
 @dataclass(frozen=True)
@@ -148,9 +173,8 @@ class Auction(Scheduler):
 
     def _bid(self, request: Request, leased: int, now: float) -> Bid:
         left = request.remaining_work
-        path = left.seconds(math.inf)
         alone = max(left.alone(self._parts.slots(request.job, now) or math.inf), 1e-9)
-        return Bid(request.job, now - request.since, left.work, path, alone, leased, self.lease)
+        return Bid(request.job, now - request.since, left.ways(), alone, leased, self.lease)
 
     def _won(self, bidders: Sequence[Bid], offered: int) -> dict[JobId, int]:
         """The slots that bidders keep once they have paid."""
@@ -231,18 +255,33 @@ class _MeanShares:
 
 
 def divided(bids: Sequence[Bid], slots: int) -> dict[JobId, int]:
-    """Slots by job such that the product of 1/ρ is greatest: one after the other to whom it gains the most.
+    """Slots by job such that the product of 1/ρ is greatest: one step after the other to whom a slot gains the most.
 
-    The gain of one more slot falls with the number, so that this finds the best division.
+    Of a single plan the gain of one more slot falls with the number, so that this finds the best division. Of several a
+    step may be of many slots.
     """
-    found = {bid.job: 0 for bid in bids}
-    heap = [(bid.change(0), place) for place, bid in enumerate(bids)]
+    found, left = {bid.job: 0 for bid in bids}, slots
+    heap = [_Step.of(bid, place, 0, left) for place, bid in enumerate(bids)]
     heapify(heap)
-    for _ in range(slots if heap else 0):
-        change, place = heap[0]
-        if change >= 0:
-            break
-        job = bids[place].job
-        found[job] += 1
-        heapreplace(heap, (bids[place].change(found[job]), place))
+    while left and heap and heap[0].gain < 0:
+        step = heap[0]
+        bid = bids[step.place]
+        if step.slots <= left:
+            found[bid.job] += step.slots
+            left -= step.slots
+        heapreplace(heap, _Step.of(bid, step.place, found[bid.job], left))
     return found
+
+
+class _Step(NamedTuple):
+    """The next step of a bid. gain: of each of its slots; below 0: its job ends sooner. place: of the bid."""
+
+    gain: float
+    place: int
+    slots: int
+
+    @classmethod
+    def of(cls, bid: Bid, place: int, slots: int, most: int) -> _Step:
+        """The one that follows on that many slots."""
+        step = bid.step(slots, most)
+        return cls(bid.change(slots, step) / step, place, step)

@@ -16,6 +16,13 @@ from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork
 from qoop.schedulers.shares import even_shares
 from qoop.schedulers.terms import USUAL_PRIORITY, Course
 
+Holdings = Callable[[JobId], Mapping[MachineId, Resources]]
+
+
+def nothing_held(job: JobId) -> Mapping[MachineId, Resources]:
+    """The holdings of a job of which no attempt runs."""
+    return {}
+
 
 @value
 class Request:
@@ -32,6 +39,7 @@ class Request:
     priority: 1 to 10, the more the more urgent. extra: slots that its attempts hold on top of those that there are: no
         part of its share, but of what its tenant has had.
     course: of the program that it is a job of; None: it is a query of its own.
+    holdings: tells the resources that a job holds on each machine; see `used_by_machine`.
     """
 
     job: JobId
@@ -48,6 +56,12 @@ class Request:
     priority: float = USUAL_PRIORITY
     extra: float = 0.0
     course: Course | None = None
+    holdings: Holdings = nothing_held
+
+    @property
+    def used_by_machine(self) -> Mapping[MachineId, Resources]:
+        """The resources that its attempts hold now, by machine. Added up when it is asked for: few policies do."""
+        return self.holdings(self.job)
 
     @cached_property
     def least(self) -> Resources:
@@ -61,12 +75,15 @@ class Request:
 
     def know(self, before: Request) -> None:
         """Take over what was worked out for an earlier request of the job, where the demands are the same."""
-        if len(before.demands) != len(self.demands):
-            return
-        for one, other in zip(self.demands, before.demands, strict=True):
-            if one is not other and one.resources is not other.resources:
+        mine, theirs = self.demands, before.demands
+        if mine is not theirs:
+            if len(mine) != len(theirs):
                 return
-        self.__dict__.update(least=before.least, most=before.most)
+            for one, other in zip(mine, theirs, strict=True):
+                if one is not other and one.resources is not other.resources:
+                    return
+        known = self.__dict__
+        known["least"], known["most"] = before.least, before.most
 
     def share_of(self, capacity: Resources) -> float:
         """The current share: the dominant share of what the job holds of a capacity, divided by its weight.

@@ -38,7 +38,7 @@ def features(request: Request, now: float) -> tuple[float, ...]:
     """The terms of a job, in the order of `FEATURES`. now: seconds of the clock."""
     left = request.remaining_work
     work, served = left.work, left.served
-    late = request.deadline < now + left.seconds(math.inf)
+    late = request.deadline < now + left.finish(math.inf)
     done = served / (served + work) if served + work > 0 else 0.0
     return (*terms(request, now), float(late), done, MINUTE / (MINUTE + left.alone(math.inf)))
 

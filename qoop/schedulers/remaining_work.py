@@ -14,8 +14,21 @@ from qoop.planner.packing import on_threads
 from qoop.planner.plan import Resources, Stage
 
 
+@value
+class Way:
+    """The rest of a job under one of its plans. work: slot seconds. path: seconds of its longest chain of tasks."""
+
+    work: float
+    path: float
+
+    def seconds(self, slots: float) -> float:
+        """Time that it takes at least on a number of slots: its longest path, and its work spread evenly."""
+        return max(self.path, self.work / slots)
+
+
 class RemainingWork(Protocol):
-    """The remaining work of a job in its request, under the plan that runs and by that plan's estimates."""
+    """The remaining work of a job in its request, by the estimates of its plans; of the one that runs, where not said
+    otherwise."""
 
     @property
     def work(self) -> float:
@@ -29,8 +42,14 @@ class RemainingWork(Protocol):
         """Slots that the job must have in use now so as to end no later than it would with just this share."""
         ...
 
-    def seconds(self, slots: float) -> float:
-        """Time that the rest takes at least on a number of slots: its longest path, and its work spread evenly."""
+    def ways(self) -> Sequence[Way]:
+        """The rest under each plan that the job keeps, the one that runs first; what is done counts for all that can
+        use it."""
+        ...
+
+    def finish(self, slots: float) -> float:
+        """Time that the rest takes at least on a number of slots with the plan that is best there: a job is judged by
+        the plan that it would go over to."""
         ...
 
     def alone(self, slots: float) -> float:
@@ -47,7 +66,10 @@ class Unknown:
     def needed(self, share: Resources) -> float:
         return share.cpu
 
-    def seconds(self, slots: float) -> float:
+    def ways(self) -> Sequence[Way]:
+        return ()
+
+    def finish(self, slots: float) -> float:
         return 0.0
 
     def alone(self, slots: float) -> float:

@@ -33,10 +33,10 @@ class Urgency(Scheduler):
     tenants: whether shares of tenants come first; else the most urgent job of all goes first.
     """
 
-    alpha: float = 0.1
+    alpha: float = 0.05
     deadline: float = 1.0
-    remaining: float = 1.0
-    waiting: float = 0.2
+    remaining: float = 8.0
+    waiting: float = 1.0
     tenants: bool = True
 
     def next_grant(
@@ -57,7 +57,7 @@ def terms(request: Request, now: float) -> tuple[float, float, float, float]:
 
     A deadline that can be met no more counts for nothing: there is nothing to be had.
     """
-    left = request.remaining_work.seconds(math.inf)
+    left = request.remaining_work.finish(math.inf)
     whole = max(left, request.remaining_work.alone(math.inf), 1e-9)
     slack = request.deadline - now - left
     return (

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from qoop.schedulers.base import Request
 
 _Entry = tuple[float, int, int, "Request"]
+_NOTHING = Resources()
 
 
 class Waiting(Sequence["Request"]):
@@ -150,7 +151,7 @@ class _Tenant:
         self._since, self._served = now, served
         self.active: dict[JobId, Request] = {}
         self._weight = 1.0
-        self._used = Resources()
+        self._cpu = self._memory = self._disk = self._network = 0.0  # in use: plain numbers, as that changes so often
         self._extra = 0.0
         self.waiting: dict[JobId, Request] = {}
         self._heap: list[_Entry] = []
@@ -159,10 +160,10 @@ class _Tenant:
 
     def put(self, request: Request, now: float) -> None:
         before = self.active.get(request.job)
-        if before is None or before.used is not request.used or before.extra != request.extra:
-            self._serve(now)
-            self._used += request.used if before is None else request.used - before.used
-            self._extra += request.extra if before is None else request.extra - before.extra
+        if before is None:
+            self._hold(_NOTHING, request.used, request.extra, now)
+        elif before.used is not request.used or before.extra != request.extra:
+            self._hold(before.used, request.used, request.extra - before.extra, now)
         self.active[request.job] = request
         self._weight = request.tenant_weight
         if not request.demands:
@@ -177,10 +178,17 @@ class _Tenant:
         self.waiting.pop(job, None)
         request = self.active.pop(job, None)
         if request is not None:
-            self._serve(now)
-            self._used -= request.used
-            self._extra -= request.extra
+            self._hold(request.used, _NOTHING, -request.extra, now)
         return request is not None
+
+    def _hold(self, before: Resources, after: Resources, extra: float, now: float) -> None:
+        """A job holds other resources from now on, and `extra` more extra slots."""
+        self._serve(now)
+        self._cpu += after.cpu - before.cpu
+        self._memory += after.memory - before.memory
+        self._disk += after.disk - before.disk
+        self._network += after.network - before.network
+        self._extra += extra
 
     def _serve(self, now: float) -> None:
         """Count what it has had until now. Only when that changes, so that a rerun of a trace adds up the same."""
@@ -189,11 +197,12 @@ class _Tenant:
 
     def served(self, now: float) -> float:
         """Slot seconds that it has had, divided by its weight."""
-        return self._served + (self._used.cpu + self._extra) / self._weight * (now - self._since)
+        return self._served + (self._cpu + self._extra) / self._weight * (now - self._since)
 
     def share(self, capacity: Resources) -> float:
         """The dominant share of what all of its jobs hold, divided by its weight; rounded as those of jobs are."""
-        return round(self._used.dominant_share(capacity) / self._weight, 9)
+        used = Resources(self._cpu, self._memory, self._disk, self._network)
+        return round(used.dominant_share(capacity) / self._weight, 9)
 
     def first(self, capacity: Resources) -> Request | None:
         """The request of the lowest share; None if no job waits."""

@@ -135,7 +135,7 @@ def _share(config: Config) -> RayShare | None:
         return None
     from qoop.control.arbiter import RayShare
 
-    return RayShare(config.tenant, config.tenants.get(config.tenant, 1.0), config.ray_reserve)
+    return RayShare(config.tenant, config.tenants, config.ray_reserve)
 
 
 def _retention(config: Config) -> Retention:

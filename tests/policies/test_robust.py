@@ -69,10 +69,22 @@ def test_where_only_the_share_has_changed_a_tenth_is_enough() -> None:
         assert isinstance(Greedy().decide(replace(by_share, **cautious)), Stay)  # type: ignore[arg-type]
 
 
+def test_a_plan_that_meets_the_deadline_needs_no_more_than_to_do_so() -> None:
+    apart = option("first 8 1 as=f\nroot 1 1 first", "B")  # 3 s
+    running = option("scan 8 1.19\nroot 1 1 scan", "A")  # 3.38 s
+    question = ask(running, apart, slots=4, now=7.0)
+    assert isinstance(Greedy().decide(question), Stay)
+    assert isinstance(Greedy(deadline=10.2).decide(question), Switch)
+    assert isinstance(Greedy(deadline=10.5).decide(question), Stay)  # both meet it
+    assert isinstance(Greedy(deadline=9.9).decide(question), Stay)  # neither does
+    assert isinstance(Greedy(deadline=10.2).decide(replace(question, losses=1)), Stay)
+
+
 @pytest.mark.parametrize(
     "policy",
     [
         Greedy(share_hysteresis=0.05),
+        Greedy(deadline=30.0),
         Robust(Likely((Resources(3, 5.0),)), loss=inf, worst=True, then=None),
         Robust(Likely(history=Moves({Resources(2): 3.0}), spread=((1.0, 1.0),))),
         Forecast(Moves({Resources(2): 3.0}, {(Resources(2), Resources(1)): 2.0}), risk=inf, greedy=Greedy(0.3)),

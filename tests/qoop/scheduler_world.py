@@ -10,7 +10,7 @@ from qoop.engine.task import TaskId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Request, Scheduler
-from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork
+from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork, Way
 
 NOTHING = Resources()
 
@@ -39,7 +39,10 @@ class Known:
     def needed(self, share: Resources) -> float:
         return self.slots
 
-    def seconds(self, slots: float) -> float:
+    def ways(self) -> tuple[Way, ...]:
+        return (Way(self.work, self.path),)
+
+    def finish(self, slots: float) -> float:
         return max(self.path, self.work / slots)
 
     def alone(self, slots: float) -> float:

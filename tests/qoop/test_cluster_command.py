@@ -53,7 +53,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 def test_the_arbiter_tells_what_sessions_hold() -> None:
     arbiter = Arbiter(lambda: 1.0)
-    arbiter.tick("a", "reports", 1.0, 5.0, {"m1": 4}, {"m1": 2})
+    arbiter.tick("a", {"reports": (1.0, 5.0)}, {"m1": 4}, {"m1": 2})
     (told,) = arbiter.sessions()
     assert SessionSeen(**told) == SessionSeen("a", "reports", 5.0, {"m1": 2}, {"m1": 4}, 0.0)
     assert SessionSeen(**told).waits == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +16,19 @@ from qoop.control.cluster import Cluster
 from qoop.control.deadlines import IN_TIME, LATE, MISSED, verdict_of
 from qoop.control.job_status import JobStatus, Left, PastJob, rho_of
 from qoop.control.messages import JobRequest, SampleTold
-from qoop.drawing.view import due, news
+from qoop.drawing.view import due, news, of_share
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock
-from qoop.engine.history import DeadlineTold
+from qoop.engine.history import DeadlineTold, Decided
 from qoop.engine.progress import Progress
-from qoop.planner.plan import Estimate, Plan, Resources, Stage
+from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.adaptive import Adaptive
+from qoop.replanning.forecast import Forecast
 from qoop.replanning.greedy import Greedy
 from qoop.replanning.policies import by_deadline, policy_named
 from qoop.replanning.price import Priced
+from qoop.replanning.robust import Robust
 from qoop.schedulers.terms import Terms
 from qoop.terminal import Terminal
 
@@ -156,14 +161,55 @@ def test_a_deadline_is_shown_in_words() -> None:
     assert [due(status(None)), due(status(9.0)), due(status(2.0))] == ["", "due in 9 s", "deadline missed by 3 s"]
 
 
+def test_the_slots_of_a_job_are_shown_with_its_share() -> None:
+    status = JobStatus(Progress("RUNNING", 0.5, (), (), ()), 1.0, Resources(4 / 3, 1e9), Resources(1), None)
+    assert of_share(status) == "1 of 1.33" and of_share(replace(status, share=None)) == ""
+
+
 def test_rho_is_the_time_over_the_time_alone_on_the_share() -> None:
     assert PastJob("", 30.0, 2.0, lambda slots: 40.0 / slots).rho == 1.5
     assert rho_of(3.0, 0.0, lambda slots: 1.0) is None and rho_of(3.0, 1.0, lambda slots: 0.01) is None
 
 
+def test_a_deadline_that_will_be_missed_has_the_plans_thought_over() -> None:
+    """Tasks take 1.3 times as long as estimated, so plan A would end after 18.2 s, and B after 13.7 s: without a
+    deadline no reason to change, since all estimates err alike."""
+    columns = (("x", "INTEGER"),)
+
+    def stage(name: str, tasks: int, *reads: str) -> Stage:
+        inputs = tuple(StageInput(one, one, "all") for one in reads)
+        return Stage(name, "", inputs, columns, tasks, name, estimate=Estimate(task_seconds=1.0, task_memory=1e6))
+
+    first, other = (Plan((stage("s", 8), stage(name, tasks, "s")), columns) for name, tasks in (("a", 20), ("b", 13)))
+
+    def ran(deadline: float) -> tuple[list[str], float]:
+        clock, policy = VirtualClock(), by_deadline(Greedy(), deadline)
+        backend = SimulatedBackend({"m": Resources(2, 8e9)}, clock, lambda _: Outcome(1.3))
+        cluster = Cluster(backend, clock=clock, thread=False)
+        adaptive = Adaptive(lambda _: [Candidate(other, "")], Resources(2, 8e9), policy=policy)
+        job = cluster.submit(JobRequest(first, adaptive=adaptive, terms=Terms(deadline=deadline)))
+        while cluster.busy:
+            cluster.step()
+        changes = [record for record in job.history() if isinstance(record, Decided) and record.switched]
+        return [record.cause for record in changes], job.history()[-1].at
+
+    assert ran(math.inf) == ([], pytest.approx(18.2))
+    [cause], ended = ran(15.0)
+    assert "it would miss its deadline by" in cause and ended < 15.0
+
+
+def test_policies_know_the_deadline_of_a_job() -> None:
+    assert by_deadline(Greedy(0.2), math.inf) == Greedy(0.2) and by_deadline(Greedy(0.2), 9.0) == Greedy(
+        0.2, deadline=9.0
+    )
+    forecast, robust = (by_deadline(policy_named(name), 9.0) for name in ("forecast", "robust"))
+    assert isinstance(forecast, Forecast) and isinstance(robust, Robust)
+    assert forecast.greedy == robust.then == Greedy(deadline=9.0)
+
+
 def test_the_cheapest_plan_by_the_deadline_is_a_policy_of_sessions() -> None:
     policy = by_deadline(policy_named("cheapest"), 12.0)
-    assert isinstance(policy, Priced) and policy.deadline == 12.0 and by_deadline(Greedy(), 9.0) == Greedy()
+    assert isinstance(policy, Priced) and policy.deadline == 12.0
     with qoop.connect(slots=2, memory="500MB", policy="cheapest", staged=True) as session:
         session.register("t", pa.table({"g": [1, 2, 1], "v": [1, 2, 3]}))
         job = session.submit("SELECT g, sum(v) FROM t GROUP BY g ORDER BY g", deadline=60)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import inf
@@ -23,6 +23,9 @@ from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.planner.search.candidate import Candidate
+from qoop.replanning.adaptive import Adaptive
+from qoop.replanning.greedy import Greedy
 from qoop.retrace.rerun import read_trace, rerun
 from qoop.schedulers.auction import Auction, Bid, divided
 from qoop.schedulers.base import Request, Scheduler
@@ -33,7 +36,7 @@ from qoop.schedulers.finish_time import FinishTime
 from qoop.schedulers.las import LAS
 from qoop.schedulers.learned import FEATURES, LAST, Learned, features
 from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.remaining_work import Rest, latest
+from qoop.schedulers.remaining_work import Rest, Way, latest
 from qoop.schedulers.sjf import SJF
 from qoop.schedulers.tetris import Tetris
 from qoop.schedulers.urgency import Urgency
@@ -285,6 +288,29 @@ def test_the_work_left_shrinks_as_tasks_end() -> None:
     cluster.close()
 
 
+def test_a_job_is_judged_by_the_plan_that_it_would_go_over_to() -> None:
+    """Its own plan ends on many slots only after 8 s; the other one has more work, needs 3 s, and shares the scan."""
+    scan = stage("scan", 4, 1.0)
+    narrow, wide = (Plan((scan, one), COLUMNS) for one in (stage("n", 1, 8.0, "scan"), stage("w", 8, 2.0, "scan")))
+    clock = VirtualClock()
+    backend = SimulatedBackend({"m1": Resources(1, 1e9), "m2": Resources(1, 1e9)}, clock)
+    cluster = Cluster(backend, MaxMin(), clock, thread=False)
+    adaptive = Adaptive(lambda _: [Candidate(wide, "")], Resources(2, 2e9), policy=Greedy(hysteresis=0.99))
+    cluster.submit(JobRequest(narrow, adaptive=adaptive))
+    cluster.step()
+    request = cluster._granter.request(cluster._jobs["job1"])
+    assert request.used_by_machine == dict.fromkeys(("m1", "m2"), Resources(1, 1e9)) and request.used == Resources(
+        2, 2e9
+    )
+    while len(request.remaining_work.ways()) < 2:
+        cluster.step()
+    done = 4.0 if clock.now() == 0 else 4.0 - 2.0 * clock.now()
+    own, other = request.remaining_work.ways()
+    assert (own.work, other.work) == (done + 8.0, done + 16.0) and (own.path, other.path) == (9.0, 3.0)
+    assert request.remaining_work.finish(inf) == 3.0 and request.remaining_work.finish(1) == own.work
+    cluster.close()
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_job_ends(policy: Callable[[], Scheduler]) -> None:
     found = ends(policy(), YIELDING, (stage("c", 6, 1.0),), (stage("d", 3, 0.5), stage("e", 9, 0.2, "d")), slots=3)
@@ -371,15 +397,36 @@ def test_urgency_goes_by_deadline_and_priority_within_a_tenant_and_by_share_betw
 
 
 def test_the_division_of_an_auction_is_the_best_of_all() -> None:
-    bids = [Bid("a", 50.0, 400.0, 5.0, 100.0, 0, 60.0), Bid("b", 10.0, 90.0, 30.0, 60.0, 1, 60.0),
-            Bid("c", 200.0, 60.0, 2.0, 80.0, 0, 60.0)]  # fmt: skip
-    found = divided(bids, 6)
+    bids = [bid("a", 50.0, 100.0, Way(400.0, 5.0)), replace(bid("b", 10.0, 60.0, Way(90.0, 30.0)), leased=1),
+            bid("c", 200.0, 80.0, Way(60.0, 2.0))]  # fmt: skip
+    assert cost_of(bids, divided(bids, 6)) == pytest.approx(least_cost(bids, 6))
 
-    def cost(slots: Sequence[int]) -> float:
-        return sum(bid.cost(number) for bid, number in zip(bids, slots, strict=True))
 
-    every = [slots for slots in product(range(7), repeat=3) if sum(slots) <= 6]
-    assert cost([found[bid.job] for bid in bids]) == pytest.approx(min(map(cost, every)))
+def bid(job: str, waited: float, alone: float, *ways: Way) -> Bid:
+    return Bid(job, waited, ways, alone, 0, 60.0)
+
+
+def cost_of(bids: Sequence[Bid], found: Mapping[str, int]) -> float:
+    return sum(one.cost(found[one.job]) for one in bids)
+
+
+def least_cost(bids: Sequence[Bid], slots: int) -> float:
+    names = [one.job for one in bids]
+    every = (dict(zip(names, each, strict=True)) for each in product(range(slots + 1), repeat=len(bids)))
+    return min(cost_of(bids, found) for found in every if sum(found.values()) <= slots)
+
+
+def test_a_change_of_plan_is_a_bid() -> None:
+    """Of the work of `lean` two tasks can run at a time; `wide` is three times the work, and ends sooner on seven."""
+    lean, wide = Way(20.0, 10.0), Way(60.0, 4.0)
+    both, other = bid("a", 0.0, 10.0, lean, wide), bid("b", 0.0, 10.0, Way(12.0, 1.0))
+    assert [both.cost(n) == bid("a", 0.0, 10.0, lean).cost(n) for n in (1, 6, 8)] == [True, True, False]
+    assert divided([bid("a", 0.0, 10.0, lean)], 9) == {"a": 2}
+    assert [divided([both], slots)["a"] for slots in (0, 5, 9, 20)] == [0, 2, 9, 15]
+    for slots in range(1, 20):
+        found = divided([both, other], slots)
+        assert sum(found.values()) <= slots
+        assert cost_of([both, other], found) <= least_cost([both, other], slots) + 0.3
 
 
 def test_an_auction_leases_slots_to_those_behind_and_holds_no_more_than_there_are() -> None:
@@ -396,7 +443,7 @@ def test_an_auction_leases_slots_to_those_behind_and_holds_no_more_than_there_ar
 
 
 def test_a_bidder_pays_for_what_others_lose() -> None:
-    bids = [Bid(name, 10.0, 100.0, 1.0, 50.0, 0, 60.0) for name in "abc"]
+    bids = [bid(name, 10.0, 50.0, Way(100.0, 1.0)) for name in "abc"]
     part = Auction()._part_kept(bids[0], bids, divided(bids, 6), 6)
     assert 0 < part < 1 and Auction()._part_kept(bids[0], bids[:1], divided(bids[:1], 6), 6) == 1.0
     kept = [Auction(payment="lottery", seed=seed)._won(bids, 6)["a"] for seed in range(300)]

@@ -214,7 +214,7 @@ def test_every_scheduler_that_a_session_can_have_is_known_by_its_name() -> None:
     for text, said in (
         ("Tetris(fairness='x')", "fairness must be like 0.25, not 'x'"),
         ("Urgency(tenants=1)", "tenants must be like True, not 1"),
-        ("Urgency(alpha=True)", "alpha must be like 0.1, not True"),
+        ("Urgency(alpha=True)", "alpha must be like 0.05, not True"),
         ("Reserving(policy=3)", "policy must be a scheduler, such as MaxMin\\(\\), not 3"),
     ):
         with pytest.raises(ConfigError, match=said):

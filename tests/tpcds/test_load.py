@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qoop.__main__ import main
 from qoop.catalog.errors import ExecutionError
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput
-from qoop.tpcds.load import playing, real
+from qoop.tpcds.load import commands, playing, real
 from qoop.tpcds.load.arrivals import BURST, TENANTS, Queries, arrivals
 from qoop.tpcds.load.measures import Played, Summary, compared, even_shares, lines, split_lines, summary
 from qoop.tpcds.simulate.shared_cluster import work_of
@@ -95,7 +96,10 @@ def test_a_tenant_that_splits_its_queries_gains_by_shortest_first_and_not_by_fin
 
 def test_answers_of_a_real_run_are_those_of_duckdb(tpcds_small: Path, benchmark_texts: None) -> None:
     options = real.RealOptions(tpcds_small, (3, 42), seconds=0.2, schedulers=("finish_time", real.DUCKDB))
-    assert [one.policy for one in real.run(options)] == ["finish_time", real.DUCKDB]
+    found = real.run(replace(options, loads=(0.6, 0.9)))
+    assert [(one.policy, one.load) for one in found] == [
+        (name, load) for load in (0.6, 0.9) for name in options.schedulers
+    ]
     text = "SELECT * FROM (VALUES (1), (2)) t(a) ORDER BY a"
     answers = real._Answers(options, {1: text})
     for wrong in (pa.table({"a": pa.array([1, 3], pa.int32())}), pa.table({"a": pa.array([1], pa.int32())})):
@@ -123,3 +127,22 @@ def test_a_small_run_under_two_policies(tmp_path: Path) -> None:
     assert found[1] == again and found[0].jobs == again.jobs > 20 and other.mean != again.mean
     assert 0 < cut.skipped < cut.cut < 0.7 and whole.skipped == whole.cut == 0.0 and cut.mean < whole.mean
     assert found[1].met >= found[0].met and 0 < again.used <= 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--loads", "0.6,x"], "--loads must be numbers"),
+        (["--loads", "0"], "--loads must be above 0"),
+        (["--seeds", "0"], "there must be a seed"),
+        (["--policies", "max-min,bold"], "there is no policy 'bold'"),
+        (["--simulated", "--policies", "DuckDB"], "there is no policy 'DuckDB'"),
+        (["--simulated", "--split", "dash9"], "there is no tenant 'dash9'"),
+    ],
+)
+def test_the_command_refuses_what_cannot_be_played(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands.Plan, "simulated", lambda *_: {})
+    assert main(["bench", "load", str(tmp_path), *words, "--results", str(tmp_path)]) == 1
+    assert message in capsys.readouterr().err

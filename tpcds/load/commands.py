@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -28,17 +28,26 @@ _MODULES = ("qoop.tpcds.load", "qoop.tpcds.simulate.shared_cluster")
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-command; it sets `run`, a function of the parsed options that gives the exit code."""
     what = "Queries of several tenants at several loads, under every scheduler: times, fairness, deadlines"
-    how = "On 600 simulated slots, in virtual time; or, with --real, on this machine"
+    how = "On this machine, next to DuckDB; or, with --simulated, on 600 slots, in virtual time"
     parser = commands.add_parser("load", help=what, description=f"{what}. {how}.")
-    parser.add_argument("--real", action="store_true", help="on this machine, one seed and load, next to DuckDB")
-    parser.add_argument("--queries", default="1-99", metavar="1,3,7-9", help="to draw from, with --real (1-99)")
+    parser.add_argument("--simulated", action="store_true", help="on 600 simulated slots, with tables of scale 1")
+    parser.add_argument("--queries", default="1-99", metavar="1,3,7-9", help="to draw from, on this machine (1-99)")
     parser.add_argument(
-        "--seconds", type=float, default=60.0, metavar="S", help="in which they arrive, with --real (60)"
+        "--seconds", type=float, default=60.0, metavar="S", help="in which they arrive on this machine (60)"
     )
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
     parser.add_argument("--loads", metavar="L,L", default=_LOADS, help="(0.6,0.9,1.2)")
-    parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help="runs of each, seeds 1 to N (10)")
-    parser.add_argument("--policies", metavar="P,P", help=f"only these of {', '.join(playing.POLICIES)}")
+    how_many = f"runs of each, seeds 1 to N ({SEEDS} simulated, 1 on this machine)"
+    parser.add_argument("--seeds", type=int, metavar="N", help=how_many)
+    parser.add_argument("--policies", metavar="P,P", help=f"only these of {', '.join(playing.POLICIES)}, {real.DUCKDB}")
+    _add_simulated(parser)
+    parser.add_argument("--out", metavar="FOLDER", help="write the pictures there")
+    add_running_options(parser)
+    parser.set_defaults(run=_load)
+
+
+def _add_simulated(parser: argparse.ArgumentParser) -> None:
+    """Options that are for simulated runs only."""
     parser.add_argument("--hours", type=float, default=1.0, metavar="H", help="in which queries arrive (1)")
     parser.add_argument(
         "--error", type=float, default=0.0, metavar="PART", help="by which estimates are off at most, such as 0.2 (0)"
@@ -50,9 +59,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--mix", choices=MIXES, default="usual", help=mixes)
     split = f"a tenant, such as ana1: what it gains by asking each query as {playing.PIECES} jobs"
     parser.add_argument("--split", default="", metavar="TENANT", help=split)
-    parser.add_argument("--out", metavar="FOLDER", help="write the picture there")
-    add_running_options(parser)
-    parser.set_defaults(run=_load)
 
 
 def add_learning(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -82,17 +88,20 @@ def _learn(options: argparse.Namespace) -> int:
 
 
 def _load(options: argparse.Namespace) -> int:
-    return _real(options) if options.real else _simulated(options)
+    return _simulated(options) if options.simulated else _real(options)
 
 
 def _real(options: argparse.Namespace) -> int:
-    queries = tuple(parse_selection(options.queries))
-    load = float(options.loads.split(",")[0]) if options.loads != _LOADS else 0.9
-    asked = real.RealOptions(Path(options.directory), queries, load, options.seconds)
+    queries, seeds = tuple(parse_selection(options.queries)), tuple(_seeds(options, 1))
+    asked = real.RealOptions(Path(options.directory), queries, tuple(_loads(options)), options.seconds, seeds)
+    if options.policies is not None:
+        named = _names(options.policies, (*playing.POLICIES, real.DUCKDB))
+        asked = replace(asked, schedulers=tuple(playing.POLICIES.get(name, name) for name in named))
     known = real.run(asked, print)
     print("\n".join(measures.lines(known, asked.schedulers[0])))
     if options.json is not None:
         write(json.dumps({"load": [asdict(one) for one in known]}, indent=1) + "\n", options.json)
+    _draw(known, options.out)
     return 0
 
 
@@ -112,24 +121,25 @@ def _simulated(options: argparse.Namespace) -> int:
     if options.json is not None:
         values = {"settings": dict(part.settings), "load": [asdict(one) for one in known]}
         write(json.dumps(values, indent=1) + "\n", options.json)
-    if options.out is not None:
-        picture = pictures.over_load(known)
-        write(picture.svg, Path(options.out) / "load.svg")
-        write(picture.png, Path(options.out) / "load.png")
-        for load in sorted({one.load for one in known}):
-            write(pictures.fairness(known, load).svg, Path(options.out) / f"fairness-{load:g}.svg")
+    _draw(known, options.out)
     return 1 if found.failed else 0
+
+
+def _draw(known: Sequence[Summary], folder: str | None) -> None:
+    if folder is None:
+        return
+    picture = pictures.over_load(known)
+    write(picture.svg, Path(folder) / "load.svg")
+    write(picture.png, Path(folder) / "load.png")
+    for load in sorted({one.load for one in known}):
+        write(pictures.fairness(known, load).svg, Path(folder) / f"fairness-{load:g}.svg")
 
 
 def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, playing.Item]:
     """By load, seed and policy. Raises ConfigError."""
-    policies = tuple(playing.POLICIES) if options.policies is None else _names(options.policies)
-    try:
-        loads = [float(text) for text in options.loads.split(",")]
-    except ValueError as error:
-        raise ConfigError(f"--loads must be numbers, such as 0.6,0.9, not {options.loads!r}") from error
-    if not (options.seeds > 0 and options.hours > 0 and all(load > 0 for load in loads)):
-        raise ConfigError("there must be a seed, time in which queries arrive, and loads above 0")
+    policies = tuple(playing.POLICIES) if options.policies is None else _names(options.policies, playing.POLICIES)
+    if not options.hours > 0:
+        raise ConfigError("there must be time in which queries arrive")
     tenants = [tenant.name for tenant in MIXES[options.mix]]
     if options.split and options.split not in tenants:
         raise ConfigError(f"there is no tenant {options.split!r}; there are {', '.join(tenants)}")
@@ -138,16 +148,35 @@ def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, playing
         "/".join(map(str, (load, seed, policy, *more, apart))): playing.Item(
             directory, load, seed, policy, *more, apart
         )
-        for seed in range(1, options.seeds + 1)
-        for load in loads
+        for seed in _seeds(options, SEEDS)
+        for load in _loads(options)
         for policy in policies
         for apart in ((False, True) if options.split else (False,))
     }
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _seeds(options: argparse.Namespace, usual: int) -> range:
+    """Raises ConfigError if there are none."""
+    number = usual if options.seeds is None else options.seeds
+    if number < 1:
+        raise ConfigError("there must be a seed")
+    return range(1, number + 1)
+
+
+def _loads(options: argparse.Namespace) -> list[float]:
+    """Raises ConfigError for what is no load."""
+    try:
+        loads = [float(text) for text in options.loads.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--loads must be numbers, such as 0.6,0.9, not {options.loads!r}") from error
+    if not all(load > 0 for load in loads):
+        raise ConfigError(f"--loads must be above 0, not {options.loads}")
+    return loads
+
+
+def _names(text: str, known: Collection[str]) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
-    unknown = [name for name in names if name not in playing.POLICIES]
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise ConfigError(f"there is no policy {unknown[0]!r}; there are {', '.join(playing.POLICIES)}")
+        raise ConfigError(f"there is no policy {unknown[0]!r}; there are {', '.join(known)}")
     return names

@@ -57,8 +57,8 @@ POLICIES: Mapping[str, str] = {
     "urgency over all": "Urgency(tenants=False)",
     "learned": "Learned()",
     "auction": "Auction()",
-    "urgency without deadlines": "Urgency(deadline=0.0)",
-    "urgency without priorities": "Urgency(alpha=0.0)",
+    "urgency without deadlines": "Urgency(tenants=False, deadline=0.0)",
+    "urgency without priorities": "Urgency(tenants=False, alpha=0.0)",
 }
 """SRSF (least remaining service first) is what :class:`~qoop.schedulers.sjf.SJF` does."""
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import duckdb
@@ -37,9 +38,9 @@ class RealOptions:
 
     directory: Path
     queries: tuple[int, ...]
-    load: float = 0.9
+    loads: tuple[float, ...] = (0.9,)
     seconds: float = 60.0
-    seed: int = 1
+    seeds: tuple[int, ...] = (1,)
     slots: int = 2
     schedulers: tuple[str, ...] = ("MaxMin(tenants=False)", "max_min", "finish_time", "urgency", DUCKDB)
 
@@ -81,7 +82,7 @@ class _Answers:
 
 
 def run(options: RealOptions, tell: Callable[[str], None] = lambda _: None) -> list[Summary]:
-    """Play the arrivals under each scheduler.
+    """Play the arrivals of each load and seed under each scheduler.
 
     Raises ConfigError if there is no query, ExecutionError for an answer other than DuckDB's, and what queries raise.
     """
@@ -93,12 +94,12 @@ def run(options: RealOptions, tell: Callable[[str], None] = lambda _: None) -> l
     alone = _measured(options, wanted, answers)
     tell(f"{len(alone)} queries take {min(alone.values()):.2f} to {max(alone.values()):.2f} s alone")
     work = {number: seconds * options.slots for number, seconds in alone.items()}
-    found = arrivals(Queries(work), options.slots, options.load, options.seconds, options.seed, TENANTS)
     summaries = []
-    for scheduler in options.schedulers:
-        tell(f"{scheduler}: {len(found)} queries in {options.seconds:g} s")
+    for load, seed, scheduler in product(options.loads, options.seeds, options.schedulers):
+        found = arrivals(Queries(work), options.slots, load, options.seconds, seed, TENANTS)
+        tell(f"{scheduler}, load {load:g}: {len(found)} queries in {options.seconds:g} s")
         played = _played(options, scheduler, found, wanted, alone, answers)
-        summaries.append(summary(scheduler, options.load, options.seed, played, options.slots))
+        summaries.append(summary(scheduler, load, seed, played, options.slots))
     return summaries
 
 

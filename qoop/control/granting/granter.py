@@ -107,11 +107,12 @@ class Granter:
         if replanner is not None and replanner.slots is not None:
             ready = within(ready, used, Resources(replanner.slots, math.inf, math.inf, math.inf))
         return Request(
-            run.job, job.arrival, asked.weight, used, self.limits.allowed(job, ready), job.remaining_work,
+            run.job, job.arrival, asked.weight, used,
+            self.limits.allowed(job, ready) if self.limits.any else ready, job.remaining_work,
             replanner.wanted if replanner is not None else None,
             asked.tenant, self._tenants.get(asked.tenant, 1.0) if self._tenants else 1.0,
             job.submitted, job.submitted + asked.deadline, asked.priority, self._driver.extra_slots(run.job),
-            job.request.course,
+            job.request.course, self._driver.used_by_machine,
         )  # fmt: skip
 
     def start(self, grant: Grant, now: float) -> AttemptId:
@@ -119,14 +120,17 @@ class Granter:
         spec = self._driver.apply(grant, now).spec
         if spec.most:
             self._elastic.begun(grant.job)
-        for job in self.limits.with_limited([self._jobs[grant.job]]):
-            self.waiting.put(self.request(job))
+        self._let_wait([self._jobs[grant.job]])
         return spec.attempt
+
+    def _let_wait(self, jobs: Sequence[ActiveJob]) -> None:
+        """Jobs of which something has changed wait with what they hold and want now."""
+        for job in self.limits.with_limited(jobs) if self.limits.any else jobs:
+            self.waiting.put(self.request(job))
 
     def _grant_all(self, now: float) -> None:
         """Start tasks until the scheduler finds none that fits."""
-        for job in self.limits.with_limited(touched(self._jobs, self._driver)):
-            self.waiting.put(self.request(job))
+        self._let_wait(touched(self._jobs, self._driver))
         self._driver.touched.clear()
         availability = self._driver.availability()
         while self.waiting and availability.open:
@@ -135,7 +139,7 @@ class Granter:
                 return
             grant, available = found
             grant = with_spare_slots(grant, available, self._most_slots(grant))
-            allowed = self.limits.memory(self._jobs[grant.job])
+            allowed = self.limits.memory(self._jobs[grant.job]) if self.limits.any else math.inf
             self.start(with_spare_memory(grant, available, self.waiting, allowed), now)
 
     def _next_grant(
@@ -154,7 +158,10 @@ class Granter:
 
     def _most_slots(self, grant: Grant) -> float:
         job = self._jobs[grant.job]
-        most = self.limits.bounded(job, job.run.most_slots(grant.task))
+        most = job.run.most_slots(grant.task)
+        if not most:
+            return 0.0
+        most = self.limits.bounded(job, most)
         return most if job.replanner is None or job.replanner.slots is None else min(most, job.replanner.slots)
 
     def _clear_out(self, now: float) -> None:

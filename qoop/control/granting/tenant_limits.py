@@ -19,16 +19,21 @@ NO_LIMIT = Resources(math.inf, math.inf, math.inf, math.inf)
 
 
 class TenantLimits:
-    """Limits by tenant, over the jobs of a cluster. Those who have none may hold as much as there is."""
+    """Limits by tenant, over the jobs of a cluster. Those who have none may hold as much as there is.
+
+    any: whether there is a limit: mostly there is none, and this is asked for with every task.
+    """
 
     def __init__(self, jobs: Mapping[JobId, ActiveJob], driver: Driver) -> None:
         self._jobs = jobs
         self._driver = driver
         self._most: dict[str, Resources] = {}
+        self.any = False
 
     def limit(self, tenant: str, slots: float, memory: float) -> None:
         """As `Cluster.limit_tenant`."""
         self._most[tenant] = Resources(slots, memory, math.inf, math.inf)
+        self.any = True
 
     def most_memory(self, tenant: str) -> float:
         """The bytes that one task of a tenant may have."""
@@ -36,8 +41,6 @@ class TenantLimits:
 
     def with_limited(self, jobs: Sequence[ActiveJob]) -> Sequence[ActiveJob]:
         """The jobs, and all of tenants that have limits: what one of these holds, or gave back, is not the others'."""
-        if not self._most:
-            return jobs
         limited = [job for job in self._jobs.values() if job.tenant in self._most]
         return [*jobs, *(job for job in limited if job not in jobs)]
 
