@@ -139,6 +139,7 @@ class _Bench:
 
     def _session(self, count: int, replan: bool) -> Session:
         """A session that has a number of nodes, and keeps what its queries have put out nowhere for the next ones."""
+        self.nodes.be(count)
         session = connect(ray=self.nodes.address, checkpoints=self.folder, replan=replan, reuse=False, staged=True)
         try:
             session.register_folder(self.directory)

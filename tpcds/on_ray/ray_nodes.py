@@ -45,8 +45,8 @@ class LocalNodes:
         self.address: str = self._ask("begin", cpus=head_cpus, memory=memory)
 
     def add(self, cpus: int = 1) -> str:
-        """Begin a node; its id. A session hears of it a little later."""
-        node: str = self._ask("add", cpus=cpus, memory=self._memory)
+        """Begin a node; its id. A session hears of it a little later; before the first is there none can be opened."""
+        node: str = self._ask("add", cpus=cpus, memory=self._memory, wait=not self.there)
         self.there.append(node)
         return node
 
@@ -136,7 +136,7 @@ def _obey(cluster: Any, nodes: dict[str, Any], asked: Mapping[str, Any]) -> str 
             cluster.add_node(**size, include_dashboard=False, _system_config=_SOON)
             return str(cluster.address)
         case "add":
-            node = cluster.add_node(wait=False, **size)
+            node = cluster.add_node(wait=asked["wait"], **size)
             nodes[node.node_id] = node
             return str(node.node_id)
     raise ConfigError(f"there is nothing called {asked['what']}")
