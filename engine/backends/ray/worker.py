@@ -17,7 +17,7 @@ from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.catalog.value import value
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.backends.ray.nodes import host
+from qoop.engine.backends.ray.nodes import be_as_urgent_as_the_node, host
 from qoop.engine.backends.ray.peers import AT_ONCE, PeerInputs, PeerServer, Place
 from qoop.engine.events import Committed, Event, TaskFailed
 from qoop.engine.failures import to_failure
@@ -119,6 +119,7 @@ class NodeWorker:
     than there are slots are open then, for tasks that begin next to others."""
 
     def __init__(self, config: NodeConfig, door: Door | None = None) -> None:
+        be_as_urgent_as_the_node()
         self._config = config
         self._door = door
         self._inputs = PeerInputs(config.tls, config.exchange)
