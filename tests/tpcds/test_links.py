@@ -18,7 +18,7 @@ from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.exchanges.terms import Exchanges
-from qoop.engine.history import CapacityTold, Ended, Record, Started
+from qoop.engine.history import CapacityTold, Record, Started
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.simulation import Fleet, MachineShared, SimulatedJob, simulate
@@ -27,7 +27,7 @@ from qoop.tpcds.links.bucket import CountingProxy
 from qoop.tpcds.links.search import searched
 from qoop.tpcds.links.shaped import Bucket, Shape, ShapedWire
 from qoop.tpcds.links.workload import Cluster, drawn
-from qoop.tpcds.on_ray.ray_spot import Followed, busy, cold, predicted, sharing, threads_of_a_beginning
+from qoop.tpcds.on_ray.ray_spot import Followed, busy, cold, predicted, sharing
 from qoop.tpcds.simulate.replica import Replica
 
 SMALL = Cluster(5)
@@ -109,7 +109,7 @@ def test_nodes_of_one_host_share_its_processors_with_each_other_and_with_nodes_t
 
     assert seconds(fleet, one_host=False) == pytest.approx(3.0, abs=0.01)
     assert seconds(fleet, one_host=True) == pytest.approx(6.0, abs=0.01)
-    steps = list(busy([1.0], [3.0], 2.0))
+    steps = list(busy([1.0], [(0.0, 2.0), (2.0, 0.0)]))
     assert steps == [(1.0, MachineShared("host", 2.0)), (3.0, MachineShared("host", 0.0))]
     began = fleet.after(*steps)
     assert seconds(began, one_host=True) == pytest.approx(6.667, abs=0.01)  # for 2 s, a third as fast, not half
@@ -132,10 +132,10 @@ def test_a_prediction_knows_nodes_that_begin_cold_ones_and_those_that_are_gone_b
         CapacityTold(0.0, "a", one), Started(0.0, attempt, CheckpointKey("s", "one", 0), "a", one)
     ]  # fmt: skip
     alone = predicted(plan, machine, told)
-    begins = Followed([0.0])
-    disturbed = predicted(plan, machine, told, begins, threads=3.0)
+    begins = [(0.0, 3.0), (100.0, 0.0)]
+    disturbed = predicted(plan, machine, told, Followed([0.0]), begins)
     assert disturbed == pytest.approx(2 * alone), "four threads on two processors, to the end"
-    assert threads_of_a_beginning(plan, machine, [*told, Ended(disturbed, "SUCCEEDED", None)], begins) == 3.0
+    assert predicted(plan, machine, told, Followed([0.0, 0.0]), begins) == pytest.approx(3.5 * alone)
     joined = [*told, CapacityTold(2.1, "b", one)]
     warm = predicted(plan, machine, joined)
     assert warm + 0.1 < predicted(plan, cold(machine, plan, 0.4), joined) < warm + 0.5

@@ -21,6 +21,8 @@ from typing import Any
 
 from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.job import Job
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.variants import USUAL, Variant
 from qoop.session import Session, connect
 from qoop.tpcds.links.bucket import counted_bucket
 from qoop.tpcds.links.shaped import Shape
@@ -53,6 +55,9 @@ WAYS: Mapping[str, tuple[str, int]] = {
     "critical-path-ahead": ("critical-path", 2),
 }
 """By name: `exchange` and `node_queue` of the session."""
+
+_APART = Variant("apart", limits=replace(USUAL, single_seconds=0.0, gather_rows=0.0, broadcast_factor=100.0))
+"""Rows are hashed over the tasks of all nodes, however few there are: else one link would bring in all of them."""
 
 _WAIT = 60.0
 
@@ -179,13 +184,20 @@ def _round(
     """Each query once to warm up, and once on the clock: its name, seconds, and bytes between processes."""
     with _session(options, way, nodes, place) as (session, shape):
         for query in options.queries:
-            _answer(session.submit(QUERIES[query]), query, oracle)
+            plan = _plan(session, query, options)
+            _answer(session.submit(QUERIES[query], plan=plan), query, oracle)
             before, began = shape.given(), time.perf_counter()
-            job = session.submit(QUERIES[query])
+            job = session.submit(QUERIES[query], plan=plan)
             job.result()
             taken = time.perf_counter() - began
             _answer(job, query, oracle)
             yield query, taken, shape.given() - before
+
+
+def _plan(session: Session, query: str, options: RayLinksOptions) -> Plan:
+    """A plan whose exchanges are between all nodes."""
+    planning = session.prepare(QUERIES[query]).planning()
+    return planning.plan(_APART, Resources(options.nodes, 1e9 * options.nodes))
 
 
 def _answer(job: Job, query: str, oracle: Oracle) -> None:
@@ -203,7 +215,7 @@ def _chaos(
     rng, right, joined, died = random.Random(f"chaos {options.seed}"), dict.fromkeys(options.queries, 0), 0, 0
     with _session(options, options.ways[-1], nodes, place) as (session, _):
         for query in options.queries * options.chaos:
-            job = session.submit(QUERIES[query])
+            job = session.submit(QUERIES[query], plan=_plan(session, query, options))
             while not job.wait(rng.uniform(0.2, 1.5)):
                 if len(nodes.there) > 1 and (rng.random() < 0.5 or len(nodes.there) >= 2 * options.nodes):
                     nodes.kill(rng.choice(nodes.there))

@@ -8,15 +8,18 @@ and some time passes before one that was killed is missed.
 
 All nodes share the processors of this host. So some things are measured before, and given to the simulator: how many
 times as long a thread takes for each other that works, such that the same query comes out as it does on as many nodes
-as there will be, which stay; how many threads a node keeps busy while it begins, such that the query comes out as it
-did once while one began; and how much longer the first tasks take on a node that has just begun, whose kernel has read
-nothing yet. From the moment in which a node is killed nothing that ran there ends, though the scheduler hears of it
-later. What the prediction adds are the changes.
+as there will be, which stay; how many threads a node keeps busy at each moment while it begins, by how much longer a
+short query takes that is asked again and again meanwhile; and how much longer the first tasks take on a node that has
+just begun, whose kernel has read nothing yet. From the moment in which a node is killed nothing that ran there ends,
+though the scheduler hears of it later. What the prediction adds are the changes.
 """
 
 from __future__ import annotations
 
+import math
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -48,8 +51,11 @@ TASKS = 8
 _HOST = "host"
 _LONGER = 2.0  # times that a query takes on one node: so long is the part of the market that it sees
 _STOPPED = 1e9  # times as long as usual that anything takes on a node that is gone
-_THREADS: tuple[float, ...] = (*(step / 4 for step in range(32)), *range(8, 33))
-"""That a node which begins may keep busy."""
+_PROBE = "SELECT count(*) FROM range(20_000_000) t(i) WHERE i % 7 = 3"
+_AFTER = 2.0  # seconds for which a node is looked at that has joined
+
+Begins = Sequence[tuple[float, float]]
+"""The threads that a node keeps busy, from which second after it was begun on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +72,7 @@ class RaySpotOptions:
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """One query. alone: seconds on one node; cold: on one that has just begun; steady: on all that stay; real,
-    predicted: under the profile. threads: that a node keeps busy while it begins. lost: nodes; again: attempts that the
-    loss of a node ended."""
+    predicted: under the profile. lost: nodes; again: attempts that the loss of a node ended."""
 
     query: int
     alone: float = 0.0
@@ -75,7 +80,6 @@ class Replayed:
     predicted: float = 0.0
     steady: float = 0.0
     cold: float = 0.0
-    threads: float = 0.0
     joined: int = 0
     lost: int = 0
     again: int = 0
@@ -86,12 +90,11 @@ class Replayed:
         if self.error is not None:
             return f"{self.query:5d} {self.error}"
         off = self.predicted / self.real - 1
-        times = f"{self.alone:7.2f} {self.cold:7.2f} {self.steady:7.2f} {self.threads:7.2f}"
-        both = f"{self.real:7.2f} {self.predicted:9.2f} {off:+6.0%}"
-        return f"{self.query:5d} {times} {both} {self.joined:6d} {self.lost:4d} {self.again:5d}"
+        times = f"{self.alone:7.2f} {self.cold:7.2f} {self.steady:7.2f} {self.real:7.2f} {self.predicted:9.2f}"
+        return f"{self.query:5d} {times} {off:+6.0%} {self.joined:6d} {self.lost:4d} {self.again:5d}"
 
 
-HEADER = "query   alone    cold  steady threads    real predicted    off joined lost again"
+HEADER = "query   alone    cold  steady    real predicted    off joined lost again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +124,54 @@ def run(options: RaySpotOptions, told: Callable[[str], None] = print) -> list[Re
     """Replay. Raises ConfigError without Ray, or data."""
     done = []
     with LocalNodes() as nodes, TemporaryDirectory() as folder, Oracle(options.directory) as oracle:
+        nodes.be(1)
+        with connect(ray=nodes.address) as session:
+            begins = _beginning(session, nodes)
+        told("threads busy as a node begins: " + ", ".join(f"{n:.1f} from {at:.1f} s" for at, n in begins))
         told(HEADER)
         for number in options.queries:
             nodes.be(1)
             kept = Path(folder) / str(number)
             with connect(ray=nodes.address, checkpoints=kept, replan=False, reuse=False, staged=True) as session:
                 session.register_folder(options.directory)
-                done.append(_replayed(number, session, nodes, oracle, options))
+                done.append(_replayed(number, session, nodes, oracle, options, begins))
             told(done[-1].line())
     return done
 
 
-def _replayed(number: int, session: Session, nodes: LocalNodes, oracle: Oracle, options: RaySpotOptions) -> Replayed:
+def _beginning(session: Session, nodes: LocalNodes) -> Begins:
+    """The threads that one more node keeps busy while it begins, which stays."""
+    wait_for_nodes(session, nodes, 1)
+    alone = min(_probe(session) for _ in range(9))
+    began, steps, joined = time.monotonic(), list[tuple[float, float]](), math.inf
+    bringer = threading.Thread(target=nodes.be, args=(2,))  # it returns when the node has begun, more or less
+    bringer.start()
+    while (now := time.monotonic()) < joined + _AFTER:
+        steps.append((now - began, threads_next_to(_probe(session) / alone, available_slots())))
+        if joined == math.inf and session.available.cpu == 2:
+            joined = time.monotonic()
+    bringer.join()
+    return (*steps, (time.monotonic() - began, 0.0))
+
+
+def _probe(session: Session) -> float:
+    began = time.monotonic()
+    session.sql(_PROBE).fetchall()
+    return time.monotonic() - began
+
+
+def threads_next_to(slower: float, cores: int) -> float:
+    """The number of other threads that make one thread that much slower, all of which take turns on the cores.
+
+    >>> threads_next_to(2.0, 2), threads_next_to(1.0, 2)
+    (3.0, 0.0)
+    """
+    return max(0.0, slower * cores - 1.0) if slower > 1.0 + 0.5 / cores else 0.0
+
+
+def _replayed(
+    number: int, session: Session, nodes: LocalNodes, oracle: Oracle, options: RaySpotOptions, begins: Begins
+) -> Replayed:
     query = text(number, directory=options.directory)
     plan = session.prepare(query).planning().plan(Variant(), Resources(TASKS, 1e9 * TASKS))
     try:
@@ -140,9 +179,6 @@ def _replayed(number: int, session: Session, nodes: LocalNodes, oracle: Oracle, 
         first, *runs = [solo(_ran(session.submit(query, plan=plan))) for _ in range(3)]
         alone = fastest(runs)
         machine = cold(Replica.of(session.available, [(plan, alone)]), plan, first.seconds - alone.seconds)
-        job = session.submit(query, plan=plan)
-        beginning = follow(nodes, [(0.0, 2)], job)
-        disturbed = _ran(job)
         wait_for_nodes(session, nodes, options.nodes)
         steady = min(ended(_ran(session.submit(query, plan=plan))) for _ in range(3))
         script = steps(spot_region(options.volatility, options.seed).profile, options.nodes, _LONGER * alone.seconds)
@@ -157,11 +193,10 @@ def _replayed(number: int, session: Session, nodes: LocalNodes, oracle: Oracle, 
         return Replayed(number, error=str(difference))
     history = job.history()
     machine = sharing(machine, plan, options.nodes, steady)
-    threads = threads_of_a_beginning(plan, machine, disturbed, beginning)
     told = [record for record in history if isinstance(record, CapacityTold)]
     return Replayed(
-        number, alone.seconds, ended(history), predicted(plan, machine, history, followed, threads), steady,
-        first.seconds, threads,
+        number, alone.seconds, ended(history), predicted(plan, machine, history, followed, begins), steady,
+        first.seconds,
         sum(one.capacity is not None and one.at > _begun(history) for one in told),
         sum(one.capacity is None for one in told),
         sum(isinstance(record, Failed) for record in history),
@@ -205,35 +240,32 @@ def cold(machine: Replica, plan: Plan, more: float) -> Replica:
     return replace(machine, kernels=Kernels(reading=reading, read=tables))
 
 
-def threads_of_a_beginning(plan: Plan, machine: Replica, history: Sequence[Record], followed: Followed) -> float:
-    """The threads that a node keeps busy while it begins, such that a plan comes out as it did once meanwhile."""
-    real = ended(history)
-    return min(_THREADS, key=lambda threads: abs(predicted(plan, machine, history, followed, threads) - real))
-
-
 def predicted(
-    plan: Plan, machine: Replica, history: Sequence[Record], followed: Followed = Followed(), threads: float = 0.0
+    plan: Plan, machine: Replica, history: Sequence[Record], followed: Followed = Followed(), begins: Begins = ()
 ) -> float:
-    """Seconds that the simulator gives a plan on the machines of a history. threads: that each node keeps busy from
-    when it is begun until it joins."""
+    """Seconds that the simulator gives a plan on the machines of a history. begins: what each new node takes."""
     told = [record for record in history if isinstance(record, CapacityTold)]
     first = {one.machine: one.capacity for one in told if one.capacity is not None and one.at <= _begun(history)}
     later = [(one.at, _happening(one)) for one in told if one.at > _begun(history)]
-    joins = [one.at for one in told if one.capacity is not None and one.at > _begun(history)]
     gone = [(at, MachineSlowed(name, _STOPPED)) for at, name in followed.kills]
-    others = list(busy(followed.starts, joins, threads))
-    return _simulated(plan, machine, Fleet(first, (*others, *gone, *later)))
+    return _simulated(plan, machine, Fleet(first, (*busy(followed.starts, begins), *gone, *later)))
 
 
-def busy(starts: Sequence[float], joins: Sequence[float], threads: float) -> Iterator[tuple[float, MachineShared]]:
-    """The threads that nodes keep busy, each that many from when it begins until it joins, or for good.
+def busy(starts: Sequence[float], begins: Begins) -> Iterator[tuple[float, MachineShared]]:
+    """The threads that nodes keep busy which begin at these times. Those that begin together take as many times longer.
 
-    >>> [(at, one.threads) for at, one in busy([1.0, 2.0], [5.0], 2.0)]
-    [(1.0, 2.0), (2.0, 4.0), (5.0, 2.0)]
+    >>> [(at, one.threads) for at, one in busy([1.0, 1.0, 4.0], [(0.0, 2.0), (1.5, 0.0)])]
+    [(1.0, 4.0), (4.0, 2.0), (5.5, 0.0)]
     """
-    steps = [(at, threads) for at in starts] + [(at, -threads) for at in joins[: len(starts)]]
+    changes = dict[float, float]()
+    for start, together in Counter(starts).items():
+        before = 0.0
+        for at, threads in begins:
+            when = start + at * together
+            changes[when] = changes.get(when, 0.0) + (threads - before) * together
+            before = threads
     now = 0.0
-    for at, change in sorted(steps):
+    for at, change in sorted(changes.items()):
         now += change
         yield at, MachineShared(_HOST, max(0.0, now))
 
