@@ -14,6 +14,7 @@
     plan.py        stages and plans: what the engine runs
     packing.py     places tasks on machines
     finish.py      estimates when a plan finishes on a share of the resources
+    shared_links.py  rows on their way to the machines of a share
     identity/      the identity of outputs: signatures and containment
     search/        many plans for one query, and what they have in common
     whole_query.py DuckDB's own plan of a query

@@ -193,6 +193,7 @@ class Session:
         """cost: the machine's constants; by default those that `qoop calibrate` has kept."""
         self.config = config
         cost = load(calibration_path()) if cost is None else cost
+        cost = cost if config.ray is None else cost.across_machines()
         self.plan_cache = PlanCache(config.plan_cache)
         self._tables = SessionTables(self.plan_cache, config.tables, config.locked)
         self._parts = made(config, self._tables)

@@ -5,7 +5,9 @@ its weight. Within a session its own order decides. A session that comes, or tha
 one that has had least, so nobody saves up turns while there is nothing to do.
 
 A short task of a session of which nothing runs here begins next to long ones, without a slot of its own: it would else
-wait until one of them ends. There is at most one such at a time, and its session pays for it with its next turns.
+wait until one of them ends. One such runs at a time, and another one if its session has just come, or had nothing to do
+for a second: who comes would else wait for the short tasks of those that are always there. Its session pays for it with
+its next turns.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ WINDOW = 1.0
 
 SHORT = 1.0
 """Seconds that a task may take which begins next to others."""
+
+NEXT_TO_OTHERS = 2
+"""Tasks that may run next to those that have the node's slots."""
 
 _SOON = 0.05  # seconds for which a task waits rather than begin next to others
 
@@ -49,12 +54,15 @@ class _Running:
 
 @dataclass(slots=True)
 class _Party:
-    """A member. spent: slot seconds for its weight."""
+    """A member. spent: slot seconds for its weight. comes: nothing of it has begun since it came, or had nothing to do
+    for a while. idle_since: when it had something to do last, if it has not now."""
 
     member: Member
     number: int
     queue: NodeQueue
     spent: float
+    comes: bool = True
+    idle_since: float = 0.0
     running: dict[AttemptId, _Running] = field(default_factory=dict)
 
     @property
@@ -107,6 +115,7 @@ class SharedNode:
         party = self._party(name)
         if not party.active:
             party.spent = max(party.spent, self._floor)
+            party.comes = party.comes or now - party.idle_since > WINDOW
         party.queue.put(ticket, forced=True)
         party.queue.hear(ticket.job, ticket.left)
         return self.begin(now)
@@ -133,6 +142,7 @@ class SharedNode:
         party = self._parties.get(name)
         if party is not None:
             party.running.pop(attempt, None)
+            party.idle_since = now
         return self.begin(now)
 
     def withdraw(self, name: str, attempt: AttemptId, now: float) -> bool:
@@ -177,6 +187,7 @@ class SharedNode:
             party, ticket = self._next_to(waiting, now)
         if ticket is None:
             return None
+        party.comes = False
         party.running[ticket.attempt] = _Running(ticket.resources, now + ticket.seconds)
         return party.member.name, ticket.attempt
 
@@ -192,12 +203,12 @@ class SharedNode:
 
     def _next_to(self, waiting: list[_Party], now: float) -> tuple[_Party, Ticket | None]:
         """The task that begins without a slot, and whose it is."""
-        first = min(waiting, key=lambda party: (bool(party.running), self._turn(party)))
+        first = min(waiting, key=lambda party: (not party.comes, bool(party.running), self._turn(party)))
         ticket = first.queue.next(now)
         if ticket is None or first.running or not 0.0 < ticket.seconds <= SHORT or self._ends_soon(now):
             return first, None
-        one_more = self._free() + Resources(1.0)
-        return first, first.queue.take(one_more, now)
+        more = self._free() + Resources(NEXT_TO_OTHERS if first.comes else 1.0)
+        return first, first.queue.take(more, now)
 
     def _ends_soon(self, now: float) -> bool:
         """True if a slot should come free by itself before long."""

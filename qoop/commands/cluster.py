@@ -1,7 +1,8 @@
 """`qoop cluster`: the nodes of a Ray cluster and the sessions on them, on one screen.
 
 The nodes are those that Ray knows; what sessions hold is known by the actor that divides the slots between them, and
-what waits at a node by the agent there.
+what waits at a node, and what comes in there from others, by the agent there. Of a session without queues, which has
+processes of its own, only what it holds is known.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import field
 from pathlib import Path
 from shutil import get_terminal_size
 from string import ascii_uppercase
+from textwrap import wrap
 from typing import Any
 
 from qoop.catalog.errors import ConfigError
@@ -25,18 +27,20 @@ _FREE, _GAP = "·", 2
 
 @value
 class NodeSeen:
-    """A node. leaves: True: it was announced that it will be taken away."""
+    """A node. leaves: True: it was announced that it will be taken away. agent: it has one, for all sessions."""
 
     name: str
     host: str
     slots: int
     leaves: bool = False
+    agent: bool = False
 
 
 @value
 class SessionSeen:
     """A session. wants: slots that it has a use for. used, given: slots by node. silent: seconds since it was heard.
-    queued: tasks that wait at each node."""
+    queued: tasks that wait at each node; coming, asked: answers of other nodes that come in there, and questions to
+    them that wait for their turn."""
 
     name: str
     tenant: str
@@ -45,6 +49,8 @@ class SessionSeen:
     given: Mapping[str, int]
     silent: float = 0.0
     queued: Mapping[str, int] = field(default_factory=dict)
+    coming: Mapping[str, int] = field(default_factory=dict)
+    asked: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def waits(self) -> int:
@@ -71,12 +77,15 @@ class ClusterSeen:
 
     def to_json(self) -> dict[str, Any]:
         """The same, for programs."""
-        nodes = [{"name": one.name, "host": one.host, "slots": one.slots, "leaves": one.leaves} for one in self.nodes]
+        nodes = [
+            {"name": one.name, "host": one.host, "slots": one.slots, "leaves": one.leaves, "agent": one.agent}
+            for one in self.nodes
+        ]
         sessions = [
             {
                 "name": one.name, "tenant": one.tenant, "wants": one.wants, "used": dict(one.used),
-                "given": dict(one.given), "silent": one.silent,
-                "queued": dict(one.queued),
+                "given": dict(one.given), "silent": one.silent, "queued": dict(one.queued),
+                "coming": dict(one.coming), "asked": dict(one.asked),
             }
             for one in self.sessions
         ]  # fmt: skip
@@ -87,14 +96,16 @@ def drawn(cluster: ClusterSeen, width: int = 80) -> str:
     """The screen: a line for each session, then the nodes in columns.
 
     A node has a mark for each slot: a capital one where a task of the session runs, a small one where it may begin one,
-    a dot where nobody may; then, after a plus, the number of tasks that wait there.
+    a dot where nobody may; then, after a plus, the number of tasks that wait there, and after an arrow that of the
+    answers that come in from other nodes.
     """
     slots = sum(node.slots for node in cluster.nodes)
     busy = sum(sum(one.used.values()) for one in cluster.sessions)
-    lines = [f"{cluster.address}: {len(cluster.nodes)} nodes, {busy} of {slots} slots busy"]
+    with_agents = f" ({count} with agents)" if (count := sum(node.agent for node in cluster.nodes)) else ""
+    lines = [f"{cluster.address}: {len(cluster.nodes)} nodes{with_agents}, {busy} of {slots} slots busy"]
     marks = [ascii_uppercase[number % len(ascii_uppercase)] for number in range(len(cluster.sessions))]
     for mark, one in zip(marks, cluster.sessions, strict=True):
-        lines.append(f"  {mark}  {_session(one)}"[:width])
+        lines += wrap(f"{mark}  {_session(one)}", width, initial_indent="  ", subsequent_indent="     ")
     cells = [_node(node, cluster.sessions, marks) for node in cluster.nodes]
     return "\n".join(lines + _in_columns(cells, width))
 
@@ -103,6 +114,8 @@ def _session(one: SessionSeen) -> str:
     text = f"{one.name[:8]} {one.tenant}".rstrip()
     text += f": {sum(one.used.values())} slots busy, {sum(one.given.values())} given, {one.waits} waited for"
     text += f", {count} queued" if (count := sum(one.queued.values())) else ""
+    coming, asked = sum(one.coming.values()), sum(one.asked.values())
+    text += f", {coming} of {coming + asked} pulls under way" if coming + asked else ""
     return text + (f", silent for {one.silent:.0f} s" if one.silent >= 1 else "")
 
 
@@ -114,7 +127,9 @@ def _node(node: NodeSeen, sessions: Sequence[SessionSeen], marks: Sequence[str])
     )
     text = (busy + idle)[: node.slots].ljust(node.slots, _FREE)
     queued = sum(one.queued.get(node.name, 0) for one in sessions)
-    return f"{node.name} {text}{f' +{queued}' if queued else ''}{' leaves' if node.leaves else ''}"
+    coming = sum(one.coming.get(node.name, 0) for one in sessions)
+    marked = f"{node.name} {text}{f' +{queued}' if queued else ''}{f' ↓{coming}' if coming else ''}"
+    return f"{marked}{' leaves' if node.leaves else ''}"
 
 
 def _in_columns(cells: Sequence[str], width: int) -> list[str]:
@@ -133,30 +148,67 @@ def seen(address: str) -> ClusterSeen:
 
     attach(address)
     ray, there = load(), living()
-    nodes = tuple(NodeSeen(node.machine, node.host, node.slots, node.leaves_at is not None) for node in there.values())
+    machines = {id_: node.machine for id_, node in there.items()}
     try:
         told = ray.get(ray.get_actor(NAME, namespace=NAMESPACE).sessions.remote(), timeout=5.0)
     except ValueError:  # there is none while there is no session
         told = []
     except ray.exceptions.RayError as error:
         raise ConfigError(f"the cluster at {address} does not say what its sessions hold: {error}") from error
-    queued = _queued(ray, {id_: node.machine for id_, node in there.items()})
-    return ClusterSeen(address, nodes, tuple(SessionSeen(**one, queued=queued.get(one["name"], {})) for one in told))
+    agents = _agents(ray, machines)
+    nodes = tuple(
+        NodeSeen(node.machine, node.host, node.slots, node.leaves_at is not None, node.machine in agents)
+        for node in there.values()
+    )
+    return ClusterSeen(address, nodes, tuple(_with_queues(one, agents) for one in told))
 
 
-def _queued(ray: Any, machines: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """The tasks that wait, by session and machine, as far as agents tell within a second."""
+@value
+class _AgentSeen:
+    """An agent. queued, coming, asked: by session, as in `SessionSeen`; nothing if it did not tell in time."""
+
+    queued: Mapping[str, int] = field(default_factory=dict)
+    coming: Mapping[str, int] = field(default_factory=dict)
+    asked: Mapping[str, int] = field(default_factory=dict)
+
+
+def _agents(ray: Any, machines: Mapping[str, str]) -> dict[str, _AgentSeen]:
+    """The agents by machine, with what they tell within a second. machines: by node."""
     from qoop.engine.backends.ray.agent import agents
 
-    asked = {agent.waiting.remote(): machines[node] for node, agent in agents(ray) if node in machines}
-    ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=1.0) if asked else ([], [])
-    found = dict[str, dict[str, int]]()
-    for answer in ready:
-        with contextlib.suppress(ray.exceptions.RayError):
-            for name, count in ray.get(answer).items():
-                if count:
-                    found.setdefault(name.rpartition("-")[0], {})[asked[answer]] = count
+    found = dict[str, _AgentSeen]()
+    asked = {}
+    for node, agent in agents(ray):
+        if node in machines:
+            found[machines[node]] = _AgentSeen()
+            asked[machines[node]] = agent.waiting.remote(), agent.pulling.remote()
+    answers = [answer for pair in asked.values() for answer in pair]
+    ready = set(ray.wait(answers, num_returns=len(answers), timeout=1.0)[0]) if answers else set()
+    for machine, (waiting, pulling) in asked.items():
+        if {waiting, pulling} <= ready:
+            with contextlib.suppress(ray.exceptions.RayError):
+                found[machine] = _told(*ray.get([waiting, pulling]))
     return found
+
+
+def _told(waiting: Mapping[str, int], pulling: Mapping[str, tuple[int, int]]) -> _AgentSeen:
+    """The words of an agent, by the names that sessions have at the arbiter."""
+
+    def by_session(counts: Mapping[str, int]) -> dict[str, int]:
+        return {name.rpartition("-")[0]: count for name, count in counts.items() if count}
+
+    coming, asked = ({name: pair[place] for name, pair in pulling.items()} for place in (0, 1))
+    return _AgentSeen(by_session(waiting), by_session(coming), by_session(asked))
+
+
+def _with_queues(told: Mapping[str, Any], agents: Mapping[str, _AgentSeen]) -> SessionSeen:
+    """A session as the arbiter tells of it, with what agents know."""
+
+    def by_machine(what: str) -> dict[str, int]:
+        counts = {machine: getattr(agent, what).get(told["name"], 0) for machine, agent in agents.items()}
+        return {machine: count for machine, count in counts.items() if count}
+
+    return SessionSeen(**told, queued=by_machine("queued"), coming=by_machine("coming"), asked=by_machine("asked"))
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -56,3 +57,24 @@ def test_one_that_has_outlived_its_connection_does_not_end_the_next(ray: SimpleN
     assert ray.connected
     new.leave()
     assert not ray.connected
+
+
+def test_what_ray_prints_of_nodes_goes_to_its_logger_while_a_session_is_connected(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def prints(told: dict[str, list[str]], ignore_prefix: bool) -> None:
+        print(*told["lines"])
+
+    printing = SimpleNamespace(print_to_stdstream=prints)
+    for _ in range(2):
+        nodes._hush(printing)
+    printing.print_to_stdstream({"lines": ["a node has died"]}, ignore_prefix=False)
+    assert "a node has died" in caplog.text and not capsys.readouterr().out
+    nodes._speak_again()
+    printing.print_to_stdstream({"lines": ["a node has died"]}, ignore_prefix=False)
+    assert "a node has died" in capsys.readouterr().out
+
+
+def test_ray_prints_by_the_function_that_is_put_aside() -> None:
+    worker = pytest.importorskip("ray")._private.worker
+    assert "print_to_stdstream(" in inspect.getsource(worker.listen_error_messages)

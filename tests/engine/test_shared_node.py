@@ -70,14 +70,21 @@ def test_long_tasks_take_no_more_than_their_share() -> None:
     assert ran["short"] / ran.total() == pytest.approx(0.5, abs=0.05)
 
 
-def test_a_short_task_of_a_newcomer_begins_next_to_a_long_one_but_only_one() -> None:
-    there = node(Member("long"), Member("new"), Member("newer"))
+def test_short_tasks_begin_next_to_a_long_one_one_of_them_and_one_of_who_comes() -> None:
+    there = node(*(Member(name) for name in ("long", "often", "new", "newer")))
     assert len(there.arrive("long", ticket(1, 5.0), 0.0)) == 1
-    assert there.arrive("new", ticket(2, 2.0), 1.0) == []
-    assert there.withdraw("new", ticket(2, 2.0).attempt, 1.0)
-    assert there.arrive("new", ticket(3, 0.1), 1.0) == [("new", ticket(3, 0.1).attempt)]
-    assert there.arrive("newer", ticket(4, 0.1), 1.0) == []
-    assert there.release("new", ticket(3, 0.1).attempt, 1.1) == [("newer", ticket(4, 0.1).attempt)]
+    assert there.arrive("often", ticket(2, 2.0), 1.0) == []
+    assert there.withdraw("often", ticket(2, 2.0).attempt, 1.0)
+    assert there.arrive("often", ticket(3, 0.5), 1.0) == [("often", ticket(3, 0.5).attempt)]
+    assert there.arrive("often", ticket(4, 0.5), 1.0) == [], "something of it runs"
+    assert there.arrive("new", ticket(5, 0.5), 1.0) == [("new", ticket(5, 0.5).attempt)]
+    assert there.arrive("newer", ticket(6, 0.5), 1.0) == []
+    assert there.release("often", ticket(3, 0.5).attempt, 1.1) == [("newer", ticket(6, 0.5).attempt)]
+    assert there.release("new", ticket(5, 0.5).attempt, 1.1) == [], "one that has not just come waits for both"
+    assert there.release("newer", ticket(6, 0.5).attempt, 1.2) == [("often", ticket(4, 0.5).attempt)]
+    assert there.arrive("new", ticket(7, 0.5), 1.3) == [], "it had something to do a moment ago"
+    assert there.withdraw("new", ticket(7, 0.5).attempt, 1.3)
+    assert there.arrive("new", ticket(8, 0.5), 2.5) == [("new", ticket(8, 0.5).attempt)]
 
 
 def test_nothing_begins_next_to_others_for_want_of_memory_or_where_one_ends_soon() -> None:

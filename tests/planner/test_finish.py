@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qoop.planner.estimate.cost import CostModel
-from qoop.planner.finish import SPILL_BYTE, Done, Finish, finish_time
+from qoop.planner.finish import SPILL_BYTE, Done, Finish, finish_time, slowest
 from qoop.planner.packing import Available, Packer, best_fit
 from qoop.planner.plan import STORE_PER_KERNEL, Estimate, Layout, Plan, Resources, Stage, StageInput
 
@@ -220,6 +220,45 @@ def test_many_tasks_wait_in_turn_for_the_network() -> None:
         slow = Finish(found, machine=2).seconds(Resources(4, 1000, network=2e6))
         fast = Finish(found, machine=2).seconds(Resources(4, 1000))
         assert slow - fast == pytest.approx(3.0)
+
+
+def two_exchanges() -> Plan:
+    """Two stages that can run at a time, each of which reads 4 MB by partition in two tasks of 1 s."""
+    halves = Layout(("c",), 2)
+    stages = [Stage(name, "", (), INT, 1, name, halves, estimate=Estimate(1, 4e6, 0.0, 1.0)) for name in "ab"]
+    for name, source in ("ca", "db"):
+        inputs = (StageInput("i", source, "partition"),)
+        stages.append(Stage(name, "", inputs, INT, 2, name, estimate=Estimate(1, 0, 1.0, 1.0)))
+    return plan(*stages, stage("root", "c d", seconds=0.5))
+
+
+SLOW, ENOUGH = Resources(4, 1000, network=2e6), Resources(4, 1000)
+
+
+def test_stages_that_run_at_a_time_share_the_links() -> None:
+    found = Finish(two_exchanges(), machine=2)
+    apart, both = Done({"a": 1, "b": 1, "d": 2}), Done({"a": 1, "b": 1})
+    waits = [found.seconds(SLOW, done) - found.seconds(ENOUGH, done) for done in (apart, both)]
+    assert waits == pytest.approx([1.0, 2.0]), "half of 4 MB each, over two links of 1 MB a second"
+    assert found.at_least(SLOW) <= found.seconds(SLOW)
+
+
+def test_of_a_transfer_that_is_under_way_the_rest_is_still_to_come() -> None:
+    found = Finish(two_exchanges(), machine=2)
+    alone = [found.seconds(SLOW, Done({"a": 1, "b": 1, "d": 2}, {"c": (spent, spent)})) for spent in (0.0, 0.5, 1.5)]
+    assert [alone[0] - one for one in alone] == pytest.approx([0.0, 0.5, 1.5])
+    both = found.seconds(SLOW, Done({"a": 1, "b": 1}, {"c": (0.5, 0.5)}))
+    assert both == pytest.approx(alone[0] + 0.5), "1 MB of c and 2 MB of d are still to come"
+
+
+def test_on_several_machines_the_slowest_task_and_the_busiest_link_decide() -> None:
+    found, unlike = plan(stage("a", width=4, seconds=2.0), stage("root", "a", seconds=1.0)), CostModel(spread=0.2)
+    even, apart = (Finish(found, 2, cost).seconds(share(4)) for cost in (CostModel(), unlike))
+    assert apart - even == pytest.approx((slowest(4, 0.2) - 1.0) * 2.0)
+    assert Finish(found, cost=unlike).seconds(share(4)) == even, "one machine is as it was measured"
+    exchanges = [Finish(two_exchanges(), 2, CostModel(uneven=uneven)) for uneven in (0.0, 0.3)]
+    once, more = (one.seconds(SLOW) - one.seconds(ENOUGH) for one in exchanges)
+    assert more == pytest.approx(slowest(2, 0.3) * once)
 
 
 @given(plans(), st.integers(1, 12))

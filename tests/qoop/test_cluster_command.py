@@ -16,24 +16,29 @@ from qoop.control.arbiter import Arbiter
 
 
 def forty() -> ClusterSeen:
-    nodes = tuple(NodeSeen(f"node-{number:08x}", f"10.0.0.{number}", 4, number == 39) for number in range(40))
+    nodes = tuple(
+        NodeSeen(f"node-{number:08x}", f"10.0.0.{number}", 4, number == 39, number < 38) for number in range(40)
+    )
     names = [node.name for node in nodes]
     long = SessionSeen("0123456789abcdef", "reports", 160.0, dict.fromkeys(names, 2), dict.fromkeys(names, 3))
-    short = SessionSeen("fedcba9876543210", "", 8.0, {names[0]: 1}, {names[0]: 1}, 2.6, {names[2]: 12})
+    short = SessionSeen(
+        "fedcba9876543210", "", 8.0, {names[0]: 1}, {names[0]: 1}, 2.6, {names[2]: 12}, {names[2]: 4}, {names[2]: 9}
+    )
     return ClusterSeen("10.0.0.1:6379", nodes, (long, short))
 
 
 def test_two_sessions_and_forty_nodes_fit_a_screen() -> None:
     lines = drawn(forty(), 80).splitlines()
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
-    assert lines[:3] == [
-        "10.0.0.1:6379: 40 nodes, 81 of 160 slots busy",
+    assert lines[:4] == [
+        "10.0.0.1:6379: 40 nodes (38 with agents), 81 of 160 slots busy",
         "  A  01234567 reports: 80 slots busy, 120 given, 40 waited for",
-        "  B  fedcba98: 1 slots busy, 1 given, 7 waited for, 12 queued, silent for 3 s",
+        "  B  fedcba98: 1 slots busy, 1 given, 7 waited for, 12 queued, 4 of 13 pulls",
+        "     under way, silent for 3 s",
     ]
     text = "\n".join(lines)
     assert "node-00000000 AABa" in text and "node-00000001 AAa·" in text and "node-00000027 AAa· leaves" in text
-    assert "node-00000002 AAa· +12" in text
+    assert "node-00000002 AAa· +12 ↓4" in text
     assert sum(line.count("node-") for line in lines) == 40
 
 
@@ -62,11 +67,11 @@ def test_the_arbiter_tells_what_sessions_hold() -> None:
 def test_warnings_of_rays_logger_do_not_reach_the_terminal() -> None:
     pytest.importorskip("ray")
     text = (
-        "import logging; from qoop.engine.backends.ray.nodes import _silence\n"
+        "import logging, ray; from qoop.engine.backends.ray.nodes import _hush\n"
         "{}; logging.getLogger('ray.util').warning('a node has died')"
     )
     spilled = [
         subprocess.run([sys.executable, "-c", text.format(call)], capture_output=True, text=True, check=True).stderr
-        for call in ("None", "_silence(); _silence()")
+        for call in ("None", "_hush(ray._private.worker)")
     ]
     assert "a node has died" in spilled[0] and not spilled[1]

@@ -10,9 +10,12 @@ import pytest
 import qoop
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest
-from qoop.engine.history import Began, Lost, Started, Succeeded, Waiting
+from qoop.engine.backends.simulated import Outcome
+from qoop.engine.history import Began, Ended, Lost, Started, Succeeded, Waiting
+from qoop.engine.node_queues.policy import usual
 from qoop.engine.state import State
 from qoop.planner.plan import Estimate, Plan, Stage
+from qoop.simulation import Fleet, SimulatedJob, simulate
 
 if TYPE_CHECKING:
     from tests.ray.conftest import NodesMaker
@@ -56,3 +59,22 @@ def test_what_waits_at_a_node_that_dies_runs_elsewhere(make_nodes: NodesMaker) -
         assert count(handle, Succeeded) - count(handle, Lost) == WIDTH
         assert count(handle, Started) > WIDTH
         session.cluster.check()
+
+
+def test_the_simulator_does_again_what_nodes_with_queues_did(make_nodes: NodesMaker) -> None:
+    """Each task takes as long as it did there: as many wait, and all ends at about the same time."""
+    with make_nodes(1, 1) as nodes, qoop.connect(ray=nodes.address, node_queue=2) as session:
+        while session.available.cpu < 2:
+            time.sleep(0.05)
+        submitted(session).wait()  # kernels are warm afterwards
+        handle = submitted(session)
+        handle.wait()
+        history, plan = handle.history(), handle.plans()[0]
+        machines = {name: one.capacity for name, one in session.cluster.machines().items()}
+    took = {one.attempt.task.part: one.committed.seconds for one in history if isinstance(one, Succeeded)}
+    fleet, jobs = Fleet(machines), [SimulatedJob("again", 0.0, plan)]
+    run = simulate(fleet, jobs, lambda spec: Outcome(took[spec.attempt.task.part]), queueing=usual(2)).jobs[0]
+    real = next(one.at for one in reversed(history) if isinstance(one, Ended))
+    assert run.seconds == pytest.approx(real, rel=0.15)
+    waited = sum(isinstance(one, Waiting) for one in run.history)
+    assert abs(waited - count(handle, Waiting)) <= 2

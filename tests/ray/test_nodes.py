@@ -102,6 +102,20 @@ def test_of_a_node_that_is_killed_only_what_ran_and_what_it_alone_held_is_redone
         assert {key for key, count in begun.items() if count > 1} <= lost | {record.key for record in failed}
 
 
+def test_what_ray_says_of_a_node_that_is_killed_goes_to_its_logger_not_to_the_terminal(
+    make_nodes: NodesMaker, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with make_nodes(1, 1) as nodes, qoop.connect(ray=nodes.address) as session:
+        assert session.sql("SELECT 1").fetchall() == [(1,)]
+        nodes.kill(nodes.there[0])
+        deadline = time.monotonic() + 60
+        while "has been marked dead" not in caplog.text:
+            assert time.monotonic() < deadline, "Ray says nothing"
+            time.sleep(0.1)
+    shown = capfd.readouterr()
+    assert not shown.out and not shown.err
+
+
 def test_what_is_in_the_folder_of_checkpoints_is_not_redone(
     make_nodes: NodesMaker, numbers: Path, tmp_path: Path
 ) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
@@ -15,13 +18,16 @@ from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.exchanges.terms import Exchanges
-from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.engine.history import CapacityTold, Record, Started
+from qoop.engine.task import AttemptId, CheckpointKey, TaskId
+from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.simulation import Fleet, MachineShared, SimulatedJob, simulate
 from qoop.tpcds.links.bench import ExchangesOptions, play, run, ways
+from qoop.tpcds.links.bucket import CountingProxy
 from qoop.tpcds.links.search import searched
 from qoop.tpcds.links.shaped import Bucket, Shape, ShapedWire
 from qoop.tpcds.links.workload import Cluster, drawn
-from qoop.tpcds.on_ray.ray_spot import busy, sharing
+from qoop.tpcds.on_ray.ray_spot import Followed, busy, cold, predicted, sharing
 from qoop.tpcds.simulate.replica import Replica
 
 SMALL = Cluster(5)
@@ -103,7 +109,7 @@ def test_nodes_of_one_host_share_its_processors_with_each_other_and_with_nodes_t
 
     assert seconds(fleet, one_host=False) == pytest.approx(3.0, abs=0.01)
     assert seconds(fleet, one_host=True) == pytest.approx(6.0, abs=0.01)
-    steps = list(busy([1.0], [3.0], 4.0))
+    steps = list(busy([1.0], [(0.0, 2.0), (2.0, 0.0)]))
     assert steps == [(1.0, MachineShared("host", 2.0)), (3.0, MachineShared("host", 0.0))]
     began = fleet.after(*steps)
     assert seconds(began, one_host=True) == pytest.approx(6.667, abs=0.01)  # for 2 s, a third as fast, not half
@@ -114,3 +120,46 @@ def test_how_much_threads_disturb_each_other_follows_from_a_run_on_nodes_that_st
     machine = Replica(Resources(1.0, 1e9), {}, 0.0)
     fitted = sharing(machine, plan, nodes=2, seconds=3.0)
     assert fitted.side_by_side == pytest.approx(1.5, abs=0.05)
+
+
+def test_a_prediction_knows_nodes_that_begin_cold_ones_and_those_that_are_gone_before_it_is_heard() -> None:
+    scan, root = plan_of(8, 0.5).stages
+    plan = Plan((replace(scan, inputs=(TableInput("t", "t", "1", (), split=True),)), root), ())
+    machine = replace(Replica(Resources(1.0, 1e9), {}, 0.0), cores=2.0)
+    attempt = AttemptId(TaskId("q", "scan", 0), 1)
+    one = Resources(1.0, 1e9)
+    told: list[Record] = [
+        CapacityTold(0.0, "a", one), Started(0.0, attempt, CheckpointKey("s", "one", 0), "a", one)
+    ]  # fmt: skip
+    alone = predicted(plan, machine, told)
+    begins = [(0.0, 3.0), (100.0, 0.0)]
+    disturbed = predicted(plan, machine, told, Followed([0.0]), begins)
+    assert disturbed == pytest.approx(2 * alone), "four threads on two processors, to the end"
+    assert predicted(plan, machine, told, Followed([0.0, 0.0]), begins) == pytest.approx(3.5 * alone)
+    joined = [*told, CapacityTold(2.1, "b", one)]
+    warm = predicted(plan, machine, joined)
+    assert warm + 0.1 < predicted(plan, cold(machine, plan, 0.4), joined) < warm + 0.5
+    lost = [*joined, CapacityTold(3.5, "b", None)]
+    assert predicted(plan, machine, lost, Followed(kills=[(2.2, "b")])) > predicted(plan, machine, lost) + 0.3
+
+
+def test_requests_to_a_bucket_on_this_machine_are_counted_and_delayed() -> None:
+    class Store(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "3")
+            self.end_headers()
+            self.wfile.write(b"row")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Store) as store:
+        threading.Thread(target=store.serve_forever, daemon=True).start()
+        began = time.monotonic()
+        with CountingProxy(f"127.0.0.1:{store.server_port}", latency=0.02) as proxy:
+            for path in ("outputs/a", "outputs/a", "outputs?list-type=2"):
+                assert urlopen(f"{proxy.address}/{path}").read() == b"row"
+        assert time.monotonic() - began >= 0.06
+        assert proxy.counts == {"get": 2, "list": 1}
+        store.shutdown()

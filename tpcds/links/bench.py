@@ -13,6 +13,7 @@ from typing import Any
 from qoop.catalog.errors import ConfigError, PlanError
 from qoop.engine.exchanges.terms import Exchanges
 from qoop.engine.node_queues.policy import NodeQueueing, usual
+from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.finish import Finish
 from qoop.planner.plan import Resources
 from qoop.simulation import SimulatedJob, SimulatedRun, simulate
@@ -129,7 +130,7 @@ def _seconds(case: Drawn, name: str, way: Way, options: ExchangesOptions) -> flo
 def _believed(case: Drawn, cluster: Cluster) -> float:
     slots = cluster.machines * cluster.slots
     share = Resources(slots, 64e9 * cluster.machines, 0.0, cluster.link * cluster.machines)
-    return Finish(case.plan, cluster.slots).seconds(share)
+    return Finish(case.plan, cluster.slots, DEFAULT.across_machines()).seconds(share)
 
 
 def _cases(kind: str, options: ExchangesOptions) -> Iterator[Drawn]:

@@ -2,6 +2,7 @@
 
 The nodes are processes on this machine, whose loopback says nothing about networks: so answers between them wait for
 the tokens of links (`shaped`). Every way answers the same queries, in turn; every answer is compared with DuckDB's.
+Outputs may be kept in a bucket whose requests are counted and take their time (`bucket`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -20,7 +21,10 @@ from typing import Any
 
 from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.job import Job
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.variants import USUAL, Variant
 from qoop.session import Session, connect
+from qoop.tpcds.links.bucket import counted_bucket
 from qoop.tpcds.links.shaped import Shape
 from qoop.tpcds.on_ray.ray_nodes import LocalNodes
 from qoop.tpcds.oracle import Oracle
@@ -52,13 +56,17 @@ WAYS: Mapping[str, tuple[str, int]] = {
 }
 """By name: `exchange` and `node_queue` of the session."""
 
+_APART = Variant("apart", limits=replace(USUAL, single_seconds=0.0, gather_rows=0.0, broadcast_factor=100.0))
+"""Rows are hashed over the tasks of all nodes, however few there are: else one link would bring in all of them."""
+
 _WAIT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class RayLinksOptions:
     """queries, ways: names. repeat: timed runs of each. nodes: of one CPU. rate: bytes a second of a link. slow: one
-    has half of it. chaos: runs of each query while nodes join and die, by the last of the ways."""
+    has half of it. chaos: runs of each query while nodes join and die, by the last of the ways. store: outputs are kept
+    in a bucket with requests that take that many seconds; None: in a folder."""
 
     directory: Path
     queries: tuple[str, ...]
@@ -70,6 +78,7 @@ class RayLinksOptions:
     slow: bool = False
     chaos: int = 1
     seed: int = 1
+    store: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +93,14 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class RayLinksResult:
-    """timed: all pairs. chaos: answers that were right, by query; joined, died: nodes meanwhile."""
+    """timed: all pairs. chaos: answers that were right, by query; joined, died: nodes meanwhile. requests: to the
+    bucket, by kind."""
 
     timed: tuple[Timed, ...]
     chaos: Mapping[str, int]
     joined: int = 0
     died: int = 0
+    requests: Mapping[str, int] = field(default_factory=dict)
 
     def line(self, one: Timed) -> str:
         """A query by a way, against pulls in turn."""
@@ -108,11 +119,11 @@ def run(options: RayLinksOptions, told: Callable[[str], None] = print) -> RayLin
             raise ConfigError(f"there is no {name!r}; there are {', '.join(known)}")
     seconds: dict[tuple[str, str], list[float]] = {}
     moved: dict[tuple[str, str], int] = {}
-    with LocalNodes() as nodes, Oracle(options.directory) as oracle:
+    with _outputs(options) as (place, requests), LocalNodes() as nodes, Oracle(options.directory) as oracle:
         nodes.be(options.nodes)
         for _ in range(options.repeat):
             for way in options.ways:
-                for query, taken, bytes_ in _round(options, way, nodes, oracle):
+                for query, taken, bytes_ in _round(options, way, nodes, oracle, place):
                     seconds.setdefault((query, way), []).append(taken)
                     moved[query, way] = bytes_
         timed = tuple(Timed(*key, tuple(taken), moved[key]) for key, taken in seconds.items())
@@ -120,13 +131,27 @@ def run(options: RayLinksOptions, told: Callable[[str], None] = print) -> RayLin
         for one in timed:
             told(done.line(one))
         if options.chaos:
-            done = _chaos(options, nodes, oracle, timed)
+            done = _chaos(options, nodes, oracle, timed, place)
             told(f"chaos: {sum(done.chaos.values())} answers right, {done.joined} nodes joined, {done.died} died")
-        return done
+        if requests:
+            told("requests: " + ", ".join(f"{count} {kind}" for kind, count in sorted(requests.items())))
+        return replace(done, requests=dict(requests))
 
 
 @contextmanager
-def _session(options: RayLinksOptions, way: str, nodes: LocalNodes) -> Iterator[tuple[Session, Shape]]:
+def _outputs(options: RayLinksOptions) -> Iterator[tuple[str | None, Mapping[str, int]]]:
+    """The place of outputs, None: a folder of each session; and the requests there."""
+    if options.store is None:
+        yield None, {}
+        return
+    with counted_bucket(options.store) as found:
+        yield found
+
+
+@contextmanager
+def _session(
+    options: RayLinksOptions, way: str, nodes: LocalNodes, place: str | None
+) -> Iterator[tuple[Session, Shape]]:
     exchange, queued = WAYS[way]
     before, os.environ["QOOP_EXCHANGE"] = os.environ.get("QOOP_EXCHANGE"), exchange
     try:
@@ -134,7 +159,7 @@ def _session(options: RayLinksOptions, way: str, nodes: LocalNodes) -> Iterator[
             shape = Shape(options.rate, options.latency, folder, options.slow)
             with connect(
                 ray=nodes.address, replan=False, reuse=False, staged=True, node_queue=queued,
-                checkpoints=Path(folder) / "checkpoints", runtime_env=shape.runtime_env(),
+                checkpoints=place or Path(folder) / "checkpoints", runtime_env=shape.runtime_env(),
             ) as session:  # fmt: skip
                 session.register_folder(options.directory)
                 _await(session, len(nodes.there))
@@ -153,17 +178,26 @@ def _await(session: Session, count: int) -> None:
         time.sleep(0.05)
 
 
-def _round(options: RayLinksOptions, way: str, nodes: LocalNodes, oracle: Oracle) -> Iterator[tuple[str, float, int]]:
+def _round(
+    options: RayLinksOptions, way: str, nodes: LocalNodes, oracle: Oracle, place: str | None
+) -> Iterator[tuple[str, float, int]]:
     """Each query once to warm up, and once on the clock: its name, seconds, and bytes between processes."""
-    with _session(options, way, nodes) as (session, shape):
+    with _session(options, way, nodes, place) as (session, shape):
         for query in options.queries:
-            _answer(session.submit(QUERIES[query]), query, oracle)
+            plan = _plan(session, query, options)
+            _answer(session.submit(QUERIES[query], plan=plan), query, oracle)
             before, began = shape.given(), time.perf_counter()
-            job = session.submit(QUERIES[query])
+            job = session.submit(QUERIES[query], plan=plan)
             job.result()
             taken = time.perf_counter() - began
             _answer(job, query, oracle)
             yield query, taken, shape.given() - before
+
+
+def _plan(session: Session, query: str, options: RayLinksOptions) -> Plan:
+    """A plan whose exchanges are between all nodes."""
+    planning = session.prepare(QUERIES[query]).planning()
+    return planning.plan(_APART, Resources(options.nodes, 1e9 * options.nodes))
 
 
 def _answer(job: Job, query: str, oracle: Oracle) -> None:
@@ -174,12 +208,14 @@ def _answer(job: Job, query: str, oracle: Oracle) -> None:
         raise ExecutionError(f"the answer of {query} is wrong: {difference or 'it has no rows'}")
 
 
-def _chaos(options: RayLinksOptions, nodes: LocalNodes, oracle: Oracle, timed: Sequence[Timed]) -> RayLinksResult:
+def _chaos(
+    options: RayLinksOptions, nodes: LocalNodes, oracle: Oracle, timed: Sequence[Timed], place: str | None
+) -> RayLinksResult:
     """Answers while nodes join and die at random, one to twice as many as are wanted at a time."""
     rng, right, joined, died = random.Random(f"chaos {options.seed}"), dict.fromkeys(options.queries, 0), 0, 0
-    with _session(options, options.ways[-1], nodes) as (session, _):
+    with _session(options, options.ways[-1], nodes, place) as (session, _):
         for query in options.queries * options.chaos:
-            job = session.submit(QUERIES[query])
+            job = session.submit(QUERIES[query], plan=_plan(session, query, options))
             while not job.wait(rng.uniform(0.2, 1.5)):
                 if len(nodes.there) > 1 and (rng.random() < 0.5 or len(nodes.there) >= 2 * options.nodes):
                     nodes.kill(rng.choice(nodes.there))
@@ -196,7 +232,7 @@ def to_json(done: RayLinksResult) -> dict[str, Any]:
     """The figures, for programs."""
     return {
         "timed": [asdict(one) for one in done.timed], "chaos": dict(done.chaos), "joined": done.joined,
-        "died": done.died,
+        "died": done.died, "requests": dict(done.requests),
     }  # fmt: skip
 
 
@@ -216,6 +252,7 @@ def add_command(
     parser.add_argument("--slow", action="store_true", help="one node's links have half the rate")
     parser.add_argument("--chaos", type=int, default=1, metavar="N", help="runs of each while nodes join and die (1)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of joining and dying (1)")
+    parser.add_argument("--store", type=float, metavar="MS", help="keep outputs in a bucket, whose requests take that")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
 
     def command(options: argparse.Namespace) -> int:
@@ -224,7 +261,7 @@ def add_command(
         asked = RayLinksOptions(
             Path(options.directory), tuple(options.queries.split(",")), tuple(options.ways.split(",")),
             options.repeat, options.nodes, options.rate * 1e6, options.latency / 1e3, options.slow, options.chaos,
-            options.seed,
+            options.seed, None if options.store is None else options.store / 1e3,
         )  # fmt: skip
         write(to_json(run(asked, lambda text: print(text, flush=True))), options.json)
         return 0

@@ -116,6 +116,10 @@ class NodeAgent:
         """The tasks of each session that wait now."""
         return self._gate.waiting()
 
+    def pulling(self) -> dict[str, tuple[int, int]]:
+        """By session the answers of other nodes that come in now, and the questions that wait for their turn."""
+        return {name: guest.worker.pulling() for name, guest in list(self._guests.items())}
+
     def process(self) -> int:
         """The number of the process that this is."""
         return os.getpid()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from qoop.catalog.errors import ConfigError, ExecutionError
@@ -32,7 +35,12 @@ class Node:
     @property
     def machine(self) -> MachineId:
         """Its name as a machine."""
-        return f"node-{self.id[:_NAMED]}"
+        return machine_name(self.id)
+
+
+def machine_name(node: str) -> MachineId:
+    """The name that the node of this id has as a machine."""
+    return f"node-{node[:_NAMED]}"
 
 
 class Attachment:
@@ -60,6 +68,7 @@ class Attachment:
             if not self._others and self._others is Attachment._holders:
                 Attachment._holders = None
                 load().shutdown()
+                _speak_again()
 
 
 def attach(address: str, runtime_env: Mapping[str, Any] | None = None) -> bool:
@@ -76,7 +85,6 @@ def attach(address: str, runtime_env: Mapping[str, Any] | None = None) -> bool:
             f"{address} goes through a Ray client, which cannot reach what nodes hold: run the session on a node of "
             "the cluster (such as by `ray job submit`), with ray='auto'"
         )
-    _silence()
     if ray.is_initialized():
         connected = ray.get_runtime_context().gcs_address
         if address not in ("auto", connected):
@@ -89,6 +97,7 @@ def attach(address: str, runtime_env: Mapping[str, Any] | None = None) -> bool:
         with with_wheels(runtime_env) as found:
             _check(found)
             ray.init(address, log_to_driver=False, configure_logging=False, runtime_env=found, namespace="qoop")
+            _hush(ray._private.worker)  # `init` takes all handlers off its logger
     except (OSError, ValueError, RuntimeError, AssertionError) as error:
         where = "on this machine" if address == "auto" else f"at {address}"
         raise ConfigError(
@@ -98,12 +107,43 @@ def attach(address: str, runtime_env: Mapping[str, Any] | None = None) -> bool:
     return True
 
 
-def _silence() -> None:
-    """Keep Ray's lines about nodes that are gone out of the user's terminal: Python writes warnings there where nobody
-    has given a logger a handler. Who configures logging gets them as before."""
+_hushed: list[Callable[[], None]] = []
+"""Undoes what was done to have Ray silent."""
+
+
+def _hush(printing: Any) -> None:
+    """Keep Ray's lines about nodes that are gone out of the user's terminal, while a session is connected.
+
+    Its logger has a handler of its own that writes to the standard error, so that comes off: who configures logging
+    gets what it tells. The last lines of logs it prints on the standard output, `log_to_driver` or not, and no public
+    function can stop it: they go to its logger. printing: its module that does so.
+    """
+    if _hushed:
+        return
     logger = logging.getLogger("ray")
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
+    own = [handler for handler in logger.handlers if type(handler).__module__.startswith("ray.")]
+    for handler in own:
+        logger.removeHandler(handler)
+        _hushed.append(partial(logger.addHandler, handler))
+    _hushed.append(partial(setattr, logger, "propagate", logger.propagate))
+    logger.propagate = True
+    if not logger.handlers:  # Python writes warnings to the standard error where there is none at all
+        silent = logging.NullHandler()
+        logger.addHandler(silent)
+        _hushed.append(partial(logger.removeHandler, silent))
+    if hasattr(printing, "print_to_stdstream"):
+        _hushed.append(partial(setattr, printing, "print_to_stdstream", printing.print_to_stdstream))
+        printing.print_to_stdstream = _log
+
+
+def _log(told: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    logging.getLogger("ray").warning("%s", "\n".join(told["lines"]))
+
+
+def _speak_again() -> None:
+    """The connection that a session made is over: who makes another one hears Ray as before."""
+    while _hushed:
+        _hushed.pop()()
 
 
 def _check(runtime_env: Mapping[str, Any] | None) -> None:
@@ -137,6 +177,18 @@ def load() -> Any:
 def host() -> str:
     """The address at which other nodes reach the node of this process."""
     return str(load().util.get_node_ip_address())
+
+
+def be_as_urgent_as_the_node() -> None:
+    """Have this process, which Ray began, take turns with others as Ray's own ones on the node do, if that is allowed.
+
+    Ray gives its workers a niceness of 15, so that they get a thirtieth of a processor that anything else wants: while
+    a node begins on the same host, or a session is at work there, tasks would all but stand still.
+    """
+    with contextlib.suppress(OSError):
+        niceness = os.getpriority(os.PRIO_PROCESS, os.getppid())
+        for thread in os.listdir("/proc/self/task"):  # on Linux each has its own; those to come take their maker's
+            os.setpriority(os.PRIO_PROCESS, int(thread), niceness)
 
 
 class ControlAway(ExecutionError):

@@ -272,6 +272,10 @@ class PeerInputs:
         answers = (ask() for ask in asks) if in_turn else self._pulls.all(asks, spec.attempt.task.part, spec, ahead)
         return {one: rows for answer in answers for one, rows in answer.items()}
 
+    def pulling(self) -> tuple[int, int]:
+        """The answers that come in now, and the questions that wait for their turn."""
+        return self._pulls.counts()
+
     def close(self) -> None:
         """End the threads that pull, and the connections."""
         self._pulls.close()

@@ -87,6 +87,11 @@ class Pulls:
                     asked.pull = Pull(pull.job, pull.path, pull.number)
                     self._waiting[asked.pull] = asked
 
+    def counts(self) -> tuple[int, int]:
+        """The answers that come in now, and the questions that wait."""
+        with self._lock:
+            return len(self._coming), len(self._waiting)
+
     def close(self) -> None:
         """End the threads, once they have their answers."""
         with self._lock:

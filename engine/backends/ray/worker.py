@@ -17,11 +17,12 @@ from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.catalog.value import value
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.backends.ray.nodes import host
+from qoop.engine.backends.ray.nodes import be_as_urgent_as_the_node, host
 from qoop.engine.backends.ray.peers import AT_ONCE, PeerInputs, PeerServer, Place
 from qoop.engine.events import Committed, Event, TaskFailed
 from qoop.engine.failures import to_failure
 from qoop.engine.node_queues.policy import NodeQueueing
+from qoop.engine.node_queues.shared import NEXT_TO_OTHERS
 from qoop.engine.stage_sql import check_stage
 from qoop.engine.storage.checkpoint import Retention
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
@@ -114,17 +115,18 @@ Order = Begin | End | Change | Settle | Allow | Drop
 
 
 class NodeWorker:
-    """The slots and the store of one node for one session. door: to slots that other sessions use too; a kernel more
-    than there are slots is open then, for a task that begins next to others."""
+    """The slots and the store of one node for one session. door: to slots that other sessions use too; more kernels
+    than there are slots are open then, for tasks that begin next to others."""
 
     def __init__(self, config: NodeConfig, door: Door | None = None) -> None:
+        be_as_urgent_as_the_node()
         self._config = config
         self._door = door
         self._inputs = PeerInputs(config.tls, config.exchange)
         self._tables: dict[tuple[str, str], Table] = {}
         self._functions: dict[str, UserFunction] = {}
         self._refused: list[Event] = []
-        slots, queueing = (config.slots, config.queueing) if door is None else (config.slots + 1, None)
+        slots, queueing = (config.slots, config.queueing) if door is None else (config.slots + NEXT_TO_OTHERS, None)
         self._backend = LocalBackend(
             slots, config.memory, config.spill, config.retention, config.machine, self._inputs, queueing, door
         )
@@ -134,11 +136,11 @@ class NodeWorker:
         self._server = PeerServer(host(), self._backend.store, config.secret, config.tls)
 
     def introduce(self) -> Introduced:
-        """Say what this is."""
-        capacity = self._backend.machines()[self._config.machine]
-        return Introduced(
-            replace(capacity, cpu=self._config.slots), self._server.place, os.getpid(), duckdb.__version__
-        )
+        """Say what this is. Where tasks may begin next to others, there is as much memory for each of these."""
+        whole = self._backend.machines()[self._config.machine]
+        memory = int(whole.memory * self._config.slots / whole.cpu)
+        capacity = replace(whole, cpu=self._config.slots, memory=memory)
+        return Introduced(capacity, self._server.place, os.getpid(), duckdb.__version__)
 
     def obey(self, orders: Sequence[Order]) -> None:
         """Do what is asked for; returns at once."""
@@ -185,6 +187,10 @@ class NodeWorker:
     def hold(self, job: JobId, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
         """Those of the outputs that are here; kept for the job until it drops them."""
         return self._backend.store.present(keys, job)
+
+    def pulling(self) -> tuple[int, int]:
+        """The answers of other nodes that come in now, and the questions that wait for their turn."""
+        return self._inputs.pulling()
 
     def events(self) -> Iterator[Sequence[Event]]:
         """The events as they happen. The stream ends after a while; the caller asks for it again."""
