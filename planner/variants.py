@@ -168,6 +168,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("linear hash", replace(_USUAL, bushy=False), _HASH, slots=_MANY),
     Variant("small moves hash", _NETWORK, _HASH),
     Variant("one task", limits=_LONE, slots=_FEW, lone=True),
+    Variant("one task inline", replace(_USUAL, inline=True), _LONE, slots=_FEW, lone=True),
 )
 """The variants that are tried, in the order in which ties between equal plans are settled.
 

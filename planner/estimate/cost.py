@@ -40,7 +40,10 @@ class CostModel:
     sort_row: times log2(rows). window_row: putting a row with the others of its partition, once for each order.
     frame_row: a value of a function over a frame that moves from row to row.
     exchange_row, exchange_byte: reading Arrow at a stage border. output_byte: putting it out there, where DuckDB's
-        vectors are copied into memory that nobody has used before.
+        vectors are copied into memory that nobody has used before. output_text: more for each
+        text, which is copied by itself.
+    apart: how many times as long rows take in several tasks as in one with as many threads: each plans, opens files and
+        asks for memory on its own, and none takes over what another has left to do.
     task_overhead_seconds: starting and committing a task, whatever it does. operator_seconds: planning and starting
         one operator of it, however few its rows.
     serial_part: of a task with several threads, the part of its seconds that only one of them can do.
@@ -74,6 +77,8 @@ class CostModel:
     exchange_row: float = 0.3e-9
     exchange_byte: float = 0.2e-9
     output_byte: float = 0.8e-9
+    output_text: float = 25e-9
+    apart: float = 1.2
     task_overhead_seconds: float = 0.002
     operator_seconds: float = 0.00025
     serial_part: float = SERIAL_PART
@@ -162,7 +167,7 @@ class CostModel:
 
 
 _NO_SECONDS = frozenset(
-    {"serial_part", "hash_entry_bytes", "cached_rows", "cached_groups", "spread", "uneven", "calls"}
+    {"serial_part", "hash_entry_bytes", "cached_rows", "cached_groups", "spread", "uneven", "apart", "calls"}
 )
 
 DEFAULT = CostModel()

@@ -183,7 +183,8 @@ class _Placer:
 
     def fragment(self, placed: Placed, relation: Relation, width: int) -> Fragment:
         rows = placed.rows_of(width)
-        seconds = placed.seconds / width + placed.repeated + self.costs.starting(relation)
+        own = self.costs.apart(placed.seconds / width + placed.repeated, width)
+        seconds = own + self.costs.starting(relation) + self.costs.texts(rows, relation) / width
         tables = BASE_MEMORY + placed.hash_bytes_each + 1.5 * placed.hash_bytes / width
         memory = tables + self.costs.bytes(rows, relation) / width
         slots = self.costs.threads if width == 1 and seconds > self.limits.threads_seconds else 1

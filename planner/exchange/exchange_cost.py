@@ -98,6 +98,14 @@ class Costs:
         """Bytes of `rows` rows of the relation as they leave a stage."""
         return rows * self.cardinality.arrow_width(relation.columns)
 
+    def texts(self, rows: float, relation: Relation) -> float:
+        """Seconds that the texts of a relation take to leave a stage, beyond their bytes."""
+        return rows * sum(column.type == "VARCHAR" for column in relation.columns) * self.cost.output_text
+
+    def apart(self, seconds: float, tasks: int) -> float:
+        """Seconds of one of several tasks that divide the work of one."""
+        return seconds * self.cost.apart if tasks > 1 else seconds
+
     def table_bytes(self, rows: float, relation: Relation) -> float:
         """Bytes of a hash table over `rows` rows of the relation."""
         return self.cost.table_bytes(rows, self.cardinality.width(relation.columns))
