@@ -128,7 +128,7 @@ class Variant:
     lone: bool = False
 
     def suits(self, cpu: float, threads: int) -> bool:
-        """True if it is tried with so many slots, `threads` of them for a task at most."""
+        """True if it is tried with this number of slots, `threads` of them for a task at most."""
         least, most = self.slots
         return least <= cpu <= most and (not self.lone or cpu <= threads)
 

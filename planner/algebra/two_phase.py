@@ -72,7 +72,7 @@ class TwoPhase:
 
 
 def _of_one(call: Call) -> Call:
-    """What a final function gives for a single partial group.
+    """The value of a final function over a single partial group.
 
     >>> part = Column("n:part", "BIGINT")
     >>> str(_of_one(Call("count", (part,), "coalesce(CAST(sum({0}) AS BIGINT), 0)", "BIGINT")))

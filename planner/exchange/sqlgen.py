@@ -36,7 +36,7 @@ from qoop.planner.algebra.relation import (
     Window,
 )
 from qoop.planner.exchange.distribution import fragment_nodes
-from qoop.planner.exchange.top_ranks import TopRanks
+from qoop.planner.exchange.top_ranks import without_others
 from qoop.planner.plan import MARKS
 
 LeafName = Callable[[Relation], str | None]
@@ -100,9 +100,8 @@ class _Printer:
                 return f"SELECT {_items(relation.exprs, cast)}{self.tail(relation.input)}"
             case Aggregate():
                 return self.cascade(relation, cast) if relation.cascade else self.aggregate(relation, cast)
-            case Window(first=int(most)):
-                near = TopRanks(relation.calls[0], most).thinned(relation.input)
-                return self.query(Window(near, relation.calls), cast)
+            case Window(first=int()):
+                return self.query(without_others(relation), cast)
             case Window():
                 calls = ((call.column, call.call) for call in relation.calls)
                 items = [*map(str, relation.input.columns), *(_item(c, e, cast) for c, e in calls)]

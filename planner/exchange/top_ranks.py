@@ -13,7 +13,17 @@ from __future__ import annotations
 import re
 
 from qoop.catalog.value import value
-from qoop.planner.algebra.expr import Call, Column, Expr, Literal, binary, disjunction, is_null
+from qoop.planner.algebra.expr import (
+    Call,
+    Column,
+    Expr,
+    Literal,
+    binary,
+    calls_python,
+    disjunction,
+    is_null,
+    is_volatile,
+)
 from qoop.planner.algebra.relation import (
     Aggregate,
     Aggregation,
@@ -76,24 +86,31 @@ class TopRanks:
     def _least(self, values: Relation, descending: bool) -> Relation:
         """The k-th value of each partition, NULL where there is none. values: keys, then the value."""
         *keys, value = values.columns
-        name, k = self.call.column.name, str(max(1, self.most))
+        name, k, function = self.call.column.name, str(max(1, self.most)), "max" if descending else "min"
         firsts = Column(f"{name}:firsts", f"{value.type}[]")
-        call = Call(
-            "max" if descending else "min", (value,), f"{'max' if descending else 'min'}({{0}}, {k})", firsts.type
-        )
+        call = Call(function, (value,), f"{function}({{0}}, {k})", firsts.type)
         groups = Aggregate(values, tuple(keys), (Aggregation(firsts, call),))
         kth = Call("case", (firsts,), f"CASE WHEN len({{0}}) = {k} THEN {{0}}[{k}] END", value.type)
         return Project(groups, (*((key, key) for key in keys), (Column(f"{name}:least", value.type), kth)))
 
     @property
     def _first_key(self) -> tuple[Expr, bool] | None:
-        """What rows are ordered by first, and whether from the greatest down; None if NULLs come first, or if a rank
-        up to k may have more than k values ahead of it."""
-        found = _FIRST_KEY.search(self.call.call.template)
-        if found is None or self.call.call.op not in _COUNTING:
+        """The first key of the order, and whether it goes from the greatest down; None if NULLs come first, if a rank
+        up to k may have more than k values ahead of it, or if a value may not be worked out once more."""
+        call = self.call.call
+        found = _FIRST_KEY.search(call.template)
+        if found is None or call.op not in _COUNTING or is_volatile(call) or calls_python(call):
             return None
-        value = self.call.call.args[int(found["slot"])]
+        value = call.args[int(found["slot"])]
         return (value, (found["way"] or "").upper() == "DESC") if _TYPES.match(value.type) else None
+
+
+def without_others(window: Window) -> Window:
+    """A window of first ranks (`Window.first`) over the rows that can have them."""
+    assert window.first is not None
+    found = [TopRanks(call, window.first) for call in window.calls]
+    near = next(one for one in found if one.thins).thinned(window.input)
+    return Window(near, window.calls)
 
 
 def top_ranks(node: Filter) -> TopRanks | None:

@@ -10,6 +10,7 @@ import pytest
 from house_walks import Recording, Step, code_of, steps
 
 import qoop
+from qoop.engine.history import Started
 from qoop.replanning.decision import Decision, Question, Remaining, Stay, switch_to
 from qoop.replanning.greedy import Greedy
 
@@ -40,7 +41,7 @@ def a_resize(folder: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch
         session.register("facts", facts(folder, 3_000_000))
         assert len(session.alternatives(LONG).kept) > 1
         job = session.submit(LONG)
-        while not job.progress().fraction and not job.wait(0.001):
+        while not any(isinstance(one, Started) for one in job.history()) and not job.wait(0.001):
             pass
         recording.calls.clear()
         session.resize(slots=1)

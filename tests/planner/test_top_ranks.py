@@ -22,7 +22,8 @@ _rows = st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 2)), _values), ma
 
 
 def ranked(over: str, op: str = "rank") -> Window:
-    call = Call(op, (G, V, ID), f"{op}() OVER ({over})", "BIGINT")
+    args = (G, V, ID, *((Call("random", (), "random()", "DOUBLE"),) if "{3}" in over else ()))
+    call = Call(op, args, f"{op}() OVER ({over})", "BIGINT")
     return Window(ROWS, (WindowCall(R, call, (G,) if "PARTITION" in over else ()),))
 
 
@@ -67,6 +68,7 @@ def test_rows_are_those_of_all_ranks(
     [
         ("PARTITION BY {0} ORDER BY {1} DESC NULLS FIRST", "rank"),  # NULLs are ahead of the k-th value
         ("PARTITION BY {0} ORDER BY {1}", "dense_rank"),  # a rank up to k can have more than k rows ahead
+        ("ORDER BY {3}", "rank"),  # which is another value each time
     ],
 )
 def test_others_are_ranked_as_a_whole(over: str, op: str) -> None:

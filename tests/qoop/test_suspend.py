@@ -124,7 +124,7 @@ def test_a_bundle_is_plain_and_whole(data: Path, tmp_path: Path, pause: Callable
 def test_what_the_bundle_holds_is_not_done_again(
     data: Path, tmp_path: Path, expected: list[tuple[object, ...]], pause: Callable[[int], threading.Event]
 ) -> None:
-    suspended(data, tmp_path / "bundle", pause(3), slots=2)
+    suspended(data, tmp_path / "bundle", pause(4), slots=2)
     pause(1 << 30)
     held = {json.loads(path.read_text())["key"]["signature"]: 1 for path in (tmp_path / "bundle").glob("*/*.json")}
     with qoop.connect(slots=2, memory="2GB") as session:
@@ -168,7 +168,7 @@ def test_tables_that_moved_are_named_and_those_that_changed_refused(
 def test_copies_of_tables_are_known_by_what_they_hold(
     data: Path, tmp_path: Path, expected: list[tuple[object, ...]], pause: Callable[[int], threading.Event]
 ) -> None:
-    suspended(data, tmp_path / "bundle", pause(3), slots=2)
+    suspended(data, tmp_path / "bundle", pause(4), slots=2)
     pause(1 << 30)
     shutil.copytree(data, tmp_path / "copy")
     shutil.copytree(data, tmp_path / "other")
@@ -379,6 +379,11 @@ def test_the_at_a_query_is_kept(data: Path, tmp_path: Path, pause: Callable[[int
         assert held and job.plans[0].stages and not held <= again
 
 
+def tasks(job: Job) -> int:
+    """The tasks of the plan that it ended by."""
+    return sum(stage.width for stage in job.plans[-1].stages)
+
+
 def started(job: Job) -> int:
     return sum(isinstance(record, Started) for record in job.history())
 
@@ -390,7 +395,7 @@ def test_a_bundle_of_somebody_else_is_done_again_unless_it_is_trusted(
     pause: Callable[[int], threading.Event],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    suspended(data, tmp_path / "bundle", pause(3), slots=2)
+    suspended(data, tmp_path / "bundle", pause(4), slots=2)
     pause(1 << 30)
     monkeypatch.setenv("QOOP_KEY", "the key of another machine")
     with pytest.warns(RuntimeWarning, match="does not bear the seal of your key"):
@@ -401,7 +406,8 @@ def test_a_bundle_of_somebody_else_is_done_again_unless_it_is_trusted(
     monkeypatch.delenv("QOOP_KEY")
     own = qoop.resume(tmp_path / "bundle", slots=2, memory="2GB")
     assert own.result().fetchall() == expected
-    assert started(own) < started(fresh) > started(trusted)
+    assert started(fresh) == tasks(fresh)
+    assert started(own) < tasks(own) and started(trusted) < tasks(trusted)
 
 
 def test_planted_outputs_and_plans_are_not_believed(
