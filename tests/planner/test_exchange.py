@@ -49,8 +49,8 @@ def test_a_table_that_cannot_be_split_is_read_by_one_task(world: World) -> None:
 def test_tasks_are_about_as_long_as_wanted_and_a_multiple_of_the_slots(world: World) -> None:
     for slots in (2, 4):
         plan = world.plan("select sum(price) from sales", Thresholds(task_seconds=0.01), slots=slots)
-        scan = plan.stages[0]
-        assert scan.width == SPLITS or (scan.width % slots == 0 and scan.estimate.task_seconds <= 0.01 * CostModel().apart)
+        scan, most = plan.stages[0], 0.01 * CostModel().apart
+        assert scan.width == SPLITS or (scan.width % slots == 0 and scan.estimate.task_seconds <= most)
 
 
 def test_an_aggregate_over_split_rows_has_two_phases(world: World) -> None:
