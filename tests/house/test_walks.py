@@ -43,6 +43,7 @@ def a_resize(folder: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch
         job = session.submit(LONG)
         while not any(isinstance(one, Started) for one in job.history()) and not job.wait(0.001):
             pass
+        job.wait(0.1)  # so that a task is under way, to be stopped
         recording.calls.clear()
         session.resize(slots=1)
         assert len(job.result().fetchall()) == 1000

@@ -53,8 +53,10 @@ def regranted(running: Running, slots: float, available: Available, allowed: flo
     """The grant of an elastic attempt that should have that many slots, out of what it has and what its machine has
     free; None: that is what it has, or about.
 
-    It has the memory of its slots, as far as that is free and allowed.
+    It has the memory of its slots, as far as that is free and allowed. A machine that has no slots is about to stop it.
     """
+    if available.capacity.cpu <= 0:
+        return None
     had, free = running.resources, available.free
     slots = min(slots, had.cpu + max(0.0, math.floor(free.cpu)))
     by_slots = min(available.capacity.memory * slots / available.capacity.cpu, allowed)
