@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 from policies_world import option
 
+from qoop.control.granting.spare_resources import regranted
 from qoop.engine.backends.simulated import Outcome
-from qoop.engine.events import SlotsChanged
+from qoop.engine.events import Running, SlotsChanged
 from qoop.engine.history import Regranted, Started
-from qoop.engine.task import TaskSpec
+from qoop.engine.task import AttemptId, TaskId, TaskSpec
 from qoop.planner.finish import Done, Finish
-from qoop.planner.packing import on_threads
+from qoop.planner.packing import Available, on_threads
 from qoop.planner.plan import ELASTIC_SECONDS, Plan, Resources
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
@@ -79,6 +80,14 @@ def test_without_a_slot_it_loses_what_it_did() -> None:
     away = (1.0, SlotsChanged("m", Resources(0, 0))), (2.0, SlotsChanged("m", Resources(2, 8e9)))
     ran = simulate(Fleet({"m": Resources(2, 8e9)}, away), [SimulatedJob("a", 0.0, whole(2).plan)], check=True)
     assert len(threads(ran)) == 2 and ran["a"].seconds == pytest.approx(2.0 + on_threads(10.0, 2.0), abs=0.01)
+
+
+def test_a_machine_without_slots_grants_nothing_more() -> None:
+    attempt = AttemptId(TaskId("a", "all", 0), 1)
+    running = Running(attempt, "m", Resources(2, 8e9), 0.0, 10.0, most=2)
+    gone, half = (Available(capacity, Resources(0, 0)) for capacity in (Resources(0, 0), Resources(1, 4e9)))
+    assert regranted(running, 1.0, gone) is None
+    assert regranted(running, 1.0, half) == Resources(1, 4e9)
 
 
 def test_another_job_has_its_share_at_once_and_what_it_leaves_is_taken_again() -> None:
