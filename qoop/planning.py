@@ -154,7 +154,7 @@ class QueryPlanning:
         nothing: it goes over to another plan once that is known to end sooner. Where outputs are to survive the
         process, it begins in stages if that is worth what DuckDB's plan would lose with the process.
         """
-        seconds, grid = self._cost.on_threads(own.seconds, share.cpu), local_grid(share)
+        seconds, grid = self._cost.on_threads(own.seconds, share.cpu), self._grid(share)
         short = seconds <= SHORT_SECONDS
         plan = own.plan
         if not short and self._plan_memo.has_alternatives(text, grid):
@@ -163,6 +163,10 @@ class QueryPlanning:
             return None
         adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=not short, whole=plan.root.whole)
         return Planned(own.bound, plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
+
+    def _grid(self, share: Resources) -> Grid:
+        """The shares that plans are compared on. Where outputs are to survive, none is a single task."""
+        return local_grid(share, lone=not self._survives)
 
     @property
     def _survives(self) -> bool:
@@ -231,7 +235,7 @@ class QueryPlanning:
         """As `Session.alternatives`. at: see `Binder.bind`."""
         self._learn()
         query = self._tables.as_read(query_text(text))
-        return self._alternatives(query, grid or local_grid(self.usable), at is None, lambda: self.prepare(query, at))
+        return self._alternatives(query, grid or self._grid(self.usable), at is None, lambda: self.prepare(query, at))
 
     def _alternatives(self, text: str, grid: Grid, now: bool, prepare: Callable[[], Prepared]) -> Alternatives:
         """The plans of a text worth keeping, DuckDB's own among them where the query is about the present."""
@@ -323,7 +327,7 @@ class QueryPlanning:
             self._seen.add(plan, seen)
             found += len(seen)
             if misestimate(plan, seen) > MISJUDGED:
-                self._plan_memo.forget(query, share, local_grid(share))
+                self._plan_memo.forget(query, share, self._grid(share))
         return found
 
     def _learn(self) -> None:
@@ -341,7 +345,7 @@ class QueryPlanning:
                 self._seen.add(plan, rows)
             share = planned.available or (planned.adaptive.available if planned.adaptive is not None else None)
             if share is not None and any(misestimate(plan, rows) > MISJUDGED for plan, rows in seen):
-                self._plan_memo.forget(planned.bound.text, share, local_grid(share))
+                self._plan_memo.forget(planned.bound.text, share, self._grid(share))
 
     def _adaptive(
         self,
@@ -357,7 +361,7 @@ class QueryPlanning:
         from the start, whatever the search for them takes. whole: it begins by DuckDB's plan."""
         if not self._config.replan:
             return None
-        grid = local_grid(share)
+        grid = self._grid(share)
         return Adaptive(
             partial(weakly(self._find), text, grid, versions(tables), bound, prepared, whole),
             share,

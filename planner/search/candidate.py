@@ -33,12 +33,14 @@ class Grid:
     points: cpu slots and memory in bytes, and network in bytes per second where that is limited.
     availability: those of the points, or others, for which plans are made; the first is where the usual plan is made.
     threads: slots that one task can be given. machine: slots of one machine.
+    lone: whether plans of one task with all slots are made: what it has done is lost with it.
     """
 
     points: tuple[Resources, ...]
     availability: tuple[Resources, ...]
     threads: int
     machine: int
+    lone: bool = True
 
     @classmethod
     def of(
@@ -73,14 +75,15 @@ class Grid:
 
 
 @lru_cache(maxsize=64)
-def local_grid(available: Resources) -> Grid:
-    """For one machine: 1, 2, 4 … slots up to twice those there are, with a quarter of its memory and all of it."""
+def local_grid(available: Resources, lone: bool = True) -> Grid:
+    """For one machine: 1, 2, 4 … slots up to twice those there are, with a quarter of its memory and all of it.
+    lone: see `Grid`."""
     slots = max(1, int(available.cpu))
     cpus = [1]
     while cpus[-1] < 2 * slots:
         cpus.append(2 * cpus[-1])
     each = available.memory / slots
-    return Grid.of(cpus, (each / 4, each), threads=slots)
+    return replace(Grid.of(cpus, (each / 4, each), threads=slots), lone=lone)
 
 
 def cluster_grid() -> Grid:

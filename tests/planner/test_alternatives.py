@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from qoop.catalog.errors import PlanError
 from qoop.planner.algebra.cover import smallest_cover
+from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
-from qoop.planner.search.alternatives import explain_alternatives, keep, prune_by_work, pruned
+from qoop.planner.search.alternatives import _tries, explain_alternatives, keep, prune_by_work, pruned
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, Pool, cluster_grid, local_grid, shape
 from qoop.planner.variants import VARIANTS
 
@@ -167,3 +169,10 @@ def test_one_task_is_tried_where_it_can_have_all_slots() -> None:
     lone = next(one for one in VARIANTS if one.lone)
     assert lone.suits(2.0, threads=2) and not lone.suits(4.0, threads=2)
     assert not any(lone.suits(point.cpu, cluster_grid().threads) for point in cluster_grid().points if point.cpu > 1)
+
+
+@pytest.mark.parametrize("lone", [True, False])
+def test_no_plan_is_of_one_task_where_none_is_wanted(lone: bool) -> None:
+    planning = SimpleNamespace(arranged=lambda logical: logical, cost=CostModel())
+    tried = [variant for variant, _ in _tries(planning, local_grid(Resources(2, 2e9), lone), VARIANTS)]  # type: ignore[arg-type]
+    assert any(one.lone for one in tried) == lone and len(tried) > 5

@@ -178,6 +178,14 @@ def test_outputs_that_are_to_survive_are_worth_stages(
         assert job.result().fetchall() == duckdb_answer(tmp_path)
 
 
+def test_outputs_that_are_to_survive_are_not_those_of_one_task(session: qoop.Session, tmp_path: Path) -> None:
+    """A plan of one task with all slots has nothing on disk before its end."""
+    with qoop.connect(slots=2, memory="1GB", staged=False, checkpoints=tmp_path / "kept") as durable:
+        durable.register("t", tmp_path / "t.parquet")
+        assert not durable.alternatives(JOIN).pool.grid.lone
+    assert session.alternatives(JOIN).pool.grid.lone
+
+
 def test_it_is_the_first_of_the_alternatives(session: qoop.Session) -> None:
     found = session.alternatives(JOIN)
     assert [one.plan.root.whole for one in found.kept] == [True] + [False] * (len(found.kept) - 1)
