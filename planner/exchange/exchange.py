@@ -244,9 +244,7 @@ class _Placer:
 
     def scan(self, node: Scan) -> Placed:
         rows, seconds, splits = self.rows(node), self.work(node), self.tables.get(node.table, 1)
-        least = (
-            self.limits.spread_seconds if self.slots > 1 else max(self.limits.task_seconds, self.limits.spread_seconds)
-        )
+        least = max(self.limits.spread_seconds, 0.0 if self.slots > 1 else self.limits.task_seconds)
         if splits > 1 and seconds + self.above.get(id(node), 0.0) >= least:
             return Placed(
                 node, lambda n: replace(node, parts=n), rows, spread=True, splits=splits, seconds=seconds

@@ -38,13 +38,13 @@ from qoop.planner.algebra.relation import (
 from qoop.planner.identity.determinism import window_is_determined
 
 _RANKS = frozenset({"rank", "dense_rank", "row_number"})
-_COUNTING = frozenset({"rank", "row_number"})
+_COUNTING = frozenset({"rank", "row_number"})  # a rank up to k has fewer than k rows ahead
 _FIRST_KEY = re.compile(
     r"ORDER BY \{(?P<slot>\d+)\}(?: (?P<way>ASC|DESC))?(?: NULLS LAST)?(?=\s*[,)]|\s+(?:ROWS|RANGE|GROUPS))",
     re.IGNORECASE,
 )
 _TYPES = re.compile(r"(?:U?(?:TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DECIMAL\(.*\)|FLOAT|DOUBLE|DATE|TIMESTAMP)$")
-_MOST_VALUES = 1000
+_MOST_VALUES = 1000  # that a heap holds for each partition
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 

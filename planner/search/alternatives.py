@@ -71,9 +71,9 @@ def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Itera
     """Variants with resources, without those that cannot lead to another plan than one before."""
     seen: set[tuple[object, ...]] = set()
     for variant in (*variants, *CALLING) if planning.cost.calls else variants:
-        relation = planning.arranged(variant.logical)
         if variant.lone and not grid.lone:
             continue
+        relation = planning.arranged(variant.logical)
         for available in (one for one in grid.availability if variant.suits(one.cpu, grid.threads)):
             fitted = variant.on(available, grid.threads, grid.machine)
             key = (id(relation), fitted.limits, available)

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from qoop.statements.settings import Settings
 
 
+_NO_DOUBT = Intervals({}, {}, 0.0)
+"""Of an answer that is exact."""
+
+
 @value
 class Growing:
     """An answer that is to grow. planning: makes what plans its rounds. plan_whole: plans the query itself.
@@ -180,7 +184,7 @@ class GrowingAnswer:
             try:
                 result = self._jobs[number].result()
                 if self._rounds.rest and self._runs_whole:
-                    found, self._made = Intervals({}, {}, 0.0), self._whole(number, result)
+                    found, self._made = _NO_DOUBT, self._whole(number, result)
                 else:
                     found, self._made = self._estimated(number, result)
                 self._found = found, self._look(number).drawn
@@ -294,7 +298,7 @@ class GrowingAnswer:
         if look.is_whole:
             rows, _ = self._totals.answer(None)
             exact = self._totals.exact(rows, [type_ for _, type_ in growth.columns])
-            return Intervals({}, {}, 0.0), self._edition(number, exact, Intervals({}, {}, 0.0))
+            return _NO_DOUBT, self._edition(number, exact, _NO_DOUBT)
         rows, groups = self._totals.answer(look.pieces / look.drawn)
         shown = None if groups is None else Shown(groups[groups >= 0], growth.chosen)
         told = at_look(growth.bounded, self._totals, schedule, look.drawn, growing.goal, shown)

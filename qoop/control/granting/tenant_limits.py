@@ -19,21 +19,21 @@ NO_LIMIT = Resources(math.inf, math.inf, math.inf, math.inf)
 
 
 class TenantLimits:
-    """Limits by tenant, over the jobs of a cluster. Those who have none may hold as much as there is.
-
-    any: whether there is a limit: mostly there is none, and this is asked for with every task.
-    """
+    """Limits by tenant, over the jobs of a cluster. Those who have none may hold as much as there is."""
 
     def __init__(self, jobs: Mapping[JobId, ActiveJob], driver: Driver) -> None:
         self._jobs = jobs
         self._driver = driver
         self._most: dict[str, Resources] = {}
-        self.any = False
 
     def limit(self, tenant: str, slots: float, memory: float) -> None:
         """As `Cluster.limit_tenant`."""
         self._most[tenant] = Resources(slots, memory, math.inf, math.inf)
-        self.any = True
+
+    @property
+    def any(self) -> bool:
+        """True if there is a limit: mostly there is none, and this is asked for with every task."""
+        return bool(self._most)
 
     def most_memory(self, tenant: str) -> float:
         """The bytes that one task of a tenant may have."""
