@@ -43,7 +43,10 @@ def available_of(resources: Resources) -> str:
 
 @value
 class Switched:
-    """The job began (number 1) or changed plan: a start is a switch (law 4)."""
+    """The job began (number 1) or changed plan: a start is a switch (law 4).
+
+    why: the failure of a stage that had it go over to its last resort; empty where a decision says why.
+    """
 
     at: float
     number: int
@@ -51,11 +54,14 @@ class Switched:
     kept: int
     carried: tuple[AttemptId, ...]
     stopped: tuple[AttemptId, ...]
+    why: str = ""
 
     def __str__(self) -> str:
         what = "started" if self.number == 1 else "the other plan began"
+        what, why = ("DuckDB's own plan began", f", since {self.why}") if self.why else (what, "")
         kept = f"{counted(self.kept, 'checkpoint')} kept, {counted(len(self.carried), 'attempt')} carried on"
-        return f"at {self.at:.3f} s {what}: {counted(self.tasks, 'task')} to run, {kept}, {len(self.stopped)} stopped"
+        left = counted(self.tasks, "task")
+        return f"at {self.at:.3f} s {what}: {left} to run, {kept}, {len(self.stopped)} stopped{why}"
 
 
 @value

@@ -90,7 +90,10 @@ class Run:
     tables: the pinned tables by name. settings: SET options besides those of the plan.
     durable: outputs must survive the process. saving: which stages' need, of a plan; None: all.
     functions: of Python, that its stages may call.
-    `plans` are those it was given, in order: the n-th is the one of the record `Switched` with number n.
+    last_resort: the plan that it goes over to, once and for all, where a stage fails by what it computes: one plan may
+    evaluate what another need not, as an expression over rows that a join drops. None: it fails.
+    `settled`: it runs by its last resort. `plans` are those it was given, in order: the n-th is the one of the record
+    `Switched` with number n.
     `present_bytes` is the size of the outputs that there are.
     """
 
@@ -103,6 +106,7 @@ class Run:
         limits: Limits = USUAL_LIMITS,
         saving: Saving | None = None,
         functions: tuple[UserFunction, ...] = (),
+        last_resort: Plan | None = None,
     ) -> None:
         self.job = job
         self.state = State.SWITCHING
@@ -115,6 +119,8 @@ class Run:
         self._durable = durable
         self._saving = saving
         self._functions = functions
+        self._last_resort = last_resort
+        self.settled = False
         self._saved: tuple[Plan, frozenset[StageId]] | None = None
         self._limits = limits
         self._demands = Demands(limits.min_memory, limits.most_memory)
@@ -162,12 +168,16 @@ class Run:
 
         found: checkpoints from outside; those this run has already need not be named. Attempts that the plan does
         not need, or would make of other things, are stopped; those that it shares go on. What depends on a
-        non-deterministic stage (law 12) is taken over only where the plan stays the same.
+        non-deterministic stage (law 12) is taken over only where the plan stays the same. A settled run keeps its plan.
         Raises PlanError if a stage reads a table that the job does not have.
         """
         self._tick(now)
-        if self._outcome is not None or self.state.final:
-            return self._flush()
+        if self._outcome is None and not self.state.final and not self.settled:
+            self._change(plan, found)
+        return self._flush()
+
+    def _change(self, plan: Plan, found: Iterable[Committed] = (), why: str = "") -> None:
+        """As `switch`, while an event is taken."""
         if self.state is State.RUNNING:
             self._move(State.SWITCHING)
         self._take_found(found)  # first, since they are released at the end, however it comes
@@ -190,9 +200,8 @@ class Run:
         self._stop_useless()
         if before is not None and not same:
             self._stop_otherwise_made(before)
-        self._record_switch()
+        self._record_switch(why)
         self._clear_up()
-        return self._flush()
 
     def lacks(self, keys: Iterable[CheckpointKey]) -> list[CheckpointKey]:
         """Those of the keys that it neither holds nor makes under the plan that runs."""
@@ -624,8 +633,16 @@ class Run:
             self._count(self._revocations, self._limits.max_revocations, attempt, error)
         elif retryable:
             self._count(self._failures, self._limits.max_attempts, attempt, error)
+        elif self._last_resort is not None and self._may_go_over(attempt, error):
+            self.settled = True
+            self._change(self._last_resort, why=str(error))
         else:
             self._decide(State.FAILED, error)
+
+    def _may_go_over(self, attempt: Attempt, error: QoopError) -> bool:
+        """True if another plan may compute what this one cannot, and no row of the answer can have been handed out."""
+        computing = type(error) is ExecutionError and not attempt.stage.stage.whole
+        return computing and not self.settled and not self.first_outputs
 
     def _stopped(self, id: AttemptId) -> None:
         attempt = self._end_attempt(id)
@@ -894,13 +911,13 @@ class Run:
                     known = ", ".join(sorted(self._tables)) or "none"
                     raise PlanError(f"{_name(stage)} reads table {item.table}; the job has {known}")
 
-    def _record_switch(self) -> None:
+    def _record_switch(self, why: str) -> None:
         self._switches += 1
         tasks = list(self._plan_frontier.tasks())
         carried = tuple(attempt.id for attempt in self._attempts.values() if not attempt.stopping)
         stopped = tuple(attempt.id for attempt in self._attempts.values() if attempt.stopping)
         active, kept = sum(task.active for task in tasks), sum(task.present for task in tasks)
-        self.history.append(Switched(self._at, self._switches, active, kept, carried, stopped))
+        self.history.append(Switched(self._at, self._switches, active, kept, carried, stopped, why))
 
     def _ready_node(self, task: TaskId) -> TaskNode:
         node = self._plan_frontier.nodes.get(task.stage)

@@ -55,7 +55,8 @@ class DuckDBPlan:
     """A query as DuckDB would run it.
 
     seconds: of one thread. basis: what they were told by. staged_seconds: from begin to end, the least that it took in
-    stages; None: nobody has tried. runs, staged_runs: how often it ran to its end either way.
+    stages; None: nobody has tried; infinite: a stage failed by what it computes. runs, staged_runs: how often it ran to
+    its end either way.
     """
 
     bound: Bound
@@ -132,7 +133,7 @@ class DuckDBPlans:
         plans, history = job.plans(), job.history()
         whole, staged = _whole_seconds(plans, history), _staged_seconds(plans, history)
         if staged is not None:
-            least = min(staged, found.staged_seconds or inf)
+            least = staged if staged == inf else min(staged, found.staged_seconds or inf)
             found = replace(found, staged_seconds=least, staged_runs=found.staged_runs + 1)
         if whole is not None:
             least = min(whole, found.seconds) if found.basis == "run" else whole
@@ -188,6 +189,8 @@ def as_they_turned_out(
     factor = 1.0 / untried if staged_seconds is None else max(1.0, staged_seconds / min(staged))
     if factor == 1.0:
         return candidates
+    if factor == inf:
+        return [one for one in candidates if one.plan.root.whole]
     return [one if one.plan.root.whole else replace(one, plan=_slower(one.plan, factor)) for one in candidates]
 
 
@@ -199,12 +202,15 @@ def _slower(plan: Plan, factor: float) -> Plan:
 
 
 def _staged_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
-    """Seconds that the stages of a job took to its answer; None if it has none, or not by stages.
+    """Seconds that the stages of a job took to its answer; infinite if they failed where DuckDB's plan did not; None if
+    it has none, or not by stages.
 
     A job that left DuckDB's plan has begun with its stages then: they use nothing of that plan's.
     """
     ends = [one.at for one in history if isinstance(one, Ended) and one.state == State.SUCCEEDED.value]
     whole = [plan.root.whole for plan in plans]
+    if any(isinstance(one, Switched) and one.why for one in history):
+        return inf if ends else None
     if not ends or whole[-1] or whole != sorted(whole, reverse=True):
         return None
     return ends[-1] - (_begun(history, sum(whole) + 1) if any(whole) else 0.0)

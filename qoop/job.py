@@ -69,6 +69,7 @@ class Planned:
         for before (afterwards they are kept, by the version of the table).
     adaptive: how the plan may be changed while it runs; None: it is kept.
     available: the resources that the plan was made for, None if the caller has chosen the plan.
+    last_resort: DuckDB's own plan, for where a stage fails by what it computes; None: there is none.
     """
 
     bound: Bound
@@ -78,6 +79,7 @@ class Planned:
     statistics_seconds: float
     adaptive: Adaptive | None = None
     available: Resources | None = None
+    last_resort: Plan | None = None
 
 
 @value

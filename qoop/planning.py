@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QueryError
@@ -117,11 +118,12 @@ class QueryPlanning:
         share = self.usable
         staged = at is not None or self._in_stages_only(text)
         own = None if staged else self._own(text, int(share.cpu))
-        chosen = None if own is None else self._with_own(own, text, share, begun)
-        if chosen is not None:
-            return chosen
-        planned = self._staged(text, at, share, begun)
-        return planned if own is None else self._cheaper(own, planned, share)
+        if own is None:
+            return self._staged(text, at, share, begun)
+        chosen = self._with_own(own, text, share, begun)
+        if chosen is None:
+            chosen = self._cheaper(own, self._staged(text, at, share, begun), share)
+        return replace(chosen, last_resort=own.plan)
 
     def _own(self, text: str, slots: int) -> DuckDBPlan:
         """DuckDB's own plan, where there is this number of slots now."""
@@ -197,7 +199,7 @@ class QueryPlanning:
         """The query by DuckDB's own plan or in stages, where outputs are to survive the process."""
         own = self._foretold(own, staged.bound.text, lambda: self.prepare(staged.bound.text))
         mine = self._own_seconds(own, share)
-        if finish_time(staged.plan, Done(), share) <= mine:
+        if own.staged_seconds != inf and finish_time(staged.plan, Done(), share) <= mine:
             return staged
         return replace(staged, bound=own.bound, plan=own.plan, tables=own.tables)
 

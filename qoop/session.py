@@ -571,6 +571,7 @@ class Session:
             terms=terms,
             follows=follows,
             course=course,
+            last_resort=planned.last_resort,
         )
         if resume:
             self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])

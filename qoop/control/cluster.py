@@ -249,7 +249,8 @@ class Cluster:
             keep_checkpoints=changes or limits.keep_checkpoints,
             leave_exhausted=changes or limits.leave_exhausted,
         )
-        about = request.settings, request.durable, limits, request.saving, request.functions
+        last = request.last_resort and own_non_deterministic(request.last_resort, name)
+        about = request.settings, request.durable, limits, request.saving, request.functions, last
         run = Run(name, request.tables, *about)
         ends_at = message.at + request.timeout if request.timeout is not None else None
         request = changed(request, plan=own_non_deterministic(request.plan, name))

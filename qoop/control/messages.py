@@ -36,7 +36,8 @@ class JobRequest:
     adaptive: how it may change plan while it runs; None: it keeps the plan.
     text: of the query, for the record. functions: of Python, that its stages may call.
     follows: it goes on with what a job that was admitted began, and does not queue again.
-    course: of the program that it is a job of.
+    course: of the program that it is a job of. last_resort: the plan that runs where a stage fails by what it
+    computes; None: the job fails.
     """
 
     plan: Plan
@@ -53,6 +54,7 @@ class JobRequest:
     terms: Terms = Terms()
     follows: bool = False
     course: Course | None = None
+    last_resort: Plan | None = None
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not self.timeout > 0:

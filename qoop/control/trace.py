@@ -2,7 +2,7 @@
 
 As JSON lines (law 8: no pickle), each written once the tick is over::
 
-    {"format": "qoop-trace", "version": 11, "qoop": "0.1"}
+    {"format": "qoop-trace", "version": 12, "qoop": "0.1"}
     {"in": "Opened", "at": 0.0, "machines": {"local": {"cpu": 4, "memory": 8e9}}, …}
     {"define": "5e1f…", "kind": "Stage", "value": {…}}      a stage or plan; said once, later named by its digest
     {"tick": 1, "at": 0.25}
@@ -84,10 +84,11 @@ from qoop.engine.events import (
 from qoop.engine.storage.guard import versions
 
 FORMAT = "qoop-trace"
-VERSION = 11
-READABLE = (8, 9, 10, VERSION)
+VERSION = 12
+READABLE = (8, 9, 10, 11, VERSION)
 """The versions that can be read: one of 8 tells nothing of attempts that wait, and not where their seconds went; one
-before 10 nothing of what DuckDB told of them under EXPLAIN ANALYZE; one before 11 not what programs were told."""
+before 10 nothing of what DuckDB told of them under EXPLAIN ANALYZE; one before 11 not what programs were told; one
+before 12 knows no last resort."""
 
 EVENTS = (
     Queued, Begun, TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsSeen, MachineJoined, MachineLost,

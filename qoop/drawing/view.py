@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from qoop.control.job_status import JobStatus, Left
-from qoop.engine.history import DeadlineTold, Decided, Record, size, span
+from qoop.engine.history import DeadlineTold, Decided, Record, Switched, size, span
 from qoop.engine.progress import StageProgress
 from qoop.terminal import Paint, Terminal, shortened, width_of
 
@@ -89,6 +89,9 @@ def news(history: Sequence[Record], since: int, terminal: Terminal) -> list[str]
         if isinstance(record, DeadlineTold):
             lines = wrap(f"! {record}", max(30, terminal.width - 1), subsequent_indent="  ")
             told += [terminal.paint(line, "red") if record.late > 0 else line for line in lines]
+        if isinstance(record, Switched) and record.why:
+            first, *rest = wrap(f"⇄ switched plan {record}", max(30, terminal.width - 1), subsequent_indent="  ")
+            told += [terminal.paint(first, "magenta"), *rest]
         if isinstance(record, Decided):
             paints: tuple[Paint, ...] = ("bold", "magenta") if record.switched else ("faint",)
             mark = "⇄ switched plan" if record.switched else "· kept the plan"

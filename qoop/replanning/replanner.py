@@ -103,7 +103,7 @@ class Replanner:
     def due(self) -> float | None:
         """The time to ask the next question, if one is waiting."""
         share = self._share
-        if self._asked or self._run.ending or share is None or share.cpu <= 0:
+        if self._asked or self._over or share is None or share.cpu <= 0:
             return None
         if not self._waiting:
             return self._again if self._again < inf else None
@@ -151,7 +151,7 @@ class Replanner:
     def unseen(self, answer: Answer | Useful) -> list[CheckpointKey]:
         """Outputs of plans that come with an answer, and of the one that it changes to, that the job has not got: they
         may be there, made by another process or let go of since."""
-        if isinstance(answer, Useful) or self._run.ending:
+        if isinstance(answer, Useful) or self._over:
             return []
         fresh = answer.question.options[len(self._options) :]
         if isinstance(answer.decision, Switch):
@@ -174,10 +174,12 @@ class Replanner:
             current = len(answer.options) == len(self._options) and answer.running == self._running
             return self._run.keep_only(answer.contents, now=now) if current else []
         causes, self._asked = self._asked, ()
+        if self._over:
+            return []
         self._unsifted |= len(answer.question.options) != len(self._options)
         self._options, self._found, self._told = answer.question.options, answer.found, answer.observed
         share = self._share
-        if self._run.ending or share is None:
+        if share is None:
             return []
         if found:
             words = f"{counted(found, 'output')} of other plans {'was' if found == 1 else 'were'} found"
@@ -209,6 +211,8 @@ class Replanner:
                     self._waiting.pop(SHARE, None)  # it may have come back to what it was
                 case Switched(_, number):
                     self._plan = self._run.plans[number - 1]
+                    if self._run.settled:
+                        self._settle()
                 case StageDone(_, stage, _, rows, size_of, _, estimated):
                     self._news.append((self._plan, stage, Observation(rows, size_of)))
                     self._misestimates += self._adaptive.triggers.misjudged(rows, estimated)
@@ -228,13 +232,24 @@ class Replanner:
 
     def _look_at_seconds(self, now: float) -> None:
         """Functions or tables have told what they took. While a question is open its answer may put all right."""
-        if self._asked or self._run.ending:
+        if self._asked or self._over:
             return
         option = self._options[self._running]
         left = {stage.id: tasks for stage, tasks in self._run.left() if stage.id in option.candidate.plan.by_id}
         cause = self._adaptive.triggers.seconds_cause(option, left, self._told | self._seconds.observed)
         if cause is not None:
             self._wait(cause, now)
+
+    def _settle(self) -> None:
+        """The run has gone over to its last resort: that is the plan that runs, and there is nothing to decide."""
+        last = Option(plan_name(len(self._options)), Candidate(self._plan, "DuckDB"))
+        self._options, self._running = (*self._options, last), len(self._options)
+        self._slots = None
+
+    @property
+    def _over(self) -> bool:
+        """True if the plan is not to change any more."""
+        return self._run.ending or self._run.settled
 
     @property
     def _share(self) -> Resources | None:

@@ -15,6 +15,7 @@ from qoop.catalog.errors import (
     PlanError,
     QoopError,
     Revoked,
+    SourceError,
     Timeout,
 )
 from qoop.engine.events import (
@@ -72,8 +73,11 @@ def _stage(row: list[str], cut: dict[str, int]) -> Stage:
 class Script:
     """A run, spoken to in short: ``"a.0"`` is part 0 of stage a."""
 
-    def __init__(self, plan: str, machine: Resources = MACHINE, limits: Limits | None = None) -> None:
-        self.run = Run("j", {}, limits=limits or Limits())
+    def __init__(
+        self, plan: str, machine: Resources = MACHINE, limits: Limits | None = None, last_resort: str | None = None
+    ) -> None:
+        last = None if last_resort is None else make_plan(last_resort)
+        self.run = Run("j", {}, limits=limits or Limits(), last_resort=last)
         self.now = 0.0
         self.attempts: dict[str, AttemptId] = {}
         self.specs: dict[AttemptId, CheckpointKey] = {}
@@ -323,6 +327,38 @@ def test_a_failure_of_the_work_itself_ends_the_job_and_stops_the_rest() -> None:
     assert s.stopped("a.1") == ["release b.0"]
     assert s.run.state is State.FAILED
     assert s.run.error is error
+
+
+def test_a_failure_of_the_work_itself_has_it_go_over_to_the_last_resort_once() -> None:
+    s = Script("a 2\nb 1\nroot 1 all:a all:b", last_resort="own 1")
+    s.play("b.0")
+    s.start("a.0", "a.1")
+    assert s.fail("a.0", ExecutionError("an overflow"), retryable=False) == ["release b.0", "stop a.1"]
+    assert s.run.state is State.RUNNING and s.run.settled
+    assert s.ready == ["own.0"]
+    s.switch("a 1\nroot 1 all:a")
+    assert s.ready == ["own.0"]
+    s.stopped("a.1")
+    s.start("own.0")
+    s.fail("own.0", ExecutionError("an overflow again"), retryable=False)
+    assert s.run.state is State.FAILED
+    assert str(s.run.error) == "an overflow again"
+
+
+def test_the_last_resort_is_none_once_rows_of_the_answer_may_have_been_handed_out() -> None:
+    s = Script("root 2", last_resort="own 1")
+    s.play("root.0")
+    s.start("root.1")
+    s.fail("root.1", ExecutionError("an overflow"), retryable=False)
+    assert s.run.state is State.FAILED
+
+
+@pytest.mark.parametrize("error", [SourceError("gone"), PlanError("of ours")])
+def test_the_last_resort_is_none_where_another_plan_would_fail_as_well(error: QoopError) -> None:
+    s = Script("a 1\nroot 1 all:a", last_resort="own 1")
+    s.start("a.0")
+    s.fail("a.0", error, retryable=False)
+    assert s.run.state is State.FAILED
 
 
 def test_running_out_of_memory_doubles_the_demand_up_to_a_whole_machine() -> None:

@@ -13,11 +13,13 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
+from pytest import LogCaptureFixture
 
 import qoop
-from qoop.duckdb_plans import DuckDBPlan
+from qoop.duckdb_plans import DuckDBPlan, as_they_turned_out
 from qoop.engine.history import Ended, Started, Switched
 from qoop.planner.planner import Planning
+from qoop.planner.variants import Variant
 from qoop.planner.whole_query import OWN_PLAN
 
 FOREVER = "SELECT count(*) FROM range(1_000_000_000_000) AS r(i) WHERE hash(i) % 7 = 9"
@@ -266,3 +268,46 @@ def test_a_way_that_hardly_ran_has_a_second_chance(
     memory = session.planning._duckdb_plans
     monkeypatch.setattr(memory, "_known", OrderedDict({key: one.taking(seconds, "run") for key in memory._known}))
     assert session.planning.plan(JOIN).plan.root.whole == whole
+
+
+def failing(session: qoop.Session, query: str) -> qoop.job.Planned:
+    """The query in stages, one of which computes what it cannot: as where DuckDB drops a row before an overflow."""
+    planned = session.planning.plan(query)
+    stages = session.prepare(query).planning().plan(Variant(), session.planning.usable).stages
+    raising = replace(stages[0], sql=stages[0].sql.replace("SELECT", "SELECT CAST('x' || random() AS INTEGER),", 1))
+    return replace(planned, plan=replace(planned.plan, stages=(raising, *stages[1:])))
+
+
+def test_it_answers_where_a_stage_fails_by_what_it_computes(session: qoop.Session, caplog: LogCaptureFixture) -> None:
+    query = "SELECT b, sum(a) FROM t GROUP BY b ORDER BY b"
+    with caplog.at_level("INFO", logger="qoop"):
+        job = session.start(failing(session, query))
+        assert job.result().fetchall() == [(b, 124_975_000 + 5_000 * b) for b in range(10)]
+    assert [plan.root.whole for plan in job.plans] == [False, True]
+    last = next(one for one in job.history() if isinstance(one, Switched) and one.number == 2)
+    assert "DuckDB's own plan began: 1 task to run" in str(last)
+    assert "stopped, since Stage s1" in str(last)
+    assert "Could not convert string 'x" in last.why
+    assert any("DuckDB's own plan began" in record.message for record in caplog.records)
+    again = session.planning.plan(query)
+    assert again.plan.root.whole
+    assert session.planning.plan(query).last_resort == again.plan
+
+
+def test_its_error_is_told_where_it_fails_as_well(session: qoop.Session) -> None:
+    job = session.start(failing(session, "SELECT sum(CAST(a || 'y' AS INTEGER)) FROM t"))
+    with pytest.raises(qoop.ExecutionError, match="Could not convert string '0y'"):
+        job.result()
+    assert job.wait(5)
+
+
+def test_stages_that_failed_are_not_tried_again(session: qoop.Session) -> None:
+    query = "SELECT b, sum(a) FROM t GROUP BY b ORDER BY b"
+    session.start(failing(session, query)).result()
+    session.planning.plan(query)  # learns
+    own = session.planning._own(query, 2)
+    slow = own.taking(1e3, "run")
+    found = session.planning.alternatives(query).kept
+    assert session.planning._best(slow, found, session.planning.usable).root.whole
+    left = as_they_turned_out(found, slow.staged_seconds, session.planning.usable)
+    assert all(one.plan.root.whole for one in left)

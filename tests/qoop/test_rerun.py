@@ -149,6 +149,21 @@ def test_a_rerun_comes_to_the_same_decisions_and_says_so(tmp_path: Path) -> None
     assert str(found) == f"{found.ticks} ticks, 1 decision: all the same"
 
 
+def test_a_rerun_goes_over_to_the_last_resort_as_the_job_did(tmp_path: Path) -> None:
+    def overflowing(spec: TaskSpec) -> Outcome:
+        error = ExecutionError("an overflow") if spec.stage.id == "wide" else None
+        return Outcome(1.0, error=error, retryable=False)
+
+    world = World(script=overflowing)
+    handle = world.submit(WIDE, NARROW, last_resort=plan(stage("own", 1, 3)))
+    world.demand_aware()
+    assert [one.root.id for one in handle.plans()] == ["root", "own"]
+    found = rerun(world.recording(tmp_path))
+    assert found.difference is None
+    assert [str(record) for record in found.jobs[0].history] == [str(record) for record in handle.history()]
+    assert handle.history()[-1] == Ended(handle.history()[-1].at, "SUCCEEDED", None)
+
+
 def test_a_rerun_has_the_history_of_the_jobs(tmp_path: Path) -> None:
     world = World()
     world.backend.happen(*slots(1.5, 1))
@@ -430,7 +445,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 11', '"version": 5'), "is of version 5; only 8, 9, 10 and 11"),
+        (tamper("qoop-trace", '"version": 12', '"version": 5'), "is of version 5; only 8, 9, 10, 11 and 12"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),
