@@ -2,9 +2,10 @@
 
 Plans of one query lean on the same assumptions about its tables. Where the joins of some tables had eight times more
 rows than estimated, those of another plan that was estimated with the same knowledge will have about as many times
-more, also where filters differ. To put only those estimates right that say the very same would make whatever avoids
-what was seen look better than it is: the job would flee from knowledge to ignorance (Markl et al., "Consistently
-Estimating the Selectivity of Conjuncts of Predicates", VLDB 2005).
+more, also where filters compare the same columns with other values, or more columns. Where one of the columns is not
+compared nobody knows: that filters are independent of each other may be what was wrong. To put only those estimates
+right that say the very same would make whatever avoids what was seen look better than it is: the job would flee from
+knowledge to ignorance (Markl et al., "Consistently Estimating the Selectivity of Conjuncts of Predicates", VLDB 2005).
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from qoop.planner.algebra.canonical_text import leaf_name, scan_digest
-from qoop.planner.algebra.expr import Call
+from qoop.planner.algebra.expr import Call, Column, columns_of
 from qoop.planner.algebra.facts import Facts
-from qoop.planner.estimate.observed import LEAST_ROWS, MISJUDGED, Errors, Observation, Tables, tables_below
+from qoop.planner.estimate.observed import LEAST_ROWS, MISJUDGED, Errors, Joined, Observation, Tables, tables_below
 from qoop.planner.plan import Plan, Stage, StageId
 
 
@@ -23,8 +24,13 @@ def join_errors(plan: Plan, seen: Mapping[StageId, Observation]) -> Errors:
     below = tables_below(plan)
     known = ((stage, seen[stage.id]) for stage in plan.stages if stage.id in seen)
     ordered = sorted(known, key=lambda pair: pair[1].rows)
-    found = {below[stage.id]: _error(stage, one) for stage, one in ordered if joins_tables(stage, plan, below)}
-    return {tables: error for tables, error in found.items() if not 1 / MISJUDGED < error < MISJUDGED}
+    joining = ((stage, one, joined_facts(stage, plan, below)) for stage, one in ordered)
+    found = {
+        Joined(below[stage.id], filtered_columns(facts)): _error(stage, one)
+        for stage, one, facts in joining
+        if facts is not None
+    }
+    return {joined: error for joined, error in found.items() if not 1 / MISJUDGED < error < MISJUDGED}
 
 
 def error_of(stage: Stage, plan: Plan, below: Mapping[StageId, Tables], errors: Errors) -> float | None:
@@ -32,20 +38,44 @@ def error_of(stage: Stage, plan: Plan, below: Mapping[StageId, Tables], errors: 
 
     The most of its tables of which something is known decide, unless an input joins all of them: that has grown then.
     """
-    known = [tables for tables in errors if tables <= below[stage.id] and not _within_inputs(tables, stage, below)]
-    if not known or not joins_tables(stage, plan, below):
+    over = below[stage.id]
+    known = [one for one in errors if one.tables <= over and not _within_inputs(one.tables, stage, below)]
+    facts = joined_facts(stage, plan, below) if known else None
+    return None if facts is None else most_alike(known, filtered_columns(facts), errors)
+
+
+def most_alike(known: Iterable[Joined], filtered: frozenset[str], errors: Errors) -> float | None:
+    """The error of those joins that are most like one with filters on these columns; None: none is."""
+    alike = [one for one in known if one.filtered <= filtered]
+    if not alike:
         return None
-    return errors[max(known, key=lambda tables: (len(tables), sorted(tables)))]
+    return errors[max(alike, key=lambda one: (len(one.tables), len(one.filtered), sorted(one.tables)))]
 
 
-def joins_tables(stage: Stage, plan: Plan, below: Mapping[StageId, Tables]) -> bool:
-    """True if the stage puts out joined rows of several tables: neither groups, nor rows of one table, nor those that a
-    semi join has left, for what these are compared with may be groups."""
+def joined_facts(stage: Stage, plan: Plan, below: Mapping[StageId, Tables]) -> Facts | None:
+    """The facts of a stage that puts out joined rows of several tables; None: groups, or rows of one table, or those
+    that a semi join has left, for what these are compared with may be groups."""
     facts = stage.facts.value if stage.meaning and len(below[stage.id]) > 1 else None
     if facts is None or any(isinstance(part, Call) and part.op in ("semi", "anti") for part in facts.predicates):
-        return False
+        return None
     scans = {leaf_name(repr(sorted(plan.settings)), scan_digest(*table)) for table in below[stage.id]}
-    return all(name in scans for name in _leaves(facts))
+    return facts if all(name in scans for name in _leaves(facts)) else None
+
+
+def filtered_columns(facts: Facts) -> frozenset[str]:
+    """The columns that are compared with something else than columns of other tables."""
+    compared = (columns_of(predicate) for predicate in facts.predicates)
+    single = (columns for columns in compared if len({_factor(column) for column in columns}) == 1)
+    return frozenset(column.name.replace(_factor(column), _leaf(column)) for columns in single for column in columns)
+
+
+def _factor(column: Column) -> str:
+    return column.name.partition(":")[0]
+
+
+def _leaf(column: Column) -> str:
+    """The table of a column, whichever of its places in the query the factor is."""
+    return _factor(column).partition("#")[0]
 
 
 def _leaves(facts: Facts) -> Iterable[str]:

@@ -24,8 +24,18 @@ from qoop.planner.plan import Estimate, Plan, Signature, StageId, read_by
 Tables = frozenset[tuple[str, str]]
 """Tables as (name, version)."""
 
-Errors = Mapping[Tables, float]
-"""True rows over estimated ones of joins over exactly these tables (:mod:`qoop.planner.estimate.alike`)."""
+
+@value
+class Joined:
+    """Joins over exactly these tables. filtered: the columns that filters of single tables compare, by names that all
+    queries have for them."""
+
+    tables: Tables
+    filtered: frozenset[str] = frozenset()
+
+
+Errors = Mapping[Joined, float]
+"""True rows over estimated ones (:mod:`qoop.planner.estimate.alike`)."""
 
 MISJUDGED = 4.0
 """A plan one of whose stages had that many times more or fewer rows than estimated is not used again as it is. Less is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qoop.planner.algebra.relation import Opaque, Relation, Scan
+from qoop.planner.estimate.alike import filtered_columns, most_alike
 from qoop.planner.estimate.observed import Observations, Tables
 from qoop.planner.identity.provenance import Provenances
 from qoop.planner.plan import Signature
@@ -24,11 +25,13 @@ class ObservedRows:
     @property
     def table_sets(self) -> frozenset[Tables]:
         """The sets of tables that something was observed over, or joins of which are misjudged."""
-        return self._observations.tables.union(self._observations.errors)
+        return self._observations.tables.union(one.tables for one in self._observations.errors)
 
-    def error(self, tables: Tables) -> float | None:
-        """By which factor joins over exactly these tables have more rows than estimated; None: nothing is known."""
-        return self._observations.errors.get(tables)
+    def error(self, relation: Relation) -> float | None:
+        """By which factor the relation, a join, has more rows than estimated; None: nothing is known."""
+        errors, tables = self._observations.errors, self.tables(relation)
+        known = [one for one in errors if one.tables == tables]
+        return most_alike(known, filtered_columns(self._provenances.facts(relation, ())), errors) if known else None
 
     def rows(self, relation: Relation) -> float | None:
         """The number of rows that the relation put out when it ran; None if it has not been observed."""

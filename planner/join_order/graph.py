@@ -197,12 +197,11 @@ class JoinGraph:
 
     def _seen_rows(self, mask: Mask, observed: ObservedRows) -> float | None:
         """The rows that a set was seen to have, or else should have as other joins of its tables were misjudged."""
-        rows = observed.rows(self.meaning(mask))
+        meaning = self.meaning(mask)
+        rows = observed.rows(meaning)
         if rows is not None:
             return rows
-        error = observed.error(
-            frozenset().union(*(observed.tables(self.relations[b.bit_length() - 1]) for b in bits(mask)))
-        )
+        error = observed.error(meaning)
         return None if error is None else error * self._rows_of(mask)
 
     def _forget_sets(self) -> None:

@@ -18,7 +18,7 @@ from qoop.catalog.value import value
 from qoop.engine.history import Remaining
 from qoop.engine.progress import Finished
 from qoop.engine.task import Content, content_of
-from qoop.planner.estimate.observed import Errors, Observations, Tables
+from qoop.planner.estimate.observed import Errors, Joined, Observations, Tables
 from qoop.planner.estimate.reestimate import reestimated, seen_of
 from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
@@ -90,12 +90,12 @@ def errors_seen(options: Iterable[Option], observed: Observations) -> Errors:
     """The errors in the number of joined rows that the plans have in common, which nothing was known of."""
     from qoop.planner.estimate.alike import join_errors  # few jobs change plan
 
-    found: dict[Tables, float] = {}
+    found: dict[Joined, float] = {}
     for option in options:
         plan = option.as_planned
         pairs = ((stage.id, seen_of(stage, observed)) for stage in plan.stages)
         errors = join_errors(plan, {id: one for id, one in pairs if one is not None})
-        found.update((tables, error) for tables, error in errors.items() if tables not in option.known)
+        found.update((joined, error) for joined, error in errors.items() if joined.tables not in option.known)
     return found
 
 
@@ -103,7 +103,7 @@ def reestimate(option: Option, observed: Observations, memory: Mapping[Content, 
     """The option with estimates put right by what was seen. memory: bytes that tasks of a content are known to need."""
     needed = {stage.id: memory[content] for stage, content, _ in option.stages if content in memory}
     first = option.as_planned
-    own = {tables: error for tables, error in observed.errors.items() if tables not in option.known}
+    own = {joined: error for joined, error in observed.errors.items() if joined.tables not in option.known}
     plan = reestimated(first, observed, needed, own)
     pairs = zip(plan.stages, option.candidate.plan.stages, strict=True)
     if all(new.estimate == old.estimate for new, old in pairs):

@@ -19,6 +19,7 @@ from qoop.engine.task import layout_digest
 from qoop.planner.estimate.observed import (
     LEAST_ROWS,
     MISJUDGED,
+    Joined,
     Observation,
     Observations,
     Tables,
@@ -70,10 +71,10 @@ def _misjudged(stage: Stage, one: Observation) -> float:
 
 @dataclass
 class _Group:
-    """The observations over one set of tables. error: of joins, by estimates of which nothing was known. known: by
+    """The observations over one set of tables. errors: of joins, by estimates of which nothing was known. known: by
     signature. news: by meaning."""
 
-    error: float = 1.0
+    errors: dict[Joined, float] = field(default_factory=dict)
     known: dict[Signature, Observation] = field(default_factory=dict)
     news: dict[Signature, Observation] = field(default_factory=dict)
 
@@ -101,7 +102,7 @@ class Seen:
         Seconds are not either: they tell how busy the machine was, too, and next to plans that were never run, whose
         seconds are the model's, those that were would look slow on a slow day and never be chosen again.
         """
-        from qoop.planner.estimate.alike import join_errors  # queries in stages alone come here
+        from qoop.planner.estimate.alike import join_errors, most_alike  # queries in stages alone come here
 
         below = tables_below(plan)
         with self._lock:
@@ -109,9 +110,10 @@ class Seen:
                 if stage.id in seen and stage.shareable:
                     one = replace(seen[stage.id], seconds=None, reads=read_by(stage, plan))
                     self._remember(stage, one, below[stage.id])
-            for tables, error in join_errors(plan, seen).items():
-                if tables in self._groups and self._groups[tables].error == 1.0:  # later plans knew of it
-                    self._groups[tables].error = error
+            for joined, error in join_errors(plan, seen).items():
+                group = self._groups.get(joined.tables)
+                if group is not None and most_alike(group.errors, joined.filtered, group.errors) is None:
+                    group.errors[joined] = error  # else the plan was made with what was known
             while len(self._order) > self._most:
                 self._forget(next(iter(self._order)))
 
@@ -140,7 +142,7 @@ class Seen:
                 found |= group.known
                 found |= group.news
         news = frozenset(below for below, group in groups.items() if group.news)
-        errors = {below: group.error for below, group in groups.items() if group.error != 1.0}
+        errors = {joined: error for group in groups.values() for joined, error in group.errors.items()}
         return Observations(found, news, self.calls(), errors=errors)
 
     def _remember(self, stage: Stage, one: Observation, tables: Tables) -> None:
