@@ -153,10 +153,35 @@ def partner_keys(hashed: tuple[HashKeys, ...], mine: Sequence[Expr], theirs: Seq
 
 
 def kept_hashing(hashed: tuple[HashKeys, ...], project: Project) -> tuple[HashKeys, ...]:
-    """The hash keys of a Project's input in terms of its output, as far as their columns are still there."""
+    """The hash keys of a Project's input in terms of its output, as far as their columns are still there, or the keys
+    themselves are columns now."""
     names: dict[Column, Expr] = {expr: column for column, expr in project.exprs if isinstance(expr, Column)}
-    kept = (keys for keys in hashed if columns_of_all(keys) <= names.keys())
-    return tuple(tuple(substitute(key, names) for key in keys) for keys in kept)
+    made = {either: column for column, expr in project.exprs if (either := _as_either(expr)) is not None}
+    kept = (keys for keys in hashed if columns_of_all(key for key in keys if key not in made) <= names.keys())
+    return tuple(tuple(made.get(key) or substitute(key, names) for key in keys) for keys in kept)
+
+
+def _either(one: Expr, other: Expr) -> Call:
+    """The one that is not NULL of two keys."""
+    return Call("coalesce", (one, other), "coalesce({0}, {1})", one.type)
+
+
+def _as_either(expr: Expr) -> Call | None:
+    """The expression as `_either` writes it; None: it is something else.
+
+    >>> x, y = Column("x", "INTEGER"), Column("y", "INTEGER")
+    >>> is_null = Call("is_null", (x,), "({0} IS NULL)", "BOOLEAN")
+    >>> str(_as_either(Call("case", (is_null, y, x), "(CASE WHEN {0} THEN {1} ELSE {2} END)", "INTEGER")))
+    'coalesce("x", "y")'
+    """
+    match expr:
+        case Call("coalesce", (one, other)):
+            return _either(one, other)
+        case Call("case", (Call("not", (Call("is_null", (tested,)),)), one, other)) if tested == one:
+            return _either(one, other)
+        case Call("case", (Call("is_null", (tested,)), other, one)) if tested == one:
+            return _either(one, other)
+    return None
 
 
 def hashed_within(hashed: tuple[HashKeys, ...], exprs: Sequence[Expr]) -> bool:
@@ -249,8 +274,15 @@ def _wanted_below(node: Relation, wish: tuple[Column, ...]) -> tuple[Column, ...
 
 
 def joined_hashing(join: Join, left: Placed, right: Placed) -> tuple[HashKeys, ...]:
-    """The hash keys that still hold for the rows of a join; an outer join's padded NULLs lie anywhere."""
+    """The hash keys that still hold for the rows of a join. An outer join's padded NULLs lie anywhere; whichever key of
+    a full join is no NULL says where its row lies."""
     kept: tuple[HashKeys, ...] = ()
+    if join.kind == "full" and left.spread and right.spread:
+        partners = {pair.left: pair.right for pair in equi_pairs(join)}
+        for keys in left.hashed:
+            theirs = tuple(partners.get(key, key) for key in keys)
+            if theirs in right.hashed:
+                kept += (tuple(map(_either, keys, theirs)), tuple(map(_either, theirs, keys)))
     if left.spread and join.kind in LEFT_SPREADS:
         kept += left.hashed
     if right.spread and join.kind in RIGHT_SPREADS:

@@ -67,6 +67,26 @@ def test_no_second_phase_where_rows_lie_by_the_group_keys(world: World) -> None:
     assert reads(plan.root) == ["partition", "partition"]
 
 
+@pytest.mark.parametrize(
+    ("key", "stages"),
+    [
+        ("coalesce(id, bid)", 1),
+        ("coalesce(bid, id)", 1),
+        ("case when bid is not null then bid else id end", 1),
+        ("case when id is null then bid else id end", 1),
+        ("coalesce(customer, bid)", 2),
+        ("case when id is null then id else bid end", 2),
+    ],
+)
+def test_rows_of_a_full_join_lie_by_whichever_key_there_is(world: World, key: str, stages: int) -> None:
+    query = f"select k, avg(amount) from (select {key} as k, amount from sales full join back on id = bid) q group by k"
+    limits = Thresholds(hash_row=0.0, stage_seconds=0.0, single_seconds=0.0)
+    plan = world.plan(query, limits, CostModel(build_row=1e-5))
+    joining = [stage for stage in plan.stages if reads(stage) == ["partition", "partition"]]
+    assert len(joining) == 1 and len(plan.stages) == len(joining[0].stage_inputs) + stages
+    assert (joining[0] is plan.root) == (stages == 1)
+
+
 def test_partial_groups_that_are_many_are_hashed(world: World) -> None:
     plan = world.plan("select customer, sum(price) from sales group by customer", Thresholds(single_seconds=0.0))
     assert reads(plan.root) == ["partition"]

@@ -74,6 +74,12 @@ QUERIES = [
     "select a, n, sum(rv) as t from facts join returns on i = ri join dims on a = k group by a, n having sum(rv) > 9",
     "select i, sum(rv) as t from facts join returns on i = ri group by i",
     "select i, count(*) as c from facts full join returns on i = ri group by i",
+    "select q, count(*) as c from (select coalesce(a, ra) as q, v from facts full join returns on a = ra) j group by q",
+    "select case when rb is not null then rb else b end as q, sum(i) as t "
+    "from facts full join returns on b = rb group by 1",
+    "select q, count(*) as c from (select coalesce(i, rb) as q from facts full join returns on i = ra) j group by q",
+    "select q, p, sum(i) over (partition by q) as t from (select coalesce(a, ra) as q, coalesce(b, rb) as p, i "
+    "from facts full join returns on a = ra and b = rb) j",
     "select ri, count(*) as c from facts left join returns on i = ri group by ri",
     "select z, count(*) as c, sum(d) as t from void group by z",
     "select count(*) as c, sum(d) as t, avg(d) as m, max(t) as x from void",
