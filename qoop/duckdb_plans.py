@@ -191,14 +191,7 @@ def as_they_turned_out(
         return candidates
     if factor == inf:
         return [one for one in candidates if one.plan.root.whole]
-    return [one if one.plan.root.whole else replace(one, plan=_slower(one.plan, factor)) for one in candidates]
-
-
-def _slower(plan: Plan, factor: float) -> Plan:
-    """The plan with stages that take `factor` times as long."""
-    estimates = [replace(one.estimate, task_seconds=factor * one.estimate.task_seconds) for one in plan.stages]
-    stages = (replace(one, estimate=estimate) for one, estimate in zip(plan.stages, estimates, strict=True))
-    return replace(plan, stages=tuple(stages))
+    return [one if one.plan.root.whole else one.slower(factor) for one in candidates]
 
 
 def _staged_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:

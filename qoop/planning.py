@@ -160,15 +160,16 @@ class QueryPlanning:
         short = seconds <= SHORT_SECONDS
         plan = own.plan
         if not short and self._plan_memo.has_alternatives(text, grid):
-            plan = self._best(own, self._plan_memo.known(text, grid), share)
+            plan = self._best(own, self._at_risk(self._plan_memo.known(text, grid), share), share)
         elif not short and (self._survives or self._was_better_in_stages(own, share)):
             return None
         adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=not short, whole=plan.root.whole)
         return Planned(own.bound, plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
 
     def _grid(self, share: Resources) -> Grid:
-        """The shares that plans are compared on. Where outputs are to survive, none is a single task."""
-        return local_grid(share, lone=not self._survives)
+        """The shares that plans are compared on. No plan is a single task where no node has all slots, or stages alone
+        are wanted and their outputs are to survive."""
+        return local_grid(share, lone=self._config.ray is None and not (self._survives and self._config.staged))
 
     @property
     def _survives(self) -> bool:
@@ -181,7 +182,8 @@ class QueryPlanning:
 
     def _own_seconds(self, own: DuckDBPlan, share: Resources) -> float:
         """The seconds that DuckDB's plan should take on a share, with what would be lost with the process."""
-        return self._at_risk(self._cost.on_threads(own.seconds, share.cpu))
+        seconds = self._cost.on_threads(own.seconds, share.cpu)
+        return seconds * part_lost(seconds) if self._survives else seconds
 
     def _best(self, own: DuckDBPlan, others: Sequence[Candidate], share: Resources) -> Plan:
         """DuckDB's plan, or one of the others: whichever took less. One that has hardly been tried is tried again if
@@ -203,9 +205,12 @@ class QueryPlanning:
             return staged
         return replace(staged, bound=own.bound, plan=own.plan, tables=own.tables)
 
-    def _at_risk(self, seconds: float) -> float:
-        """The seconds that DuckDB's plan should take with those that would be lost with the process."""
-        return seconds * (1.0 + 0.5 * seconds / BETWEEN_LOSSES) if self._survives else seconds
+    def _at_risk(self, candidates: Sequence[Candidate], share: Resources) -> Sequence[Candidate]:
+        """The candidates with the seconds that they should take with what would be lost with the process: the longer
+        their tasks, the more."""
+        if not self._survives:
+            return candidates
+        return [one.slower(part_lost(_longest_task(one, share))) for one in candidates]
 
     def _foretold(self, own: DuckDBPlan, text: str, prepare: Callable[[], Prepared]) -> DuckDBPlan:
         """DuckDB's plan with the best estimate that there is: what it took, or by statistics."""
@@ -402,9 +407,25 @@ class QueryPlanning:
             found = self._alternatives(text, grid, True, prepare)
         kept = [one for one in found.kept if about(one.plan, tables, planned.settings)]
         if self._in_stages_only(text):
-            return kept
+            return self._at_risk(kept, self.usable)
         own = self._own(text, grid.threads)
         if whole and own.staged_seconds is not None:
             own = own.hopeful()
             kept = [replace(one, plan=own.plan) if one.plan.root.whole else one for one in kept]
-        return as_they_turned_out(kept, own.staged_seconds, self.usable, MUCH_LESS if whole else 1.0)
+        kept = as_they_turned_out(kept, own.staged_seconds, self.usable, MUCH_LESS if whole else 1.0)
+        return self._at_risk(kept, self.usable)
+
+
+def part_lost(seconds: float) -> float:
+    """By what factor more work has to be done, if tasks of that many seconds are lost with the process now and then.
+
+    >>> part_lost(30.0)
+    1.25
+    """
+    return 1.0 + 0.5 * seconds / BETWEEN_LOSSES
+
+
+def _longest_task(candidate: Candidate, share: Resources) -> float:
+    """Seconds of the longest task of a plan, which takes no longer than the whole of it: a lone task has all slots."""
+    longest = max(stage.estimate.task_seconds for stage in candidate.plan.stages)
+    return min(longest, candidate.finish.seconds(share))

@@ -132,6 +132,12 @@ class Candidate:
     def finish(self) -> Finish:
         return Finish(self.plan, self.machine, self.cost)
 
+    def slower(self, factor: float) -> Candidate:
+        """The same with stages that take `factor` times as long."""
+        estimates = [replace(one.estimate, task_seconds=factor * one.estimate.task_seconds) for one in self.plan.stages]
+        pairs = zip(self.plan.stages, estimates, strict=True)
+        return replace(self, plan=replace(self.plan, stages=tuple(replace(one, estimate=e) for one, e in pairs)))
+
 
 def stage_key(stage: Stage) -> StageKey:
     """The key that stages have in common whose outputs are interchangeable part by part."""

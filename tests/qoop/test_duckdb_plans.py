@@ -161,7 +161,7 @@ def test_the_next_time_the_plan_that_took_less_is_begun_with(
     session.submit(JOIN).result()
     assert not session.submit(JOIN).plan.root.whole, "it should take much less"
     session.submit(JOIN).result()
-    monkeypatch.setattr("qoop.planning.QueryPlanning._at_risk", lambda *_: 0.0)
+    monkeypatch.setattr("qoop.planning.QueryPlanning._own_seconds", lambda *_: 0.0)
     assert session.submit(JOIN).plan.root.whole, "stages took longer than DuckDB should"
 
 
@@ -180,12 +180,28 @@ def test_outputs_that_are_to_survive_are_worth_stages(
         assert job.result().fetchall() == duckdb_answer(tmp_path)
 
 
-def test_outputs_that_are_to_survive_are_not_those_of_one_task(session: qoop.Session, tmp_path: Path) -> None:
+def test_one_task_is_no_plan_where_the_outputs_of_stages_are_to_survive(session: qoop.Session, tmp_path: Path) -> None:
     """A plan of one task with all slots has nothing on disk before its end."""
+    for staged in (True, False):
+        with qoop.connect(slots=2, memory="1GB", staged=staged, checkpoints=tmp_path / "kept") as durable:
+            durable.register("t", tmp_path / "t.parquet")
+            assert durable.alternatives(JOIN).pool.grid.lone == (not staged)
+
+
+def test_what_a_long_task_would_lose_counts_where_outputs_are_to_survive(
+    session: qoop.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a minute a process is lost, with half of its task on average."""
     with qoop.connect(slots=2, memory="1GB", staged=False, checkpoints=tmp_path / "kept") as durable:
         durable.register("t", tmp_path / "t.parquet")
-        assert not durable.alternatives(JOIN).pool.grid.lone
-    assert session.alternatives(JOIN).pool.grid.lone
+        share = durable.planning.usable
+        kept = durable.alternatives(JOIN).kept
+        lone = next(one for one in kept if one.variant.lone or len(one.plan.stages) == 1 == one.plan.root.width)
+        long, short = lone.slower(60.0 / lone.finish.seconds(share)), lone
+        for one, factor in ((long, 1.5), (short, 1.0)):
+            [risky] = durable.planning._at_risk([one], share)
+            assert risky.finish.seconds(share) == pytest.approx(factor * one.finish.seconds(share), rel=0.02)
+            assert session.planning._at_risk([one], share) == [one]
 
 
 def test_it_is_the_first_of_the_alternatives(session: qoop.Session) -> None:
