@@ -412,8 +412,8 @@ class QueryPlanning:
         if whole and own.staged_seconds is not None:
             own = own.hopeful()
             kept = [replace(one, plan=own.plan) if one.plan.root.whole else one for one in kept]
-        kept = as_they_turned_out(kept, own.staged_seconds, self.usable, MUCH_LESS if whole else 1.0)
-        return self._at_risk(kept, self.usable)
+        turned_out = as_they_turned_out(kept, own.staged_seconds, self.usable, MUCH_LESS if whole else 1.0)
+        return self._at_risk(turned_out, self.usable)
 
 
 def part_lost(seconds: float) -> float:

@@ -156,7 +156,9 @@ def kept_hashing(hashed: tuple[HashKeys, ...], project: Project) -> tuple[HashKe
     """The hash keys of a Project's input in terms of its output, as far as their columns are still there, or the keys
     themselves are columns now."""
     names: dict[Column, Expr] = {expr: column for column, expr in project.exprs if isinstance(expr, Column)}
-    made = {either: column for column, expr in project.exprs if (either := _as_either(expr)) is not None}
+    made: dict[Expr, Expr] = {
+        either: column for column, expr in project.exprs if (either := _as_either(expr)) is not None
+    }
     kept = (keys for keys in hashed if columns_of_all(key for key in keys if key not in made) <= names.keys())
     return tuple(tuple(made.get(key) or substitute(key, names) for key in keys) for keys in kept)
 
