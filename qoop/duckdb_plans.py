@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -35,6 +35,8 @@ SHORT_SECONDS = 1.0
 """A query that should take DuckDB less than this on its share runs by DuckDB's plan, and no other is made."""
 
 _REMEMBERED = 512
+_PACES, _TELLING = 64, 5
+"""Of how many runs the pace is remembered, and how many tell one: each may be off for reasons of its own."""
 
 HOPE = (0.7, 0.7, 1.0)
 STAGED_HOPE = (1.0, 0.85, 1.0)
@@ -98,6 +100,15 @@ class DuckDBPlans:
         self._shared = shared
         self._lock = threading.Lock()
         self._known: OrderedDict[_Key, DuckDBPlan] = OrderedDict()
+        self._paces: deque[float] = deque(maxlen=_PACES)
+
+    @property
+    def pace(self) -> float:
+        """By how much longer than foretold DuckDB's plans have taken here, in the median of the last: so will others
+        of which only estimates are known, next to one that is known to take what it took."""
+        with self._lock:
+            known = sorted(self._paces)
+        return known[len(known) // 2] if len(known) >= _TELLING else 1.0
 
     def of(self, text: str, slots: int) -> DuckDBPlan:
         """The plan of a query, whose task can use that many slots. Raises ParseError, BindError, CatalogError."""
@@ -136,6 +147,8 @@ class DuckDBPlans:
             least = staged if staged == inf else min(staged, found.staged_seconds or inf)
             found = replace(found, staged_seconds=least, staged_runs=found.staged_runs + 1)
         if whole is not None:
+            if found.basis == "statistics":
+                self._paces.append(whole / found.seconds)
             least = min(whole, found.seconds) if found.basis == "run" else whole
             found = changed(found.taking(least, "run"), runs=found.runs + 1)
         self._keep(key, found)

@@ -185,12 +185,17 @@ class QueryPlanning:
         seconds = self._cost.on_threads(own.seconds, share.cpu)
         return seconds * part_lost(seconds) if self._survives else seconds
 
+    def _pace(self, own: DuckDBPlan) -> float:
+        """By how much longer than estimated stages take, next to what DuckDB's plan is said to take."""
+        return self._duckdb_plans.pace if own.basis == "run" else 1.0
+
     def _best(self, own: DuckDBPlan, others: Sequence[Candidate], share: Resources) -> Plan:
         """DuckDB's plan, or one of the others: whichever took less. One that has hardly been tried is tried again if
         it may take less, so that a query settles on the better one however wrong the estimates are."""
         best = min(others, key=lambda one: one.finish.seconds(share))
         if own.staged_seconds is None:
-            return best.plan if best.finish.seconds(share) < MUCH_LESS * self._own_seconds(own, share) else own.plan
+            much_less = MUCH_LESS / self._pace(own)
+            return best.plan if best.finish.seconds(share) < much_less * self._own_seconds(own, share) else own.plan
         hopeful = own.hopeful()
         if not self._was_better_in_stages(hopeful, share):
             return hopeful.plan
@@ -412,7 +417,8 @@ class QueryPlanning:
         if whole and own.staged_seconds is not None:
             own = own.hopeful()
             kept = [replace(one, plan=own.plan) if one.plan.root.whole else one for one in kept]
-        turned_out = as_they_turned_out(kept, own.staged_seconds, self.usable, MUCH_LESS if whole else 1.0)
+        untried = MUCH_LESS / self._pace(own) if whole else 1.0
+        turned_out = as_they_turned_out(kept, own.staged_seconds, self.usable, untried)
         return self._at_risk(turned_out, self.usable)
 
 

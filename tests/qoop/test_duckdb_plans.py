@@ -165,6 +165,37 @@ def test_the_next_time_the_plan_that_took_less_is_begun_with(
     assert session.submit(JOIN).plan.root.whole, "stages took longer than DuckDB should"
 
 
+def test_what_was_measured_is_compared_with_estimates_at_the_pace_of_the_machine(
+    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where DuckDB's plans take thrice what is foretold, one that took twice what stages should is no reason for them."""
+    planning, plans = session.planning, session.planning._duckdb_plans
+    share, found = planning.usable, session.alternatives(JOIN).kept[1:]
+    least = min(one.finish.seconds(share) for one in found)
+    own = planning._own(JOIN, 2).taking(2.0 * least * 2, "run")  # of one thread, on two slots
+    assert not planning._best(own, found, share).root.whole
+    monkeypatch.setattr(type(planning), "_own_seconds", lambda _, own, share: own.seconds / 2)
+    plans._paces.extend([3.0, 1.0, 3.0, 9.0])
+    assert plans.pace == 1.0, "four may be chance"
+    plans._paces.append(3.0)
+    assert plans.pace == 3.0
+    assert planning._best(own, found, share).root.whole
+    assert not planning._best(replace(own, basis="statistics"), found, share).root.whole, "both are estimates"
+
+
+def test_the_pace_is_told_by_runs_that_were_foretold(
+    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect(monkeypatch, 1e-3)
+    monkeypatch.setattr("qoop.replanning.replanner.LOOK_AGAIN", 1e9)
+    for number in range(5):
+        text = f"SELECT sum(hash(a + {number})) FROM t"
+        session.alternatives(text)
+        session.submit(text).result()
+    session.planning.plan("SELECT 1 FROM t")
+    assert session.planning._duckdb_plans.pace > 1.0
+
+
 def test_outputs_that_are_to_survive_are_worth_stages(
     session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
