@@ -51,8 +51,10 @@ def _lines(found: Found) -> list[str]:
         lines += [f"{why.format(', '.join(some))}"] if some else []
     if growth.is_of_values:
         lines.append("The last round is the query itself, as distinct counts and quantiles of pieces do not add up.")
-    elif not found.cut.rest_is_less:
+    elif isinstance(found.cut, Buckets):
         lines.append("The last round is the query itself.")
+    elif found.cut.in_row_groups:
+        lines.append("The last round reads the row groups that are left, or is the query itself if that is sooner.")
     text = growth.round_sql
     if isinstance(found.cut, Buckets):
         text = found.cut.text(text, found.schedule.pieces_of(0))

@@ -243,7 +243,7 @@ def grown(
     import numpy as np
 
     pieces, goal = totals.shape[1], Goal(error, confidence)
-    plan = schedule(pieces, seed, in_row_groups)
+    plan = schedule(pieces, seed, in_row_groups, several=True)
     truth = _truth(totals, figures) if of is None else _truth_of(of, figures)
     missed = {one.place: np.zeros(totals.shape[2], bool) for one in figures}
     had = {one.place: np.zeros(totals.shape[2], bool) for one in figures}
