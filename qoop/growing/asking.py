@@ -173,7 +173,7 @@ def _planned_whole(
 
 
 def _of_whole(planning: QueryPlanning, text: str) -> Whole:
-    """What the query itself should take. Raises QueryError if it can no longer be planned."""
+    """The seconds that the query itself should take. Raises QueryError if it can no longer be planned."""
     return Whole(planning.foretold(planning.plan(text)), planning.usable.cpu)
 
 

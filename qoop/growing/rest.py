@@ -1,4 +1,4 @@
-"""Whether the last round reads the pieces that are left, or is the query itself.
+"""The last round: it reads the pieces that are left, or is the query itself, whichever should take less.
 
 To read the row groups that are left saves those of the looks, and costs a SELECT for each stretch of them and a
 comparison of each row's place. It also comes without what DuckDB leaves out of a whole table where a join wants few of
@@ -32,7 +32,7 @@ and for telling pieces apart."""
 
 @value
 class Whole:
-    """The query itself. seconds: that it should take on so many slots."""
+    """The query itself. seconds: that it should take. slots: on which it should."""
 
     seconds: float
     slots: float
