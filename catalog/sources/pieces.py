@@ -169,10 +169,11 @@ class Cut:
             first += file.count
         return tuple(found)
 
-    def of(self, pieces: Sequence[int]) -> Table:
-        """The table of these pieces, with a version of its own and one column more."""
+    def of(self, pieces: Sequence[int], numbered: bool = True) -> Table:
+        """The table of these pieces, with a version of its own. numbered: it has one column more, the number of the
+        piece, so that each row group is read by a SELECT of its own."""
         source = Pieces(self.table.source, self.runs(pieces), self.files)
-        columns = (*self.table.columns, (PIECE, "INTEGER"))
+        columns = (*self.table.columns, *([(PIECE, "INTEGER")] if numbered else []))
         return Table(self.table.name, columns, table_version(source, columns), source, source.rows)
 
 

@@ -17,7 +17,7 @@ from qoop.catalog.value import value
 from qoop.growing.edition import Edition, Editions, notes
 from qoop.growing.estimators import unseen
 from qoop.growing.estimators.look import Look
-from qoop.growing.intervals import Intervals, Shown, at_look, enough_at, in_vain
+from qoop.growing.intervals import Intervals, Shown, aimed, at_look, enough_at, in_vain
 from qoop.growing.rest import is_taken_over, may_run_whole
 from qoop.growing.status import AnswerStatus, Pace, Times
 from qoop.growing.totals import Totals
@@ -114,6 +114,7 @@ class GrowingAnswer:
     def __init__(self, growing: Growing) -> None:
         self._growing = growing
         self._runs_whole = may_run_whole(growing.growth, growing.cut)  # the last round is the query, as far as is known
+        self._schedule = growing.schedule
         self._rounds = Rounds(len(growing.schedule.ends), growing.goal.error)
         self._needed_at = time.monotonic() + growing.deadline
         self._found = Intervals({}, {}, None), 0  # of the last round that has ended, and the pieces read by then
@@ -203,8 +204,10 @@ class GrowingAnswer:
             busy = self._growing.busy
             look, goal = self._look(number), self._growing.goal
             vain = not look.is_whole and (
-                in_vain(found, self._growing.schedule, look.drawn, goal) if goal.error else self._has_one_look
+                in_vain(found, self._schedule, look.drawn, goal) if goal.error else self._has_one_look
             )
+            if not look.is_whole:
+                self._schedule = aimed(found, self._schedule, look.drawn, number + 1, goal)
             self._send(RoundEnded(number, found.worst, busy is None or busy(), vain))
 
     def _ended(self) -> bool:
@@ -253,7 +256,7 @@ class GrowingAnswer:
         if rest and self._runs_whole:
             return growing.start(growing.plan_whole(self._plans), follows=number > 0, course=course)
         text = growing.growth.rest_sql if rest else growing.growth.round_sql
-        planned = self._plans().plan(text, growing.cut, growing.schedule.pieces_of(number, rest))
+        planned = self._plans().plan(text, growing.cut, self._schedule.pieces_of(number, rest), rest)
         return growing.start(planned, follows=number > 0, course=course)
 
     @property
@@ -268,17 +271,17 @@ class GrowingAnswer:
             whole = growing.seconds_whole()
         except QueryError:
             return False  # a table is gone; the plan of the whole query knows what to do
-        left = growing.schedule.pieces_of(number, rest=True)
+        left = self._schedule.pieces_of(number, rest=True)
         return is_taken_over(growing.growth, growing.cut, left, whole, [job.status().elapsed for job in self._jobs])
 
     def _course(self, number: int, rest: bool) -> Sampled:
-        schedule, goal = self._growing.schedule, 0.0 if self._rounds.finishing else self._growing.goal.error
+        schedule, goal = self._schedule, 0.0 if self._rounds.finishing else self._growing.goal.error
         drawn, pieces = schedule.ends[number - 1] if number else 0, len(schedule.order)
         after = pieces if rest else schedule.ends[number]
         return Sampled(self._error, self._first_error, goal, drawn, after, pieces, schedule.ends[0])
 
     def _left(self, rounds: Rounds, jobs: Sequence[Job], found: Intervals, drawn: int) -> Times:
-        schedule, goal, whole = self._growing.schedule, self._growing.goal, self._runs_whole
+        schedule, goal, whole = self._schedule, self._growing.goal, self._runs_whole
         pieces, read = len(schedule.order), schedule.ends[rounds.number - 1] if rounds.number else 0
         end = pieces if rounds.rest else schedule.ends[rounds.number]
         pace = _pace(jobs, read, pieces if rounds.rest and whole else end - read)
@@ -300,7 +303,7 @@ class GrowingAnswer:
             self._planning = None
 
     def _look(self, number: int) -> Look:
-        schedule = self._growing.schedule
+        schedule = self._schedule
         drawn = len(schedule.order) if self._rounds.rest else schedule.ends[number]
         return Look(drawn, len(schedule.order), 0.0)
 
@@ -311,7 +314,7 @@ class GrowingAnswer:
         self._exact = {}
         self._totals.add(result.lossless(), list(zip(result.columns, result.types, strict=True)))
         growing, look = self._growing, self._look(number)
-        growth, schedule = growing.growth, growing.schedule
+        growth, schedule = growing.growth, self._schedule
         if look.is_whole:
             rows, _ = self._totals.answer(None)
             exact = self._totals.exact(rows, [type_ for _, type_ in growth.columns])

@@ -41,8 +41,8 @@ def _lines(found: Found) -> list[str]:
     names = [name for name, kind in shown if kind not in UNBOUNDED]
     lines = [
         *_way(found),
-        f"Editions come after {', '.join(map(str, ends))} of them; the last one is exact. Where the others would be in "
-        "vain, by the width of the first, it comes at once.",
+        f"Editions come after {', '.join(map(str, ends))} of them, or sooner where the goal should be met; the last "
+        "one is exact. Where the others would be in vain, by the width of the first, it comes at once.",
     ]
     if names:
         lines.append(f"With intervals: {', '.join(names)}.")

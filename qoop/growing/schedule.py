@@ -36,6 +36,9 @@ _ONE_IN = 64
 _GROUPS_ONE_IN = 16
 _SEVERAL_ONE_IN = 6
 
+_LAST_STEP = 1.25
+"""The last look is at half of the pieces, if these are that many times those of the look before."""
+
 ON_THE_WAY = 0.1
 """The part of what may go wrong that belongs to the looks before the goal is met."""
 
@@ -51,6 +54,14 @@ class Schedule:
         """The pieces that a round reads; rounds count from 0. rest: all that the rounds before have left."""
         end = len(self.order) if rest else self.ends[number]
         return self.order[self.ends[number - 1] if number else 0 : end]
+
+    def ending(self, number: int, end: int) -> Schedule:
+        """The same, with a round that ends after that many pieces.
+
+        >>> schedule(190, 1, in_row_groups=True, several=True).ending(1, 40).ends
+        (31, 40, 95, 190)
+        """
+        return replace(self, ends=(*self.ends[:number], end, *self.ends[number + 1 :]))
 
     def alpha(self, confidence: float, at_goal: bool | None = None) -> float:
         """The part of what may go wrong that one look may take. The last look is exact, and takes none.
@@ -79,16 +90,19 @@ def schedule(pieces: int, seed: int, in_row_groups: bool = False, several: bool 
     >>> schedule(1030, 1).ends, schedule(120, 1).ends, len(set(schedule(300, 1).order))
     ((64, 128, 256, 512, 1030), (120,), 300)
     >>> schedule(190, 1, in_row_groups=True).ends
-    (16, 32, 64, 190)
+    (16, 32, 64, 95, 190)
     >>> [schedule(count, 1, in_row_groups=True, several=True).ends for count in (66, 190, 1900)]
-    [(16, 32, 66), (31, 62, 190), (118, 236, 472, 944, 1900)]
+    [(16, 32, 66), (31, 62, 95, 190), (118, 236, 472, 944, 1900)]
     """
     order = list(range(pieces))
     Random(seed).shuffle(order)
     ends, end = [], _first_of_groups(pieces, several) if in_row_groups else max(FIRST, pieces // _ONE_IN)
-    while end <= pieces // 2:
+    half = pieces // 2
+    while end <= half:
         ends.append(end)
         end *= 2
+    if ends and ends[-1] * _LAST_STEP <= half:
+        ends.append(half)
     return Schedule(tuple(order), (*ends, pieces))
 
 

@@ -239,8 +239,8 @@ def _rounds_that_switch(drawn: Schedule, known: World) -> Iterator[None]:
     """Rounds go from plan to plan, whatever that costs."""
     plan, chance = RoundPlanning.plan, Random(drawn.seed)
 
-    def forced(rounds: RoundPlanning, text: str, cut: Cut, chosen: Sequence[int]) -> Planned:
-        planned = plan(rounds, text, cut, chosen)
+    def forced(rounds: RoundPlanning, text: str, cut: Cut, chosen: Sequence[int], rest: bool = False) -> Planned:
+        planned = plan(rounds, text, cut, chosen, rest)
         key = text, cut.of(chosen).version
         if key not in known.plans:
             known.plans[key] = tuple(rounds._planning.alternatives(text).kept)
