@@ -39,10 +39,11 @@ def _lines(found: Found) -> list[str]:
     kinds = {one.place: one.kind for one in growth.figures}
     shown = [(growth.columns[place][0], kinds[core]) for place, (core, _) in sorted(growth.shown.items())]
     names = [name for name, kind in shown if kind not in UNBOUNDED]
+    sooner = ", or sooner where the goal should be met" if found.schedule.aims else ""
     lines = [
         *_way(found),
-        f"Editions come after {', '.join(map(str, ends))} of them, or sooner where the goal should be met; the last "
-        "one is exact. Where the others would be in vain, by the width of the first, it comes at once.",
+        f"Editions come after {', '.join(map(str, ends))} of them{sooner}; the last one is exact. Where the others "
+        "would be in vain, by the width of the first, it comes at once.",
     ]
     if names:
         lines.append(f"With intervals: {', '.join(names)}.")

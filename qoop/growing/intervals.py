@@ -146,7 +146,7 @@ def enough_at(found: Intervals, schedule: Schedule, drawn: int, goal: Goal) -> i
 def aimed(found: Intervals, schedule: Schedule, drawn: int, number: int, goal: Goal) -> Schedule:
     """The same schedule, but that round `number`, the next, ends where the goal should be met, if that is before its
     own end. How wide intervals are decides, not where they lie, as for the look that meets the goal."""
-    if not 0 < found.plain < inf or not goal.error or number >= len(schedule.ends) - 1:
+    if not schedule.aims or not goal.error or not 0 < found.plain < inf or number >= len(schedule.ends) - 1:
         return schedule
     pieces = len(schedule.order)
     left = (goal.error / _AIM / found.plain) ** 2 * (1 / drawn - 1 / pieces)

@@ -45,10 +45,15 @@ ON_THE_WAY = 0.1
 
 @value
 class Schedule:
-    """order: all pieces. ends: how many of them have been read after each round."""
+    """order: all pieces. ends: how many of them have been read after each round.
+
+    aims: whether a round may end sooner, where the goal should be met. Of row groups, of which intervals are wider, as
+    many hold at such looks as at others (`tpcds/bench/coverage.py`); of small pieces that are sorted fewer do.
+    """
 
     order: tuple[int, ...]
     ends: tuple[int, ...]
+    aims: bool = False
 
     def pieces_of(self, number: int, rest: bool = False) -> tuple[int, ...]:
         """The pieces that a round reads; rounds count from 0. rest: all that the rounds before have left."""
@@ -103,7 +108,7 @@ def schedule(pieces: int, seed: int, in_row_groups: bool = False, several: bool 
         end *= 2
     if ends and ends[-1] * _LAST_STEP <= half:
         ends.append(half)
-    return Schedule(tuple(order), (*ends, pieces))
+    return Schedule(tuple(order), (*ends, pieces), aims=in_row_groups)
 
 
 def _first_of_groups(groups: int, several: bool) -> int:

@@ -31,9 +31,9 @@ LONGER = (
     """SELECT cd_gender, cd_education_status, sum(ss_net_paid) AS paid, avg(ss_list_price) AS price, count(*) AS n
        FROM store_sales JOIN customer ON ss_customer_sk = c_customer_sk
        JOIN customer_demographics ON c_current_cdemo_sk = cd_demo_sk GROUP BY 1, 2""",
-    """SELECT s_state, sum(ss_net_paid) AS paid, sum(ss_net_profit) / sum(ss_net_paid) AS part
-       FROM store_sales JOIN store ON ss_store_sk = s_store_sk JOIN customer ON ss_customer_sk = c_customer_sk
-       JOIN customer_address ON c_current_addr_sk = ca_address_sk WHERE ca_state <> s_state GROUP BY 1""",
+    """SELECT ca_location_type, sum(ss_net_paid) AS paid, sum(ss_net_profit) / sum(ss_net_paid) AS part
+       FROM store_sales JOIN customer ON ss_customer_sk = c_customer_sk
+       JOIN customer_address ON c_current_addr_sk = ca_address_sk GROUP BY 1""",
     "SELECT i_category, stddev(ss_list_price) AS spread, avg(ss_list_price) AS price, count(*) AS n "
     "FROM store_sales JOIN item ON ss_item_sk = i_item_sk GROUP BY 1",
 )  # fmt: skip
