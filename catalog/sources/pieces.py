@@ -63,13 +63,17 @@ class Runs:
         return f"({self.first} + {row} // {self.size})::INTEGER"
 
     def holds(self, row: str) -> str:
-        """SQL that is true for rows of the chosen pieces.
+        """SQL that is true for rows of the chosen pieces; empty where these are known to be all rows of the file.
 
         >>> Runs("f", 100, 0, (2, 4)).holds("rowid")
         "rowid >= 200 AND rowid < 500 AND get_bit('101'::BIT, (rowid // 100 - 2)::INTEGER) = 1"
+        >>> Runs("f", 100, 0, (1,), (0, 90, 190)).holds("rowid"), Runs("f", 100, 0, (0, 1), (0, 90, 190)).holds("rowid")
+        ('rowid >= 90', '')
         """
         low, high = self.chosen[0], self.chosen[-1]
-        within = f"{row} >= {self.begin(low)} AND {row} < {self.begin(high + 1)}"
+        begins = [f"{row} >= {self.begin(low)}"] if low or not self.borders else []
+        ends = [f"{row} < {self.begin(high + 1)}"] if not self.borders or high + 2 < len(self.borders) else []
+        within = " AND ".join([*begins, *ends])
         if len(self.chosen) == high - low + 1:
             return within
         chosen = set(self.chosen)
@@ -146,7 +150,8 @@ class Cut:
 
     @property
     def rest_is_less(self) -> bool:
-        """True if to read what is left of the pieces takes less than to read the table."""
+        """True if to read what is left of the pieces surely takes less than to read the table: of row groups, each
+        stretch of these is read by a SELECT of its own, without what DuckDB knows of the table."""
         return not self.in_row_groups
 
     @property
@@ -164,10 +169,11 @@ class Cut:
             first += file.count
         return tuple(found)
 
-    def of(self, pieces: Sequence[int]) -> Table:
-        """The table of these pieces, with a version of its own and one column more."""
+    def of(self, pieces: Sequence[int], numbered: bool = True) -> Table:
+        """The table of these pieces, with a version of its own. numbered: it has one column more, the number of the
+        piece, so that each row group is read by a SELECT of its own."""
         source = Pieces(self.table.source, self.runs(pieces), self.files)
-        columns = (*self.table.columns, (PIECE, "INTEGER"))
+        columns = (*self.table.columns, *([(PIECE, "INTEGER")] if numbered else []))
         return Table(self.table.name, columns, table_version(source, columns), source, source.rows)
 
 

@@ -20,6 +20,7 @@
     intervals.py     intervals of the figures of all groups
     names.py         which column or item a name means
     planning.py      plans the query of a round
+    rest.py          what the last round reads
     round_sql.py     the query of a round, and that of an edition
     schedule.py      which pieces each round reads, and how sure each look must be
     status.py        when an answer should meet its goal, and be exact

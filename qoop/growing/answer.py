@@ -12,12 +12,13 @@ from collections.abc import Callable, Generator, Sequence
 from math import inf, isinf
 from typing import TYPE_CHECKING, Any, Protocol
 
-from qoop.catalog.errors import Cancelled
+from qoop.catalog.errors import Cancelled, QueryError
 from qoop.catalog.value import value
 from qoop.growing.edition import Edition, Editions, notes
 from qoop.growing.estimators import unseen
 from qoop.growing.estimators.look import Look
-from qoop.growing.intervals import Intervals, Shown, at_look, enough_at, in_vain
+from qoop.growing.intervals import Intervals, Shown, aimed, at_look, enough_at, in_vain
+from qoop.growing.rest import is_taken_over, may_run_whole
 from qoop.growing.status import AnswerStatus, Pace, Times
 from qoop.growing.totals import Totals
 from qoop.programs.program import Begin, End, Show, Stop
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from qoop.growing.goal import Goal
     from qoop.growing.growth import Growth
     from qoop.growing.planning import RoundPlanning
+    from qoop.growing.rest import Whole
     from qoop.growing.schedule import Schedule
     from qoop.growing.universe import Buckets
     from qoop.job import Job, Planned, Starts
@@ -46,7 +48,8 @@ _NO_DOUBT = Intervals({}, {}, 0.0)
 @value
 class Growing:
     """An answer that is to grow. planning: makes what plans its rounds. plan_whole: plans the query itself.
-    start: starts a job. deadline: seconds from now by which the answer is needed; infinite: at no time.
+    seconds_whole: what that should take; raises QueryError. start: starts a job. deadline: seconds from now by which
+    the answer is needed; infinite: at no time.
 
     opened: a planning that is there already, with a plan of the first round.
     tell: hears what the program is told; see `Cluster.telling`.
@@ -62,6 +65,7 @@ class Growing:
     settings: Settings
     planning: Callable[[], RoundPlanning]
     plan_whole: Callable[[Callable[[], RoundPlanning]], Planned]
+    seconds_whole: Callable[[], Whole]
     start: Starts
     busy: Callable[[], bool] | None = None
     cut_short: Callable[[float], object] | None = None
@@ -109,7 +113,8 @@ class GrowingAnswer:
 
     def __init__(self, growing: Growing) -> None:
         self._growing = growing
-        self._totals = Totals(growing.growth, growing.settings)
+        self._runs_whole = may_run_whole(growing.growth, growing.cut)  # the last round is the query, as far as is known
+        self._schedule = growing.schedule
         self._rounds = Rounds(len(growing.schedule.ends), growing.goal.error)
         self._needed_at = time.monotonic() + growing.deadline
         self._found = Intervals({}, {}, None), 0  # of the last round that has ended, and the pieces read by then
@@ -122,6 +127,7 @@ class GrowingAnswer:
         self._error = self._first_error = inf  # of the last edition, and of the first that had one
         self._exact = self._begin_exact()
         self._send(Begin())
+        self._totals = Totals(growing.growth, growing.settings)  # now that the first round runs
 
     def editions(self) -> Editions:
         """See `Answer.editions`."""
@@ -198,8 +204,10 @@ class GrowingAnswer:
             busy = self._growing.busy
             look, goal = self._look(number), self._growing.goal
             vain = not look.is_whole and (
-                in_vain(found, self._growing.schedule, look.drawn, goal) if goal.error else self._runs_whole
+                in_vain(found, self._schedule, look.drawn, goal) if goal.error else self._has_one_look
             )
+            if not look.is_whole:
+                self._schedule = aimed(found, self._schedule, look.drawn, number + 1, goal)
             self._send(RoundEnded(number, found.worst, busy is None or busy(), vain))
 
     def _ended(self) -> bool:
@@ -244,24 +252,36 @@ class GrowingAnswer:
 
     def _read(self, number: int, rest: bool) -> Job:
         growing, course = self._growing, self._course(number, rest)
+        self._runs_whole = self._runs_whole and not (rest and self._is_taken_over(number))
         if rest and self._runs_whole:
             return growing.start(growing.plan_whole(self._plans), follows=number > 0, course=course)
         text = growing.growth.rest_sql if rest else growing.growth.round_sql
-        planned = self._plans().plan(text, growing.cut, growing.schedule.pieces_of(number, rest))
+        planned = self._plans().plan(text, growing.cut, self._schedule.pieces_of(number, rest), rest)
         return growing.start(planned, follows=number > 0, course=course)
 
     @property
-    def _runs_whole(self) -> bool:
-        return runs_whole(self._growing.growth, self._growing.cut)
+    def _has_one_look(self) -> bool:
+        """True if only the exact answer will do, and it may take over nothing of a look."""
+        return may_run_whole(self._growing.growth, self._growing.cut)
+
+    def _is_taken_over(self, number: int) -> bool:
+        """True if the last round reads the pieces that are left."""
+        growing = self._growing
+        try:
+            whole = growing.seconds_whole()
+        except QueryError:
+            return False  # a table is gone; the plan of the whole query knows what to do
+        left = self._schedule.pieces_of(number, rest=True)
+        return is_taken_over(growing.growth, growing.cut, left, whole, [job.status().elapsed for job in self._jobs])
 
     def _course(self, number: int, rest: bool) -> Sampled:
-        schedule, goal = self._growing.schedule, 0.0 if self._rounds.finishing else self._growing.goal.error
+        schedule, goal = self._schedule, 0.0 if self._rounds.finishing else self._growing.goal.error
         drawn, pieces = schedule.ends[number - 1] if number else 0, len(schedule.order)
         after = pieces if rest else schedule.ends[number]
         return Sampled(self._error, self._first_error, goal, drawn, after, pieces, schedule.ends[0])
 
     def _left(self, rounds: Rounds, jobs: Sequence[Job], found: Intervals, drawn: int) -> Times:
-        schedule, goal, whole = self._growing.schedule, self._growing.goal, self._runs_whole
+        schedule, goal, whole = self._schedule, self._growing.goal, self._runs_whole
         pieces, read = len(schedule.order), schedule.ends[rounds.number - 1] if rounds.number else 0
         end = pieces if rounds.rest else schedule.ends[rounds.number]
         pace = _pace(jobs, read, pieces if rounds.rest and whole else end - read)
@@ -283,7 +303,7 @@ class GrowingAnswer:
             self._planning = None
 
     def _look(self, number: int) -> Look:
-        schedule = self._growing.schedule
+        schedule = self._schedule
         drawn = len(schedule.order) if self._rounds.rest else schedule.ends[number]
         return Look(drawn, len(schedule.order), 0.0)
 
@@ -294,7 +314,7 @@ class GrowingAnswer:
         self._exact = {}
         self._totals.add(result.lossless(), list(zip(result.columns, result.types, strict=True)))
         growing, look = self._growing, self._look(number)
-        growth, schedule = growing.growth, growing.schedule
+        growth, schedule = growing.growth, self._schedule
         if look.is_whole:
             rows, _ = self._totals.answer(None)
             exact = self._totals.exact(rows, [type_ for _, type_ in growth.columns])
@@ -386,13 +406,6 @@ async def awaited(answer: Answer) -> Result:
     except CancelledError:
         answer.stop()
         raise
-
-
-def runs_whole(growth: Growth, cut: Cut | Buckets) -> bool:
-    """True if the last round is the query itself: where something does not add up, and of row groups, whose rest costs
-    as much, since to leave the others out takes a comparison of each row. Of buckets, too: the rows of all of them are
-    read in any case."""
-    return growth.is_of_values or not cut.rest_is_less
 
 
 def _pace(jobs: Sequence[Job], read: int, reads: int) -> Pace | None:

@@ -13,11 +13,12 @@ import duckdb
 from qoop.catalog.errors import BindError, QueryError
 from qoop.catalog.sources.pieces import cut
 from qoop.catalog.value import value
-from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer, runs_whole
+from qoop.growing.answer import ExactAnswer, Growing, GrowingAnswer
 from qoop.growing.eligibility import growth_of
 from qoop.growing.foresight import MOST_IN_PARTS, expected, in_vain, look_is_dear, part_needed
 from qoop.growing.growth import Growth, NotGrowing
 from qoop.growing.planning import RoundPlanning
+from qoop.growing.rest import Whole, is_taken_over, may_run_whole
 from qoop.growing.schedule import Schedule, buckets_in_order, schedule
 from qoop.growing.totals import NUMBERS, Totals
 from qoop.growing.universe import Buckets, Ways, compared
@@ -56,11 +57,6 @@ class Found:
     schedule: Schedule
     ways: Ways | None = None
 
-    @property
-    def runs_whole(self) -> bool:
-        """See `runs_whole`."""
-        return runs_whole(self.growth, self.cut)
-
 
 def found(
     bound: Bound,
@@ -69,6 +65,7 @@ def found(
     on_nodes: bool,
     describe: Callable[[str], tuple[tuple[str, str], ...]],
     cost: CostModel,
+    goal: Goal,
 ) -> Found | NotGrowing:
     """The way in which a query grows. seed: of the order of the pieces; by default one of the text and of the
     table, so that the same query reads the same pieces. on_nodes: tasks run in other processes. cost: of rows."""
@@ -86,7 +83,7 @@ def found(
         return _held(growth, Found(growth, Buckets(ways.universe, name, drawn_by), buckets_in_order(), ways))
     if pieces is None:
         return NotGrowing(f"{name}, the table of its sums, cannot be read by pieces")
-    rounds = schedule(pieces.count, drawn_by, pieces.in_row_groups)
+    rounds = schedule(pieces.count, drawn_by, pieces.in_row_groups, bool(growth.keys) and goal.error > 0)
     if len(rounds.ends) == 1:
         return NotGrowing(f"{name}, the table of its sums, has only {growth.fact.rows:,} rows")
     return _held(growth, Found(growth, pieces, rounds, ways))
@@ -130,7 +127,7 @@ def ask(
         if short:
             return ExactAnswer(start(planned), short)
     bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, seed, config.ray is not None, tables.describe, planning.cost)
+    growing = found(bound, named, seed, config.ray is not None, tables.describe, planning.cost, goal)
     if isinstance(growing, NotGrowing):
         return ExactAnswer(start(planning.plan(text)), growing.reason)
     vain = _vain(text, growing, named, planning, goal) if exact_within else ""
@@ -143,7 +140,8 @@ def ask(
         opened.close()
         return ExactAnswer(start(planning.plan(text)), refused)
     whole = partial(_planned_whole, planning, text, bound, named)
-    ways = growing.growth, growing.cut, growing.schedule, goal, bound.settings, rounds, whole
+    seconds = partial(_of_whole, planning, text)
+    ways = growing.growth, growing.cut, growing.schedule, goal, bound.settings, rounds, whole, seconds
     return GrowingAnswer(Growing(*ways, start, busy, cut_short, deadline, opened, tell))
 
 
@@ -151,7 +149,7 @@ def part_to_read(text: str, tables: SessionTables, planning: QueryPlanning, conf
     """The part of its tables that an approximate answer to a query should read to meet its goal, by statistics; None if
     the query has none, or had better be answered exactly."""
     bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, None, config.ray is not None, tables.describe, planning.cost)
+    growing = found(bound, named, None, config.ray is not None, tables.describe, planning.cost, goal)
     if isinstance(growing, NotGrowing) or _exact_parts_are_long(text, growing.growth, planning):
         return None
     known = expected(growing.growth, planning.prepare)
@@ -174,6 +172,11 @@ def _planned_whole(
     return rounds().plan_whole(text)
 
 
+def _of_whole(planning: QueryPlanning, text: str) -> Whole:
+    """The seconds that the query itself should take. Raises QueryError if it can no longer be planned."""
+    return Whole(planning.foretold(planning.plan(text)), planning.usable.cpu)
+
+
 def _short(seconds: float, exact_within: float) -> str:
     """The reason of an answer that is exact soon; empty if it is not."""
     if seconds > exact_within:
@@ -183,9 +186,10 @@ def _short(seconds: float, exact_within: float) -> str:
 
 def _vain(text: str, growing: Found, named: Mapping[str, Table], planning: QueryPlanning, goal: Goal) -> str:
     """The reason of an answer that had better not grow, by what is foretold; empty if it had better."""
-    if not goal.error and growing.runs_whole:
-        seconds = planning.foretold(planning.plan(text))
-        dear = look_is_dear(growing.growth, growing.schedule, named, seconds)
+    if not goal.error and may_run_whole(growing.growth, growing.cut):
+        whole, schedule_ = _of_whole(planning, text), growing.schedule
+        kept = is_taken_over(growing.growth, growing.cut, schedule_.order[schedule_.ends[0] :], whole)
+        dear = look_is_dear(growing.growth, schedule_, named, whole.seconds, kept)
         if dear:
             return dear
     long = _exact_parts_are_long(text, growing.growth, planning)
@@ -215,7 +219,7 @@ def why_not(
     if short:
         return short
     bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, None, config.ray is not None, tables.describe, planning.cost)
+    growing = found(bound, named, None, config.ray is not None, tables.describe, planning.cost, goal)
     if isinstance(growing, NotGrowing):
         return growing.reason
     vain = _vain(text, growing, named, planning, goal) if exact_within else ""

@@ -39,10 +39,11 @@ def _lines(found: Found) -> list[str]:
     kinds = {one.place: one.kind for one in growth.figures}
     shown = [(growth.columns[place][0], kinds[core]) for place, (core, _) in sorted(growth.shown.items())]
     names = [name for name, kind in shown if kind not in UNBOUNDED]
+    sooner = ", or sooner where the goal should be met" if found.schedule.aims else ""
     lines = [
         *_way(found),
-        f"Editions come after {', '.join(map(str, ends))} of them; the last one is exact. Where the others would be in "
-        "vain, by the width of the first, it comes at once.",
+        f"Editions come after {', '.join(map(str, ends))} of them{sooner}; the last one is exact. Where the others "
+        "would be in vain, by the width of the first, it comes at once.",
     ]
     if names:
         lines.append(f"With intervals: {', '.join(names)}.")
@@ -51,8 +52,10 @@ def _lines(found: Found) -> list[str]:
         lines += [f"{why.format(', '.join(some))}"] if some else []
     if growth.is_of_values:
         lines.append("The last round is the query itself, as distinct counts and quantiles of pieces do not add up.")
-    elif not found.cut.rest_is_less:
+    elif isinstance(found.cut, Buckets):
         lines.append("The last round is the query itself.")
+    elif found.cut.in_row_groups:
+        lines.append("The last round reads the row groups that are left, or is the query itself if that is sooner.")
     text = growth.round_sql
     if isinstance(found.cut, Buckets):
         text = found.cut.text(text, found.schedule.pieces_of(0))

@@ -105,16 +105,20 @@ def _doubt(growth: Growth) -> float:
     return DOUBT_OF_FIRST if growth.limited and greatest_first else DOUBT
 
 
-def look_is_dear(growth: Growth, schedule: Schedule, tables: Mapping[str, Table], seconds: float) -> str:
+def look_is_dear(
+    growth: Growth, schedule: Schedule, tables: Mapping[str, Table], seconds: float, is_kept: bool = False
+) -> str:
     """The reason why an answer that is wanted exact had better have no look before; empty if it may have one. tables:
-    by lower-case name. seconds: of the exact answer. A look reads its pieces, and all other tables whole."""
+    by lower-case name. seconds: of the exact answer. A look reads its pieces, and all other tables whole. is_kept: the
+    exact answer takes over the pieces."""
     named = (one.name.lower() for one in parse_one(growth.rest_sql, read="duckdb").find_all(exp.Table))
     others = sum(tables[name].rows for name in named if name in tables)
-    rows = growth.fact.rows * schedule.ends[0] / len(schedule.order) + others
+    rows = others + (0.0 if is_kept else growth.fact.rows * schedule.ends[0] / len(schedule.order))
     part = rows / (growth.fact.rows + others) + LOOK_SECONDS / max(seconds, LOOK_SECONDS)
     if part <= MOST_IN_LOOK:
         return ""
-    return f"a look before should take {part:.0%} of the time of the exact answer, which takes over nothing of it"
+    nothing = "" if is_kept else ", which takes over nothing of it"
+    return f"a look before should take {part:.0%} of the time of the exact answer{nothing}"
 
 
 _SPREAD = 1.0

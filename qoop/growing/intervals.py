@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from typing import TYPE_CHECKING, Protocol
 
 from qoop.catalog.value import value
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 
 _DOUBT = 1.25
 """The width that is foretold may be that much too large: it is the largest of many guesses."""
+
+_AIM = 1.15
+"""A look that is to meet the goal aims at that much less than its width: if it misses, it takes one round more."""
+
+_LEAST_STEP = 1.25
+"""A look comes after that many times the pieces of the look before at least."""
 
 
 @value
@@ -135,6 +141,17 @@ def enough_at(found: Intervals, schedule: Schedule, drawn: int, goal: Goal) -> i
     later = (end for end in schedule.ends[:-1] if end > drawn)
     good = (end for end in later if found.needed <= end and _falls_to(found, drawn, end, pieces) <= goal.error)
     return next(good, None)
+
+
+def aimed(found: Intervals, schedule: Schedule, drawn: int, number: int, goal: Goal) -> Schedule:
+    """The same schedule, but that round `number`, the next, ends where the goal should be met, if that is before its
+    own end. How wide intervals are decides, not where they lie, as for the look that meets the goal."""
+    if not schedule.aims or not goal.error or not 0 < found.plain < inf or number >= len(schedule.ends) - 1:
+        return schedule
+    pieces = len(schedule.order)
+    left = (goal.error / _AIM / found.plain) ** 2 * (1 / drawn - 1 / pieces)
+    enough = max(1 / (left + 1 / pieces), _AIM * found.needed, _LEAST_STEP * drawn)
+    return schedule.ending(number, ceil(enough)) if enough < schedule.ends[number] else schedule
 
 
 def _falls_to(found: Intervals, drawn: int, end: int, pieces: int) -> float:

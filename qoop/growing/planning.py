@@ -36,15 +36,15 @@ class RoundPlanning:
         self._planning = planning(self._tables)
         self._ahead: tuple[str, Sequence[int], Planned] | None = None
 
-    def plan(self, text: str, cut: Cut | Buckets, chosen: Sequence[int]) -> Planned:
-        """The plan of a round, which reads these pieces or buckets. Raises BindError for a query that cannot be taken
-        apart."""
+    def plan(self, text: str, cut: Cut | Buckets, chosen: Sequence[int], rest: bool = False) -> Planned:
+        """The plan of a round, which reads these pieces or buckets. rest: it need not tell pieces apart. Raises
+        BindError for a query that cannot be taken apart."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[:2] == (text, chosen):
             return ahead[2]
         if isinstance(cut, Buckets):
             return self.plan_whole(cut.text(text, chosen))
-        self._tables.adopt(replace(cut.of(chosen), name=PIECES))
+        self._tables.adopt(replace(cut.of(chosen, numbered=not rest), name=PIECES))
         return self.plan_whole(text)
 
     def plan_ahead(self, text: str, cut: Cut | Buckets, chosen: Sequence[int]) -> Planned:

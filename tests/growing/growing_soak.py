@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,6 +62,7 @@ with qoop.connect(slots=2, memory="2GB", checkpoints=kept, reuse=True) as sessio
 """The process that is killed."""
 
 Rows = list[tuple[object, ...]]
+Grown = tuple[list[Edition], Counter[str]]
 
 
 @dataclass
@@ -198,7 +199,7 @@ def _disturbed(drawn: Schedule, known: World) -> Counter[str]:
                 resizing.enter_context(resized_at_random(session, drawn.seed, drawn.pause, drawn.notice))
             with ThreadPoolExecutor(len(wanted)) as pool:
                 grown = [pool.submit(_grow, session, *one) for one in drawn.answers]
-                found = [one.result(120.0) for one in grown]
+                found = [_waited_for(one) for one in grown]
     for (query, _, stop), right, (editions, told) in zip(drawn.answers, wanted, found, strict=True):
         happened += told
         _judge(editions, right, stop)
@@ -210,7 +211,17 @@ def _disturbed(drawn: Schedule, known: World) -> Counter[str]:
     return happened
 
 
-def _grow(session: Session, query: int, seed: int, stop: int | None) -> tuple[list[Edition], Counter[str]]:
+def _waited_for(one: Future[Grown]) -> Grown:
+    """The outcome of an answer. Raises TimeoutError after two minutes; a pause of the whole process (SIGSTOP) counts as
+    a second of these at most, for nothing hangs then."""
+    for _ in range(120):
+        done, _ = wait([one], 1.0)
+        if done:
+            return one.result()
+    raise TimeoutError("an answer has not ended")
+
+
+def _grow(session: Session, query: int, seed: int, stop: int | None) -> Grown:
     """Let an answer grow until it is exact, or is stopped."""
     answer, editions = session.approximate(QUERIES[query], error=0, seed=seed), []
     for edition in answer.editions():
@@ -239,8 +250,8 @@ def _rounds_that_switch(drawn: Schedule, known: World) -> Iterator[None]:
     """Rounds go from plan to plan, whatever that costs."""
     plan, chance = RoundPlanning.plan, Random(drawn.seed)
 
-    def forced(rounds: RoundPlanning, text: str, cut: Cut, chosen: Sequence[int]) -> Planned:
-        planned = plan(rounds, text, cut, chosen)
+    def forced(rounds: RoundPlanning, text: str, cut: Cut, chosen: Sequence[int], rest: bool = False) -> Planned:
+        planned = plan(rounds, text, cut, chosen, rest)
         key = text, cut.of(chosen).version
         if key not in known.plans:
             known.plans[key] = tuple(rounds._planning.alternatives(text).kept)

@@ -17,7 +17,7 @@ import pytest
 import qoop
 from qoop.catalog.errors import Cancelled, ConfigError, QueryError
 from qoop.growing.goal import Goal
-from qoop.growing.intervals import Intervals, enough_at
+from qoop.growing.intervals import Intervals, aimed, enough_at
 from qoop.growing.schedule import schedule
 from qoop.repl.growing_table import GrowingTable
 from qoop.terminal import Terminal
@@ -195,10 +195,11 @@ def test_row_groups_are_the_pieces_of_a_table_that_has_many(data, tmp_path):
     with qoop.connect(slots=1, memory="1GB") as session:
         session.register_folder(tmp_path)
         [(_, told)] = session.sql(f"EXPLAIN APPROXIMATE {summed}").fetchall()
-        assert "120 row groups" in told and "16, 32, 120 of them" in told
-        for one, error, editions in ((text, 0, 2), (summed, 0.0001, 2)):
+        assert "120 row groups" in told and "20, 40, 60, 120 of them" in told
+        assert "The last round reads the row groups that are left, or is the query itself if that is sooner." in told
+        for one, error, first in ((text, 0, 16), (summed, 0.0001, 20)):
             grown = list(session.approximate(one, error=error, seed=1).editions())
-            assert len(grown) == editions and grown[0].share == 16 / 120
+            assert len(grown) == 2 and grown[0].share == first / 120
             assert_alike(without_bounds(grown[-1].result), exact(data, one))
         met = session.approximate(summed, error=0.2, seed=1)
         assert met.last().share < 1
@@ -519,3 +520,15 @@ def test_the_look_that_should_meet_the_goal_is_foretold():
     assert [enough_at(found, plan, 64, Goal(error)) for error in (0.03, 0.02, 0.011, 0.01)] == [128, 256, 512, None]
     assert enough_at(replace(found, worst=None, needed=300.0), plan, 64, Goal(0.03)) == 512
     assert enough_at(replace(found, worst=None, plain=0.0), plan, 64, Goal(0.03)) is None, "there are no intervals"
+
+
+def test_a_round_ends_where_the_goal_should_be_met():
+    plan = schedule(190, 1, in_row_groups=True, several=True)
+    assert plan.ends == (31, 62, 95, 190)
+    found = Intervals({}, {}, 0.06, plain=0.05)
+    assert aimed(found, plan, 31, 1, Goal(0.045)).ends == (31, 46, 95, 190), "a little more than √(1/n - 1/N) says"
+    assert aimed(found, plan, 31, 1, Goal(0.06)).ends == (31, 39, 95, 190), "a quarter more at least"
+    assert aimed(replace(found, needed=40.0), plan, 31, 1, Goal(0.06)).ends == (31, 46, 95, 190), "for an interval"
+    assert aimed(found, plan, 31, 1, Goal(0.02)) == plan, "the next look will not do"
+    assert aimed(found, plan, 31, 1, Goal(0.0)) == aimed(replace(found, plain=0.0), plan, 31, 1, Goal(0.06)) == plan
+    assert aimed(found, plan, 95, 3, Goal(0.045)) == plan, "the last round reads all"

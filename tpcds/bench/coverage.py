@@ -30,7 +30,7 @@ from qoop.growing.estimators.moments import Moments, PairMoments
 from qoop.growing.estimators.order import Sample, quantile
 from qoop.growing.goal import Goal
 from qoop.growing.growth import Figure
-from qoop.growing.intervals import Intervals, Shown, at_look, in_vain
+from qoop.growing.intervals import Intervals, Shown, aimed, at_look, in_vain
 from qoop.growing.schedule import schedule
 from qoop.growing.values import incidence_of
 from qoop.programs.program import Begin, End
@@ -243,7 +243,7 @@ def grown(
     import numpy as np
 
     pieces, goal = totals.shape[1], Goal(error, confidence)
-    plan = schedule(pieces, seed, in_row_groups)
+    plan = schedule(pieces, seed, in_row_groups, several=True)
     truth = _truth(totals, figures) if of is None else _truth_of(of, figures)
     missed = {one.place: np.zeros(totals.shape[2], bool) for one in figures}
     had = {one.place: np.zeros(totals.shape[2], bool) for one in figures}
@@ -263,6 +263,7 @@ def grown(
             missed[place] |= is_shown & ~_holds(found, place, truth)
             had[place] |= is_shown
         vain = not look.is_whole and in_vain(found, plan, end, goal)
+        plan = plan if look.is_whole else aimed(found, plan, end, program.number + 1, goal)
         worst = _worst(found, seen, look) if of is None else 0.0 if look.is_whole else found.worst
         program, steps = program.after(RoundEnded(program.number, worst, in_vain=vain))
         if any(isinstance(step, End | Pause) for step in steps):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
 from qoop.tpcds.load.growing import playing, predicting, real, times
 from qoop.tpcds.load.growing.playing import Drawing
-from qoop.tpcds.queries import parse_selection
+from qoop.tpcds.queries import parse_selection, texts
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,6 +33,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument("--times", metavar="DIR", help="the same: the queries of TPC-DS, one after the other")
     parser.add_argument("--queries", default="1-99", metavar="N,N-N", help="with --times (1-99)")
+    parser.add_argument(
+        "--sums", action="store_true", help="with --times: sums in few groups over fact tables, in place of the queries"
+    )
     parser.add_argument("--exact-within", type=float, default=1.0, metavar="S", help="with --times (1)")
     parser.add_argument("--slots", type=int, default=2, metavar="N", help="with --real and --times (2)")
     parser.add_argument("--predict", action="store_true", help="closed form, fitted curve and last fall")
@@ -42,8 +46,7 @@ def _grow(options: argparse.Namespace) -> int:
     if options.predict:
         found = predicting.lines(options.seeds, 1)
     elif options.times is not None:
-        numbers = parse_selection(options.queries)
-        found = times.lines(Path(options.times), options.slots, numbers, options.exact_within)
+        found = times.lines(Path(options.times), options.slots, _texts(options), options.exact_within)
     elif options.real is not None:
         found = real.lines(Path(options.real), options.slots, narrow=options.narrow)
     else:
@@ -51,6 +54,15 @@ def _grow(options: argparse.Namespace) -> int:
     for line in found:
         print(line, flush=True)
     return 0
+
+
+def _texts(options: argparse.Namespace) -> Mapping[str, str]:
+    """The queries that are timed, by name."""
+    if options.sums:
+        return times.SUMS
+    numbers = parse_selection(options.queries)
+    known = texts("tpcds", Path(options.times))
+    return {f"q{number}": text for number, text in known.items() if number in numbers}
 
 
 def _drawings(options: argparse.Namespace) -> list[tuple[str, Drawing]]:
