@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import queue
 import threading
 import time
@@ -14,12 +15,13 @@ import pyarrow as pa
 import pytest
 
 from qoop.catalog.errors import CheckpointError, ExecutionError
+from qoop.catalog.value import changed
 from qoop.engine.backends.ray import backend as module
 from qoop.engine.backends.ray import post
 from qoop.engine.backends.ray.backend import RayBackend
 from qoop.engine.backends.ray.nodes import ControlAway, Node
 from qoop.engine.backends.ray.peers import Place
-from qoop.engine.backends.ray.worker import Begin, Drop, Introduced, NodeConfig, Order
+from qoop.engine.backends.ray.worker import NO_STAGE, Begin, Drop, Introduced, NodeConfig, Order
 from qoop.engine.events import (
     CheckpointLost,
     Committed,
@@ -31,6 +33,7 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec
+from qoop.planner.algebra.facts import Facts, LazyFacts
 from qoop.planner.plan import Layout, Resources, Stage
 
 pytestmark = pytest.mark.ray
@@ -224,6 +227,23 @@ def test_what_was_put_off_can_be_stopped(ray: Ray, backend: RayBackend, looks: L
     until(backend, CheckpointLost)
     backend.wait(0.0)
     assert b.orders == []
+
+
+def test_a_stage_goes_to_nodes_in_the_same_bytes_with_each_task_and_without_its_facts(
+    ray: Ray, backend: RayBackend
+) -> None:
+    def asked() -> Facts:
+        raise AssertionError("only plans are compared by facts, and they may take long to find")
+
+    stage, a = changed(spec(1).stage, facts=LazyFacts(asked)), ray.actors["a"]
+    for number in (1, 2):
+        backend.start(a.name, changed(spec(number), stage=stage))
+    backend.wait(0.0)
+    [one, other] = a.orders
+    assert isinstance(one, Begin) and isinstance(other, Begin)
+    assert one.spec.stage == other.spec.stage == NO_STAGE and one.stage is other.stage
+    found = pickle.loads(one.stage)
+    assert found == stage and found.facts.value is None
 
 
 def test_a_part_of_the_answer_is_here_before_it_counts_so_its_node_may_go(

@@ -37,7 +37,7 @@ import pyarrow as pa
 from qoop.catalog.errors import CheckpointError, ConfigError, ExecutionError, QoopError
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Table
-from qoop.catalog.value import value
+from qoop.catalog.value import changed, value
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.local import Read
 from qoop.engine.backends.ray.nodes import Attachment, ControlAway, Node, host, living, load, seconds_left
@@ -45,6 +45,7 @@ from qoop.engine.backends.ray.peers import AT_ONCE, Peers, PeerServer, PeerTable
 from qoop.engine.backends.ray.post import OwnProcess, Post, SharedAgent
 from qoop.engine.backends.ray.tls import is_wanted
 from qoop.engine.backends.ray.worker import (
+    NO_STAGE,
     Allow,
     Begin,
     Change,
@@ -54,6 +55,7 @@ from qoop.engine.backends.ray.worker import (
     NodeConfig,
     Order,
     Settle,
+    packed,
 )
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.events import (
@@ -264,8 +266,8 @@ class RayBackend:
         functions = tuple(one for one in spec.functions if one.key not in machine.functions)
         machine.functions.update(one.key for one in functions)
         calls = tuple(one.key for one in spec.functions)
-        spec = replace(spec, tables={}, functions=())
-        machine.orders.append(Begin(spec, tables, places, functions, calls, queued))
+        sent = changed(spec, stage=NO_STAGE, tables={}, functions=())
+        machine.orders.append(Begin(sent, packed(spec.stage), tables, places, functions, calls, queued))
 
     def stop(self, attempt: AttemptId) -> None:
         """Interrupt an attempt."""

@@ -6,8 +6,10 @@ Its calls come in order, so orders need no answers; events are the stream of one
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ import duckdb
 
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
-from qoop.catalog.value import value
+from qoop.catalog.value import changed, value
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.backends.ray.nodes import be_as_urgent_as_the_node, host
 from qoop.engine.backends.ray.peers import AT_ONCE, PeerInputs, PeerServer, Place
@@ -26,13 +28,15 @@ from qoop.engine.node_queues.shared import NEXT_TO_OTHERS
 from qoop.engine.stage_sql import check_stage
 from qoop.engine.storage.checkpoint import Retention
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
-from qoop.planner.plan import Resources
+from qoop.planner.algebra.facts import NO_FACTS
+from qoop.planner.plan import Resources, Stage
 
 if TYPE_CHECKING:
     from qoop.engine.backends.ray.gate import Door
 
 _LISTEN = 5.0  # seconds after which a node says something even if nothing happened
 _STREAM = 10_000  # times that it does so in one call, whose account Ray keeps
+_REMEMBERED = 256  # stages of which a session has the bytes, and stages that a node knows by theirs
 
 
 @value
@@ -63,10 +67,12 @@ class Introduced:
 
 @value
 class Begin:
-    """Run this. spec: without tables and functions. tables, functions: those that are new to the node. calls: the
-    keys of the functions. places: of what it reads and other processes hold. queued: it was told that it waits."""
+    """Run this. spec: without tables and functions, and with NO_STAGE. stage: `packed`, the same bytes with each of its
+    tasks. tables, functions: those that are new to the node. calls: the keys of the functions. places: of what it reads
+    and other processes hold. queued: it was told that it waits."""
 
     spec: TaskSpec
+    stage: bytes
     tables: tuple[Table, ...]
     places: tuple[tuple[Place, tuple[CheckpointKey, ...]], ...]
     functions: tuple[UserFunction, ...] = ()
@@ -111,6 +117,23 @@ class Drop:
     keys: tuple[CheckpointKey, ...]
 
 
+NO_STAGE = Stage("", "", (), (), 0, "")
+"""In place of a stage that is sent beside its task."""
+
+
+@lru_cache(_REMEMBERED)
+def packed(stage: Stage) -> bytes:
+    """The stage as nodes get it: without its facts, which only plans are compared by, and which take long to tell."""
+    return pickle.dumps(changed(stage, facts=NO_FACTS), pickle.HIGHEST_PROTOCOL)
+
+
+@lru_cache(_REMEMBERED)
+def _unpacked(stage: bytes) -> Stage:
+    """One object for all tasks of a stage. The session of these bytes is trusted, as Ray itself is."""
+    found: Stage = pickle.loads(stage)
+    return found
+
+
 Order = Begin | End | Change | Settle | Allow | Drop
 
 
@@ -139,7 +162,7 @@ class NodeWorker:
         """Say what this is. Where tasks may begin next to others, there is as much memory for each of these."""
         whole = self._backend.machines()[self._config.machine]
         memory = int(whole.memory * self._config.slots / whole.cpu)
-        capacity = replace(whole, cpu=self._config.slots, memory=memory)
+        capacity = changed(whole, cpu=self._config.slots, memory=memory)
         return Introduced(capacity, self._server.place, os.getpid(), duckdb.__version__)
 
     def obey(self, orders: Sequence[Order]) -> None:
@@ -163,15 +186,16 @@ class NodeWorker:
     def _begin(self, order: Begin) -> None:
         spec = order.spec
         try:
-            if spec.stage.opaque is None:  # a text of the user's may read files
-                check_stage(spec.stage)
+            spec = changed(spec, stage=(stage := _unpacked(order.stage)))
+            if stage.opaque is None:  # a text of the user's may read files
+                check_stage(stage)
             self._tables.update({(table.name, table.version): table for table in order.tables})
-            tables = {item.table: self._tables[item.table, item.version] for item in spec.stage.table_inputs}
+            tables = {item.table: self._tables[item.table, item.version] for item in stage.table_inputs}
             self._functions.update({one.key: one for one in order.functions})
             functions = tuple(self._functions[key] for key in order.calls)
             for place, keys in order.places:
                 self._inputs.learn(place, keys)
-            spec = replace(spec, tables=tables, functions=functions)
+            spec = changed(spec, tables=tables, functions=functions)
             if self._door is not None:
                 self._door.start(spec, order.queued)
             else:
