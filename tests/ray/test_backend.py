@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import pickle
 import queue
@@ -50,9 +51,7 @@ class Actor:
         import duckdb
 
         self.name, self.orders, self.told = config.machine, list[Order](), queue.SimpleQueue[Sequence[Event]]()
-        self.introduce = Call(lambda: Introduced(AVAILABLE, PLACE, 1, duckdb.__version__))
-        self.obey = Call(self.orders.extend)
-        self.events = Call(lambda: Stream(self.told))
+        self.introduce = Call(lambda: Introduced(AVAILABLE, PLACE, config.machine, 1, duckdb.__version__))
         self.close = Call(lambda: None)
 
     def says(self, *events: Event) -> None:
@@ -73,14 +72,24 @@ class Call:
         return self
 
 
-class Stream:
-    """The events of an actor."""
+class Line:
+    """The line to an actor; `broken` when that is gone."""
 
-    def __init__(self, told: queue.SimpleQueue[Sequence[Event]]) -> None:
-        self.told = told
+    def __init__(self, actor: Actor) -> None:
+        self.actor, self.broken = actor, False
 
-    def __next__(self) -> Sequence[Event]:
-        return self.told.get_nowait()
+    def send(self, orders: Sequence[Order]) -> None:
+        self.actor.orders.extend(orders)
+
+    def receive(self, timeout: float) -> Sequence[Event] | None:
+        with contextlib.suppress(queue.Empty):
+            return self.actor.told.get(timeout=min(timeout, 0.05))
+        if self.broken:
+            raise ConnectionResetError
+        return None
+
+    def close(self) -> None:
+        self.broken = True
 
 
 class Ray:
@@ -89,7 +98,7 @@ class Ray:
     def __init__(self) -> None:
         import ray
 
-        self.exceptions, self.actors = ray.exceptions, dict[str, Actor]()
+        self.exceptions, self.actors, self.lines = ray.exceptions, dict[str, Actor](), dict[str, Line]()
         self.nodes: Callable[[], dict[str, Node]] = self.both
 
     def both(self) -> dict[str, Node]:
@@ -105,12 +114,11 @@ class Ray:
         actor = self.actors[config.machine.removeprefix("node-")[0]] = Actor(config)
         return actor
 
-    def wait(self, what: Sequence[Any], timeout: float, **_: object) -> tuple[list[Any], list[Any]]:
-        deadline = time.monotonic() + min(timeout, 0.05)
-        while [one for one in what if isinstance(one, Stream) and one.told.empty()]:
-            if time.monotonic() > deadline:
-                return [], list(what)
-            time.sleep(0.001)
+    def line(self, name: str, *_: object) -> Line:
+        made = self.lines[name] = Line(self.actors[name.removeprefix("node-")[0]])
+        return made
+
+    def wait(self, what: Sequence[Any], **_: object) -> tuple[list[Any], list[Any]]:
         return list(what), []
 
     def get(self, what: Any, timeout: float) -> Any:
@@ -129,6 +137,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Ray:
     monkeypatch.setattr(module, "Attachment", lambda *_: SimpleNamespace(leave=lambda: None))
     monkeypatch.setattr(module, "host", lambda: "127.0.0.1")
     monkeypatch.setattr(module, "living", lambda: made.nodes())
+    monkeypatch.setattr(module, "SessionEnd", made.line)
     monkeypatch.setattr(module, "_LOOK", 0.01)
     return made
 

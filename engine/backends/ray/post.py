@@ -10,8 +10,10 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from qoop.engine.backends.ray.agent import agent_on
+from qoop.engine.backends.ray.line import SessionEnd
 from qoop.engine.backends.ray.nodes import Node, load
 from qoop.engine.backends.ray.worker import NodeConfig, NodeWorker, Order
+from qoop.engine.events import Event
 from qoop.engine.node_queues.shared import Member
 from qoop.engine.task import CheckpointKey, JobId
 
@@ -19,21 +21,29 @@ _logger = logging.getLogger(__name__)
 
 
 class Post(Protocol):
-    """Calls return references of Ray's to their answers."""
+    """Some calls return references of Ray's to their answers."""
 
     introduced: Any
     """Refers to what the node is, once it is ready."""
 
+    def meet(self, line: SessionEnd) -> None:
+        """Talk to it by this line from now on."""
+        ...
+
     def obey(self, orders: Sequence[Order]) -> None:
-        """Give it orders; none: only say that the session lives."""
+        """Give it orders; if it is gone, `hear` says so."""
+        ...
+
+    def live(self) -> None:
+        """Let it know that the session lives."""
         ...
 
     def hold(self, job: JobId | None, keys: Sequence[CheckpointKey]) -> Any:
         """Have it keep outputs for a job; those that it has."""
         ...
 
-    def events(self) -> Any:
-        """A stream of what happens there."""
+    def hear(self, timeout: float) -> Sequence[Event]:
+        """What has happened there; nothing if nothing has in so many seconds. Raises OSError if it is gone."""
         ...
 
     def close(self) -> Any:
@@ -49,30 +59,49 @@ class Post(Protocol):
         ...
 
 
-class OwnProcess:
+class _ByLine:
+    """What is said by line."""
+
+    _line: SessionEnd | None = None
+
+    def meet(self, line: SessionEnd) -> None:
+        """See `Post`."""
+        self._line = line
+
+    def obey(self, orders: Sequence[Order]) -> None:
+        """See `Post`."""
+        assert self._line is not None
+        with contextlib.suppress(OSError):
+            self._line.send(orders)
+
+    def hear(self, timeout: float) -> Sequence[Event]:
+        """See `Post`."""
+        assert self._line is not None
+        return self._line.receive(timeout) or ()
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.close()
+
+
+class OwnProcess(_ByLine):
     """A process of this session alone."""
 
     def __init__(self, node: Node, config: NodeConfig) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self._ray = load()
-        kind = self._ray.remote(num_cpus=0, concurrency_groups={"events": 1})(NodeWorker)
+        kind = self._ray.remote(num_cpus=0)(NodeWorker)
         placed = NodeAffinitySchedulingStrategy(node.id, soft=False)
         self._actor = kind.options(scheduling_strategy=placed).remote(config)
         self.introduced = self._actor.introduce.remote()
 
-    def obey(self, orders: Sequence[Order]) -> None:
-        """Its calls come in order."""
-        if orders:
-            self._actor.obey.remote(orders)
+    def live(self) -> None:
+        """Ray ends it with the session."""
 
     def hold(self, job: JobId | None, keys: Sequence[CheckpointKey]) -> Any:
         """See `Post`."""
         return self._actor.hold.remote(job, keys)
-
-    def events(self) -> Any:
-        """See `Post`."""
-        return self._actor.events.options(concurrency_group="events", num_returns="streaming").remote()
 
     def close(self) -> Any:
         """See `Post`."""
@@ -80,15 +109,17 @@ class OwnProcess:
 
     def end(self, closed: Any) -> None:
         """See `Post`."""
+        self._hang_up()
         self._ray.kill(self._actor)
 
     def abandon(self) -> None:
         """It has no other use."""
+        self._hang_up()
         with contextlib.suppress(self._ray.exceptions.RayError):
             self._ray.kill(self._actor)
 
 
-class SharedAgent:
+class SharedAgent(_ByLine):
     """The agent that all sessions have on the node. A session that comes again has another name there, for its leaving
     may be heard of late."""
 
@@ -99,18 +130,13 @@ class SharedAgent:
         joining = self._actor.join.options(concurrency_group="moving")
         self.introduced = joining.remote(replace(member, name=self._name), config)
 
-    def obey(self, orders: Sequence[Order]) -> None:
+    def live(self) -> None:
         """See `Post`."""
-        self._actor.obey.remote(self._name, orders)
+        self._actor.live.remote(self._name)
 
     def hold(self, job: JobId | None, keys: Sequence[CheckpointKey]) -> Any:
         """See `Post`."""
         return self._actor.hold.remote(self._name, job, keys)
-
-    def events(self) -> Any:
-        """See `Post`."""
-        streaming = self._actor.events.options(concurrency_group="events", num_returns="streaming")
-        return streaming.remote(self._name)
 
     def close(self) -> Any:
         """See `Post`."""
@@ -118,6 +144,7 @@ class SharedAgent:
 
     def end(self, closed: Any) -> None:
         """The agent ends by itself, some time after the last session."""
+        self._hang_up()
         try:
             self._ray.get(closed, timeout=0)
         except self._ray.exceptions.RayError as error:
@@ -125,5 +152,6 @@ class SharedAgent:
 
     def abandon(self) -> None:
         """Others may use it."""
+        self._hang_up()
         with contextlib.suppress(self._ray.exceptions.RayError):
             self.close()

@@ -1,13 +1,13 @@
 """The actor on a node: it holds a :class:`~qoop.engine.backends.local.LocalBackend` of the node's size.
 
-Its calls come in order, so orders need no answers; events are the stream of one call that is always under way.
+Orders come, and events leave, by a line to the session (`line`); Ray carries what is rare.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.catalog.value import changed, value
 from qoop.engine.backends.local import LocalBackend
+from qoop.engine.backends.ray.line import NodeEnd
 from qoop.engine.backends.ray.nodes import be_as_urgent_as_the_node, host
 from qoop.engine.backends.ray.peers import AT_ONCE, PeerInputs, PeerServer, Place
 from qoop.engine.events import Committed, Event, TaskFailed
@@ -34,15 +35,14 @@ from qoop.planner.plan import Resources, Stage
 if TYPE_CHECKING:
     from qoop.engine.backends.ray.gate import Door
 
-_LISTEN = 5.0  # seconds after which a node says something even if nothing happened
-_STREAM = 10_000  # times that it does so in one call, whose account Ray keeps
+_LISTEN = 5.0  # seconds that a node waits for what happens, after which it looks whether anybody listens
 _REMEMBERED = 256  # stages of which a session has the bytes, and stages that a node knows by theirs
 
 
 @value
 class NodeConfig:
-    """The settings that a node gets from its session. memory: bytes for everything, as for a local one. queueing: how
-    tasks wait there. exchange: how they read from other nodes."""
+    """The settings that a node gets from its session. memory: bytes for everything, as for a local one. secret: of who
+    reads outputs; key: of the session. queueing: how tasks wait there. exchange: how they read from other nodes."""
 
     machine: MachineId
     slots: int
@@ -50,6 +50,7 @@ class NodeConfig:
     spill: Path | None
     retention: Retention
     secret: str = field(repr=False)
+    key: bytes = field(repr=False)
     tls: bool
     queueing: NodeQueueing | None = None
     exchange: str = AT_ONCE
@@ -57,10 +58,12 @@ class NodeConfig:
 
 @value
 class Introduced:
-    """A node is ready: what its machine has, where it can be asked, and what it runs."""
+    """A node is ready: what its machine has, where it can be asked for rows, where it waits for its session, and what
+    it runs."""
 
     capacity: Resources
     place: Place
+    line: str
     process: int
     duckdb: str
 
@@ -148,7 +151,6 @@ class NodeWorker:
         self._inputs = PeerInputs(config.tls, config.exchange)
         self._tables: dict[tuple[str, str], Table] = {}
         self._functions: dict[str, UserFunction] = {}
-        self._refused: list[Event] = []
         slots, queueing = (config.slots, config.queueing) if door is None else (config.slots + NEXT_TO_OTHERS, None)
         self._backend = LocalBackend(
             slots, config.memory, config.spill, config.retention, config.machine, self._inputs, queueing, door
@@ -157,13 +159,14 @@ class NodeWorker:
             door.machine, door.backend = config.machine, self._backend
         self._inputs.store = self._backend.store
         self._server = PeerServer(host(), self._backend.store, config.secret, config.tls)
+        self._line = NodeEnd(host(), config.key, config.tls, self.obey, self._happened)
 
     def introduce(self) -> Introduced:
         """Say what this is. Where tasks may begin next to others, there is as much memory for each of these."""
         whole = self._backend.machines()[self._config.machine]
         memory = int(whole.memory * self._config.slots / whole.cpu)
         capacity = changed(whole, cpu=self._config.slots, memory=memory)
-        return Introduced(capacity, self._server.place, os.getpid(), duckdb.__version__)
+        return Introduced(capacity, self._server.place, self._line.address, os.getpid(), duckdb.__version__)
 
     def obey(self, orders: Sequence[Order]) -> None:
         """Do what is asked for; returns at once."""
@@ -201,8 +204,7 @@ class NodeWorker:
             else:
                 self._backend.start(self._config.machine, spec, order.queued)
         except Exception as error:
-            self._refused.append(TaskFailed(spec.attempt, *to_failure(error, spec)))
-            self._backend.wake()
+            self._backend.report(TaskFailed(spec.attempt, *to_failure(error, spec)))
 
     def hold_at_most(self, memory: int) -> None:
         """Hold outputs as a machine with that much memory would."""
@@ -216,15 +218,14 @@ class NodeWorker:
         """The answers of other nodes that come in now, and the questions that wait for their turn."""
         return self._inputs.pulling()
 
-    def events(self) -> Iterator[Sequence[Event]]:
-        """The events as they happen. The stream ends after a while; the caller asks for it again."""
-        for _ in range(_STREAM):
-            found = list(self._backend.wait(_LISTEN))
-            refused, self._refused = self._refused, []
-            yield refused + found
+    def _happened(self) -> Sequence[Event]:
+        return self._backend.wait(_LISTEN)
 
     def close(self) -> None:
         """Stop everything and remove temporary files. Raises DiskFull as the local backend does."""
+        self._line.hang_up()
+        self._backend.wake()
+        self._line.close()
         self._server.shutdown()
         self._inputs.close()
         self._backend.close()

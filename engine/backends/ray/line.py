@@ -1,0 +1,251 @@
+"""The line between a session and its process on a node: orders go there, events come back.
+
+A call of Ray's goes through five threads of two processes. Next to tasks that keep all processors busy it takes 1 ms on
+its way, and an event that comes back 1.3 ms; together they take 2 ms of processor time. A message over a connection of
+our own takes 0.1 ms. So Ray begins the process and hands over its settings, and the session connects then.
+
+What comes is unpickled. So a message bears a mark that only those can make who have the key, which Ray hands over and
+which is never sent here: keyed BLAKE2b over the message, its number and what both sides have drawn for the connection.
+Nobody else can send a message, nor one that he has seen again. There is a connection for each direction, of which each
+end is used by one thread, as TLS wants it. With TLS both sides show certificates (`tls`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import logging
+import pickle
+import secrets
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from qoop.engine.backends.ray.tls import client_context, server_context
+
+_LENGTH = struct.Struct("!I")
+_DRAWN, _MARK = 16, 16  # bytes
+_HEAD = _LENGTH.size + _MARK
+_PIECE = 256 << 10  # bytes that are read at a time
+_REACH = 10.0  # seconds that a connection, and the first word on it, may take
+_STUCK = 30.0  # seconds for which a message may not be taken, after which the other side counts as gone
+_LOOK = 0.5  # seconds between looks whether one still waits for a session
+_ORDERS, _EVENTS = b"orders", b"events"
+_logger = logging.getLogger(__name__)
+
+
+def new_key() -> bytes:
+    """A key that nobody guesses."""
+    return secrets.token_bytes(32)
+
+
+class Line:
+    """Messages in one direction of a connection, for one thread at each end."""
+
+    def __init__(self, connection: socket.socket, key: bytes) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(_REACH)
+        self._connection, self._key = connection, key
+        self._in_use = threading.Lock()
+        self._numbers = count()
+        self._came = bytearray()
+        mine = secrets.token_bytes(_DRAWN)
+        connection.sendall(mine)
+        theirs = self._exactly(_DRAWN)
+        self._drawn = hashlib.blake2b(b"".join(sorted((mine, theirs))), digest_size=_DRAWN).digest()
+
+    def send(self, message: bytes) -> None:
+        """Raises OSError if the other side is gone, or does not take it."""
+        with self._in_use:
+            self._connection.settimeout(_STUCK)
+            self._connection.sendall(_LENGTH.pack(len(message)) + self._mark(message) + message)
+
+    def receive(self, timeout: float | None) -> bytes | None:
+        """The next message; None if it has not come in so many seconds. Raises OSError if the other side is gone, or is
+        not whom it should be."""
+        with self._in_use, contextlib.suppress(TimeoutError):
+            size = _LENGTH.unpack(self._at_least(_LENGTH.size, timeout)[: _LENGTH.size])[0]
+            whole = bytes(self._at_least(_HEAD + size, timeout)[: _HEAD + size])
+            del self._came[: _HEAD + size]
+            mark, message = whole[_LENGTH.size : _HEAD], whole[_HEAD:]
+            if not hmac.compare_digest(mark, self._mark(message)):
+                raise ConnectionAbortedError("a message does not bear the mark of who should have sent it")
+            return message
+        return None
+
+    def close(self) -> None:
+        """Have both sides see that it is over, whatever they wait for."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        with self._in_use:  # who waits has been woken; another connection may get its number from now on
+            self._connection.close()
+
+    def _mark(self, message: bytes) -> bytes:
+        number = next(self._numbers).to_bytes(16, "big")
+        return hashlib.blake2b(message, digest_size=_MARK, key=self._key, salt=self._drawn, person=number).digest()
+
+    def _exactly(self, size: int) -> bytes:
+        found = bytes(self._at_least(size, _REACH)[:size])
+        del self._came[:size]
+        return found
+
+    def _at_least(self, size: int, timeout: float | None) -> bytearray:
+        """What has come, once it is that much. Raises TimeoutError, after which one can go on."""
+        while len(self._came) < size:
+            self._connection.settimeout(timeout)
+            found = self._connection.recv(_PIECE)
+            if not found:
+                raise ConnectionResetError("the other side has ended")
+            self._came += found
+        return self._came
+
+
+class SessionEnd:
+    """The end of a session, which has connected. `send` and `receive` may be called by a thread each, `close` by any.
+
+    address: "host:port" of the other end. Raises OSError if it cannot be reached, ConfigError as `certificates` does.
+    """
+
+    def __init__(self, address: str, key: bytes, tls: bool = False) -> None:
+        self._lines: list[Line] = []
+        try:
+            for direction in (_ORDERS, _EVENTS):
+                line = Line(_connected(address, tls), key)
+                self._lines.append(line)
+                line.send(direction)
+        except BaseException:
+            self.close()
+            raise
+        self._orders, self._events = self._lines
+        self._pickled = _pickler()
+
+    def send(self, orders: Any) -> None:
+        """Raises OSError if the node is gone; `receive` does from then on."""
+        message = self._pickled(orders)
+        try:
+            self._orders.send(message)
+        except OSError:
+            self.close()
+            raise
+
+    def receive(self, timeout: float) -> Any:
+        """What the node tells next; None: nothing in so many seconds. Raises OSError if it is gone."""
+        message = self._events.receive(timeout)
+        return None if message is None else pickle.loads(message)
+
+    def close(self) -> None:
+        """Hang up."""
+        for line in self._lines:
+            line.close()
+
+
+class NodeEnd:
+    """The end of a node's process, which waits for one session and no other.
+
+    obey: is given what the session sends. happened: gives what is to be told, or nothing now and then. Both are called
+    by a thread of their own; when the session has gone, or one of them fails, it is over.
+    """
+
+    def __init__(
+        self, host: str, key: bytes, tls: bool, obey: Callable[[Any], None], happened: Callable[[], Any]
+    ) -> None:
+        self._key, self._obey, self._happened = key, obey, happened
+        self._context = server_context() if tls else None
+        self._listener = socket.create_server((host, 0))
+        self._listener.settimeout(_LOOK)
+        self.address = f"{host}:{self._listener.getsockname()[1]}"
+        self._lines: dict[bytes, Line] = {}
+        self._over = threading.Event()
+        self._there = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._serve, args=(work,), name=f"qoop-line-{name}", daemon=True)
+            for work, name in ((self._take_orders, "orders"), (self._tell_events, "events"))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Hang up, and wait until neither of the functions is called any more: `happened` should return soon."""
+        self.hang_up()
+        for thread in self._threads:
+            thread.join()
+
+    def hang_up(self) -> None:
+        """Have it end, without waiting."""
+        self._over.set()
+        self._there.set()
+        for line in list(self._lines.values()):
+            line.close()
+
+    def _serve(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            if not self._over.is_set():
+                _logger.info("the line to a session has ended: %s", error)
+        except Exception:
+            _logger.exception("the line to a session has failed")
+        self.hang_up()
+
+    def _take_orders(self) -> None:
+        with self._listener:
+            while len(self._lines) < 2 and not self._over.is_set():
+                self._let_in()
+        self._there.set()
+        while not self._over.is_set():
+            message = self._lines[_ORDERS].receive(None)
+            if message is not None:
+                self._obey(pickle.loads(message))
+
+    def _tell_events(self) -> None:
+        pickled = _pickler()
+        self._there.wait()
+        while not self._over.is_set():
+            found = self._happened()
+            if found:
+                self._lines[_EVENTS].send(pickled(found))
+
+    def _let_in(self) -> None:
+        """Take a connection of the session's, if one comes. Others that try are not answered."""
+        connection: socket.socket | None = None
+        try:
+            connection, _ = self._listener.accept()
+            connection.settimeout(_REACH)
+            if self._context is not None:
+                connection = self._context.wrap_socket(connection, server_side=True)
+            line = Line(connection, self._key)
+            direction = line.receive(_REACH)
+            if direction not in (_ORDERS, _EVENTS) or direction in self._lines:
+                raise ConnectionAbortedError("there is no such line, or it is taken")
+            self._lines[direction] = line
+        except OSError as error:
+            if connection is not None:
+                connection.close()
+                _logger.warning("somebody who is no session of ours was not let in: %s", error)
+
+
+def _connected(address: str, tls: bool) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=_REACH)
+    if not tls:
+        return connection
+    try:
+        return client_context().wrap_socket(connection, server_hostname=host)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _pickler() -> Callable[[Any], bytes]:
+    """Ray's, which also sends functions that no module has."""
+    from ray import cloudpickle
+
+    def pickled(what: Any) -> bytes:
+        found: bytes = cloudpickle.dumps(what, pickle.HIGHEST_PROTOCOL)
+        return found
+
+    return pickled
