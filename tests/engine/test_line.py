@@ -3,24 +3,63 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
+import json
 import queue
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from qoop.engine.backends.ray import line as module
+from qoop.catalog.errors import ExecutionError
+from qoop.catalog.sources.memory import ArrowSource
+from qoop.catalog.table import Table
+from qoop.catalog.value import changed
 from qoop.engine.backends.ray.line import Line, NodeEnd, SessionEnd, new_key
+from qoop.engine.backends.ray.messages import read, written
+from qoop.engine.backends.ray.orders import NO_STAGE, Allow, Begin, Change, Drop, End, Order, Settle, stage_text
+from qoop.engine.backends.ray.peers import Place
+from qoop.engine.digest import Digest
+from qoop.engine.events import (
+    Begun,
+    CallsSeen,
+    CheckpointLost,
+    CheckpointSaved,
+    Committed,
+    Event,
+    Queued,
+    TaskFailed,
+    TaskRegranted,
+    TaskStopped,
+    TaskSucceeded,
+)
+from qoop.engine.functions.measured import FunctionCalls
+from qoop.engine.node_queues.ticket import JobLeft, Ticket
+from qoop.engine.task import (
+    AttemptId,
+    CheckpointKey,
+    OperatorSeen,
+    ResolvedInput,
+    TaskAccount,
+    TaskId,
+    TaskProfile,
+    TaskSpec,
+)
+from qoop.planner.plan import Resources, Stage
 
 KEY = new_key()
-LARGE = b"x" * 3_000_000
+LARGE = "x" * 3_000_000
+
+
+def said(name: str) -> list[Order | Event]:
+    """Something that can be said in either direction."""
+    return [Drop(name, ()), TaskStopped(AttemptId(TaskId(name, "s1", 2), 3))]
 
 
 class Node:
@@ -31,7 +70,7 @@ class Node:
         self.end = NodeEnd("127.0.0.1", KEY, tls, self.obey, self.wait)
 
     def obey(self, orders: Any) -> None:
-        if orders == "fail":
+        if orders == said("fail"):
             raise ValueError("nobody can do that")
         self.told.put(orders)
 
@@ -40,11 +79,6 @@ class Node:
             return self.happened.get(timeout=0.05)
         except queue.Empty:
             return ()
-
-
-@pytest.fixture(autouse=True)
-def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_pickler", lambda: partial(pickle.dumps, protocol=5))
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +113,10 @@ def node() -> Iterator[Node]:
     made.end.close()
 
 
+def session_at(node: Node, tls: bool = False, address: str | None = None) -> SessionEnd:
+    return SessionEnd(address or node.end.address, KEY, tls, node.end.bring, node.end.fetch)
+
+
 def heard(end: SessionEnd) -> Any:
     deadline = time.monotonic() + 30
     while (found := end.receive(0.05)) is None:
@@ -90,31 +128,77 @@ def heard(end: SessionEnd) -> Any:
 def test_orders_go_there_and_events_come_back_in_order(shows: Callable[[str], None], tls: bool) -> None:
     shows("ours")
     node = Node(tls)
-    session = SessionEnd(node.end.address, KEY, tls)
+    session = session_at(node, tls)
     assert session.receive(0.01) is None
-    for number in range(20):
-        session.send([number, LARGE])
-        node.happened.put((number, LARGE))
-    assert [node.told.get(timeout=30)[0] for _ in range(20)] == list(range(20))
-    assert [heard(session)[0] for _ in range(20)] == list(range(20))
+    every = [said(f"{number} {LARGE}") for number in range(20)]
+    for one in every:
+        session.send(one)
+        node.happened.put(one)
+    assert [node.told.get(timeout=30) for _ in every] == every
+    assert [heard(session) for _ in every] == every
     session.close()
     node.end.close()
 
 
+def test_what_json_cannot_hold_is_carried_by_ray_and_keeps_its_turn(node: Node) -> None:
+    odd = [TaskFailed(AttemptId(TaskId("job", "s1", 2), 3), ExecutionError("no"), True)]
+    every: list[list[Any]] = [said("first"), [object()], said("second"), odd, said("third")]
+    late: list[tuple[int, Any]] = []
+    session = SessionEnd(node.end.address, KEY, False, lambda *one: late.append(one), node.end.fetch)
+    for one in every:
+        session.send(one)
+        node.happened.put(one)
+    assert node.told.get(timeout=30) == every[0]
+    for one in reversed(late):
+        node.end.bring(*one)
+    assert [node.told.get(timeout=30) for _ in every[1:]] == every[1:] and len(late) == 2
+    assert [heard(session) for _ in every] == every
+    session.close()
+
+
+def test_orders_and_events_are_the_same_again() -> None:
+    attempt, key, more = AttemptId(TaskId("job", "s1", 2), 3), CheckpointKey("a", "b", 7), CheckpointKey("c", "d", 1)
+    resources, place = Resources(2.0, 1.5e9), Place("grpc://node:1", "secret")
+    inputs = ResolvedInput("i", (key, CheckpointKey("a", "b", 9), more), 4), ResolvedInput("j", ())
+    spec = TaskSpec(
+        attempt, NO_STAGE, key, inputs, {}, resources, (("TimeZone", "UTC"),),
+        True, True, True, True, (), 5, True, True,
+        Ticket(attempt, 1, 0.5, 17.25, JobLeft(3.5, 8), resources, True, inf), 12.5,
+    )  # fmt: skip
+    calls, digest = (FunctionCalls("f", 10, 0.25),), Digest(3, 1 << 100, ())
+    committed = Committed(key, (1, 2), (3, 4), 0.1, 0.2, 5, 6, True, digest, calls)
+    profile = TaskProfile(1, 2, None, 0.5, (OperatorSeen(0, "SCAN", "t", 0.25, 9),))
+    every: list[Order | Event] = [
+        Begin(spec, stage_text(Stage("s", "SELECT 1", (), (("x", "INTEGER"),), 2, "f")), (), ((place, (key, more)),)),
+        Begin(changed(spec, ticket=None), "{}", (), (), (), ("f",), True),
+        End(attempt), Change(attempt, resources), Settle(attempt), Allow(resources), Drop("job", (key, more)),
+        Queued(attempt), Begun(attempt), TaskSucceeded(attempt, committed, TaskAccount(1.0, 2.0, 3.0, 4.0), profile),
+        TaskStopped(attempt), TaskRegranted(attempt, resources), CallsSeen(attempt, calls), CheckpointLost(key),
+        CheckpointSaved(("job", "other"), key, 5, 0.5, True, 0.25),
+    ]  # fmt: skip
+    text = written(every)
+    assert text is not None
+    found = read(json.loads(text))
+    assert found == every and [type(one) for one in found] == [type(one) for one in every]
+    assert next(one for one in found if isinstance(one, TaskSucceeded)).committed.digest == digest
+    table = Table("t", (), "version", ArrowSource.of(pa.table({"x": [1]})), 1)
+    assert written([changed(every[0], tables=(table,))]) is None
+
+
 def test_each_side_learns_that_the_other_is_gone(node: Node) -> None:
-    session = SessionEnd(node.end.address, KEY)
+    session = session_at(node)
     node.end.close()
     with pytest.raises(OSError):
         while True:
             session.receive(1.0)
     session.close()
     with pytest.raises(OSError):
-        session.send("anything")
+        session.send(said("anything"))
 
 
 def test_an_order_that_fails_ends_the_line(node: Node) -> None:
-    session = SessionEnd(node.end.address, KEY)
-    session.send("fail")
+    session = session_at(node)
+    session.send(said("fail"))
     with pytest.raises(OSError):
         while True:
             session.receive(1.0)
@@ -128,11 +212,11 @@ def test_who_has_not_got_the_key_is_not_let_in_and_keeps_nobody_out(node: Node) 
     with pytest.raises(OSError):
         stranger.receive(30)
     stranger.close()
-    session = SessionEnd(node.end.address, KEY)
-    session.send("hello")
-    assert node.told.get(timeout=30) == "hello" and node.told.empty()
+    session = session_at(node)
+    session.send(said("hello"))
+    assert node.told.get(timeout=30) == said("hello") and node.told.empty()
     with pytest.raises(OSError):  # nor is another one who has it
-        SessionEnd(node.end.address, KEY)
+        session_at(node)
     session.close()
 
 
@@ -175,10 +259,10 @@ def connected(address: str) -> socket.socket:
 
 def test_what_was_seen_on_the_way_cannot_be_sent_again(node: Node) -> None:
     between = Between(node.end.address)
-    session = SessionEnd(between.address, KEY)
+    session = session_at(node, address=between.address)
     before = len(between.heard)
-    session.send("once")
-    assert node.told.get(timeout=30) == "once"
+    session.send(said("once"))
+    assert node.told.get(timeout=30) == said("once")
     between.node.sendall(between.heard[before:])
     with pytest.raises(OSError):  # the node has hung up
         while True:
@@ -186,9 +270,9 @@ def test_what_was_seen_on_the_way_cannot_be_sent_again(node: Node) -> None:
     session.close()
     other = Node()
     connected(other.end.address).sendall(between.heard)
-    session = SessionEnd(other.end.address, KEY)
-    session.send("hello")
-    assert other.told.get(timeout=30) == "hello" and other.told.empty() and node.told.empty()
+    session = session_at(other)
+    session.send(said("hello"))
+    assert other.told.get(timeout=30) == said("hello") and other.told.empty() and node.told.empty()
     session.close()
     other.end.close()
 
@@ -199,7 +283,7 @@ def test_certificates_of_another_authority_are_refused_on_both_sides(shows: Call
     for tls, whose in ((True, "theirs"), (False, "ours")):
         shows(whose)
         with pytest.raises(OSError):
-            session = SessionEnd(node.end.address, KEY, tls)
+            session = session_at(node, tls)
             while True:
                 session.receive(5.0)
     node.end.close()
@@ -207,5 +291,5 @@ def test_certificates_of_another_authority_are_refused_on_both_sides(shows: Call
     node = Node(tls=True)
     shows("ours")
     with pytest.raises(OSError):
-        SessionEnd(node.end.address, KEY, True)
+        session_at(node, True)
     node.end.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import pickle
 import queue
 import threading
 import time
@@ -21,8 +20,9 @@ from qoop.engine.backends.ray import backend as module
 from qoop.engine.backends.ray import post
 from qoop.engine.backends.ray.backend import RayBackend
 from qoop.engine.backends.ray.nodes import ControlAway, Node
+from qoop.engine.backends.ray.orders import NO_STAGE, Begin, Drop, Order, stage_of
 from qoop.engine.backends.ray.peers import Place
-from qoop.engine.backends.ray.worker import NO_STAGE, Begin, Drop, Introduced, NodeConfig, Order
+from qoop.engine.backends.ray.worker import Introduced, NodeConfig
 from qoop.engine.events import (
     CheckpointLost,
     Committed,
@@ -137,7 +137,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Ray:
     monkeypatch.setattr(module, "Attachment", lambda *_: SimpleNamespace(leave=lambda: None))
     monkeypatch.setattr(module, "host", lambda: "127.0.0.1")
     monkeypatch.setattr(module, "living", lambda: made.nodes())
-    monkeypatch.setattr(module, "SessionEnd", made.line)
+    monkeypatch.setattr(post, "SessionEnd", made.line)
     monkeypatch.setattr(module, "_LOOK", 0.01)
     return made
 
@@ -238,7 +238,7 @@ def test_what_was_put_off_can_be_stopped(ray: Ray, backend: RayBackend, looks: L
     assert b.orders == []
 
 
-def test_a_stage_goes_to_nodes_in_the_same_bytes_with_each_task_and_without_its_facts(
+def test_a_stage_goes_to_nodes_in_the_same_text_with_each_task_and_without_its_facts(
     ray: Ray, backend: RayBackend
 ) -> None:
     def asked() -> Facts:
@@ -251,7 +251,7 @@ def test_a_stage_goes_to_nodes_in_the_same_bytes_with_each_task_and_without_its_
     [one, other] = a.orders
     assert isinstance(one, Begin) and isinstance(other, Begin)
     assert one.spec.stage == other.spec.stage == NO_STAGE and one.stage is other.stage
-    found = pickle.loads(one.stage)
+    found = stage_of(one.stage)
     assert found == stage and found.facts.value is None
 
 

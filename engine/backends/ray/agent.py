@@ -25,8 +25,9 @@ from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.local import KERNEL_SHARE
 from qoop.engine.backends.ray.gate import Gate
 from qoop.engine.backends.ray.nodes import load
+from qoop.engine.backends.ray.orders import Order
 from qoop.engine.backends.ray.worker import Introduced, NodeConfig, NodeWorker
-from qoop.engine.events import Committed
+from qoop.engine.events import Committed, Event
 from qoop.engine.node_queues.shared import Member
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Resources
@@ -88,6 +89,14 @@ class NodeAgent:
     def live(self, name: str) -> None:
         """A session lives."""
         self._guest(name).heard = time.monotonic()
+
+    def bring(self, name: str, number: int, orders: Sequence[Order]) -> None:
+        """Orders that the session's line only names."""
+        self._guest(name).worker.bring(number, orders)
+
+    def fetch(self, name: str, number: int) -> Sequence[Event]:
+        """Events that the session's line only names."""
+        return self._guest(name).worker.fetch(number)
 
     def hold(self, name: str, job: JobId, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
         """Those of the outputs that are here; kept for the session's job until it drops them."""

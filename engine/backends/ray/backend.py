@@ -40,24 +40,23 @@ from qoop.catalog.table import Table
 from qoop.catalog.value import changed, value
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.local import Read
-from qoop.engine.backends.ray.line import SessionEnd, new_key
+from qoop.engine.backends.ray.line import new_key
 from qoop.engine.backends.ray.nodes import Attachment, ControlAway, Node, host, living, load, seconds_left
-from qoop.engine.backends.ray.peers import AT_ONCE, Peers, PeerServer, PeerTable, Place, new_secret
-from qoop.engine.backends.ray.post import OwnProcess, Post, SharedAgent
-from qoop.engine.backends.ray.tls import is_wanted
-from qoop.engine.backends.ray.worker import (
+from qoop.engine.backends.ray.orders import (
     NO_STAGE,
     Allow,
     Begin,
     Change,
     Drop,
     End,
-    Introduced,
-    NodeConfig,
     Order,
     Settle,
-    packed,
+    stage_text,
 )
+from qoop.engine.backends.ray.peers import AT_ONCE, Peers, PeerServer, PeerTable, Place, new_secret
+from qoop.engine.backends.ray.post import OwnProcess, Post, SharedAgent
+from qoop.engine.backends.ray.tls import is_wanted
+from qoop.engine.backends.ray.worker import Introduced, NodeConfig
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.events import (
     Begun,
@@ -269,7 +268,7 @@ class RayBackend:
         machine.functions.update(one.key for one in functions)
         calls = tuple(one.key for one in spec.functions)
         sent = changed(spec, stage=NO_STAGE, tables={}, functions=())
-        machine.orders.append(Begin(sent, packed(spec.stage), tables, places, functions, calls, queued))
+        machine.orders.append(Begin(sent, stage_text(spec.stage), tables, places, functions, calls, queued))
 
     def stop(self, attempt: AttemptId) -> None:
         """Interrupt an attempt."""
@@ -542,7 +541,7 @@ class RayBackend:
             recruit.post.abandon()
             raise ConfigError(f"{node.host} has DuckDB {told.duckdb}, and this process {duckdb.__version__}")
         try:
-            recruit.post.meet(SessionEnd(told.line, self._key, self._tls))
+            recruit.post.meet(told.line, self._key, self._tls)
         except OSError as error:
             recruit.post.abandon()
             _logger.warning("the Ray node %s (%s) cannot be reached: %s", node.machine, node.host, error)

@@ -4,7 +4,8 @@ A call of Ray's goes through five threads of two processes. Next to tasks that k
 its way, and an event that comes back 1.3 ms; together they take 2 ms of processor time. A message over a connection of
 our own takes 0.1 ms. So Ray begins the process and hands over its settings, and the session connects then.
 
-What comes is unpickled. So a message bears a mark that only those can make who have the key, which Ray hands over and
+Messages are JSON (`messages`). What cannot be written so is named by a number, under which Ray carries it; it counts as
+said when the number is. A message bears a mark that only those can make who have the key, which Ray hands over and
 which is never sent here: keyed BLAKE2b over the message, its number and what both sides have drawn for the connection.
 Nobody else can send a message, nor one that he has seen again. There is a connection for each direction, of which each
 end is used by one thread, as TLS wants it. With TLS both sides show certificates (`tls`).
@@ -15,8 +16,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import json
 import logging
-import pickle
 import secrets
 import socket
 import struct
@@ -25,6 +26,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from qoop.catalog.errors import PlanError
+from qoop.engine.backends.ray import messages
 from qoop.engine.backends.ray.tls import client_context, server_context
 
 _LENGTH = struct.Struct("!I")
@@ -107,10 +110,20 @@ class Line:
 class SessionEnd:
     """The end of a session, which has connected. `send` and `receive` may be called by a thread each, `close` by any.
 
-    address: "host:port" of the other end. Raises OSError if it cannot be reached, ConfigError as `certificates` does.
+    address: "host:port" of the other end. bring, fetch: have Ray carry orders there, and events here, by their numbers.
+    Raises OSError if it cannot be reached, ConfigError as `certificates` does.
     """
 
-    def __init__(self, address: str, key: bytes, tls: bool = False) -> None:
+    def __init__(
+        self,
+        address: str,
+        key: bytes,
+        tls: bool,
+        bring: Callable[[int, Any], None],
+        fetch: Callable[[int], Any],
+    ) -> None:
+        self._bring, self._fetch = bring, fetch
+        self._numbers = count()
         self._lines: list[Line] = []
         try:
             for direction in (_ORDERS, _EVENTS):
@@ -121,11 +134,14 @@ class SessionEnd:
             self.close()
             raise
         self._orders, self._events = self._lines
-        self._pickled = _pickler()
 
     def send(self, orders: Any) -> None:
         """Raises OSError if the node is gone; `receive` does from then on."""
-        message = self._pickled(orders)
+        message = messages.written(orders)
+        if message is None:
+            number = next(self._numbers)
+            self._bring(number, orders)
+            message = json.dumps(number).encode()
         try:
             self._orders.send(message)
         except OSError:
@@ -135,7 +151,13 @@ class SessionEnd:
     def receive(self, timeout: float) -> Any:
         """What the node tells next; None: nothing in so many seconds. Raises OSError if it is gone."""
         message = self._events.receive(timeout)
-        return None if message is None else pickle.loads(message)
+        if message is None:
+            return None
+        try:
+            found = json.loads(message)
+            return self._fetch(found) if isinstance(found, int) else messages.read(found)
+        except (PlanError, TypeError, ValueError, KeyError) as error:
+            raise ConnectionAbortedError(f"a node tells what nobody understands: {error}") from error
 
     def close(self) -> None:
         """Hang up."""
@@ -159,6 +181,10 @@ class NodeEnd:
         self._listener.settimeout(_LOOK)
         self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._lines: dict[bytes, Line] = {}
+        self._brought: dict[int, Any] = {}
+        self._kept: dict[int, Any] = {}
+        self._numbers = count()
+        self._came = threading.Condition()  # of what Ray has brought
         self._over = threading.Event()
         self._there = threading.Event()
         self._threads = [
@@ -167,6 +193,16 @@ class NodeEnd:
         ]
         for thread in self._threads:
             thread.start()
+
+    def bring(self, number: int, what: Any) -> None:
+        """Have it obeyed when the session comes to that number."""
+        with self._came:
+            self._brought[number] = what
+            self._came.notify()
+
+    def fetch(self, number: int) -> Any:
+        """What was told by that number."""
+        return self._kept.pop(number)
 
     def close(self) -> None:
         """Hang up, and wait until neither of the functions is called any more: `happened` should return soon."""
@@ -199,15 +235,26 @@ class NodeEnd:
         while not self._over.is_set():
             message = self._lines[_ORDERS].receive(None)
             if message is not None:
-                self._obey(pickle.loads(message))
+                found = json.loads(message)
+                self._obey(self._named(found) if isinstance(found, int) else messages.read(found))
+
+    def _named(self, number: int) -> Any:
+        """What Ray brings under a number. Raises ConnectionAbortedError if it does not come."""
+        with self._came:
+            if not self._came.wait_for(lambda: number in self._brought, _STUCK):
+                raise ConnectionAbortedError("orders have not come by Ray")
+            return self._brought.pop(number)
 
     def _tell_events(self) -> None:
-        pickled = _pickler()
         self._there.wait()
         while not self._over.is_set():
             found = self._happened()
             if found:
-                self._lines[_EVENTS].send(pickled(found))
+                message = messages.written(found)
+                if message is None:
+                    self._kept[number := next(self._numbers)] = found
+                    message = json.dumps(number).encode()
+                self._lines[_EVENTS].send(message)
 
     def _let_in(self) -> None:
         """Take a connection of the session's, if one comes. Others that try are not answered."""
@@ -238,14 +285,3 @@ def _connected(address: str, tls: bool) -> socket.socket:
     except BaseException:
         connection.close()
         raise
-
-
-def _pickler() -> Callable[[Any], bytes]:
-    """Ray's, which also sends functions that no module has."""
-    from ray import cloudpickle
-
-    def pickled(what: Any) -> bytes:
-        found: bytes = cloudpickle.dumps(what, pickle.HIGHEST_PROTOCOL)
-        return found
-
-    return pickled

@@ -12,11 +12,13 @@ from typing import Any, Protocol
 from qoop.engine.backends.ray.agent import agent_on
 from qoop.engine.backends.ray.line import SessionEnd
 from qoop.engine.backends.ray.nodes import Node, load
-from qoop.engine.backends.ray.worker import NodeConfig, NodeWorker, Order
+from qoop.engine.backends.ray.orders import Order
+from qoop.engine.backends.ray.worker import NodeConfig, NodeWorker
 from qoop.engine.events import Event
 from qoop.engine.node_queues.shared import Member
 from qoop.engine.task import CheckpointKey, JobId
 
+_FETCH = 60.0  # seconds that what a node has said may take to come
 _logger = logging.getLogger(__name__)
 
 
@@ -26,8 +28,8 @@ class Post(Protocol):
     introduced: Any
     """Refers to what the node is, once it is ready."""
 
-    def meet(self, line: SessionEnd) -> None:
-        """Talk to it by this line from now on."""
+    def meet(self, address: str, key: bytes, tls: bool) -> None:
+        """Open the line to it. Raises OSError if it does not answer."""
         ...
 
     def obey(self, orders: Sequence[Order]) -> None:
@@ -60,13 +62,27 @@ class Post(Protocol):
 
 
 class _ByLine:
-    """What is said by line."""
+    """What is said by line. What that only names is brought and fetched by Ray."""
 
+    _ray: Any
     _line: SessionEnd | None = None
 
-    def meet(self, line: SessionEnd) -> None:
+    def meet(self, address: str, key: bytes, tls: bool) -> None:
         """See `Post`."""
-        self._line = line
+        self._line = SessionEnd(address, key, tls, self._bring, self._fetch)
+
+    def _bring(self, number: int, orders: Sequence[Order]) -> None:
+        raise NotImplementedError
+
+    def _asked(self, number: int) -> Any:
+        raise NotImplementedError
+
+    def _fetch(self, number: int) -> Sequence[Event]:
+        try:
+            found: Sequence[Event] = self._ray.get(self._asked(number), timeout=_FETCH)
+        except self._ray.exceptions.RayError as error:
+            raise ConnectionResetError(f"what a node tells cannot be fetched: {error}") from error
+        return found
 
     def obey(self, orders: Sequence[Order]) -> None:
         """See `Post`."""
@@ -95,6 +111,12 @@ class OwnProcess(_ByLine):
         placed = NodeAffinitySchedulingStrategy(node.id, soft=False)
         self._actor = kind.options(scheduling_strategy=placed).remote(config)
         self.introduced = self._actor.introduce.remote()
+
+    def _bring(self, number: int, orders: Sequence[Order]) -> None:
+        self._actor.bring.remote(number, orders)
+
+    def _asked(self, number: int) -> Any:
+        return self._actor.fetch.remote(number)
 
     def live(self) -> None:
         """Ray ends it with the session."""
@@ -129,6 +151,12 @@ class SharedAgent(_ByLine):
         self._actor = agent_on(self._ray, node.id, node.slots, node.memory)
         joining = self._actor.join.options(concurrency_group="moving")
         self.introduced = joining.remote(replace(member, name=self._name), config)
+
+    def _bring(self, number: int, orders: Sequence[Order]) -> None:
+        self._actor.bring.remote(self._name, number, orders)
+
+    def _asked(self, number: int) -> Any:
+        return self._actor.fetch.remote(self._name, number)
 
     def live(self) -> None:
         """See `Post`."""

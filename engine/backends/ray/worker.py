@@ -6,10 +6,8 @@ Orders come, and events leave, by a line to the session (`line`); Ray carries wh
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Sequence
 from dataclasses import field
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +19,7 @@ from qoop.catalog.value import changed, value
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.backends.ray.line import NodeEnd
 from qoop.engine.backends.ray.nodes import be_as_urgent_as_the_node, host
+from qoop.engine.backends.ray.orders import Allow, Begin, Change, Drop, End, Order, Settle, stage_of
 from qoop.engine.backends.ray.peers import AT_ONCE, PeerInputs, PeerServer, Place
 from qoop.engine.events import Committed, Event, TaskFailed
 from qoop.engine.failures import to_failure
@@ -28,15 +27,13 @@ from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.node_queues.shared import NEXT_TO_OTHERS
 from qoop.engine.stage_sql import check_stage
 from qoop.engine.storage.checkpoint import Retention
-from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
-from qoop.planner.algebra.facts import NO_FACTS
-from qoop.planner.plan import Resources, Stage
+from qoop.engine.task import CheckpointKey, JobId, MachineId
+from qoop.planner.plan import Resources
 
 if TYPE_CHECKING:
     from qoop.engine.backends.ray.gate import Door
 
 _LISTEN = 5.0  # seconds that a node waits for what happens, after which it looks whether anybody listens
-_REMEMBERED = 256  # stages of which a session has the bytes, and stages that a node knows by theirs
 
 
 @value
@@ -66,78 +63,6 @@ class Introduced:
     line: str
     process: int
     duckdb: str
-
-
-@value
-class Begin:
-    """Run this. spec: without tables and functions, and with NO_STAGE. stage: `packed`, the same bytes with each of its
-    tasks. tables, functions: those that are new to the node. calls: the keys of the functions. places: of what it reads
-    and other processes hold. queued: it was told that it waits."""
-
-    spec: TaskSpec
-    stage: bytes
-    tables: tuple[Table, ...]
-    places: tuple[tuple[Place, tuple[CheckpointKey, ...]], ...]
-    functions: tuple[UserFunction, ...] = ()
-    calls: tuple[str, ...] = ()
-    queued: bool = False
-
-
-@value
-class End:
-    """Interrupt this attempt."""
-
-    attempt: AttemptId
-
-
-@value
-class Change:
-    """Let this attempt go on with other resources."""
-
-    attempt: AttemptId
-    resources: Resources
-
-
-@value
-class Settle:
-    """This attempt has a slot of the node's from now on."""
-
-    attempt: AttemptId
-
-
-@value
-class Allow:
-    """The session may have these resources of the node's."""
-
-    resources: Resources
-
-
-@value
-class Drop:
-    """The job needs these outputs no more."""
-
-    job: JobId
-    keys: tuple[CheckpointKey, ...]
-
-
-NO_STAGE = Stage("", "", (), (), 0, "")
-"""In place of a stage that is sent beside its task."""
-
-
-@lru_cache(_REMEMBERED)
-def packed(stage: Stage) -> bytes:
-    """The stage as nodes get it: without its facts, which only plans are compared by, and which take long to tell."""
-    return pickle.dumps(changed(stage, facts=NO_FACTS), pickle.HIGHEST_PROTOCOL)
-
-
-@lru_cache(_REMEMBERED)
-def _unpacked(stage: bytes) -> Stage:
-    """One object for all tasks of a stage. The session of these bytes is trusted, as Ray itself is."""
-    found: Stage = pickle.loads(stage)
-    return found
-
-
-Order = Begin | End | Change | Settle | Allow | Drop
 
 
 class NodeWorker:
@@ -189,7 +114,7 @@ class NodeWorker:
     def _begin(self, order: Begin) -> None:
         spec = order.spec
         try:
-            spec = changed(spec, stage=(stage := _unpacked(order.stage)))
+            spec = changed(spec, stage=(stage := stage_of(order.stage)))
             if stage.opaque is None:  # a text of the user's may read files
                 check_stage(stage)
             self._tables.update({(table.name, table.version): table for table in order.tables})
@@ -205,6 +130,15 @@ class NodeWorker:
                 self._backend.start(self._config.machine, spec, order.queued)
         except Exception as error:
             self._backend.report(TaskFailed(spec.attempt, *to_failure(error, spec)))
+
+    def bring(self, number: int, orders: Sequence[Order]) -> None:
+        """Orders that the line only names."""
+        self._line.bring(number, orders)
+
+    def fetch(self, number: int) -> Sequence[Event]:
+        """Events that the line only names."""
+        found: Sequence[Event] = self._line.fetch(number)
+        return found
 
     def hold_at_most(self, memory: int) -> None:
         """Hold outputs as a machine with that much memory would."""
