@@ -68,7 +68,7 @@ class Line:
             self._connection.sendall(_LENGTH.pack(len(message)) + self._mark(message) + message)
 
     def receive(self, timeout: float | None) -> bytes | None:
-        """The next message; None if it has not come in so many seconds. Raises OSError if the other side is gone, or is
+        """The next message; None if it has not come within the timeout. Raises OSError if the other side is gone, or is
         not whom it should be."""
         with self._in_use, contextlib.suppress(TimeoutError):
             size = _LENGTH.unpack(self._at_least(_LENGTH.size, timeout)[: _LENGTH.size])[0]
@@ -97,7 +97,7 @@ class Line:
         return found
 
     def _at_least(self, size: int, timeout: float | None) -> bytearray:
-        """What has come, once it is that much. Raises TimeoutError, after which one can go on."""
+        """All that has come, once there is that much. Raises TimeoutError, after which one can go on."""
         while len(self._came) < size:
             self._connection.settimeout(timeout)
             found = self._connection.recv(_PIECE)
@@ -149,7 +149,7 @@ class SessionEnd:
             raise
 
     def receive(self, timeout: float) -> Any:
-        """What the node tells next; None: nothing in so many seconds. Raises OSError if it is gone."""
+        """The next events of the node; None: none within the timeout. Raises OSError if it is gone."""
         message = self._events.receive(timeout)
         if message is None:
             return None
@@ -201,7 +201,7 @@ class NodeEnd:
             self._came.notify()
 
     def fetch(self, number: int) -> Any:
-        """What was told by that number."""
+        """The events that were told by that number."""
         return self._kept.pop(number)
 
     def close(self) -> None:
@@ -239,7 +239,7 @@ class NodeEnd:
                 self._obey(self._named(found) if isinstance(found, int) else messages.read(found))
 
     def _named(self, number: int) -> Any:
-        """What Ray brings under a number. Raises ConnectionAbortedError if it does not come."""
+        """The orders that Ray brings under a number. Raises ConnectionAbortedError if it does not come."""
         with self._came:
             if not self._came.wait_for(lambda: number in self._brought, _STUCK):
                 raise ConnectionAbortedError("orders have not come by Ray")

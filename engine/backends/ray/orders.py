@@ -16,7 +16,7 @@ from qoop.planner.plan import Resources, Stage
 _REMEMBERED = 256  # stages of which a session has the text, and stages that a node knows by theirs
 
 NO_STAGE = Stage("", "", (), (), 0, "")
-"""In place of a stage that is sent beside its task."""
+"""In place of a stage that is sent next to its task."""
 
 
 @lru_cache(_REMEMBERED)

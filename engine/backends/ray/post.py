@@ -45,7 +45,7 @@ class Post(Protocol):
         ...
 
     def hear(self, timeout: float) -> Sequence[Event]:
-        """What has happened there; nothing if nothing has in so many seconds. Raises OSError if it is gone."""
+        """The events there, as they come; none if there are none within the timeout. Raises OSError if it is gone."""
         ...
 
     def close(self) -> Any:
@@ -62,7 +62,7 @@ class Post(Protocol):
 
 
 class _ByLine:
-    """What is said by line. What that only names is brought and fetched by Ray."""
+    """Talks by line. Ray brings and fetches what that only names."""
 
     _ray: Any
     _line: SessionEnd | None = None
