@@ -186,10 +186,11 @@ class NodeEnd:
         self._numbers = count()
         self._came = threading.Condition()  # of what Ray has brought
         self._over = threading.Event()
-        self._there = threading.Event()
+        self._there = threading.Event()  # both lines are, or it is over
+        self._letting_in = threading.Lock()
         self._threads = [
             threading.Thread(target=self._serve, args=(work,), name=f"qoop-line-{name}", daemon=True)
-            for work, name in ((self._take_orders, "orders"), (self._tell_events, "events"))
+            for work, name in ((self._await, "door"), (self._take_orders, "orders"), (self._tell_events, "events"))
         ]
         for thread in self._threads:
             thread.start()
@@ -212,9 +213,11 @@ class NodeEnd:
 
     def hang_up(self) -> None:
         """Have it end, without waiting."""
-        self._over.set()
-        self._there.set()
-        for line in list(self._lines.values()):
+        with self._letting_in:
+            self._over.set()
+            self._there.set()
+            lines = list(self._lines.values())
+        for line in lines:
             line.close()
 
     def _serve(self, work: Callable[[], None]) -> None:
@@ -223,15 +226,21 @@ class NodeEnd:
         except OSError as error:
             if not self._over.is_set():
                 _logger.info("the line to a session has ended: %s", error)
+            self.hang_up()
         except Exception:
             _logger.exception("the line to a session has failed")
-        self.hang_up()
+            self.hang_up()
+
+    def _await(self) -> None:
+        """Let the session in. Everybody else who tries keeps nobody waiting."""
+        with self._listener:
+            while not self._there.is_set():
+                with contextlib.suppress(TimeoutError):
+                    connection, _ = self._listener.accept()
+                    threading.Thread(target=self._let_in, args=(connection,), name="qoop-line-in", daemon=True).start()
 
     def _take_orders(self) -> None:
-        with self._listener:
-            while len(self._lines) < 2 and not self._over.is_set():
-                self._let_in()
-        self._there.set()
+        self._there.wait()
         while not self._over.is_set():
             message = self._lines[_ORDERS].receive(None)
             if message is not None:
@@ -256,23 +265,23 @@ class NodeEnd:
                     message = json.dumps(number).encode()
                 self._lines[_EVENTS].send(message)
 
-    def _let_in(self) -> None:
-        """Take a connection of the session's, if one comes. Others that try are not answered."""
-        connection: socket.socket | None = None
+    def _let_in(self, connection: socket.socket) -> None:
+        """Make a line of a connection, if who has opened it has the key."""
         try:
-            connection, _ = self._listener.accept()
             connection.settimeout(_REACH)
             if self._context is not None:
                 connection = self._context.wrap_socket(connection, server_side=True)
             line = Line(connection, self._key)
             direction = line.receive(_REACH)
-            if direction not in (_ORDERS, _EVENTS) or direction in self._lines:
-                raise ConnectionAbortedError("there is no such line, or it is taken")
-            self._lines[direction] = line
+            with self._letting_in:
+                if direction not in (_ORDERS, _EVENTS) or direction in self._lines or self._over.is_set():
+                    raise ConnectionAbortedError("there is no such line, or it is taken")
+                self._lines[direction] = line
+                if len(self._lines) == 2:
+                    self._there.set()
         except OSError as error:
-            if connection is not None:
-                connection.close()
-                _logger.warning("somebody who is no session of ours was not let in: %s", error)
+            connection.close()
+            _logger.warning("somebody who is no session of ours was not let in: %s", error)
 
 
 def _connected(address: str, tls: bool) -> socket.socket:
