@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -14,12 +15,14 @@ import pyarrow as pa
 import pytest
 
 from qoop.catalog.errors import CheckpointError, ExecutionError
+from qoop.catalog.value import changed
 from qoop.engine.backends.ray import backend as module
 from qoop.engine.backends.ray import post
 from qoop.engine.backends.ray.backend import RayBackend
 from qoop.engine.backends.ray.nodes import ControlAway, Node
+from qoop.engine.backends.ray.orders import NO_STAGE, Begin, Drop, Order, stage_of
 from qoop.engine.backends.ray.peers import Place
-from qoop.engine.backends.ray.worker import Begin, Drop, Introduced, NodeConfig, Order
+from qoop.engine.backends.ray.worker import Introduced, NodeConfig
 from qoop.engine.events import (
     CheckpointLost,
     Committed,
@@ -31,6 +34,7 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec
+from qoop.planner.algebra.facts import Facts, LazyFacts
 from qoop.planner.plan import Layout, Resources, Stage
 
 pytestmark = pytest.mark.ray
@@ -47,9 +51,7 @@ class Actor:
         import duckdb
 
         self.name, self.orders, self.told = config.machine, list[Order](), queue.SimpleQueue[Sequence[Event]]()
-        self.introduce = Call(lambda: Introduced(AVAILABLE, PLACE, 1, duckdb.__version__))
-        self.obey = Call(self.orders.extend)
-        self.events = Call(lambda: Stream(self.told))
+        self.introduce = Call(lambda: Introduced(AVAILABLE, PLACE, config.machine, 1, duckdb.__version__))
         self.close = Call(lambda: None)
 
     def says(self, *events: Event) -> None:
@@ -70,14 +72,24 @@ class Call:
         return self
 
 
-class Stream:
-    """The events of an actor."""
+class Line:
+    """The line to an actor; `broken` when that is gone."""
 
-    def __init__(self, told: queue.SimpleQueue[Sequence[Event]]) -> None:
-        self.told = told
+    def __init__(self, actor: Actor) -> None:
+        self.actor, self.broken = actor, False
 
-    def __next__(self) -> Sequence[Event]:
-        return self.told.get_nowait()
+    def send(self, orders: Sequence[Order]) -> None:
+        self.actor.orders.extend(orders)
+
+    def receive(self, timeout: float) -> Sequence[Event] | None:
+        with contextlib.suppress(queue.Empty):
+            return self.actor.told.get(timeout=min(timeout, 0.05))
+        if self.broken:
+            raise ConnectionResetError
+        return None
+
+    def close(self) -> None:
+        self.broken = True
 
 
 class Ray:
@@ -86,7 +98,7 @@ class Ray:
     def __init__(self) -> None:
         import ray
 
-        self.exceptions, self.actors = ray.exceptions, dict[str, Actor]()
+        self.exceptions, self.actors, self.lines = ray.exceptions, dict[str, Actor](), dict[str, Line]()
         self.nodes: Callable[[], dict[str, Node]] = self.both
 
     def both(self) -> dict[str, Node]:
@@ -102,12 +114,11 @@ class Ray:
         actor = self.actors[config.machine.removeprefix("node-")[0]] = Actor(config)
         return actor
 
-    def wait(self, what: Sequence[Any], timeout: float, **_: object) -> tuple[list[Any], list[Any]]:
-        deadline = time.monotonic() + min(timeout, 0.05)
-        while [one for one in what if isinstance(one, Stream) and one.told.empty()]:
-            if time.monotonic() > deadline:
-                return [], list(what)
-            time.sleep(0.001)
+    def line(self, name: str, *_: object) -> Line:
+        made = self.lines[name] = Line(self.actors[name.removeprefix("node-")[0]])
+        return made
+
+    def wait(self, what: Sequence[Any], **_: object) -> tuple[list[Any], list[Any]]:
         return list(what), []
 
     def get(self, what: Any, timeout: float) -> Any:
@@ -126,6 +137,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Ray:
     monkeypatch.setattr(module, "Attachment", lambda *_: SimpleNamespace(leave=lambda: None))
     monkeypatch.setattr(module, "host", lambda: "127.0.0.1")
     monkeypatch.setattr(module, "living", lambda: made.nodes())
+    monkeypatch.setattr(post, "SessionEnd", made.line)
     monkeypatch.setattr(module, "_LOOK", 0.01)
     return made
 
@@ -224,6 +236,23 @@ def test_what_was_put_off_can_be_stopped(ray: Ray, backend: RayBackend, looks: L
     until(backend, CheckpointLost)
     backend.wait(0.0)
     assert b.orders == []
+
+
+def test_a_stage_goes_to_nodes_in_the_same_text_with_each_task_and_without_its_facts(
+    ray: Ray, backend: RayBackend
+) -> None:
+    def asked() -> Facts:
+        raise AssertionError("only plans are compared by facts, and they may take long to find")
+
+    stage, a = changed(spec(1).stage, facts=LazyFacts(asked)), ray.actors["a"]
+    for number in (1, 2):
+        backend.start(a.name, changed(spec(number), stage=stage))
+    backend.wait(0.0)
+    [one, other] = a.orders
+    assert isinstance(one, Begin) and isinstance(other, Begin)
+    assert one.spec.stage == other.spec.stage == NO_STAGE and one.stage is other.stage
+    found = stage_of(one.stage)
+    assert found == stage and found.facts.value is None
 
 
 def test_a_part_of_the_answer_is_here_before_it_counts_so_its_node_may_go(

@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -25,7 +25,8 @@ from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.local import KERNEL_SHARE
 from qoop.engine.backends.ray.gate import Gate
 from qoop.engine.backends.ray.nodes import load
-from qoop.engine.backends.ray.worker import Introduced, NodeConfig, NodeWorker, Order
+from qoop.engine.backends.ray.orders import Order
+from qoop.engine.backends.ray.worker import Introduced, NodeConfig, NodeWorker
 from qoop.engine.events import Committed, Event
 from qoop.engine.node_queues.shared import Member
 from qoop.engine.task import CheckpointKey, JobId
@@ -35,7 +36,7 @@ LEASE = 10.0
 """Seconds without a word after which a session counts as dead."""
 
 MOST = 32
-"""Sessions that one agent can serve: Ray keeps a thread for the events of each."""
+"""Sessions that one agent can serve."""
 
 EMPTY = 2.0
 """Seconds that an agent waits for a session, when it has none."""
@@ -45,7 +46,7 @@ FIRST = 60.0
 
 _PREFIX, _NAMESPACE = "qoop-agent-", "qoop"
 _LOOK = 0.5  # seconds between looks at who has died
-_GROUPS = {"events": MOST, "moving": 4}  # threads for calls that take a while; orders come one after the other
+_GROUPS = {"moving": 4}  # threads for calls that take a while
 _logger = logging.getLogger(__name__)
 
 
@@ -85,22 +86,21 @@ class NodeAgent:
             self._divide()
         return worker.introduce()
 
-    def obey(self, name: str, orders: Sequence[Order]) -> None:
-        """Do what a session asks for; returns at once. No orders: it lives."""
-        guest = self._guest(name)
-        guest.heard = time.monotonic()
-        guest.worker.obey(orders)
+    def live(self, name: str) -> None:
+        """A session lives."""
+        self._guest(name).heard = time.monotonic()
+
+    def bring(self, name: str, number: int, orders: Sequence[Order]) -> None:
+        """Orders that the session's line only names."""
+        self._guest(name).worker.bring(number, orders)
+
+    def fetch(self, name: str, number: int) -> Sequence[Event]:
+        """Events that the session's line only names."""
+        return self._guest(name).worker.fetch(number)
 
     def hold(self, name: str, job: JobId, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
         """Those of the outputs that are here; kept for the session's job until it drops them."""
         return self._guest(name).worker.hold(job, keys)
-
-    def events(self, name: str) -> Iterator[Sequence[Event]]:
-        """Events of a session's tasks, until it leaves."""
-        for found in self._guest(name).worker.events():
-            yield found
-            if name not in self._guests:
-                return
 
     def leave(self, name: str) -> None:
         """A session has ended. Raises DiskFull as closing a local backend does."""

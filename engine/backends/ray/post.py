@@ -10,30 +10,42 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from qoop.engine.backends.ray.agent import agent_on
+from qoop.engine.backends.ray.line import SessionEnd
 from qoop.engine.backends.ray.nodes import Node, load
-from qoop.engine.backends.ray.worker import NodeConfig, NodeWorker, Order
+from qoop.engine.backends.ray.orders import Order
+from qoop.engine.backends.ray.worker import NodeConfig, NodeWorker
+from qoop.engine.events import Event
 from qoop.engine.node_queues.shared import Member
 from qoop.engine.task import CheckpointKey, JobId
 
+_FETCH = 60.0  # seconds that what a node has said may take to come
 _logger = logging.getLogger(__name__)
 
 
 class Post(Protocol):
-    """Calls return references of Ray's to their answers."""
+    """Some calls return references of Ray's to their answers."""
 
     introduced: Any
     """Refers to what the node is, once it is ready."""
 
+    def meet(self, address: str, key: bytes, tls: bool) -> None:
+        """Open the line to it. Raises OSError if it does not answer."""
+        ...
+
     def obey(self, orders: Sequence[Order]) -> None:
-        """Give it orders; none: only say that the session lives."""
+        """Give it orders; if it is gone, `hear` says so."""
+        ...
+
+    def live(self) -> None:
+        """Let it know that the session lives."""
         ...
 
     def hold(self, job: JobId | None, keys: Sequence[CheckpointKey]) -> Any:
         """Have it keep outputs for a job; those that it has."""
         ...
 
-    def events(self) -> Any:
-        """A stream of what happens there."""
+    def hear(self, timeout: float) -> Sequence[Event]:
+        """The events there, as they come; none if there are none within the timeout. Raises OSError if it is gone."""
         ...
 
     def close(self) -> Any:
@@ -49,30 +61,69 @@ class Post(Protocol):
         ...
 
 
-class OwnProcess:
+class _ByLine:
+    """Talks by line. Ray brings and fetches what that only names."""
+
+    _ray: Any
+    _line: SessionEnd | None = None
+
+    def meet(self, address: str, key: bytes, tls: bool) -> None:
+        """See `Post`."""
+        self._line = SessionEnd(address, key, tls, self._bring, self._fetch)
+
+    def _bring(self, number: int, orders: Sequence[Order]) -> None:
+        raise NotImplementedError
+
+    def _asked(self, number: int) -> Any:
+        raise NotImplementedError
+
+    def _fetch(self, number: int) -> Sequence[Event]:
+        try:
+            found: Sequence[Event] = self._ray.get(self._asked(number), timeout=_FETCH)
+        except self._ray.exceptions.RayError as error:
+            raise ConnectionResetError(f"what a node tells cannot be fetched: {error}") from error
+        return found
+
+    def obey(self, orders: Sequence[Order]) -> None:
+        """See `Post`."""
+        assert self._line is not None
+        with contextlib.suppress(OSError):
+            self._line.send(orders)
+
+    def hear(self, timeout: float) -> Sequence[Event]:
+        """See `Post`."""
+        assert self._line is not None
+        return self._line.receive(timeout) or ()
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.close()
+
+
+class OwnProcess(_ByLine):
     """A process of this session alone."""
 
     def __init__(self, node: Node, config: NodeConfig) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self._ray = load()
-        kind = self._ray.remote(num_cpus=0, concurrency_groups={"events": 1})(NodeWorker)
+        kind = self._ray.remote(num_cpus=0)(NodeWorker)
         placed = NodeAffinitySchedulingStrategy(node.id, soft=False)
         self._actor = kind.options(scheduling_strategy=placed).remote(config)
         self.introduced = self._actor.introduce.remote()
 
-    def obey(self, orders: Sequence[Order]) -> None:
-        """Its calls come in order."""
-        if orders:
-            self._actor.obey.remote(orders)
+    def _bring(self, number: int, orders: Sequence[Order]) -> None:
+        self._actor.bring.remote(number, orders)
+
+    def _asked(self, number: int) -> Any:
+        return self._actor.fetch.remote(number)
+
+    def live(self) -> None:
+        """Ray ends it with the session."""
 
     def hold(self, job: JobId | None, keys: Sequence[CheckpointKey]) -> Any:
         """See `Post`."""
         return self._actor.hold.remote(job, keys)
-
-    def events(self) -> Any:
-        """See `Post`."""
-        return self._actor.events.options(concurrency_group="events", num_returns="streaming").remote()
 
     def close(self) -> Any:
         """See `Post`."""
@@ -80,15 +131,17 @@ class OwnProcess:
 
     def end(self, closed: Any) -> None:
         """See `Post`."""
+        self._hang_up()
         self._ray.kill(self._actor)
 
     def abandon(self) -> None:
         """It has no other use."""
+        self._hang_up()
         with contextlib.suppress(self._ray.exceptions.RayError):
             self._ray.kill(self._actor)
 
 
-class SharedAgent:
+class SharedAgent(_ByLine):
     """The agent that all sessions have on the node. A session that comes again has another name there, for its leaving
     may be heard of late."""
 
@@ -99,18 +152,19 @@ class SharedAgent:
         joining = self._actor.join.options(concurrency_group="moving")
         self.introduced = joining.remote(replace(member, name=self._name), config)
 
-    def obey(self, orders: Sequence[Order]) -> None:
+    def _bring(self, number: int, orders: Sequence[Order]) -> None:
+        self._actor.bring.remote(self._name, number, orders)
+
+    def _asked(self, number: int) -> Any:
+        return self._actor.fetch.remote(self._name, number)
+
+    def live(self) -> None:
         """See `Post`."""
-        self._actor.obey.remote(self._name, orders)
+        self._actor.live.remote(self._name)
 
     def hold(self, job: JobId | None, keys: Sequence[CheckpointKey]) -> Any:
         """See `Post`."""
         return self._actor.hold.remote(self._name, job, keys)
-
-    def events(self) -> Any:
-        """See `Post`."""
-        streaming = self._actor.events.options(concurrency_group="events", num_returns="streaming")
-        return streaming.remote(self._name)
 
     def close(self) -> Any:
         """See `Post`."""
@@ -118,6 +172,7 @@ class SharedAgent:
 
     def end(self, closed: Any) -> None:
         """The agent ends by itself, some time after the last session."""
+        self._hang_up()
         try:
             self._ray.get(closed, timeout=0)
         except self._ray.exceptions.RayError as error:
@@ -125,5 +180,6 @@ class SharedAgent:
 
     def abandon(self) -> None:
         """Others may use it."""
+        self._hang_up()
         with contextlib.suppress(self._ray.exceptions.RayError):
             self.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import ssl
 from dataclasses import field
 from pathlib import Path
 
@@ -42,6 +43,31 @@ def certificates() -> Certificates:
         raise ConfigError(f"TLS between nodes needs files that are not named: set {', '.join(missing)}, as for Ray")
     own, key, authority = (_read(name) for name in _FILES)
     return Certificates(own, key, authority)
+
+
+def server_context() -> ssl.SSLContext:
+    """TLS for a connection that this process accepts. Raises ConfigError as `certificates` does."""
+    return _context(ssl.PROTOCOL_TLS_SERVER)
+
+
+def client_context() -> ssl.SSLContext:
+    """TLS for a connection that it opens, to a host that the certificate there must name. Raises ConfigError as
+    `certificates` does."""
+    return _context(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _context(side: int) -> ssl.SSLContext:
+    authority = certificates().authority.decode()
+    made = ssl.SSLContext(side)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.verify_mode = ssl.CERT_REQUIRED
+    own, key = (os.environ[name] for name in _FILES[:2])
+    try:
+        made.load_cert_chain(own, key)
+        made.load_verify_locations(cadata=authority)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError(f"{own} and {key} are no certificate with its key: {error}") from error
+    return made
 
 
 def _named() -> list[str]:

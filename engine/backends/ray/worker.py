@@ -1,13 +1,13 @@
 """The actor on a node: it holds a :class:`~qoop.engine.backends.local.LocalBackend` of the node's size.
 
-Its calls come in order, so orders need no answers; events are the stream of one call that is always under way.
+Orders come, and events leave, by a line to the session (`line`); Ray carries what is rare.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from collections.abc import Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,11 @@ import duckdb
 
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
-from qoop.catalog.value import value
+from qoop.catalog.value import changed, value
 from qoop.engine.backends.local import LocalBackend
+from qoop.engine.backends.ray.line import NodeEnd
 from qoop.engine.backends.ray.nodes import be_as_urgent_as_the_node, host
+from qoop.engine.backends.ray.orders import Allow, Begin, Change, Drop, End, Order, Settle, stage_of
 from qoop.engine.backends.ray.peers import AT_ONCE, PeerInputs, PeerServer, Place
 from qoop.engine.events import Committed, Event, TaskFailed
 from qoop.engine.failures import to_failure
@@ -25,20 +27,19 @@ from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.node_queues.shared import NEXT_TO_OTHERS
 from qoop.engine.stage_sql import check_stage
 from qoop.engine.storage.checkpoint import Retention
-from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
+from qoop.engine.task import CheckpointKey, JobId, MachineId
 from qoop.planner.plan import Resources
 
 if TYPE_CHECKING:
     from qoop.engine.backends.ray.gate import Door
 
-_LISTEN = 5.0  # seconds after which a node says something even if nothing happened
-_STREAM = 10_000  # times that it does so in one call, whose account Ray keeps
+_LISTEN = 5.0  # seconds that a node waits for what happens, after which it looks whether anybody listens
 
 
 @value
 class NodeConfig:
-    """The settings that a node gets from its session. memory: bytes for everything, as for a local one. queueing: how
-    tasks wait there. exchange: how they read from other nodes."""
+    """The settings that a node gets from its session. memory: bytes for everything, as for a local one. secret: of who
+    reads outputs; key: of the session. queueing: how tasks wait there. exchange: how they read from other nodes."""
 
     machine: MachineId
     slots: int
@@ -46,6 +47,7 @@ class NodeConfig:
     spill: Path | None
     retention: Retention
     secret: str = field(repr=False)
+    key: bytes = field(repr=False)
     tls: bool
     queueing: NodeQueueing | None = None
     exchange: str = AT_ONCE
@@ -53,65 +55,14 @@ class NodeConfig:
 
 @value
 class Introduced:
-    """A node is ready: what its machine has, where it can be asked, and what it runs."""
+    """A node is ready: what its machine has, where it can be asked for rows, where it waits for its session, and what
+    it runs."""
 
     capacity: Resources
     place: Place
+    line: str
     process: int
     duckdb: str
-
-
-@value
-class Begin:
-    """Run this. spec: without tables and functions. tables, functions: those that are new to the node. calls: the
-    keys of the functions. places: of what it reads and other processes hold. queued: it was told that it waits."""
-
-    spec: TaskSpec
-    tables: tuple[Table, ...]
-    places: tuple[tuple[Place, tuple[CheckpointKey, ...]], ...]
-    functions: tuple[UserFunction, ...] = ()
-    calls: tuple[str, ...] = ()
-    queued: bool = False
-
-
-@value
-class End:
-    """Interrupt this attempt."""
-
-    attempt: AttemptId
-
-
-@value
-class Change:
-    """Let this attempt go on with other resources."""
-
-    attempt: AttemptId
-    resources: Resources
-
-
-@value
-class Settle:
-    """This attempt has a slot of the node's from now on."""
-
-    attempt: AttemptId
-
-
-@value
-class Allow:
-    """The session may have these resources of the node's."""
-
-    resources: Resources
-
-
-@value
-class Drop:
-    """The job needs these outputs no more."""
-
-    job: JobId
-    keys: tuple[CheckpointKey, ...]
-
-
-Order = Begin | End | Change | Settle | Allow | Drop
 
 
 class NodeWorker:
@@ -125,7 +76,6 @@ class NodeWorker:
         self._inputs = PeerInputs(config.tls, config.exchange)
         self._tables: dict[tuple[str, str], Table] = {}
         self._functions: dict[str, UserFunction] = {}
-        self._refused: list[Event] = []
         slots, queueing = (config.slots, config.queueing) if door is None else (config.slots + NEXT_TO_OTHERS, None)
         self._backend = LocalBackend(
             slots, config.memory, config.spill, config.retention, config.machine, self._inputs, queueing, door
@@ -134,13 +84,14 @@ class NodeWorker:
             door.machine, door.backend = config.machine, self._backend
         self._inputs.store = self._backend.store
         self._server = PeerServer(host(), self._backend.store, config.secret, config.tls)
+        self._line = NodeEnd(host(), config.key, config.tls, self.obey, self._happened)
 
     def introduce(self) -> Introduced:
         """Say what this is. Where tasks may begin next to others, there is as much memory for each of these."""
         whole = self._backend.machines()[self._config.machine]
         memory = int(whole.memory * self._config.slots / whole.cpu)
-        capacity = replace(whole, cpu=self._config.slots, memory=memory)
-        return Introduced(capacity, self._server.place, os.getpid(), duckdb.__version__)
+        capacity = changed(whole, cpu=self._config.slots, memory=memory)
+        return Introduced(capacity, self._server.place, self._line.address, os.getpid(), duckdb.__version__)
 
     def obey(self, orders: Sequence[Order]) -> None:
         """Do what is asked for; returns at once."""
@@ -163,22 +114,31 @@ class NodeWorker:
     def _begin(self, order: Begin) -> None:
         spec = order.spec
         try:
-            if spec.stage.opaque is None:  # a text of the user's may read files
-                check_stage(spec.stage)
+            spec = changed(spec, stage=(stage := stage_of(order.stage)))
+            if stage.opaque is None:  # a text of the user's may read files
+                check_stage(stage)
             self._tables.update({(table.name, table.version): table for table in order.tables})
-            tables = {item.table: self._tables[item.table, item.version] for item in spec.stage.table_inputs}
+            tables = {item.table: self._tables[item.table, item.version] for item in stage.table_inputs}
             self._functions.update({one.key: one for one in order.functions})
             functions = tuple(self._functions[key] for key in order.calls)
             for place, keys in order.places:
                 self._inputs.learn(place, keys)
-            spec = replace(spec, tables=tables, functions=functions)
+            spec = changed(spec, tables=tables, functions=functions)
             if self._door is not None:
                 self._door.start(spec, order.queued)
             else:
                 self._backend.start(self._config.machine, spec, order.queued)
         except Exception as error:
-            self._refused.append(TaskFailed(spec.attempt, *to_failure(error, spec)))
-            self._backend.wake()
+            self._backend.report(TaskFailed(spec.attempt, *to_failure(error, spec)))
+
+    def bring(self, number: int, orders: Sequence[Order]) -> None:
+        """Orders that the line only names."""
+        self._line.bring(number, orders)
+
+    def fetch(self, number: int) -> Sequence[Event]:
+        """Events that the line only names."""
+        found: Sequence[Event] = self._line.fetch(number)
+        return found
 
     def hold_at_most(self, memory: int) -> None:
         """Hold outputs as a machine with that much memory would."""
@@ -192,15 +152,14 @@ class NodeWorker:
         """The answers of other nodes that come in now, and the questions that wait for their turn."""
         return self._inputs.pulling()
 
-    def events(self) -> Iterator[Sequence[Event]]:
-        """The events as they happen. The stream ends after a while; the caller asks for it again."""
-        for _ in range(_STREAM):
-            found = list(self._backend.wait(_LISTEN))
-            refused, self._refused = self._refused, []
-            yield refused + found
+    def _happened(self) -> Sequence[Event]:
+        return self._backend.wait(_LISTEN)
 
     def close(self) -> None:
         """Stop everything and remove temporary files. Raises DiskFull as the local backend does."""
+        self._line.hang_up()
+        self._backend.wake()
+        self._line.close()
         self._server.shutdown()
         self._inputs.close()
         self._backend.close()

@@ -1,0 +1,296 @@
+"""The line between a session and its process on a node: orders go there, events come back.
+
+A call of Ray's goes through five threads of two processes. Next to tasks that keep all processors busy it takes 1 ms on
+its way, and an event that comes back 1.3 ms; together they take 2 ms of processor time. A message over a connection of
+our own takes 0.1 ms. So Ray begins the process and hands over its settings, and the session connects then.
+
+Messages are JSON (`messages`). What cannot be written so is named by a number, under which Ray carries it; it counts as
+said when the number is. A message bears a mark that only those can make who have the key, which Ray hands over and
+which is never sent here: keyed BLAKE2b over the message, its number and what both sides have drawn for the connection.
+Nobody else can send a message, nor one that he has seen again. There is a connection for each direction, of which each
+end is used by one thread, as TLS wants it. With TLS both sides show certificates (`tls`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import logging
+import secrets
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from qoop.catalog.errors import PlanError
+from qoop.engine.backends.ray import messages
+from qoop.engine.backends.ray.tls import client_context, server_context
+
+_LENGTH = struct.Struct("!I")
+_DRAWN, _MARK = 16, 16  # bytes
+_HEAD = _LENGTH.size + _MARK
+_PIECE = 256 << 10  # bytes that are read at a time
+_REACH = 10.0  # seconds that a connection, and the first word on it, may take
+_STUCK = 30.0  # seconds for which a message may not be taken, after which the other side counts as gone
+_LOOK = 0.5  # seconds between looks whether one still waits for a session
+_ORDERS, _EVENTS = b"orders", b"events"
+_logger = logging.getLogger(__name__)
+
+
+def new_key() -> bytes:
+    """A key that nobody guesses."""
+    return secrets.token_bytes(32)
+
+
+class Line:
+    """Messages in one direction of a connection, for one thread at each end."""
+
+    def __init__(self, connection: socket.socket, key: bytes) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(_REACH)
+        self._connection, self._key = connection, key
+        self._in_use = threading.Lock()
+        self._numbers = count()
+        self._came = bytearray()
+        mine = secrets.token_bytes(_DRAWN)
+        connection.sendall(mine)
+        theirs = self._exactly(_DRAWN)
+        self._drawn = hashlib.blake2b(b"".join(sorted((mine, theirs))), digest_size=_DRAWN).digest()
+
+    def send(self, message: bytes) -> None:
+        """Raises OSError if the other side is gone, or does not take it."""
+        with self._in_use:
+            self._connection.settimeout(_STUCK)
+            self._connection.sendall(_LENGTH.pack(len(message)) + self._mark(message) + message)
+
+    def receive(self, timeout: float | None) -> bytes | None:
+        """The next message; None if it has not come within the timeout. Raises OSError if the other side is gone, or is
+        not whom it should be."""
+        with self._in_use, contextlib.suppress(TimeoutError):
+            size = _LENGTH.unpack(self._at_least(_LENGTH.size, timeout)[: _LENGTH.size])[0]
+            whole = bytes(self._at_least(_HEAD + size, timeout)[: _HEAD + size])
+            del self._came[: _HEAD + size]
+            mark, message = whole[_LENGTH.size : _HEAD], whole[_HEAD:]
+            if not hmac.compare_digest(mark, self._mark(message)):
+                raise ConnectionAbortedError("a message does not bear the mark of who should have sent it")
+            return message
+        return None
+
+    def close(self) -> None:
+        """Have both sides see that it is over, whatever they wait for."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        with self._in_use:  # who waits has been woken; another connection may get its number from now on
+            self._connection.close()
+
+    def _mark(self, message: bytes) -> bytes:
+        number = next(self._numbers).to_bytes(16, "big")
+        return hashlib.blake2b(message, digest_size=_MARK, key=self._key, salt=self._drawn, person=number).digest()
+
+    def _exactly(self, size: int) -> bytes:
+        found = bytes(self._at_least(size, _REACH)[:size])
+        del self._came[:size]
+        return found
+
+    def _at_least(self, size: int, timeout: float | None) -> bytearray:
+        """All that has come, once there is that much. Raises TimeoutError, after which one can go on."""
+        while len(self._came) < size:
+            self._connection.settimeout(timeout)
+            found = self._connection.recv(_PIECE)
+            if not found:
+                raise ConnectionResetError("the other side has ended")
+            self._came += found
+        return self._came
+
+
+class SessionEnd:
+    """The end of a session, which has connected. `send` and `receive` may be called by a thread each, `close` by any.
+
+    address: "host:port" of the other end. bring, fetch: have Ray carry orders there, and events here, by their numbers.
+    Raises OSError if it cannot be reached, ConfigError as `certificates` does.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        key: bytes,
+        tls: bool,
+        bring: Callable[[int, Any], None],
+        fetch: Callable[[int], Any],
+    ) -> None:
+        self._bring, self._fetch = bring, fetch
+        self._numbers = count()
+        self._lines: list[Line] = []
+        try:
+            for direction in (_ORDERS, _EVENTS):
+                line = Line(_connected(address, tls), key)
+                self._lines.append(line)
+                line.send(direction)
+        except BaseException:
+            self.close()
+            raise
+        self._orders, self._events = self._lines
+
+    def send(self, orders: Any) -> None:
+        """Raises OSError if the node is gone; `receive` does from then on."""
+        message = messages.written(orders)
+        if message is None:
+            number = next(self._numbers)
+            self._bring(number, orders)
+            message = json.dumps(number).encode()
+        try:
+            self._orders.send(message)
+        except OSError:
+            self.close()
+            raise
+
+    def receive(self, timeout: float) -> Any:
+        """The next events of the node; None: none within the timeout. Raises OSError if it is gone."""
+        message = self._events.receive(timeout)
+        if message is None:
+            return None
+        try:
+            found = json.loads(message)
+            return self._fetch(found) if isinstance(found, int) else messages.read(found)
+        except (PlanError, TypeError, ValueError, KeyError) as error:
+            raise ConnectionAbortedError(f"a node tells what nobody understands: {error}") from error
+
+    def close(self) -> None:
+        """Hang up."""
+        for line in self._lines:
+            line.close()
+
+
+class NodeEnd:
+    """The end of a node's process, which waits for one session and no other.
+
+    obey: is given what the session sends. happened: gives what is to be told, or nothing now and then. Both are called
+    by a thread of their own; when the session has gone, or one of them fails, it is over.
+    """
+
+    def __init__(
+        self, host: str, key: bytes, tls: bool, obey: Callable[[Any], None], happened: Callable[[], Any]
+    ) -> None:
+        self._key, self._obey, self._happened = key, obey, happened
+        self._context = server_context() if tls else None
+        self._listener = socket.create_server((host, 0))
+        self._listener.settimeout(_LOOK)
+        self.address = f"{host}:{self._listener.getsockname()[1]}"
+        self._lines: dict[bytes, Line] = {}
+        self._brought: dict[int, Any] = {}
+        self._kept: dict[int, Any] = {}
+        self._numbers = count()
+        self._came = threading.Condition()  # of what Ray has brought
+        self._over = threading.Event()
+        self._there = threading.Event()  # both lines are, or it is over
+        self._letting_in = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._serve, args=(work,), name=f"qoop-line-{name}", daemon=True)
+            for work, name in ((self._await, "door"), (self._take_orders, "orders"), (self._tell_events, "events"))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def bring(self, number: int, what: Any) -> None:
+        """Have it obeyed when the session comes to that number."""
+        with self._came:
+            self._brought[number] = what
+            self._came.notify()
+
+    def fetch(self, number: int) -> Any:
+        """The events that were told by that number."""
+        return self._kept.pop(number)
+
+    def close(self) -> None:
+        """Hang up, and wait until neither of the functions is called any more: `happened` should return soon."""
+        self.hang_up()
+        for thread in self._threads:
+            thread.join()
+
+    def hang_up(self) -> None:
+        """Have it end, without waiting."""
+        with self._letting_in:
+            self._over.set()
+            self._there.set()
+            lines = list(self._lines.values())
+        for line in lines:
+            line.close()
+
+    def _serve(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            if not self._over.is_set():
+                _logger.info("the line to a session has ended: %s", error)
+            self.hang_up()
+        except Exception:
+            _logger.exception("the line to a session has failed")
+            self.hang_up()
+
+    def _await(self) -> None:
+        """Let the session in. Everybody else who tries keeps nobody waiting."""
+        with self._listener:
+            while not self._there.is_set():
+                with contextlib.suppress(TimeoutError):
+                    connection, _ = self._listener.accept()
+                    threading.Thread(target=self._let_in, args=(connection,), name="qoop-line-in", daemon=True).start()
+
+    def _take_orders(self) -> None:
+        self._there.wait()
+        while not self._over.is_set():
+            message = self._lines[_ORDERS].receive(None)
+            if message is not None:
+                found = json.loads(message)
+                self._obey(self._named(found) if isinstance(found, int) else messages.read(found))
+
+    def _named(self, number: int) -> Any:
+        """The orders that Ray brings under a number. Raises ConnectionAbortedError if it does not come."""
+        with self._came:
+            if not self._came.wait_for(lambda: number in self._brought, _STUCK):
+                raise ConnectionAbortedError("orders have not come by Ray")
+            return self._brought.pop(number)
+
+    def _tell_events(self) -> None:
+        self._there.wait()
+        while not self._over.is_set():
+            found = self._happened()
+            if found:
+                message = messages.written(found)
+                if message is None:
+                    self._kept[number := next(self._numbers)] = found
+                    message = json.dumps(number).encode()
+                self._lines[_EVENTS].send(message)
+
+    def _let_in(self, connection: socket.socket) -> None:
+        """Make a line of a connection, if who has opened it has the key."""
+        try:
+            connection.settimeout(_REACH)
+            if self._context is not None:
+                connection = self._context.wrap_socket(connection, server_side=True)
+            line = Line(connection, self._key)
+            direction = line.receive(_REACH)
+            with self._letting_in:
+                if direction not in (_ORDERS, _EVENTS) or direction in self._lines or self._over.is_set():
+                    raise ConnectionAbortedError("there is no such line, or it is taken")
+                self._lines[direction] = line
+                if len(self._lines) == 2:
+                    self._there.set()
+        except OSError as error:
+            connection.close()
+            _logger.warning("somebody who is no session of ours was not let in: %s", error)
+
+
+def _connected(address: str, tls: bool) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=_REACH)
+    if not tls:
+        return connection
+    try:
+        return client_context().wrap_socket(connection, server_hostname=host)
+    except BaseException:
+        connection.close()
+        raise
