@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qoop.tpcds.load.measures import Summary
 from qoop.tpcds.suite import charts
@@ -32,9 +32,7 @@ def over_load(known: Sequence[Summary]) -> Picture:
             for number, policy in enumerate(policies):
                 _curve(axes, [one for one in known if one.policy == policy], figure, policy, number)
             if figure == "rho_tenant":
-                axes.set_yscale("log")
-                axes.set_yticks([1, 1.5, 2, 3, 4], ["1", "1.5", "2", "3", "4"])
-                axes.minorticks_off()
+                charts.log_ticks(axes, [1, 1.5, 2, 3, 4], "y")
             charts.labels(axes, title, "load that is offered", unit, legend=figure == "used")
         return page.picture()
 
@@ -48,11 +46,8 @@ def fairness(known: Sequence[Summary], load: float) -> Picture:
         for number, policy in enumerate([policy for policy in _SHOWN if policy in played] or played[: len(CYCLE)]):
             own = [one.rho_parts for one in here if one.policy == policy]
             parts = [place / (len(own[0]) - 1) for place in range(len(own[0]))]
-            axes.plot([fmean(rhos) for rhos in zip(*own, strict=True)], parts, color=CYCLE[number % len(CYCLE)],
-                      label=policy)  # fmt: skip
-        axes.set_xscale("log")
-        axes.set_xticks([0.5, 1, 2, 5], ["0.5", "1", "2", "5"])
-        axes.minorticks_off()
+            axes.plot([fmean(rhos) for rhos in zip(*own, strict=True)], parts, label=policy, **_look(number))
+        charts.log_ticks(axes, [0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
         axes.axvline(1.0, color="#888888", linewidth=0.8)
         charts.labels(
             axes, f"Fairness at a load of {load:g}", "ρ of a job; 1: as on a part of its own", "part of the jobs"
@@ -63,4 +58,10 @@ def fairness(known: Sequence[Summary], load: float) -> Picture:
 def _curve(axes: Axes, known: Sequence[Summary], figure: str, policy: str, number: int) -> None:
     loads = sorted({one.load for one in known})
     means = [fmean(getattr(one, figure) for one in known if one.load == load) for load in loads]
-    axes.plot(loads, means, marker="o", markersize=3, color=CYCLE[number % len(CYCLE)], label=policy)
+    axes.plot(loads, means, marker="o", markersize=3, label=policy, **_look(number))
+
+
+def _look(number: int) -> dict[str, Any]:
+    """Of a curve: each has a colour, and those that come when all colours are taken are dashed."""
+    again, colour = divmod(number, len(CYCLE))
+    return {"color": CYCLE[colour], "linestyle": "--" if again else "-"}
