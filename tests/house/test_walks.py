@@ -38,7 +38,7 @@ def a_resize(folder: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch
     """The policy is made to switch, whatever the gain: that is another matter."""
     monkeypatch.setattr(Greedy, "choose", choose_another)
     with recording.on(), qoop.connect(slots=4, memory="2GB") as session:
-        session.register("facts", facts(folder, 3_000_000))
+        session.register("facts", facts(folder, 5_000_000))
         assert len(session.alternatives(LONG).kept) > 1
         job = session.submit(LONG)
         while not any(isinstance(one, Started) for one in job.history()) and not job.wait(0.001):

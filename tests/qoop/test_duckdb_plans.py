@@ -168,7 +168,7 @@ def test_the_next_time_the_plan_that_took_less_is_begun_with(
 def test_what_was_measured_is_compared_with_estimates_at_the_pace_of_the_machine(
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where DuckDB's plans take thrice what is foretold, one that took twice what stages should is no reason."""
+    """A plan is not left for stages if it took twice what they should, and plans take thrice what they should."""
     planning, plans = session.planning, session.planning._duckdb_plans
     share, found = planning.usable, session.alternatives(JOIN).kept[1:]
     least = min(one.finish.seconds(share) for one in found)
