@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,6 +109,16 @@ def test_answers_of_a_real_run_are_those_of_duckdb(tpcds_small: Path, benchmark_
     right = pa.table({"a": pa.array([1, 2], pa.int32())})
     with pytest.raises(ExecutionError, match="1 rows, not 2"):
         answers.check("max_min", [real._Answered(1, 0.5, right), real._Answered(1, 0.5, right.slice(1))])
+
+
+def test_answers_that_can_grow_are_those_with_intervals_however_soon_they_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table({"a": list(range(100_000))}), tmp_path / "t.parquet", row_group_size=1000)
+    texts = {1: "SELECT sum(a) AS s FROM t", 2: "SELECT max(a) - min(a) AS d FROM t"}
+    monkeypatch.setattr(playing, "plans_of", lambda directory: texts)
+    monkeypatch.setattr(playing, "text", texts.__getitem__)
+    assert playing.growing.__wrapped__(tmp_path) == {1}
 
 
 def test_a_small_run_under_two_policies(tmp_path: Path) -> None:

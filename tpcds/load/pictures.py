@@ -62,6 +62,7 @@ def _curve(axes: Axes, known: Sequence[Summary], figure: str, policy: str, numbe
 
 
 def _look(number: int) -> dict[str, Any]:
-    """Of a curve: each has a colour, and those that come when all colours are taken are dashed."""
+    """Of a curve: each has a colour, and those that come when all colours are taken are dashed, with empty marks."""
     again, colour = divmod(number, len(CYCLE))
-    return {"color": CYCLE[colour], "linestyle": "--" if again else "-"}
+    dashed = {"linestyle": "--", "markerfacecolor": "white"} if again else {}
+    return {"color": CYCLE[colour], **dashed}
