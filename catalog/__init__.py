@@ -10,7 +10,6 @@
     statistics/       rows, distinct values, ranges and keys of a table
     stores/           folders and buckets that several machines share
     opening.py        the one way to open a DuckDB
-    described.py      values by the text of their repr
     extensions.py     extensions of DuckDB, on this machine and in an instance
     access.py         which files a DuckDB must be able to open to read tables
     asking.py         questions to DuckDB: its keywords, types and options, and how it parses a text
@@ -25,5 +24,6 @@
     user_folders.py   the user's folders for caches and for configuration
     sizes.py          sizes such as "2GB"
     quiet.py          no progress bars of DuckDB
+    written/          values as text, and read again
     value.py          a frozen dataclass that costs nothing at run time
 """

@@ -21,7 +21,6 @@
     variants.py    the choices a planner makes, as values
     explain.py     a plan as text
     readable.py    the operators of a stage in words that its user knows
-    codec.py       dataclasses as JSON values
     plan_json.py   plans as JSON
     lock.py        the rights of SQL in a locked session
     options.py     DuckDB's options that change results

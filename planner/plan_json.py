@@ -1,6 +1,6 @@
 """Plans as JSON, for what outlives a process or is read by another: plan caches, bundles, traces.
 
-The text says what the dataclasses of :mod:`qoop.planner.plan` say, see :mod:`qoop.planner.codec`.
+The text says what the dataclasses of :mod:`qoop.planner.plan` say, see :mod:`qoop.catalog.written.codec`.
 
     dump(plan) -> values that json can write -> load -> an equal plan
 """
@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from qoop.catalog.errors import PlanError
-from qoop.planner.codec import Codec
+from qoop.catalog.written.codec import Codec
 from qoop.planner.plan import Plan
 
 FORMAT = 1

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from qoop.catalog.described import described
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
+from qoop.catalog.written.described import described
 from qoop.engine.node_queues.ordering import Ordering
 from qoop.engine.node_queues.placement import PLACEMENTS, Placement
 from qoop.engine.node_queues.queue import NodeQueue

@@ -1,4 +1,4 @@
-"""The writing and reading of a trace's lines: mostly by the fields' types (:mod:`qoop.planner.codec`).
+"""The writing and reading of a trace's lines: mostly by the fields' types (:mod:`qoop.catalog.written.codec`).
 
 What has a way of its own: stages and plans, which are said once and then named by their digest; attempts and keys of
 checkpoints, as one word; tables and functions, of which only names and versions are known; errors, by class and
@@ -20,10 +20,10 @@ from qoop.catalog.errors import Cancelled, ExecutionError, PlanError, QoopError,
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Columns, Footer, Range, Split, Table
 from qoop.catalog.value import value
+from qoop.catalog.written.codec import Codec, Pair
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId
 from qoop.planner.algebra.facts import LazyFacts
 from qoop.planner.algebra.facts import from_json as read_facts
-from qoop.planner.codec import Codec, Pair
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources, Stage
 from qoop.planner.search.candidate import Candidate

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-from qoop.catalog.described import described
 from qoop.catalog.errors import PlanError
+from qoop.catalog.written.described import described
 from qoop.programs import program, rounds, steps
 
 Program = rounds.Rounds | steps.Steps

@@ -12,8 +12,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from qoop.catalog.described import described
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.written.described import described
 from qoop.schedulers.base import Scheduler
 
 MODULES = {

@@ -23,7 +23,7 @@ def test_a_node_is_measured_against_this_process(tpcds: Path, tmp_path: Path) ->
 
 
 def test_sessions_are_measured_with_agents_and_without(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "qoop", "bench", "queues", "--seconds", "4", "--nodes", "1"]
+    command = [sys.executable, "-m", "qoop", "bench", "queues", "--seconds", "10", "--nodes", "1"]  # a task takes 5
     done = subprocess.run(
         [*command, "--json", str(tmp_path / "queues.json")], capture_output=True, text=True, timeout=200
     )

@@ -32,11 +32,11 @@ from typing import Any
 
 import qoop
 from qoop.catalog.errors import QoopError
+from qoop.catalog.written.codec import Codec
 from qoop.engine.history import Decided, Record
 from qoop.engine.kernel import Kernel
 from qoop.job import Job
 from qoop.plan_cache import planner_version
-from qoop.planner.codec import Codec
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.alternatives import keep, pool

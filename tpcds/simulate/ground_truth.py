@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 
+from qoop.catalog.written.codec import Codec
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.task import MachineId, TaskSpec
-from qoop.planner.codec import Codec
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Resources, Stage

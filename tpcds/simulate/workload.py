@@ -29,11 +29,11 @@ from qoop.catalog.errors import PlanError
 from qoop.catalog.statistics.stats import TableStats
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.user_folders import cache_directory
+from qoop.catalog.written.codec import Codec, Pair
 from qoop.plan_cache import planner_version
 from qoop.planner.algebra.facts import LazyFacts
 from qoop.planner.algebra.facts import from_json as read_facts
 from qoop.planner.algebra.relation import Join, walk
-from qoop.planner.codec import Codec, Pair
 from qoop.planner.collector import collector_waits
 from qoop.planner.estimate.cost import DEFAULT, CostModel
 from qoop.planner.estimate.observed import NOTHING

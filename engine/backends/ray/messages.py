@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from qoop.catalog.errors import PlanError
+from qoop.catalog.written.codec import Codec
 from qoop.engine.backends.ray.orders import NO_STAGE, Allow, Begin, Change, Drop, End, Order, Settle
 from qoop.engine.backends.ray.peers import Place
 from qoop.engine.digest import Digest, digest_from_json, digest_to_json
@@ -28,7 +29,6 @@ from qoop.engine.events import (
 )
 from qoop.engine.node_queues.ticket import Ticket
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec
-from qoop.planner.codec import Codec
 from qoop.planner.plan import Resources
 
 _KINDS: dict[str, Any] = {

@@ -8,12 +8,14 @@ from functools import lru_cache
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.catalog.value import value
+from qoop.catalog.written.codec import Codec
 from qoop.engine.backends.ray.peers import Place
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, TaskSpec
-from qoop.planner import plan_json
 from qoop.planner.plan import Resources, Stage
 
 _REMEMBERED = 256  # stages of which a session has the text, and stages that a node knows by theirs
+
+_CODEC = Codec({})
 
 NO_STAGE = Stage("", "", (), (), 0, "")
 """In place of a stage that is sent next to its task."""
@@ -22,13 +24,13 @@ NO_STAGE = Stage("", "", (), (), 0, "")
 @lru_cache(_REMEMBERED)
 def stage_text(stage: Stage) -> str:
     """The stage as nodes get it: without its facts, which only plans are compared by, and which take long to tell."""
-    return json.dumps(plan_json.write(stage), separators=(",", ":"))
+    return json.dumps(_CODEC.write(stage), separators=(",", ":"))
 
 
 @lru_cache(_REMEMBERED)
 def stage_of(text: str) -> Stage:
     """One object for all tasks of a stage. Raises PlanError if the text is damaged."""
-    found: Stage = plan_json.read(Stage, json.loads(text))
+    found: Stage = _CODEC.read(Stage, json.loads(text))
     return found
 
 
