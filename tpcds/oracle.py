@@ -213,8 +213,7 @@ class _Encoded:
 
 def _encode(left: pa.ChunkedArray, right: pa.ChunkedArray) -> _Encoded:
     if pa.types.is_nested(left.type):  # no kernel of Arrow's compares lists and structs
-        values = [repr(value) for side in (left, right) for value in side.to_pylist()]
-        return _Encoded(_factorise(np.array(values, dtype=object)))
+        return _Encoded(_factorise(np.array(_texts(left, right), dtype=object)))
     both = pa.chunked_array([*left.chunks, *right.chunks], type=left.type)
     if pa.types.is_floating(left.type):
         return _encode_floats(both)
@@ -223,6 +222,16 @@ def _encode(left: pa.ChunkedArray, right: pa.ChunkedArray) -> _Encoded:
     array = both.combine_chunks().dictionary_encode()
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     return _Encoded(array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))
+
+
+def _texts(left: pa.ChunkedArray, right: pa.ChunkedArray) -> list[str]:
+    """The values of both as texts, which are equal where the values are."""
+    try:
+        return [repr(value) for side in (left, right) for value in side.to_pylist()]
+    except OverflowError:  # a date beyond those of Python
+        with duckdb.connect() as texts:
+            sides = (texts.from_arrow(pa.table({"v": side})) for side in (left, right))
+            return [str(text) for side in sides for (text,) in side.select("CAST(v AS VARCHAR)").fetchall()]
 
 
 def _encode_floats(column: pa.ChunkedArray) -> _Encoded:
@@ -401,7 +410,8 @@ def _shown(title: str, table: pa.Table, rows: Ints) -> str:
         return ""
     more = [f"  … {len(rows) - _SHOWN} more"] if len(rows) > _SHOWN else []
     picked = table.take(rows[:_SHOWN])
-    lines = ["  " + repr(tuple(column[index].as_py() for column in picked.columns)) for index in range(picked.num_rows)]
+    columns = [_texts(column, column.slice(0, 0)) for column in picked.columns]
+    lines = [f"  ({', '.join(row)})" for row in zip(*columns, strict=True)]
     return "\n".join([f"\n{title}:", *lines, *more])
 
 

@@ -16,18 +16,21 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sealed import opened, sealed
-from qoop.catalog.statistics.forerunner import Forerunners
 from qoop.catalog.statistics.stats import ColumnStats, Scalar, TableStats
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.table import Table
 from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import user_key
+
+if TYPE_CHECKING:
+    from qoop.catalog.statistics.forerunner import Forerunners
 
 # Raised when the meaning of the file, or the way statistics are collected, changes.
 FORMAT = 3
@@ -48,7 +51,12 @@ class StatsCache:
         self._locks: dict[str, threading.Lock] = {}
         self._known: dict[str, TableStats] = {}
         self._looked: set[str] = set()
-        self._forerunners = Forerunners(self._directory / "places")
+
+    @cached_property
+    def _forerunners(self) -> Forerunners:
+        from qoop.catalog.statistics.forerunner import Forerunners  # a query that is short collects nothing
+
+        return Forerunners(self._directory / "places")
 
     def get(self, table: Table, columns: Sequence[str], collect: Collect) -> TableStats:
         """Statistics with at least these columns. `collect` is given the missing ones and what is known."""

@@ -174,7 +174,7 @@ def _as_either(expr: Expr) -> Call | None:
     >>> x, y = Column("x", "INTEGER"), Column("y", "INTEGER")
     >>> is_null = Call("is_null", (x,), "({0} IS NULL)", "BOOLEAN")
     >>> str(_as_either(Call("case", (is_null, y, x), "(CASE WHEN {0} THEN {1} ELSE {2} END)", "INTEGER")))
-    'coalesce("x", "y")'
+    'coalesce(x, y)'
     """
     match expr:
         case Call("coalesce", (one, other)):

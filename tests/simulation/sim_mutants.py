@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant("a lost checkpoint is forgotten", Run, "_lost", "self._drop(key) is None", "True"),
     Mutant("what others need is released at a switch", Run, "_useless", "or not task.wanted", "or True"),
     Mutant(
-        "a switch goes on with what the plan makes of other things", Run, "switch",
+        "a switch goes on with what the plan makes of other things", Run, "_change",
         "before is not None and not same", "False and before is not None",
     ),
     Mutant(
@@ -82,7 +82,7 @@ MUTANTS = (
         "task is None or", "task is not None and",
     ),
     Mutant(
-        "a switch forgets what runs", Run, "switch",
+        "a switch forgets what runs", Run, "_change",
         "{attempt.key for attempt in self._attempts.values()}", "set()",
     ),
     Mutant(
@@ -141,9 +141,9 @@ MUTANTS = (
     ),
     Mutant("machines that come are not seen", Driver, "take", "self._availability = self._all_available()", "pass"),
     Mutant("what a late writer left is not given back", Driver, "_give_back", "job not in self.runs", "False"),
-    Mutant("what was found is not taken", Run, "switch", "self._take_found(found)  #", "#"),
+    Mutant("what was found is not taken", Run, "_change", "self._take_found(found)  #", "#"),
     Mutant(
-        "a plan that cannot start keeps what was found", Run, "switch",
+        "a plan that cannot start keeps what was found", Run, "_change",
         "self._take_found(found)  # first, since they are released at the end, however it comes\n"
         "    self._need_tables(plan)",
         "self._need_tables(plan)\n    self._take_found(found)",
