@@ -110,11 +110,22 @@ def _append_hidden_keys(
     keys: list[int] = []
     for term, column in zip(terms, found, strict=True):
         if column is None:
-            tree.append("expressions", exp.alias_(term.copy(), f"order key {len(keys)}", quoted=True))
+            key = _meant(term, tree).copy()
+            tree.append("expressions", exp.alias_(key, f"order key {len(keys)}", quoted=True))
             column = width
             width += 1
         keys.append(column)
     return tuple(keys)
+
+
+def _meant(term: exp.Expression, tree: exp.Select) -> exp.Expression:
+    """What an ORDER BY term stands for: an alias goes before a column of that name there, and after it elsewhere."""
+    if isinstance(term, exp.Column) and not term.table:
+        named = [
+            item for item in tree.selects if isinstance(item, exp.Alias) and item.alias.lower() == term.name.lower()
+        ]
+        return named[-1].this if named else term
+    return term
 
 
 def _number(offset: exp.Expression | None) -> int | None:

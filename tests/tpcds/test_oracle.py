@@ -188,6 +188,20 @@ def test_keys_by_number_by_alias_and_all() -> None:
         assert judged(text, pa.table({"a": [0, 0, 1], "v": [0, 1, 3]})) is not None, keys
 
 
+def test_an_alias_goes_before_a_column_of_the_same_name() -> None:
+    text = "SELECT v % 2 AS k, t.* EXCLUDE (k) FROM t ORDER BY k LIMIT 2"
+    rows = {"k": [0, 0], "v": [8, 10], "x": [8 / 7, 10 / 7]}
+    assert judged(text, pa.table(rows)) is None
+    assert judged(text, pa.table(rows | {"k": [1, 1], "v": [1, 3], "x": [1 / 7, 3 / 7]})) is not None
+
+
+def test_dates_beyond_those_of_python_are_compared() -> None:
+    with duckdb.connect() as connection:
+        one, other = (connection.sql(f"SELECT [{day}::DATE] AS d").to_arrow_table() for day in ("'infinity'", "NULL"))
+    assert compare(one, one) is None
+    assert "[infinity]" in str(compare(one, other))
+
+
 def test_a_limit_without_order_allows_any_rows() -> None:
     assert judged("SELECT v FROM t LIMIT 2", pa.table({"v": [7, 3]})) is None
     assert judged("SELECT v FROM t LIMIT 2", pa.table({"v": [7, 77]})) is not None
