@@ -119,7 +119,7 @@ def _append_hidden_keys(
 
 
 def _meant(term: exp.Expression, tree: exp.Select) -> exp.Expression:
-    """The expression that an ORDER BY term stands for: an alias goes before a column of that name there, and after it elsewhere."""
+    """The expression that an ORDER BY term stands for: an alias goes before a column there, and after it elsewhere."""
     if isinstance(term, exp.Column) and not term.table:
         named = [
             item for item in tree.selects if isinstance(item, exp.Alias) and item.alias.lower() == term.name.lower()
