@@ -36,6 +36,7 @@ from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.table import Table
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
+from qoop.catalog.written import codec
 from qoop.engine.stage_sql import check_plan
 from qoop.planner import plan_json
 from qoop.planner.plan import Plan
@@ -215,9 +216,9 @@ def _unsteady_words() -> frozenset[str]:
 
 @cache
 def planner_version() -> str:
-    """Digest of the code that makes plans, of DuckDB's version and of what its options are where none is set."""
+    """Digest of the code that makes and writes plans, of DuckDB's version and of what its options are where none is set."""
     folder = Path(plan_json.__file__).parent
-    sources = (path.read_bytes() for path in sorted(folder.rglob("*.py")))
+    sources = (path.read_bytes() for path in (*sorted(folder.rglob("*.py")), Path(codec.__file__)))
     code = blake2b(b"\0".join(sources), digest_size=16).hexdigest()
     [zone] = ask("SELECT current_setting('TimeZone'), current_setting('Calendar')")
     return _digest(code, duckdb.__version__, str(zone), str(FORMAT), str(plan_json.FORMAT))

@@ -75,12 +75,16 @@ def _factor(column: Column) -> str:
 
 def _leaf(column: Column) -> str:
     """The table of a column, whichever of its places in the query the factor is."""
-    return _factor(column).partition("#")[0]
+    return _unnumbered(_factor(column))
+
+
+def _unnumbered(factor: str) -> str:
+    return factor.partition("#")[0]
 
 
 def _leaves(facts: Facts) -> Iterable[str]:
     """The factors of the rows but for those that a left join pads, which hardly change their number."""
-    return (name.partition("#")[0] for name, args in facts.leaves if not args)
+    return (_unnumbered(name) for name, args in facts.leaves if not args)
 
 
 def _within_inputs(tables: Tables, stage: Stage, below: Mapping[StageId, Tables]) -> bool:
