@@ -216,7 +216,7 @@ def _unsteady_words() -> frozenset[str]:
 
 @cache
 def planner_version() -> str:
-    """Digest of the code that makes and writes plans, of DuckDB's version and of what its options are where none is set."""
+    """Digest of the code that makes and writes plans, of DuckDB's version and of its options where none is set."""
     folder = Path(plan_json.__file__).parent
     sources = (path.read_bytes() for path in (*sorted(folder.rglob("*.py")), Path(codec.__file__)))
     code = blake2b(b"\0".join(sources), digest_size=16).hexdigest()
