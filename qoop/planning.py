@@ -54,7 +54,7 @@ KNOWN_UNEVEN_PART = 0.5
 """and for pilots of the others, where that has found frequent values: the work is believed to be too little then, since
 estimates of such joins may be off by hundreds."""
 
-MUCH_LESS = 0.7
+MUCH_LESS = 0.8
 """The part of the seconds of DuckDB's plan that another may take at most to be tried in its place: estimates err, and
 the least of many estimates errs most."""
 
@@ -185,16 +185,12 @@ class QueryPlanning:
         seconds = self._cost.on_threads(own.seconds, share.cpu)
         return seconds * part_lost(seconds) if self._survives else seconds
 
-    def _pace(self, own: DuckDBPlan) -> float:
-        """By how much longer than estimated stages take, next to what DuckDB's plan is said to take."""
-        return self._duckdb_plans.pace if own.basis == "run" else 1.0
-
     def _best(self, own: DuckDBPlan, others: Sequence[Candidate], share: Resources) -> Plan:
         """DuckDB's plan, or one of the others: whichever took less. One that has hardly been tried is tried again if
         it may take less, so that a query settles on the better one however wrong the estimates are."""
         best = min(others, key=lambda one: one.finish.seconds(share))
         if own.staged_seconds is None:
-            much_less = MUCH_LESS / self._pace(own)
+            much_less = MUCH_LESS / self._duckdb_plans.pace_of_others(own)
             return best.plan if best.finish.seconds(share) < much_less * self._own_seconds(own, share) else own.plan
         hopeful = own.hopeful()
         if not self._was_better_in_stages(hopeful, share):
@@ -219,7 +215,7 @@ class QueryPlanning:
 
     def _foretold(self, own: DuckDBPlan, text: str, prepare: Callable[[], Prepared]) -> DuckDBPlan:
         """DuckDB's plan with the best estimate that there is: what it took, or by statistics."""
-        if own.basis != "footers":
+        if own.foretold is not None:
             return own
         from qoop.planner.planner import as_duckdb_reads
 
@@ -417,7 +413,7 @@ class QueryPlanning:
         if whole and own.staged_seconds is not None:
             own = own.hopeful()
             kept = [replace(one, plan=own.plan) if one.plan.root.whole else one for one in kept]
-        untried = MUCH_LESS / self._pace(own) if whole else 1.0
+        untried = MUCH_LESS / self._duckdb_plans.pace_of_others(own) if whole else 1.0
         turned_out = as_they_turned_out(kept, own.staged_seconds, self.usable, untried)
         return self._at_risk(turned_out, self.usable)
 

@@ -183,6 +183,29 @@ def test_what_was_measured_is_compared_with_estimates_at_the_pace_of_the_machine
     assert not planning._best(replace(own, basis="statistics"), found, share).root.whole, "both are estimates"
 
 
+def test_half_of_what_duckdbs_plan_was_misjudged_by_is_believed_of_others(session: qoop.Session) -> None:
+    plans = session.planning._duckdb_plans
+    own = session.planning._own(JOIN, 2).taking(8.0, "run")
+    assert plans.pace_of_others(own) == 1.0, "it was not foretold, nor was anything else"
+    assert plans.pace_of_others(replace(own, foretold=2.0)) == 2.0
+    plans._paces.extend([4.0] * 5)
+    assert plans.pace_of_others(replace(own, foretold=0.5)) == pytest.approx(8.0)
+    assert plans.pace_of_others(replace(own, basis="statistics", foretold=8.0)) == 1.0, "all are estimates"
+
+
+def test_a_query_that_has_run_before_anything_was_foretold_is_foretold_later(
+    session: qoop.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qoop.duckdb_plans.seconds_from_footers", lambda *_: 1e-3)
+    session.submit(JOIN).result()
+    session.planning.plan("SELECT 1 FROM t")
+    before = session.planning._own(JOIN, 2)
+    assert before.basis == "run" and before.foretold is None
+    session.alternatives(JOIN)
+    after = session.planning._own(JOIN, 2)
+    assert after.foretold and (after.basis, after.seconds, after.runs) == ("run", before.seconds, 1)
+
+
 def test_the_pace_is_told_by_runs_that_were_foretold(
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
