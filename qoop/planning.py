@@ -283,11 +283,11 @@ class QueryPlanning:
     def _after_pilots(self, prepared: Prepared, plan: Callable[[], Plan]) -> Prepared:
         """The query with what pilots tell of the columns that its joins and filters hang on, as far as a plan of it
         takes long enough for these to pay."""
-        from qoop.planner.estimate.doubts import doubtful, joined_unevenly
+        from qoop.planner.estimate.doubts import doubtful, joined_unevenly, narrowing
 
         if self._config.statistics != "pilot":
             return prepared
-        filtered = doubtful(prepared.relation, prepared.stats)
+        filtered = _together(doubtful(prepared.relation, prepared.stats), narrowing(prepared.relation, prepared.stats))
         joined = joined_unevenly(prepared.relation, prepared.stats)
         if not filtered and not joined:
             return prepared
@@ -416,6 +416,14 @@ class QueryPlanning:
         untried = MUCH_LESS / self._duckdb_plans.pace_of_others(own) if whole else 1.0
         turned_out = as_they_turned_out(kept, own.staged_seconds, self.usable, untried)
         return self._at_risk(turned_out, self.usable)
+
+
+def _together(
+    some: Mapping[str, frozenset[str]], others: Mapping[str, frozenset[str]]
+) -> Mapping[str, frozenset[str]]:
+    """The columns of both, by table."""
+    none: frozenset[str] = frozenset()
+    return {table: some.get(table, none) | others.get(table, none) for table in {**some, **others}}
 
 
 def part_lost(seconds: float) -> float:

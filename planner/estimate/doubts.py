@@ -9,6 +9,8 @@ both sides, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 
 from qoop.catalog.statistics.stats import TableStats
 from qoop.planner.algebra.equal_exprs import EqualExprs
@@ -16,9 +18,13 @@ from qoop.planner.algebra.expr import Call, Expr, columns_of, conjuncts
 from qoop.planner.algebra.relation import Filter, Join, Relation, Scan, walk
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.observed import LEAST_ROWS
+from qoop.planner.estimate.skipping import SORTED
 
 MATTERS = 1.5
 """A filter that keeps that many times more or fewer rows than believed may change a plan."""
+
+WHOLE_ROWS = 131_072
+"""Rows of a row group up to which a pilot reads all of it."""
 
 
 def doubtful(relation: Relation, stats: Mapping[str, TableStats]) -> Mapping[str, frozenset[str]]:
@@ -49,6 +55,30 @@ def joined_unevenly(relation: Relation, stats: Mapping[str, TableStats]) -> Mapp
             if own in stats[table].guessed:
                 found.setdefault(table, set()).add(own)
     return {table: frozenset(found[table]) for table in sorted(found, key=lambda name: (stats[name].rows, name))}
+
+
+def narrowing(relation: Relation, stats: Mapping[str, TableStats]) -> Mapping[str, frozenset[str]]:
+    """The guessed columns, by table, of tables that a pilot reads whole, which join a column that a large table is
+    sorted by, or in turn each other."""
+    origin = _origins(relation)
+    pairs = {
+        frozenset(origin[arg] for arg in part.args)
+        for part in _join_conditions(relation)
+        if isinstance(part, Call) and part.op == "=" and all(arg in origin for arg in part.args)
+    }
+    small = {pair: {one for one in pair if stats[one[0]].rows <= WHOLE_ROWS} for pair in pairs}
+    found = {one for pair in pairs if any(_is_sorted(other, stats) for other in pair) for one in small[pair]}
+    tables = {table for table, _ in found}
+    found |= {one for pair in pairs if small[pair] == pair and tables & {name for name, _ in pair} for one in pair}
+    guessed = sorted(one for one in found if one[1] in stats[one[0]].guessed)
+    return {table: frozenset(own for _, own in group) for table, group in groupby(guessed, key=itemgetter(0))}
+
+
+def _is_sorted(column: tuple[str, str], stats: Mapping[str, TableStats]) -> bool:
+    """True for a column that a large table is sorted by. column: table and name."""
+    table, own = column
+    known = stats[table].columns.get(own)
+    return stats[table].rows > WHOLE_ROWS and known is not None and known.locality <= SORTED
 
 
 def _is_foreign(column: tuple[str, str], stats: Mapping[str, TableStats]) -> bool:

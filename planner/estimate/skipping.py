@@ -4,7 +4,8 @@ Parquet and DuckDB files tell the least and greatest value of each row group. Du
 rules out, and those outside the range of keys that the build side of a join above turned out to have ("small
 materialized aggregates": Moerkotte, VLDB 1998). That helps where the table is nearly sorted by the column, which the
 catalog knows as its *locality*. A range of keys is narrow only if what has filtered the build side goes with them: a
-year does, a month of any year does not; that, too, is told by the locality of the filtered columns.
+year does, a month of any year does not; that, too, is told by the locality of the filtered columns. What filters a
+table that is joined to it by a column that goes with the order of both narrows it, too: the weeks of a year.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ _NARROWING = frozenset({"inner", "semi", "right"})
 
 
 class _Source(NamedTuple):
-    """The scan that a column comes from, and the predicates on the way up."""
+    """The scan that a column comes from, and the predicates and conditions of joins on the way up."""
 
     scan: Scan
     predicates: tuple[Expr, ...]
+    conditions: tuple[Expr, ...]
 
 
 def part_read(relation: Join | Filter, cardinality: Cardinality) -> float:
@@ -78,15 +80,35 @@ def _ordered_pair(condition: Expr, scan: Scan) -> tuple[Column, Column] | None:
 
 
 def _range_part(join: Join, scan: Scan, mine: Column, theirs: Column, cardinality: Cardinality) -> float:
-    locality = _locality(scan, mine, cardinality)
-    source = _source(join.right, theirs) if locality <= SORTED else None
-    if source is None or _locality(source.scan, theirs, cardinality) > SORTED:
-        return 1.0
-    mine_span, theirs_span = _span(scan, mine, cardinality), _span(source.scan, theirs, cardinality)
-    if mine_span <= 0.0 or theirs_span <= 0.0:
+    """The part of the scan's rows whose column is in the range of the other one, below the right side of the join."""
+    source = _source(join.right, theirs) if _is_sorted(scan, mine, cardinality) else None
+    if source is None or not _is_sorted(source.scan, theirs, cardinality):
         return 1.0
     narrowed = _sorted_part(source.predicates, source.scan, cardinality)  # others thin keys out, but leave their range
-    return min(1.0, narrowed * theirs_span / mine_span + max(locality, 1 / BLOCKS))
+    for condition in source.conditions:
+        pair = _ordered_pair(condition, source.scan)
+        if pair is not None:
+            narrowed = min(narrowed, _part_in_range(join.right, source.scan, *pair, cardinality))
+    part = _in_range(narrowed, _span(source.scan, theirs, cardinality), _span(scan, mine, cardinality))
+    return min(1.0, part + max(_locality(scan, mine, cardinality), 1 / BLOCKS))
+
+
+def _part_in_range(below: Relation, scan: Scan, mine: Column, theirs: Column, cardinality: Cardinality) -> float:
+    """The part of the range of a scan's sorted column that the predicates on a column that equals it leave."""
+    source = _source(below, theirs) if _is_sorted(scan, mine, cardinality) else None
+    if source is None or not _is_sorted(source.scan, theirs, cardinality):
+        return 1.0
+    narrowed = _sorted_part(source.predicates, source.scan, cardinality)
+    return _in_range(narrowed, _span(source.scan, theirs, cardinality), _span(scan, mine, cardinality))
+
+
+def _is_sorted(scan: Scan, column: Column, cardinality: Cardinality) -> bool:
+    return _locality(scan, column, cardinality) <= SORTED
+
+
+def _in_range(part: float, span: float, over: float) -> float:
+    """The part that some values of a span take of another one; 1 if it is not known how wide either is."""
+    return min(1.0, part * span / over) if span > 0.0 and over > 0.0 else 1.0
 
 
 def _span(scan: Scan, column: Column, cardinality: Cardinality) -> float:
@@ -99,9 +121,12 @@ def _span(scan: Scan, column: Column, cardinality: Cardinality) -> float:
 
 def _source(relation: Relation, column: Column) -> _Source | None:
     predicates: tuple[Expr, ...] = ()
+    conditions: tuple[Expr, ...] = ()
     while not isinstance(relation, Scan):
         if isinstance(relation, Filter):
             predicates += relation.predicates
+        if isinstance(relation, Join) and relation.kind in _NARROWING:
+            conditions += relation.on
         if isinstance(relation, Join) and column not in relation.left.columns:
             relation = relation.right
         elif isinstance(relation, Join):
@@ -112,7 +137,7 @@ def _source(relation: Relation, column: Column) -> _Source | None:
             return None
         if column not in relation.columns:
             return None
-    return _Source(relation, predicates)
+    return _Source(relation, predicates, conditions)
 
 
 def _sorted_part(predicates: Iterable[Expr], scan: Scan, cardinality: Cardinality) -> float:

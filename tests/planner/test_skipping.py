@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from qoop.catalog.statistics.stats import ColumnStats, TableStats
@@ -10,8 +12,10 @@ from qoop.planner.algebra.relation import Filter, Join, Relation, Scan, Sort, So
 from qoop.planner.estimate import tree_cost
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
+from qoop.planner.estimate.doubts import narrowing
 
 DAY, OTHER, KEY, YEAR, MONTH = (Column(name, "INTEGER") for name in ("day", "other", "key", "year", "month"))
+KEY2, YEAR2, MONTH2 = (Column(name, "INTEGER") for name in ("key_2", "year_2", "month_2"))
 SORTED, ANYHOW = 1 / 16, 1.0
 
 
@@ -60,6 +64,29 @@ def test_a_range_of_keys_spares_most_of_a_sorted_table() -> None:
 )  # fmt: skip
 def test_what_narrows_no_range_or_needs_all_rows_spares_nothing(right: Relation, mine: Column, kind: str) -> None:
     assert part(right, mine, kind) == 1.0
+
+
+def test_what_filters_a_table_that_equals_one_in_order_narrows_its_keys() -> None:
+    """The weeks of five of a hundred years, by another copy of the days."""
+    copies = ("key", KEY2), ("year", YEAR2), ("month", MONTH2)
+    others = Scan("days", "1", copies)
+    for equal, predicate, narrows in ((YEAR2, YEAR, True), (MONTH2, YEAR, False), (YEAR2, MONTH, False)):
+        mine = YEAR if equal is YEAR2 else MONTH
+        days = Join(below(predicate, 5), others, "inner", (equals(mine, equal),))
+        found = Cardinality(STATS).part_read(Join(SALES, days, "inner", (equals(DAY, KEY2),)))
+        assert found == (pytest.approx(0.25 + 1 / 16, rel=0.1) if narrows else 1.0)
+
+
+def test_pilots_are_asked_for_the_order_of_small_tables_that_join_a_sorted_column() -> None:
+    """`key`, by which days join the day of sales, and what joins days with days; nothing of what is known or large."""
+    others = Scan("days", "1", (("key", KEY2), ("year", YEAR2)))
+    days = Join(below(YEAR, 5), others, "inner", (equals(YEAR, YEAR2),))
+    joined = Join(SALES, days, "inner", (equals(DAY, KEY2),))
+    guessed = {name: replace(one, guessed=frozenset(one.columns)) for name, one in STATS.items()}
+    assert narrowing(joined, guessed) == {"days": {"key", "year"}}
+    assert narrowing(joined, STATS) == {}
+    assert narrowing(Join(SALES, days, "inner", (equals(OTHER, KEY2),)), guessed) == {}
+    assert narrowing(joined, guessed | {"days": replace(guessed["days"], rows=1e6)}) == {}
 
 
 def test_rows_that_were_collected_in_between_were_read() -> None:
