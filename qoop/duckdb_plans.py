@@ -49,7 +49,7 @@ work by four times the threads there are costs a tenth, by twice as many a twent
 
 CARRIED = 0.5
 """The part (of its logarithm) of the error of one plan's estimate that the other plans of its query have, too, as they
-stand on the same rows: by regression over 50 pairs of DuckDB's plan and one of our own it is 0.4 (1.5.5) and 0.6 (2.0)."""
+stand on the same rows: by regression over 50 pairs of DuckDB's plan and one of ours it is 0.4 (1.5.5) and 0.6 (2.0)."""
 
 Basis = Literal["footers", "statistics", "run"]
 
@@ -60,8 +60,8 @@ _Key = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 class DuckDBPlan:
     """A query as DuckDB would run it.
 
-    seconds: of one thread. basis: what they were told by. foretold: seconds of one thread by statistics, if anybody has
-    asked. staged_seconds: from begin to end, the least that it took in stages; None: nobody has tried; infinite: a stage
+    seconds: of one thread. basis: what they were told by. foretold: seconds of one thread by statistics, if known.
+    staged_seconds: from begin to end, the least that it took in stages; None: nobody has tried; infinite: a stage
     failed by what it computes. runs, staged_runs: how often it ran to its end either way.
     """
 
@@ -115,7 +115,7 @@ class DuckDBPlans:
         return known[len(known) // 2] if len(known) >= _TELLING else 1.0
 
     def pace_of_others(self, known: DuckDBPlan) -> float:
-        """By how much longer than estimated other plans of the query should take, next to what DuckDB's is said to take.
+        """By how much longer than estimated other plans of the query should take, next to what DuckDB's should.
 
         As much as other queries here, and, in part, as much as DuckDB's plan of this one did.
         """

@@ -418,9 +418,7 @@ class QueryPlanning:
         return self._at_risk(turned_out, self.usable)
 
 
-def _together(
-    some: Mapping[str, frozenset[str]], others: Mapping[str, frozenset[str]]
-) -> Mapping[str, frozenset[str]]:
+def _together(some: Mapping[str, frozenset[str]], others: Mapping[str, frozenset[str]]) -> Mapping[str, frozenset[str]]:
     """The columns of both, by table."""
     none: frozenset[str] = frozenset()
     return {table: some.get(table, none) | others.get(table, none) for table in {**some, **others}}

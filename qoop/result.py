@@ -56,6 +56,7 @@ _ALIKE = {
     "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64(), "UTINYINT": pa.uint8(),
     "USMALLINT": pa.uint16(), "UINTEGER": pa.uint32(), "UBIGINT": pa.uint64(), "FLOAT": pa.float32(),
     "DOUBLE": pa.float64(), "VARCHAR": pa.string(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"),
+    '"NULL"': pa.null(),
 }  # fmt: skip
 """Types of DuckDB with those of Arrow that it exports them as, and that become the same values of Python."""
 
@@ -279,17 +280,19 @@ class Result:
 
     def _export(self, table: pa.Table) -> pa.Table:
         """Some of the rows as DuckDB exports them."""
-        arrays, wrong = list(table.columns), self._unlike(table.schema)
+        arrays, wrong, wanted = list(table.columns), self._unlike(table.schema), self._exported(table.schema)
         for index in wrong:
+            if pa.types.is_null(wanted[index].type):  # a stage puts it out as some other type
+                arrays[index] = pa.chunked_array([pa.nulls(len(table))])
             if _is_hugeint(arrays[index], self.types[index]):
                 arrays[index] = pa.chunked_array([one.storage.view(_HUGEINT) for one in arrays[index].chunks], _HUGEINT)
-        wrong = [index for index in wrong if not arrays[index].type.equals(_HUGEINT)]
+        wrong = [index for index in wrong if not arrays[index].type.equals(wanted[index].type)]
         if wrong:
             casts = [self._cast(index) for index in wrong]
             converted = self._convert(lambda rows: rows.to_arrow_table(), casts, table)
             for index, array in zip(wrong, converted.columns, strict=True):
                 arrays[index] = array
-        return pa.Table.from_arrays(arrays, schema=self._exported(table.schema))
+        return pa.Table.from_arrays(arrays, schema=wanted)
 
     def _unlike(self, schema: pa.Schema) -> list[int]:
         """The columns that DuckDB exports as another type."""

@@ -223,8 +223,9 @@ class _Printer:
         rows = [
             "(" + ", ".join(f"CAST({e} AS {t})" for e, t in zip(row, types, strict=True)) + ")" for row in relation.rows
         ]
-        if rows:
-            return f"(VALUES {', '.join(rows)}) AS v({_names(relation.columns)})"
+        if rows:  # two of one name cannot be told apart in a semi or anti join
+            name = quote(f"{relation.columns[0].name}:rows")
+            return f"(VALUES {', '.join(rows)}) AS {name}({_names(relation.columns)})"
         nulls = ", ".join(f"CAST(NULL AS {column.type}) AS {column}" for column in relation.columns)
         return f"(SELECT {nulls} WHERE false)"
 

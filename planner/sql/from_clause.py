@@ -16,6 +16,7 @@ from qoop.planner.algebra.types import type_of
 from qoop.planner.sql.convert import Env
 from qoop.planner.sql.lateral import joined_laterally
 from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, refuse, unlike_names
+from qoop.planner.sql.subquery import refuse_typeof
 
 if TYPE_CHECKING:
     from qoop.planner.sql.build import Builder
@@ -155,6 +156,8 @@ class FromClause:
         if inner is None or kind not in ("inner", "left") or any(join.args.get("using") for join in joins):
             raise Unsupported(f"{_with_article(kind)} join with LATERAL")
         block = self.builder.query(inner, self.scope, self.ctes)
+        if kind == "left" and block.single and block.correlated:
+            refuse_typeof(inner)
         names, fresh = unlike_names(block.names), self.builder.names.fresh
         alias = node.args.get("alias")
         renamed = [column.name for column in alias.columns] if alias is not None else []

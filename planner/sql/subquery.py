@@ -41,6 +41,13 @@ _MANY_ROWS = (
 )  # fmt: skip
 
 
+def refuse_typeof(node: exp.Expression) -> None:
+    """Raise Unsupported if a correlated aggregate asks for a type: that is a constant, which DuckDB has as NULL where
+    there are no rows."""
+    if any(call.key == "typeof" or call.name.lower() == "typeof" for call in node.find_all(exp.Func)):
+        raise Unsupported("typeof in a correlated aggregate, which DuckDB has as NULL where there are no rows")
+
+
 class SubqueryJoins:
     """Joins the subqueries of one statement in. Implements :class:`qoop.planner.sql.convert.Subqueries`."""
 
@@ -144,8 +151,7 @@ class SubqueryJoins:
             return self._correlated_row(block, env)
         if not block.single:
             raise Unsupported("a correlated scalar subquery with GROUP BY")
-        if any(call.key == "typeof" or call.name.lower() == "typeof" for call in node.find_all(exp.Func)):
-            raise Unsupported("typeof in a correlated aggregate, which DuckDB has as NULL where there are no rows")
+        refuse_typeof(node)
         return self._grouped(block, env)
 
     def _grouped(self, block: QueryBlock, env: Env) -> Expr:
