@@ -113,7 +113,8 @@ FOUND = {
             WHERE t2.k = t3.id + 100 AND list_contains([1, 2], (7 / 0)::INTEGER)) OR id = 2""",
     "a field of a struct that has no type": "SELECT id, unnest(struct_pack(a := 1, b := NULL)) FROM t1",
     "the type of an aggregate of no rows, laterally": """
-        SELECT t1.id, l.v FROM t1 LEFT JOIN LATERAL (SELECT typeof(sum(1)) FROM t2 WHERE t2.k = t1.id + 1) l(v) ON true""",
+        SELECT t1.id, l.v FROM t1 LEFT JOIN LATERAL (
+            SELECT typeof(sum(1)) FROM t2 WHERE t2.k = t1.id + 1) l(v) ON true""",
     "two rows of constants in an anti join": """
         SELECT max(r1.v1) AS m FROM (VALUES ('a', 1), ('b', 2)) AS r1(v0, v1)
             ANTI JOIN (VALUES ('a', 1)) AS r2(v0, v1) ON r1.v1 = r2.v1 GROUP BY GROUPING SETS (())""",
