@@ -158,7 +158,7 @@ def _equal_but_for_digits(ours: pa.Table, theirs: pa.Table) -> bool:
 
 
 def _to_digits(rows: pa.Table) -> list[str]:
-    """The rows, in some order, with every float in them, or in a text of them, to so many digits."""
+    """The rows, in some order, with every float in them, or in a text of them, to eleven digits."""
     texts = (
         repr(tuple(row.values()))
         for row in rows.rename_columns([str(at) for at in range(rows.num_columns)]).to_pylist()
