@@ -26,6 +26,7 @@ from qoop.statements.normal_text import normal_text
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.control.job_handle import JobHandle
+    from qoop.engine.task import AttemptId
     from qoop.planner.plan import Plan, Resources
     from qoop.planner.search.candidate import Candidate
     from qoop.planner.sql.bind import Bound
@@ -42,6 +43,10 @@ HOPE = (0.7, 0.7, 1.0)
 STAGED_HOPE = (1.0, 0.85, 1.0)
 """The part of its seconds that a way may take the next time, after no run to its end, one, or more: by DuckDB's plan,
 whose first run the search for others often disturbs, and in stages."""
+
+GOES_ON = 1.5
+"""How many times as long as it had run DuckDB's plan should take that was left for another: an overdue task is expected
+to take half as long again."""
 
 GROWTH = 2
 """A task of DuckDB's plan may come to have that many times the slots that there were when it was planned: to divide the
@@ -170,8 +175,10 @@ class DuckDBPlans:
         if whole is not None:
             if found.foretold is not None and not found.runs:
                 self._paces.append(whole / found.foretold)
-            least = min(whole, found.seconds) if found.basis == "run" else whole
+            least = min(whole, found.seconds) if found.runs else whole
             found = changed(found.taking(least, "run"), runs=found.runs + 1)
+        elif staged not in (None, inf) and not found.runs:
+            found = found.taking(max(found.seconds, GOES_ON * _seconds_until_left(plans, history)), "run")
         self._keep(key, found)
 
     def _key(self, text: str, named: Mapping[str, Table]) -> _Key:
@@ -212,15 +219,15 @@ def _cpus() -> int:
 def as_they_turned_out(
     candidates: Sequence[Candidate], staged_seconds: float | None, share: Resources, untried: float = 1.0
 ) -> Sequence[Candidate]:
-    """Candidates whose stages take by so much longer as the best of them took than it should have. untried: the part
-    of their seconds that they should take, where none was tried.
+    """Candidates whose stages take by so much longer, or less, as the best of them took than it should have.
+    untried: the part of their seconds that they should take, where none was tried.
 
-    Without this a query would leave DuckDB's plan for stages that are known to take longer.
+    Without this a query would leave DuckDB's plan for stages that are known to take longer, or the other way round.
     """
     staged = [one.finish.seconds(share) for one in candidates if not one.plan.root.whole]
     if not staged:
         return candidates
-    factor = 1.0 / untried if staged_seconds is None else max(1.0, staged_seconds / min(staged))
+    factor = 1.0 / untried if staged_seconds is None else staged_seconds / min(staged)
     if factor == 1.0:
         return candidates
     if factor == inf:
@@ -243,6 +250,22 @@ def _staged_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float |
     return ends[-1] - (_begun(history, sum(whole) + 1) if any(whole) else 0.0)
 
 
+def _seconds_until_left(plans: Sequence[Plan], history: Sequence[Record]) -> float:
+    """Seconds of one thread that DuckDB's plan had run when another took its place; 0 if none did."""
+    whole = [plan.root.signature for plan in plans if plan.root.whole]
+    if not whole or len(whole) == len(plans):
+        return 0.0
+    begun = (one.attempt for one in history if isinstance(one, Started) and one.key.signature in whole)
+    return _thread_seconds(next(begun, None), _begun(history, len(whole) + 1), history)
+
+
+def _thread_seconds(attempt: AttemptId | None, end: float, history: Sequence[Record]) -> float:
+    """Seconds of one thread that an attempt had until its end, by the slots that it was granted."""
+    granted = [one for one in history if isinstance(one, Started | Regranted) and one.attempt == attempt]
+    ends = [*(one.at for one in granted[1:]), end]
+    return sum((end - one.at) / on_threads(1.0, one.resources.cpu) for one, end in zip(granted, ends, strict=True))
+
+
 def _begun(history: Sequence[Record], number: int) -> float:
     """The moment when a job went over to its plan of that number, in its seconds."""
     return next(one.at for one in history if isinstance(one, Switched) and one.number == number)
@@ -253,7 +276,6 @@ def _whole_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float | 
     roots = {plan.root.signature for plan in plans if plan.root.whole}
     for one in history:
         if isinstance(one, Succeeded) and one.key.signature in roots:
-            granted = [r for r in history if isinstance(r, Started | Regranted) and r.attempt == one.attempt]
-            ends = [*(r.at for r in granted[1:]), granted[0].at + one.committed.seconds]
-            return sum((end - r.at) / on_threads(1.0, r.resources.cpu) for r, end in zip(granted, ends, strict=True))
+            begun = next(r.at for r in history if isinstance(r, Started) and r.attempt == one.attempt)
+            return _thread_seconds(one.attempt, begun + one.committed.seconds, history)
     return None

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QueryError
@@ -199,10 +198,14 @@ class QueryPlanning:
         return best.plan
 
     def _cheaper(self, own: DuckDBPlan, staged: Planned, share: Resources) -> Planned:
-        """The query by DuckDB's own plan or in stages, where outputs are to survive the process."""
+        """The query by DuckDB's own plan or in stages, by what these took if that is known.
+
+        Asked where outputs are to survive the process, or better plans of before are forgotten.
+        """
         own = self._foretold(own, staged.bound.text, lambda: self.prepare(staged.bound.text))
-        mine = self._own_seconds(own, share)
-        if own.staged_seconds != inf and finish_time(staged.plan, Done(), share) <= mine:
+        took = own.staged_seconds
+        theirs = finish_time(staged.plan, Done(), share) if took is None else took
+        if theirs <= self._own_seconds(own, share):
             return staged
         return replace(staged, bound=own.bound, plan=own.plan, tables=own.tables)
 

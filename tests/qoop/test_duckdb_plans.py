@@ -16,8 +16,9 @@ import pytest
 from pytest import LogCaptureFixture
 
 import qoop
-from qoop.duckdb_plans import DuckDBPlan, as_they_turned_out
+from qoop.duckdb_plans import GOES_ON, DuckDBPlan, as_they_turned_out
 from qoop.engine.history import Ended, Started, Switched
+from qoop.planner.packing import on_threads
 from qoop.planner.planner import Planning
 from qoop.planner.variants import Variant
 from qoop.planner.whole_query import OWN_PLAN
@@ -312,6 +313,31 @@ def test_stages_that_a_query_goes_over_to_are_timed_from_then_on(
     [ended] = [one.at for one in job.history() if isinstance(one, Ended)]
     assert known(session).staged_seconds == pytest.approx(ended - went_over)
     assert (known(session).runs, known(session).staged_runs) == (0, 1)
+
+
+def test_a_plan_of_duckdbs_that_was_left_is_known_to_take_longer_than_it_had_run(
+    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the query would begin by it the next time, too, and others would be looked for too late again."""
+    expect(monkeypatch, 1000.0)
+    job = session.submit(JOIN)
+    job.result()
+    [went_over] = [one.at for one in job.history() if isinstance(one, Switched) and one.number == 2]
+    begun = next(one.at for one in job.history() if isinstance(one, Started))
+    memory = session.planning._duckdb_plans
+    little = {key: one.taking(1e-6, "statistics") for key, one in memory._known.items()}
+    monkeypatch.setattr(memory, "_known", OrderedDict(little))
+    one = known(session)
+    assert (one.basis, one.runs) == ("run", 0)
+    assert one.seconds == pytest.approx(GOES_ON * (went_over - begun) / on_threads(1.0, 2.0))
+
+
+def test_stages_that_are_known_to_take_little_are_kept_to(session: qoop.Session) -> None:
+    """However long the estimates say that they take."""
+    found, share = session.alternatives(JOIN).kept, session.planning.usable
+    took = min(one.finish.seconds(share) for one in found[1:]) / 2
+    turned_out = as_they_turned_out(found, took, share)
+    assert min(one.finish.seconds(share) for one in turned_out[1:]) < took * 1.2
 
 
 @pytest.mark.parametrize(
