@@ -45,7 +45,7 @@ STAGED_HOPE = (1.0, 0.85, 1.0)
 whose first run the search for others often disturbs, and in stages."""
 
 GOES_ON = 1.5
-"""How many times as long as it had run DuckDB's plan should take that was left for another: an overdue task is expected
+"""The times as long as it had run that DuckDB's plan should take, if it was left for another: an overdue task is expected
 to take half as long again."""
 
 GROWTH = 2
