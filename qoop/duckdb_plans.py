@@ -45,8 +45,8 @@ STAGED_HOPE = (1.0, 0.85, 1.0)
 whose first run the search for others often disturbs, and in stages."""
 
 GOES_ON = 1.5
-"""The times as long as it had run that DuckDB's plan should take, if it was left for another: an overdue task is expected
-to take half as long again."""
+"""DuckDB's plan should take that many times as long as it had run, if it was left for another: an overdue task is
+expected to take half as long again."""
 
 GROWTH = 2
 """A task of DuckDB's plan may come to have that many times the slots that there were when it was planned: to divide the
