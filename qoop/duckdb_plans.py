@@ -126,8 +126,9 @@ class DuckDBPlans:
         """
         if known.basis != "run":
             return 1.0
-        pace = self.pace
-        return pace if known.foretold is None else pace ** (1 - CARRIED) * (known.seconds / known.foretold) ** CARRIED
+        if not known.foretold or not known.seconds:
+            return self.pace
+        return self.pace ** (1 - CARRIED) * (known.seconds / known.foretold) ** CARRIED
 
     def of(self, text: str, slots: int) -> DuckDBPlan:
         """The plan of a query, whose task can use that many slots. Raises ParseError, BindError, CatalogError."""
@@ -173,7 +174,7 @@ class DuckDBPlans:
             least = staged if staged == inf else min(staged, found.staged_seconds or inf)
             found = replace(found, staged_seconds=least, staged_runs=found.staged_runs + 1)
         if whole is not None:
-            if found.foretold is not None and not found.runs:
+            if found.foretold and not found.runs:
                 self._paces.append(whole / found.foretold)
             least = min(whole, found.seconds) if found.runs else whole
             found = changed(found.taking(least, "run"), runs=found.runs + 1)
