@@ -408,7 +408,8 @@ def exported_schema(columns: tuple[tuple[str, str], ...], settings: Settings) ->
         return pa.schema(known)
     named = ((name, _type_sql(type_) if has_name(type_) else "INTEGER") for name, type_ in columns)
     nulls = ", ".join(f"CAST(NULL AS {type_}) AS {_quoted(name)}" for name, type_ in named)
-    return _database(settings).cursor().sql(f"SELECT {nulls} LIMIT 0").to_arrow_table().schema
+    asked = _database(settings).cursor().sql(f"SELECT {nulls} LIMIT 0").to_arrow_table().schema
+    return pa.schema([field.with_type(type_ or field.type) for field, (_, type_) in zip(asked, known, strict=True)])
 
 
 def _exported_as(type_: str) -> pa.DataType | None:

@@ -312,7 +312,8 @@ class Env:
         template = re.sub(r"__slot(\d+)__", r"{\1}", text)
         if isinstance(node, exp.Expression) and not isinstance(node, _CALLS):
             template = f"({template})"
-        name = re.match(r"\(?(\w+)", template)
+        # An operator begins with its operand, which may be a call of constants.
+        name = None if isinstance(node, exp.Binary) else re.match(r"\(?(\w+)", template)
         try:
             type_ = type_ or type_of(template, args)
         except BindError as error:

@@ -111,13 +111,15 @@ FOUND = {
         SELECT id FROM t3 WHERE s IN (
             SELECT t2.u FROM t2, LATERAL (SELECT k FROM t4 WHERE t4.k = t2.k) AS l
             WHERE t2.k = t3.id + 100 AND list_contains([1, 2], (7 / 0)::INTEGER)) OR id = 2""",
-    "a field of a struct that has no type": "SELECT id, unnest(struct_pack(a := 1, b := NULL)) FROM t1",
+    "a field of a struct that has no type": "SELECT id, true, unnest(struct_pack(a := 1, b := NULL)) FROM t1",
     "the type of an aggregate of no rows, laterally": """
         SELECT t1.id, l.v FROM t1 LEFT JOIN LATERAL (
             SELECT typeof(sum(1)) FROM t2 WHERE t2.k = t1.id + 1) l(v) ON true""",
     "two rows of constants in an anti join": """
         SELECT max(r1.v1) AS m FROM (VALUES ('a', 1), ('b', 2)) AS r1(v0, v1)
             ANTI JOIN (VALUES ('a', 1)) AS r2(v0, v1) ON r1.v1 = r2.v1 GROUP BY GROUPING SETS (())""",
+    "an operator that is no comparison, of a constant and a column that a join pads": """
+        SELECT t1.id FROM t1 LEFT JOIN t2 ON t2.k = t1.id + 1 WHERE 0.5::FLOAT IS DISTINCT FROM t2.k""",
     "what sqlglot cannot print": "SELECT approx_top_k(id % 1, 2) FROM t1",
 }
 
