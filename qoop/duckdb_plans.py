@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from math import inf
+from math import inf, pow
 from typing import TYPE_CHECKING, Literal
 
 from qoop.catalog.value import changed, value
@@ -128,7 +128,7 @@ class DuckDBPlans:
             return 1.0
         if not known.foretold or not known.seconds:
             return self.pace
-        return self.pace ** (1 - CARRIED) * (known.seconds / known.foretold) ** CARRIED
+        return pow(self.pace, 1 - CARRIED) * pow(known.seconds / known.foretold, CARRIED)
 
     def of(self, text: str, slots: int) -> DuckDBPlan:
         """The plan of a query, whose task can use that many slots. Raises ParseError, BindError, CatalogError."""
