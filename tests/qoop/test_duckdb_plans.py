@@ -303,13 +303,19 @@ def known(session: qoop.Session) -> DuckDBPlan:
     return one
 
 
-def test_stages_that_a_query_goes_over_to_are_timed_from_then_on(
-    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def gone_over(session: qoop.Session, monkeypatch: pytest.MonkeyPatch) -> tuple[qoop.Job, float]:
+    """The join, once it has left DuckDB's plan for stages, and when it did, in its seconds."""
     expect(monkeypatch, 1000.0)
     job = session.submit(JOIN)
     job.result()
     [went_over] = [one.at for one in job.history() if isinstance(one, Switched) and one.number == 2]
+    return job, went_over
+
+
+def test_stages_that_a_query_goes_over_to_are_timed_from_then_on(
+    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, went_over = gone_over(session, monkeypatch)
     [ended] = [one.at for one in job.history() if isinstance(one, Ended)]
     assert known(session).staged_seconds == pytest.approx(ended - went_over)
     assert (known(session).runs, known(session).staged_runs) == (0, 1)
@@ -319,10 +325,7 @@ def test_a_plan_of_duckdbs_that_was_left_is_known_to_take_longer_than_it_had_run
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the query would begin by it the next time, too, and others would be looked for too late again."""
-    expect(monkeypatch, 1000.0)
-    job = session.submit(JOIN)
-    job.result()
-    [went_over] = [one.at for one in job.history() if isinstance(one, Switched) and one.number == 2]
+    job, went_over = gone_over(session, monkeypatch)
     begun = next(one.at for one in job.history() if isinstance(one, Started))
     memory = session.planning._duckdb_plans
     little = {key: one.taking(1e-6, "statistics") for key, one in memory._known.items()}
