@@ -43,7 +43,7 @@ def excess(a: Spread, b: Spread) -> float:
 
 def excess_of(spreads: Sequence[Spread]) -> float:
     """The same where several columns are all equal: the most uneven ones meet first."""
-    ordered = sorted(spreads, key=lambda one: (-excess(one, one), one.common))
+    ordered = sorted(spreads, key=lambda one: (-excess(one, one), repr(one.common)))
     return prod(excess(one, other) for one, other in pairwise(ordered))
 
 

@@ -17,6 +17,8 @@ from qoop.planner.algebra.relation import Join, Relation, Scan
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.doubts import joined_unevenly
+from qoop.planner.estimate.frequent import excess_of
+from qoop.planner.estimate.selectivity import Spread
 from qoop.planner.join_order.enumerate import search
 from qoop.planner.join_order.graph import JoinGraph
 from qoop.planner.join_order.group import collect
@@ -74,6 +76,12 @@ def test_rows_of_a_join_are_as_many_as_there_are(case: str) -> None:
     graph = JoinGraph(collect(chain(*names), lambda leaf: leaf), cardinality)
     search(graph, CostModel(), 1000)
     assert graph.rows[graph.full] == pytest.approx(agreeing(*tables), rel=0.05)
+
+
+def test_frequent_values_of_several_types_have_an_order() -> None:
+    """A text that equals a number, as texts are compared with numbers by their values."""
+    spreads = [Spread(10.0, 100.0, 10.0, common=((value, 0.5),)) for value in ("a", 1.0)]
+    assert excess_of(spreads) == excess_of(spreads[::-1])
 
 
 def test_only_columns_of_large_tables_that_no_key_is_equal_to_are_doubtful() -> None:
