@@ -15,7 +15,7 @@ from qoop.catalog.paths import source_path
 from qoop.catalog.sources.probe import Probe
 from qoop.catalog.sources.register import is_current, open_database, open_folder, open_source, reopen
 from qoop.catalog.statistics.footers import FooterStats, together, with_collected
-from qoop.catalog.statistics.stats import TableStats
+from qoop.catalog.statistics.stats import PILOT_ROWS, TableStats
 from qoop.catalog.statistics.stats_cache import Collect, StatsCache
 from qoop.catalog.table import Table
 
@@ -185,13 +185,12 @@ class Catalog:
         """
         from qoop.catalog.statistics.pilot import (  # loads pyarrow.compute
             FEW_ROWS,
-            MOST_ROWS,
             able,
             pilot,
             pilot_seconds,
         )
 
-        most = FEW_ROWS if frequent else MOST_ROWS
+        most = FEW_ROWS if frequent else PILOT_ROWS
         known = {name: self.known_stats(name, columns) for name, columns in wanted.items()}
         asked = {name: able(known[name], columns) for name, columns in wanted.items()}
         prices = {

@@ -173,7 +173,7 @@ class Result:
     @interruptible()
     def batches(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches, as DuckDB exports them: what must be converted is, one at a time."""
-        if not self._unlike(self._raw.schema):
+        if not _unlike(self._raw.schema, self._exported(self._raw.schema)):
             return self._arrow.to_reader()
         return pa.RecordBatchReader.from_batches(self._exported(self._raw.schema), self._converted())
 
@@ -280,7 +280,8 @@ class Result:
 
     def _export(self, table: pa.Table) -> pa.Table:
         """Some of the rows as DuckDB exports them."""
-        arrays, wrong, wanted = list(table.columns), self._unlike(table.schema), self._exported(table.schema)
+        arrays, wanted = list(table.columns), self._exported(table.schema)
+        wrong = _unlike(table.schema, wanted)
         for index in wrong:
             if pa.types.is_null(wanted[index].type):  # a stage puts it out as some other type
                 arrays[index] = pa.chunked_array([pa.nulls(len(table))])
@@ -293,11 +294,6 @@ class Result:
             for index, array in zip(wrong, converted.columns, strict=True):
                 arrays[index] = array
         return pa.Table.from_arrays(arrays, schema=wanted)
-
-    def _unlike(self, schema: pa.Schema) -> list[int]:
-        """The columns that DuckDB exports as another type."""
-        wanted = self._exported(schema)
-        return [index for index, field in enumerate(schema) if not field.type.equals(wanted[index].type)]
 
     def _exported(self, schema: pa.Schema) -> pa.Schema:
         wanted = exported_schema(self._columns, self._settings)
@@ -358,6 +354,11 @@ class Result:
 
     def _total(self) -> str:
         return f"({len(self):,} rows in all)"
+
+
+def _unlike(schema: pa.Schema, wanted: pa.Schema) -> list[int]:
+    """The columns that DuckDB exports as another type."""
+    return [index for index, field in enumerate(schema) if not field.type.equals(wanted[index].type)]
 
 
 @contextmanager

@@ -17,14 +17,11 @@ from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.sources.parquet import reach
 from qoop.catalog.sources.probe import Probe
 from qoop.catalog.statistics.collect import read_sample, sampled_column, stretched
-from qoop.catalog.statistics.stats import ColumnStats, TableStats
+from qoop.catalog.statistics.stats import PILOT_ROWS, ColumnStats, TableStats
 from qoop.catalog.table import Columns, Split, Table, spread
 
 PART = 0.015
 """Part of the row groups that a pilot reads; of a table of few row groups it reads two."""
-
-MOST_ROWS = 131_072
-"""Rows that it reads of a row group at most."""
 
 FEW_ROWS = 4_096
 """Rows of a row group that are enough to see which values are frequent."""
@@ -36,12 +33,12 @@ _TABLE_SECONDS = 0.004
 _VALUE_SECONDS = 4e-7
 
 
-def pilot_rows(table: Table, most: int = MOST_ROWS) -> int:
+def pilot_rows(table: Table, most: int = PILOT_ROWS) -> int:
     """Rows that a pilot of the table reads. most: of a row group."""
     return sum(min(most, piece.rows) for piece in _pieces(table).ranges)
 
 
-def pilot_seconds(table: Table, columns: int, most: int = MOST_ROWS) -> float:
+def pilot_seconds(table: Table, columns: int, most: int = PILOT_ROWS) -> float:
     """About how long a pilot of a number of columns takes. most: rows of a row group."""
     return _TABLE_SECONDS + columns * pilot_rows(table, most) * _VALUE_SECONDS
 

@@ -19,6 +19,9 @@ Scalar = float | str
 BLOCKS = 16
 """Into how many blocks of neighbouring rows a table is thought to be cut to tell how well it is sorted."""
 
+PILOT_ROWS = 131_072
+"""Rows that a pilot reads of a row group at most: it reads a table of no more whole."""
+
 _EPOCH = date(1970, 1, 1)
 _SECONDS_OF_DAY = 86_400.0
 

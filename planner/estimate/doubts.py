@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 
-from qoop.catalog.statistics.stats import TableStats
+from qoop.catalog.statistics.stats import PILOT_ROWS, TableStats
 from qoop.planner.algebra.equal_exprs import EqualExprs
 from qoop.planner.algebra.expr import Call, Expr, columns_of, conjuncts
 from qoop.planner.algebra.relation import Filter, Join, Relation, Scan, walk
@@ -22,9 +22,6 @@ from qoop.planner.estimate.skipping import SORTED
 
 MATTERS = 1.5
 """A filter that keeps that many times more or fewer rows than believed may change a plan."""
-
-WHOLE_ROWS = 131_072
-"""Rows of a row group up to which a pilot reads all of it."""
 
 
 def doubtful(relation: Relation, stats: Mapping[str, TableStats]) -> Mapping[str, frozenset[str]]:
@@ -45,9 +42,8 @@ def doubtful(relation: Relation, stats: Mapping[str, TableStats]) -> Mapping[str
 def joined_unevenly(relation: Relation, stats: Mapping[str, TableStats]) -> Mapping[str, frozenset[str]]:
     """The guessed columns, by table, that joins of large tables equate with others of which none is a key."""
     origin, equal = _origins(relation), EqualExprs()
-    for part in _join_conditions(relation):
-        if isinstance(part, Call) and part.op == "=" and all(arg in origin for arg in part.args):
-            equal.add(*part.args)
+    for part in _equations(relation, origin):
+        equal.add(*part.args)
     found: dict[str, set[str]] = {}
     for members in equal.groups():
         foreign = [origin[one] for one in members if _is_foreign(origin[one], stats)]
@@ -61,12 +57,8 @@ def narrowing(relation: Relation, stats: Mapping[str, TableStats]) -> Mapping[st
     """The guessed columns, by table, of tables that a pilot reads whole, which join a column that a large table is
     sorted by, or in turn each other."""
     origin = _origins(relation)
-    pairs = {
-        frozenset(origin[arg] for arg in part.args)
-        for part in _join_conditions(relation)
-        if isinstance(part, Call) and part.op == "=" and all(arg in origin for arg in part.args)
-    }
-    small = {pair: {one for one in pair if stats[one[0]].rows <= WHOLE_ROWS} for pair in pairs}
+    pairs = {frozenset(origin[arg] for arg in part.args) for part in _equations(relation, origin)}
+    small = {pair: {one for one in pair if stats[one[0]].rows <= PILOT_ROWS} for pair in pairs}
     found = {one for pair in pairs if any(_is_sorted(other, stats) for other in pair) for one in small[pair]}
     tables = {table for table, _ in found}
     found |= {one for pair in pairs if small[pair] == pair and tables & {name for name, _ in pair} for one in pair}
@@ -78,7 +70,7 @@ def _is_sorted(column: tuple[str, str], stats: Mapping[str, TableStats]) -> bool
     """True for a column that a large table is sorted by. column: table and name."""
     table, own = column
     known = stats[table].columns.get(own)
-    return stats[table].rows > WHOLE_ROWS and known is not None and known.locality <= SORTED
+    return stats[table].rows > PILOT_ROWS and known is not None and known.locality <= SORTED
 
 
 def _is_foreign(column: tuple[str, str], stats: Mapping[str, TableStats]) -> bool:
@@ -100,6 +92,13 @@ def _join_conditions(relation: Relation) -> Iterator[Expr]:
             continue
         conditions = node.predicates if isinstance(node, Filter) else node.on if isinstance(node, Join) else ()
         yield from (part for one in conditions for part in conjuncts(one))
+
+
+def _equations(relation: Relation, origin: Mapping[Expr, tuple[str, str]]) -> Iterator[Call]:
+    """The conditions of joins that equate columns of tables."""
+    for part in _join_conditions(relation):
+        if isinstance(part, Call) and part.op == "=" and all(arg in origin for arg in part.args):
+            yield part
 
 
 def _counts_nulls(part: Expr) -> bool:

@@ -81,24 +81,25 @@ def _ordered_pair(condition: Expr, scan: Scan) -> tuple[Column, Column] | None:
 
 def _range_part(join: Join, scan: Scan, mine: Column, theirs: Column, cardinality: Cardinality) -> float:
     """The part of the scan's rows whose column is in the range of the other one, below the right side of the join."""
-    source = _source(join.right, theirs) if _is_sorted(scan, mine, cardinality) else None
-    if source is None or not _is_sorted(source.scan, theirs, cardinality):
-        return 1.0
-    narrowed = _sorted_part(source.predicates, source.scan, cardinality)  # others thin keys out, but leave their range
-    for condition in source.conditions:
-        pair = _ordered_pair(condition, source.scan)
-        if pair is not None:
-            narrowed = min(narrowed, _part_in_range(join.right, source.scan, *pair, cardinality))
-    part = _in_range(narrowed, _span(source.scan, theirs, cardinality), _span(scan, mine, cardinality))
+    part = _part_in_range(join.right, scan, mine, theirs, cardinality, further=True)
     return min(1.0, part + max(_locality(scan, mine, cardinality), 1 / BLOCKS))
 
 
-def _part_in_range(below: Relation, scan: Scan, mine: Column, theirs: Column, cardinality: Cardinality) -> float:
-    """The part of the range of a scan's sorted column that the predicates on a column that equals it leave."""
+def _part_in_range(
+    below: Relation, scan: Scan, mine: Column, theirs: Column, cardinality: Cardinality, further: bool
+) -> float:
+    """The part of the range of a scan's sorted column that the predicates on a column that equals it leave.
+
+    further: also the predicates on what is joined to the table of that column.
+    """
     source = _source(below, theirs) if _is_sorted(scan, mine, cardinality) else None
     if source is None or not _is_sorted(source.scan, theirs, cardinality):
         return 1.0
-    narrowed = _sorted_part(source.predicates, source.scan, cardinality)
+    narrowed = _sorted_part(source.predicates, source.scan, cardinality)  # others thin keys out, but leave their range
+    for condition in source.conditions if further else ():
+        pair = _ordered_pair(condition, source.scan)
+        if pair is not None:
+            narrowed = min(narrowed, _part_in_range(below, source.scan, *pair, cardinality, further=False))
     return _in_range(narrowed, _span(source.scan, theirs, cardinality), _span(scan, mine, cardinality))
 
 
