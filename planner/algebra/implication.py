@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from functools import lru_cache
+from itertools import combinations
 
 from qoop.catalog.value import value
 from qoop.planner.algebra.canonical_text import Name, halves, is_plain, text_of
@@ -22,6 +23,21 @@ _RANGES = ("<", "<=", ">", ">=")
 def follows(weak: Expr, terms: Sequence[Expr], name: Name) -> bool:
     """True if a predicate is true wherever all of the terms are."""
     return Implication(name).follows(weak, terms)
+
+
+def exclusive(predicates: Sequence[Expr], name: Name) -> bool:
+    """True if no row satisfies two of the predicates: of each two, both compare something with constants, and what is
+    right for the one is wrong for the other.
+
+    >>> from qoop.planner.algebra.expr import binary
+    >>> month, three = Column("month", "INTEGER"), Literal("3", "INTEGER")
+    >>> early, late = (binary(op, month, three, "BOOLEAN") for op in ("<", ">"))
+    >>> exclusive([early, late], lambda column: column.name)
+    True
+    >>> exclusive([early, binary("<=", month, three, "BOOLEAN")], lambda column: column.name)
+    False
+    """
+    return Implication(name).exclusive(predicates)
 
 
 def essential(predicates: Sequence[Expr], name: Name) -> list[Expr]:
@@ -67,6 +83,18 @@ class _Known:
             return all(map(self.range.holds, strong.listed[1]))
         return self.listed is not None and strong.listed[1] <= self.listed[1]
 
+    def excludes(self, other: _Known) -> bool:
+        """True if no number is in this range or list and in the other, of the same subject."""
+        mine, theirs = self._spans(), other._spans()
+        return bool(mine and theirs) and all(one.is_apart(two) for one in mine for two in theirs)
+
+    def _spans(self) -> Sequence[_Span]:
+        """The range, or the items of the list; nothing where these are no numbers."""
+        if self.range is not None:
+            return (self.range.span(),)
+        numbers = [_number(item) for item in self.listed[1]] if self.listed is not None else []
+        return [_Span(one, one, False) for one in numbers if one is not None] if None not in numbers else ()
+
 
 @value
 class _Index:
@@ -80,6 +108,15 @@ class _Index:
             return True
         subject = weak.subject
         return subject is not None and any(map(weak.weaker_than, self.compared.get(subject, ())))
+
+    def excludes(self, other: _Index) -> bool:
+        """True if not all of these predicates hold where all of the other ones do."""
+        return any(
+            mine.excludes(theirs)
+            for subject in self.compared.keys() & other.compared.keys()
+            for mine in self.compared[subject]
+            for theirs in other.compared[subject]
+        )
 
 
 @lru_cache(maxsize=8192)
@@ -112,6 +149,11 @@ class Implication:
             for term in terms
             if _is_or(term)
         )
+
+    def exclusive(self, predicates: Sequence[Expr]) -> bool:
+        """See :func:`exclusive`."""
+        each = [[self._index(part) for part in _branches(predicate)] for predicate in predicates]
+        return all(one.excludes(two) for mine, theirs in combinations(each, 2) for one in mine for two in theirs)
 
     def essential(self, predicates: Sequence[Expr], some_or: bool) -> list[Expr]:
         """See :func:`essential`."""
@@ -164,6 +206,27 @@ class Implication:
         return _Index(frozenset(one.text for one in known), compared)
 
 
+_LEAST, _MOST = Decimal("-Infinity"), Decimal("Infinity")
+_CLOSE = Decimal("1e-6")  # constants that are nearer than this part of themselves may be one FLOAT
+
+
+@value
+class _Span:
+    """Numbers from `low` to `high`. open: without the one of them that is finite."""
+
+    low: Decimal
+    high: Decimal
+    open: bool
+
+    def is_apart(self, other: _Span) -> bool:
+        """True if the spans share no number."""
+        return any(
+            high + _CLOSE * max(abs(high), abs(low)) < low or (high == low and (self.open or other.open))
+            for high, low in ((self.high, other.low), (other.high, self.low))
+            if high < _MOST
+        )
+
+
 @value
 class Range:
     """``expression op constant``: up to the constant (sign 1), or from it on (sign -1)."""
@@ -195,6 +258,11 @@ class Range:
             return False
         mine, theirs = self.sign * self.bound, self.sign * other.bound
         return theirs < mine or (theirs == mine and (other.open or not self.open))
+
+    def span(self) -> _Span:
+        """The numbers of the range."""
+        low, high = (_LEAST, self.bound) if self.sign > 0 else (self.bound, _MOST)
+        return _Span(low, high, self.open)
 
     def holds(self, item: Literal) -> bool:
         """True if the constant, of the type of the range's own, lies in it."""

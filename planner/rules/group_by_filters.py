@@ -4,6 +4,9 @@ DuckDB evaluates the FILTER of every aggregate for every row.  Where several agg
 row is instead given a number whose bits say which filters it passes; rows of equal number are summed up together,
 and each aggregate is combined from the groups whose number has its bit (Gray et al., "Data Cube", 1997: any
 function that combines from parts can be computed from a finer grouping).  Query 9 takes 2.7 times less so.
+
+DISTINCT aggregates do not combine.  But where no row passes two of the filters, the rows of a filter are one group,
+and its aggregates are the aggregates of that group.  Query 28 takes half the time so.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from qoop.planner.algebra.expr import Call, Column, Expr, is_volatile
+from qoop.planner.algebra.implication import exclusive
 from qoop.planner.algebra.relation import Aggregate, Aggregation, Project, Relation
 from qoop.planner.algebra.traversal import bottom_up
 from qoop.planner.algebra.two_phase import two_phase
+from qoop.planner.algebra.types import value_of_nothing
 
 LEAST_FILTERS = 3
 MOST_FILTERS = 16  # bits of the number; the groups that occur are few, since filters tend to exclude each other
@@ -27,8 +32,49 @@ def group_by_filters(relation: Relation) -> Relation:
 
 def _grouped(aggregate: Aggregate) -> Relation:
     filters = tuple(dict.fromkeys(agg.filter for agg in aggregate.aggregations if agg.filter is not None))
-    if aggregate.keys or not _worth_it(aggregate, filters):
+    if aggregate.keys or not filters:
         return aggregate
+    distinct = any(agg.distinct for agg in aggregate.aggregations)
+    if (distinct or _worth_it(aggregate, filters)) and _may_be_apart(aggregate, filters):
+        return _apart(aggregate, filters)
+    return _combined(aggregate, filters) if not distinct and _worth_it(aggregate, filters) else aggregate
+
+
+def _may_be_apart(aggregate: Aggregate, filters: tuple[Expr, ...]) -> bool:
+    """Every aggregate has a filter, no row passes two of them, and tasks may share the groups."""
+    return (
+        all(agg.filter is not None for agg in aggregate.aggregations)
+        and len(filters) > 1
+        and exclusive(filters, str)
+        and two_phase(aggregate) is not None
+    )
+
+
+def _apart(aggregate: Aggregate, filters: tuple[Expr, ...]) -> Relation:
+    """Each aggregate is that of the one group whose rows pass its filter; without such rows, that of nothing."""
+    firsts: dict[tuple[Call, bool], Aggregation] = {}
+    for agg in aggregate.aggregations:
+        firsts.setdefault((agg.call, agg.distinct), replace(agg, column=_part(agg.column), filter=None))
+    cases = " ".join(f"WHEN {{{place}}} THEN {place + 1}" for place in range(len(filters)))
+    number = Call("filters", filters, f"CAST(CASE {cases} ELSE 0 END AS BIGINT)", "BIGINT")
+    named = Column(f"{aggregate.aggregations[0].column.name}:filters", "BIGINT")
+    kept = tuple((column, column) for column in aggregate.input.columns)
+    groups = Aggregate(Project(aggregate.input, (*kept, (named, number))), (named,), tuple(firsts.values()))
+
+    def picked(agg: Aggregation) -> Aggregation:
+        assert agg.filter is not None
+        group, nothing = filters.index(agg.filter) + 1, value_of_nothing(agg.call)
+        template = f"any_value(CASE WHEN {{0}} = {group} THEN {{1}} END)"
+        args: tuple[Expr, ...] = (named, firsts[agg.call, agg.distinct].column)
+        if nothing is not None:
+            template, args = f"coalesce({template}, {{2}})", (*args, nothing)
+        return Aggregation(agg.column, Call("any_value", args, template, agg.call.type))
+
+    return Aggregate(groups, (), tuple(map(picked, aggregate.aggregations)))
+
+
+def _combined(aggregate: Aggregate, filters: tuple[Expr, ...]) -> Relation:
+    """Each aggregate is combined from the groups whose rows pass its filter."""
     plain = {agg.column: replace(agg, filter=None) for agg in aggregate.aggregations}
     firsts: dict[Call, Column] = {}
     for agg in plain.values():
@@ -54,7 +100,7 @@ def _grouped(aggregate: Aggregate) -> Relation:
 
 def _worth_it(aggregate: Aggregate, filters: tuple[Expr, ...]) -> bool:
     """Several filters, each used more than once in the mean, all over aggregates that combine."""
-    plain = all(not agg.distinct and not agg.ordered for agg in aggregate.aggregations)
+    plain = not any(agg.ordered for agg in aggregate.aggregations)
     return (
         plain
         and LEAST_FILTERS <= len(filters) <= MOST_FILTERS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from random import Random
 
@@ -75,12 +76,29 @@ class Hosts:
 
     def __init__(self, folder: Path, tables: Sequence[Table]) -> None:
         self.folder = folder
+        self.tables = tables
         self.whole = qoop.connect(slots=2, memory="500MB")
         self.staged = qoop.connect(slots=2, memory="500MB", staged=True)
         self.duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "500MB"})
         for table in tables:
             self.duckdb.execute(table.create())
             self._hold(table)
+
+    @cached_property
+    def otherwise(self) -> Sequence[str]:
+        """Schemas of the DuckDB in which the same rows lie in other orders, below views through which it knows less of
+        them."""
+        schemas = [f"otherwise{number}" for number in range(1, 4)]
+        self.duckdb.execute("SELECT setseed(0.5)").fetchall()
+        for schema in schemas:
+            self.duckdb.execute(f"CREATE SCHEMA {schema}")
+            for table in self.tables:
+                names = [quote(name) for name, _ in table.columns]
+                columns = ", ".join(f"struct_extract(struct_pack(v := {name}), 'v') AS {name}" for name in names)
+                rows = f"{schema}.{table.name}_rows"
+                self.duckdb.execute(f"CREATE TABLE {rows} AS FROM {table.name} ORDER BY random()")
+                self.duckdb.execute(f"CREATE VIEW {schema}.{table.name} AS SELECT {columns} FROM {rows}")
+        return schemas
 
     def _hold(self, table: Table) -> None:
         """Give the sessions what DuckDB has; DuckDB reads the same if types get lost there."""

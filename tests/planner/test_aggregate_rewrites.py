@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from qoop.catalog.statistics.stats import ColumnStats, TableStats
-from qoop.planner.algebra.relation import Aggregate, Join, Relation, walk
+from qoop.planner.algebra.relation import Aggregate, Filter, Join, Relation, Scan, walk
 from qoop.planner.algebra.two_phase import two_phase
 from qoop.planner.arrange.eager_aggregation import eager_aggregation
 from qoop.planner.arrange.reduce_build_sides import reduce_build_sides
@@ -89,6 +89,47 @@ def test_few_or_distinct_filtered_aggregates_stay() -> None:
     assert aggregates(prepared("SELECT count(*) FILTER (WHERE m = 1), sum(x) FILTER (WHERE m = 2) FROM f")) == 1
     distinct = MANY_FILTERS.replace("count(x)", "count(DISTINCT x)")
     assert aggregates(prepared(f"{distinct} FROM f")) == 1
+
+
+APART = ("m < 3", "m = 3 AND k > 2", "m > 3 AND m <= 5", "m IN (7, 8)", "m BETWEEN 9 AND 10 OR m >= 100")
+DISTINCT_OF_EACH = ("count(DISTINCT x)", "sum(DISTINCT p)", "count(*)", "avg(p)", "max(x)", "min(DISTINCT x)")
+
+
+@pytest.mark.parametrize("source", ["f", "f WHERE k > 3", "f WHERE false", "f JOIN d USING (k)"])
+def test_filters_that_exclude_each_other_are_groups_of_their_own(data: duckdb.DuckDBPyConnection, source: str) -> None:
+    calls = ", ".join(f"{call} FILTER (WHERE {one})" for one in APART for call in DISTINCT_OF_EACH)
+    sql = f"SELECT {calls} FROM {source}"
+    relation = prepared(sql)
+    assert aggregates(relation) == 2
+    assert rows(data, to_sql(relation, cast=True)) == rows(data, sql)
+    assert group_by_filters(relation) is relation
+
+
+@pytest.mark.parametrize("calls", [("count(DISTINCT x)", "avg(p)"), ("count(*)", "sum(p)")])
+def test_one_pass_computes_what_several_subqueries_ask_of_parts(
+    data: duckdb.DuckDBPyConnection, calls: tuple[str, ...]
+) -> None:
+    names = [
+        ", ".join(f"{call} AS v{place}{number}" for number, call in enumerate(calls)) for place in range(len(APART))
+    ]
+    parts = [f"(SELECT {names[place]} FROM f WHERE {one} AND x > 1) q{place}" for place, one in enumerate(APART)]
+    sql = f"SELECT * FROM {', '.join(parts)}"
+    relation = prepared(sql)
+    assert [node.table for node in walk(relation) if isinstance(node, Scan)] == ["f"]
+    assert rows(data, to_sql(relation, cast=True)) == rows(data, sql)
+
+
+def test_distinct_values_of_parts_that_overlap_are_counted_one_by_one() -> None:
+    parts = (f"(SELECT count(DISTINCT x) AS v{m} FROM f WHERE m > {m}) q{m}" for m in range(3))
+    relation = prepared(f"SELECT * FROM {', '.join(parts)}")
+    assert sum(isinstance(node, Scan) for node in walk(relation)) == 3
+
+
+def test_what_any_of_several_parts_wants_is_compared_before_it_is_looked_at_closer() -> None:
+    parts = (f"(SELECT count(*) AS v{m} FROM f WHERE m BETWEEN {m} AND {m} + x AND m <= {7 + m}) q{m}" for m in (2, 5))
+    wanted = {str(p) for node in walk(prepared(f"SELECT * FROM {', '.join(parts)}")) if isinstance(node, Filter)
+              for p in node.predicates}  # fmt: skip
+    assert "(2 <= m)" in wanted and "(m <= 12)" in wanted
 
 
 EARLY = [

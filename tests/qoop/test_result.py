@@ -130,6 +130,12 @@ def test_what_duckdb_does_not_convert_is_a_clear_error(ask: Callable[[Result], o
         ask(result)
 
 
+def test_a_value_that_python_has_no_room_for_is_a_clear_error() -> None:
+    result = as_the_root_leaves_it("SELECT to_days(-2147483648) AS d")
+    with pytest.raises(ExecutionError, match="cannot be converted: days=-2147483648"):
+        result.fetchall()
+
+
 PRINTED = """
 SELECT (i - 2)::HUGEINT * 170141183460469231731687303715884 AS huge, (i - 2)::DECIMAL(18,10) / 3 AS deep,
        (i - 2)::DECIMAL(38,10) AS wide, (i / 10)::DECIMAL(3,3) AS edge, exp((i - 2) * 17.5) AS double,
