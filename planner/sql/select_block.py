@@ -182,8 +182,11 @@ class SelectBlock:
         for predicate in self.correlated:
             inner, outer = self.builder.subqueries.sides(predicate, self.scope.outer)
             keys.correlated.append(equals(keys.add(inner, self.builder.names), outer))
-        if keys.correlated and keys.sets and len(keys.sets) > 1:
-            raise Unsupported("grouping sets in a correlated subquery")
+        if keys.sets and len(keys.sets) > 1:
+            if keys.correlated:
+                raise Unsupported("grouping sets in a correlated subquery")
+            if not all(map(columns_of, keys.columns)):
+                raise Unsupported("grouping sets of a constant, which is NULL where the set is without it")
         return keys
 
     def all_keys(self, selects: Sequence[SelectItem], env: Env, keys: GroupKeys) -> list[tuple[Column, ...]] | None:

@@ -88,7 +88,7 @@ def judged(hosts: Hosts, text: str, mode: str, theirs: Theirs) -> Difference | s
     except Exception as error:  # whatever it is, it is not what a user should meet
         return Difference("crash", f"raised {type(error).__name__}: {error}")
     if theirs.rows is None:
-        if isinstance(theirs.error, duckdb.InternalException):
+        if isinstance(theirs.error, duckdb.InternalException | duckdb.FatalException):
             return BROKEN
         if isinstance(theirs.error, duckdb.NotImplementedException):
             return MISSING

@@ -65,6 +65,8 @@ def _differences(hosts: Hosts, text: str, wanted: Sequence[str], outcome: Outcom
     theirs = asked(hosts.duckdb, text)
     if theirs.error is not None:
         outcome.refused[type(theirs.error).__name__] += 1
+        if isinstance(theirs.error, duckdb.InternalException | duckdb.FatalException):
+            hosts.renew()
         if isinstance(theirs.error, duckdb.OutOfMemoryException):
             return
     elif theirs.rows is not None and theirs.rows.num_rows > TOO_MANY:

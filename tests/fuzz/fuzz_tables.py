@@ -79,10 +79,20 @@ class Hosts:
         self.tables = tables
         self.whole = qoop.connect(slots=2, memory="500MB")
         self.staged = qoop.connect(slots=2, memory="500MB", staged=True)
-        self.duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "500MB"})
+        self.duckdb = _empty()
         for table in tables:
             self.duckdb.execute(table.create())
             self._hold(table)
+
+    def renew(self) -> None:
+        """Another DuckDB with the same tables: after some mistakes of its own one refuses all that is asked."""
+        self.duckdb.close()
+        self.duckdb = _empty()
+        self.__dict__.pop("otherwise", None)
+        for table in self.tables:
+            self.duckdb.execute(table.create())
+            if table.held == PARQUET:
+                self._read_files(table)
 
     @cached_property
     def otherwise(self) -> Sequence[str]:
@@ -108,8 +118,8 @@ class Hosts:
             self.duckdb.execute("SET arrow_lossless_conversion = false")
             self._register(lambda session: session.register(table.name, rows))
         elif table.held == PARQUET:
-            files = self._written(table, self.folder / table.name)
-            self.duckdb.execute(f"DROP TABLE {table.name}; CREATE VIEW {table.name} AS FROM read_parquet('{files}')")
+            self._write(table, self.folder / table.name)
+            files = self._read_files(table)
             self._register(lambda session: session.register(table.name, files))
         else:
             path = self.folder / f"{table.name}.duckdb"
@@ -118,13 +128,17 @@ class Hosts:
             )
             self._register(lambda session: session.register_database(path))
 
-    def _written(self, table: Table, folder: Path) -> str:
+    def _read_files(self, table: Table) -> str:
+        files = f"{self.folder / table.name}/*.parquet"
+        self.duckdb.execute(f"DROP TABLE {table.name}; CREATE VIEW {table.name} AS FROM read_parquet('{files}')")
+        return files
+
+    def _write(self, table: Table, folder: Path) -> None:
         folder.mkdir(parents=True)
         half = len(table.rows) // 2
         for number, part in enumerate((f"LIMIT {half}", f"OFFSET {half}") if half else ("",)):
             source = f"(FROM {table.name} {part})"
             self.duckdb.execute(f"COPY {source} TO '{folder}/{number}.parquet' (ROW_GROUP_SIZE 20)")
-        return f"{folder}/*.parquet"
 
     def _register(self, register: Callable[[qoop.Session], None]) -> None:
         register(self.whole)
@@ -134,6 +148,10 @@ class Hosts:
         self.whole.close()
         self.staged.close()
         self.duckdb.close()
+
+
+def _empty() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"threads": 1, "memory_limit": "500MB"})
 
 
 def kinds_of(tables: Sequence[Table]) -> Mapping[str, list[tuple[str, str]]]:

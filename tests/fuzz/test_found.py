@@ -46,6 +46,8 @@ FOUND = {
     "a number as a truth": "SELECT CAST((k AND true) AS VARCHAR) FROM t3",
     "a rollup of which no column is read": """
         SELECT 1 FROM (SELECT s FROM t1 GROUP BY ROLLUP (s)) AS r LEFT JOIN t2 ON false""",
+    "a constant that is a key of some grouping sets": """
+        SELECT false AS a, k, 'x' || 'y' AS b FROM t3 GROUP BY GROUPING SETS ((), (false), (k, 'x' || 'y'))""",
     "several grand totals of which no column is read": """
         SELECT true FROM (SELECT max(s) AS v FROM t2 GROUP BY GROUPING SETS ((), (), (), (x))) AS r WHERE 2 < 3""",
     "the last of two aliases": "SELECT id AS a, k AS a FROM t3 ORDER BY a NULLS FIRST, 1 LIMIT 20",
