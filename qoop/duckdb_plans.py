@@ -65,7 +65,8 @@ _Key = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 class DuckDBPlan:
     """A query as DuckDB would run it.
 
-    seconds: of one thread. basis: what they were told by. foretold: seconds of one thread by statistics, if known.
+    seconds: of one thread. basis: what they were told by. foretold: seconds of one thread by statistics, if known;
+    usual_seconds: those from begin to end that the usual plan of stages should take by them.
     staged_seconds: from begin to end, the least that it took in stages; None: nobody has tried; infinite: a stage
     failed by what it computes. runs, staged_runs: how often it ran to its end either way.
     """
@@ -78,6 +79,7 @@ class DuckDBPlan:
     staged_seconds: float | None = None
     runs: int = 0
     staged_runs: int = 0
+    usual_seconds: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -151,15 +153,25 @@ class DuckDBPlans:
     def foretell(self, text: str, known: DuckDBPlan, seconds: float) -> DuckDBPlan:
         """Remember what DuckDB's plan should take by statistics."""
         key = self._key(text, known.tables)
-        with self._lock:
-            found = self._known.get(key)
-        if found is not None and found.plan.root.slots == known.plan.root.slots:
-            known = found  # its run may have ended since
+        known = self._latest(key, known)
         told = changed(known, foretold=seconds)
         if known.basis == "footers":
             told = told.taking(seconds, "statistics")
         self._keep(key, told)
         return told
+
+    def foretell_usual(self, text: str, known: DuckDBPlan, seconds: float) -> DuckDBPlan:
+        """Remember what the usual plan of stages should take by statistics."""
+        key = self._key(text, known.tables)
+        told = changed(self._latest(key, known), usual_seconds=seconds)
+        self._keep(key, told)
+        return told
+
+    def _latest(self, key: _Key, known: DuckDBPlan) -> DuckDBPlan:
+        """What is known by now: its run may have ended since."""
+        with self._lock:
+            found = self._known.get(key)
+        return found if found is not None and found.plan.root.slots == known.plan.root.slots else known
 
     def learn(self, text: str, job: JobHandle) -> None:
         """Remember what DuckDB's plan of a query took, or its stages, whichever the job ended by."""

@@ -120,6 +120,9 @@ def answer(asked: Asked) -> Answer:
     left = max(question.remaining[question.running].seconds, _lasting(question))
     launch = question.options[0].candidate.plan
     found = asked.found or asked.adaptive.at_once or search_seconds(launch) <= _worth_part(question) * left
+    stays = Stay("too little is left to make other plans", question.remaining)
+    if found and not asked.found and SHARE not in question.causes and asked.adaptive.behind(question.now):
+        found, stays = False, Stay("other plans should take much longer", question.remaining)
     candidates, searching = None, 0.0
     if found and (not asked.found or _none_is_good(asked, question)):
         since = time.perf_counter()
@@ -127,8 +130,7 @@ def answer(asked: Asked) -> Answer:
         question = searched(asked, question, candidates)
         searching = time.perf_counter() - since
     served = question.with_reuse() if found else question
-    little = Stay("too little is left to make other plans", question.remaining)
-    decision = asked.adaptive.policy.decide(served) if found else little
+    decision = asked.adaptive.policy.decide(served) if found else stays
     wanted = wanted_by(served, decision) if asked.adaptive.demand_aware and found else None
     seconds = time.perf_counter() - begun
     return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching, wanted)

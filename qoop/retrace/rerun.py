@@ -392,7 +392,8 @@ class _Again:
         adaptive = message.request.adaptive
         if adaptive is None:
             return message
-        changed = replace(adaptive, find=self._planner.find, policy=self._policy or adaptive.policy)
+        policy = self._policy or adaptive.policy
+        changed = replace(adaptive, find=self._planner.find, behind=self._planner.behind, policy=policy)
         return replace(message, request=replace(message.request, adaptive=changed))
 
 
@@ -454,6 +455,10 @@ class _RecordedPlanner:
         if isinstance(answer, Answer):
             return replace(message, answer=replace(answer, seconds=message.seconds, searching=message.searching))
         return replace(message, answer=answer if isinstance(answer, Useful) else None)
+
+    def behind(self, _: float) -> bool:
+        """True if the trace says that there was no search."""
+        return self._message is None or (self._message.found is None and self._message.error is None)
 
     def find(self, observed: Observations) -> Sequence[Candidate]:
         """The findings of the search that the trace tells of."""

@@ -155,6 +155,20 @@ def test_it_is_kept_where_nothing_ends_sooner(
     assert plans(job) == [True]
 
 
+def test_no_others_are_made_where_the_usual_plan_is_far_behind(
+    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect(monkeypatch, 0.001)
+    monkeypatch.setattr("qoop.replanning.replanner.LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("qoop.planner.search.alternatives.pool", None)  # a search would fail
+    for _ in range(2):
+        job = session.submit(JOIN)
+        job.result()
+        assert "other plans should take much longer" in " ".join(map(str, job.history()))
+    adaptive = session.planning.plan(JOIN).adaptive
+    assert adaptive is not None and adaptive.behind(0.0) and not adaptive.behind(100.0), "it is overdue"
+
+
 def test_the_next_time_the_plan_that_took_less_is_begun_with(
     session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -290,15 +290,16 @@ def test_names() -> None:
 # --- plans that are not known yet ----------------------------------------------------------------------------
 
 
-def searches(now: float, cause: str, whole: bool = True) -> bool:
+def searches(now: float, cause: str, whole: bool = True, **more: object) -> bool:
     """True if other plans are looked for while one runs that is said to end in a tenth of a second."""
     runs = option("all 1 0.1 as=root")
     [stage] = runs.candidate.plan.stages
     runs = replace(runs, candidate=Candidate(Plan((replace(stage, whole=whole),), COLUMNS), ""))
     question = replace(ask(runs, done=finished(runs, {})), now=now, causes=(cause,))
-    adaptive = Adaptive(lambda _: [B.candidate], SHARE)
+    adaptive = Adaptive(lambda _: [B.candidate], SHARE, **more)  # type: ignore[arg-type]
     found = answer(Asked(question, NOTHING, (), adaptive, JobId("job1"), found=False))
-    assert found.found or found.decision == Stay("too little is left to make other plans", found.question.remaining)
+    why = "other plans should take much longer" if more else "too little is left to make other plans"
+    assert found.found or found.decision == Stay(why, found.question.remaining)
     return found.found
 
 
@@ -306,3 +307,10 @@ def test_once_the_share_has_changed_duckdbs_plan_is_taken_to_last_as_long_as_it_
     assert searches(5.0, CHANGED) and not searches(0.01, CHANGED)
     assert not searches(5.0, START), "nothing but its age speaks for it"
     assert not searches(5.0, CHANGED, whole=False), "the tasks of stages have told how long they take"
+
+
+def test_plans_that_are_far_behind_are_looked_for_once_the_share_has_changed() -> None:
+    for far in (True, False):
+        behind = {"at_once": True, "behind": lambda seconds, far=far: far and seconds < 3.0}
+        assert searches(1.0, START, **behind) != far
+        assert searches(3.0, START, **behind) and searches(1.0, CHANGED, **behind)
