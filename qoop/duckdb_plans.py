@@ -66,7 +66,7 @@ class DuckDBPlan:
     """A query as DuckDB would run it.
 
     seconds: of one thread. basis: what they were told by. foretold: seconds of one thread by statistics, if known;
-    usual_seconds: those from begin to end that the usual plan of stages should take by them.
+    others_foretold: those from begin to end that the best of a first look at plans of stages should take by them.
     staged_seconds: from begin to end, the least that it took in stages; None: nobody has tried; infinite: a stage
     failed by what it computes. runs, staged_runs: how often it ran to its end either way.
     """
@@ -79,7 +79,7 @@ class DuckDBPlan:
     staged_seconds: float | None = None
     runs: int = 0
     staged_runs: int = 0
-    usual_seconds: float | None = None
+    others_foretold: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -160,10 +160,10 @@ class DuckDBPlans:
         self._keep(key, told)
         return told
 
-    def foretell_usual(self, text: str, known: DuckDBPlan, seconds: float) -> DuckDBPlan:
-        """Remember what the usual plan of stages should take by statistics."""
+    def foretell_others(self, text: str, known: DuckDBPlan, seconds: float) -> DuckDBPlan:
+        """Remember what the best of a first look at plans of stages should take by statistics, from begin to end."""
         key = self._key(text, known.tables)
-        told = changed(self._latest(key, known), usual_seconds=seconds)
+        told = changed(self._latest(key, known), others_foretold=seconds)
         self._keep(key, told)
         return told
 

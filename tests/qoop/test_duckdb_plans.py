@@ -155,12 +155,12 @@ def test_it_is_kept_where_nothing_ends_sooner(
     assert plans(job) == [True]
 
 
-def test_no_others_are_made_where_the_usual_plan_is_far_behind(
+def test_no_others_are_made_where_the_first_are_far_behind(
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect(monkeypatch, 0.001)
     monkeypatch.setattr("qoop.replanning.replanner.LOOK_AGAIN", 1e9)
-    monkeypatch.setattr("qoop.planner.search.alternatives.pool", None)  # a search would fail
+    monkeypatch.setattr("qoop.plan_memo.PlanMemo.alternatives", None)  # a search would fail
     for _ in range(2):
         job = session.submit(JOIN)
         job.result()
