@@ -25,6 +25,8 @@ from types import ModuleType
 import duckdb
 import pyarrow as pa
 
+_VECTOR = 2048  # rows that DuckDB reads at a time
+
 
 class _NotNow(MetaPathFinder):
     """Finds no pandas for a thread that has said so."""
@@ -80,6 +82,24 @@ def relation(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> duckdb.Du
     """Arrow rows as a relation of a connection."""
     with _without_pandas():
         return connection.from_arrow(_readable(rows))
+
+
+def castable(rows: pa.Table) -> pa.Table:
+    """The rows with lists of ENUMs as lists of texts where DuckDB 1.5.5 ends in an internal error: if the rows that it
+    reads first have no items. They are to be cast to their types."""
+    for index, field in enumerate(rows.schema):
+        if _holds_enums(field.type) and any(map(_begins_without_items, rows.column(index).chunks)):
+            as_texts = _with_texts(field.type)
+            rows = rows.set_column(index, field.with_type(as_texts), rows.column(index).cast(as_texts))
+    return rows
+
+
+def _holds_enums(type_: pa.DataType) -> bool:
+    return pa.types.is_list(type_) and pa.types.is_dictionary(type_.value_type)
+
+
+def _begins_without_items(chunk: pa.Array) -> bool:
+    return len(chunk) > 0 and len(chunk.slice(0, _VECTOR).flatten()) == 0
 
 
 def _readable(rows: pa.Table) -> pa.Table:

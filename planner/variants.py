@@ -183,9 +183,8 @@ CALLING = (
 """Variants for a query that calls functions of Python: both are kept, for nobody knows what these take. Keys that are
 transferred would keep rows from early calls, too."""
 
-FIRST = (Variant(), *(one for one in VARIANTS if one.lone))
-"""A first look: the usual plan, and those of one task, of which one is mostly the best where a single machine has all
-slots."""
+LONE = tuple(one for one in VARIANTS if one.lone)
+"""Those of one task, of which one is mostly the best where a single machine has all slots."""
 
 RARE = (Variant("hash", limits=_HASH), Variant("strict joins", replace(_USUAL, loosen=False)))
 """Variants that add nothing to those, 2 % at most for one query: only a full search tries them."""

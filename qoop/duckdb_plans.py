@@ -66,7 +66,8 @@ class DuckDBPlan:
     """A query as DuckDB would run it.
 
     seconds: of one thread. basis: what they were told by. foretold: seconds of one thread by statistics, if known;
-    others_foretold: those from begin to end that the best of a first look at plans of stages should take by them.
+    others_foretold: slots, and the seconds from begin to end that the best of a first look at plans of stages should
+    take on them.
     staged_seconds: from begin to end, the least that it took in stages; None: nobody has tried; infinite: a stage
     failed by what it computes. runs, staged_runs: how often it ran to its end either way.
     """
@@ -79,7 +80,7 @@ class DuckDBPlan:
     staged_seconds: float | None = None
     runs: int = 0
     staged_runs: int = 0
-    others_foretold: float | None = None
+    others_foretold: tuple[float, float] | None = None
 
     @property
     def seconds(self) -> float:
@@ -160,10 +161,10 @@ class DuckDBPlans:
         self._keep(key, told)
         return told
 
-    def foretell_others(self, text: str, known: DuckDBPlan, seconds: float) -> DuckDBPlan:
-        """Remember what the best of a first look at plans of stages should take by statistics, from begin to end."""
+    def foretell_others(self, text: str, known: DuckDBPlan, slots: float, seconds: float) -> DuckDBPlan:
+        """Remember what the best of a first look at plans of stages should take on so many slots, from begin to end."""
         key = self._key(text, known.tables)
-        told = changed(self._latest(key, known), others_foretold=seconds)
+        told = changed(self._latest(key, known), others_foretold=(slots, seconds))
         self._keep(key, told)
         return told
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import QueryError
+from qoop.catalog.errors import BindError, CatalogError, QueryError
 from qoop.config import Config
 from qoop.control.job_handle import JobHandle
 from qoop.duckdb_plans import GOES_ON, SHORT_SECONDS, DuckDBPlan, DuckDBPlans, as_they_turned_out, possible_slots
@@ -33,6 +33,7 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
 from qoop.planner.variants import Variant
 from qoop.replanning.adaptive import Adaptive
+from qoop.replanning.greedy import Greedy
 from qoop.replanning.observations import Seen, committed, misestimate, outputs
 from qoop.replanning.policies import policy_named
 from qoop.replanning.seconds_seen import SecondsSeen
@@ -163,8 +164,9 @@ class QueryPlanning:
         seconds, grid = self._cost.on_threads(own.seconds, share.cpu), self._grid(share)
         short = seconds <= SHORT_SECONDS
         plan = own.plan
-        if not short and self._plan_memo.has_alternatives(text, grid):
-            plan = self._best(own, self._at_risk(self._plan_memo.known(text, grid), share), share)
+        known = self._plan_memo.known(text, grid) if not short and self._plan_memo.has_alternatives(text, grid) else ()
+        if known:
+            plan = self._best(own, self._at_risk(known, share), share)
         elif not short and (self._survives or self._was_better_in_stages(own, share)):
             return None
         adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=not short, whole=plan.root.whole)
@@ -377,41 +379,46 @@ class QueryPlanning:
         from the start, whatever the search for them takes. whole: it begins by DuckDB's plan."""
         if not self._config.replan:
             return None
-        grid = self._grid(share)
-        once = _Once(prepared)
+        grid, policy = self._grid(share), policy_named(self._config.policy)
         adaptive = Adaptive(
-            partial(weakly(self._find), text, grid, versions(tables), bound, once, whole),
+            partial(weakly(self._find), text, grid, versions(tables), bound, prepared, whole),
             share,
             at_once=at_once or self._plan_memo.has_alternatives(text, grid),
-            policy=policy_named(self._config.policy),
+            policy=policy,
             demand_aware=self._config.demand_aware,
         )
-        return replace(adaptive, behind=partial(weakly(self._is_behind), text, grid, once)) if whole else adaptive
+        if not whole or not isinstance(policy, Greedy) or self._config.demand_aware:
+            return adaptive  # others than greed also decide on slots, or by other shares than that at hand
+        return replace(adaptive, behind=partial(weakly(self._are_far_behind), text, grid, versions(tables)))
 
-    def _is_behind(self, text: str, grid: Grid, once: _Once, run_for: float) -> bool:
+    def _are_far_behind(self, text: str, grid: Grid, planned: Mapping[str, str], run_for: float) -> bool:
         """True if plans of stages should take so much longer than DuckDB's, which has run for some seconds, that a
-        search among all finds none that is better."""
-        own = self._own(text, grid.threads)
+        search among all finds none that is better. planned: the versions of the tables that it reads."""
+        try:
+            own = self._own(text, grid.threads)
+        except (BindError, CatalogError):
+            return True  # of its tables there is one no more
+        if versions(own.tables) != planned:
+            return True
         if own.staged_seconds is not None or self._plan_memo.has_alternatives(text, grid):
             return False
         share = self.usable
-        if own.others_foretold is None:
-            own = self._looked_at_first(own, text, replace(grid, availability=(share,)), once)
+        if own.others_foretold is None or own.others_foretold[0] != share.cpu:
+            own = self._looked_at_first(own, text, replace(grid, availability=(share,)))
         assert own.others_foretold is not None
         theirs = max(self._own_seconds(own, share), GOES_ON * run_for)
-        return own.others_foretold * self._duckdb_plans.pace_of_others(own) > FAR_BEHIND * theirs
+        return own.others_foretold[1] * self._duckdb_plans.pace_of_others(own) > FAR_BEHIND * theirs
 
-    def _looked_at_first(self, own: DuckDBPlan, text: str, grid: Grid, once: _Once) -> DuckDBPlan:
+    def _looked_at_first(self, own: DuckDBPlan, text: str, grid: Grid) -> DuckDBPlan:
         """DuckDB's plan with what the best of the first plans of stages should take on the only share of a grid."""
         from qoop.planner.search.alternatives import pool
-        from qoop.planner.variants import FIRST
+        from qoop.planner.variants import LONE
 
         [share] = grid.availability
-        prepared, usual = self._planned(once.get(lambda: self.prepare(text)), share)
-        once.prepared = prepared
-        found = pool(prepared.planning(), grid, FIRST).candidates
-        least = min(finish_time(usual, Done(), share), *(one.finish.seconds(share) for one in found))
-        return self._duckdb_plans.foretell_others(text, self._foretold(own, text, lambda: prepared), least)
+        prepared, usual = self._planned(self.prepare(text), share)
+        lone = pool(prepared.planning(), grid, LONE).candidates
+        least = min([finish_time(usual, Done(), share), *(one.finish.seconds(share) for one in lone)])
+        return self._duckdb_plans.foretell_others(text, self._foretold(own, text, lambda: prepared), share.cpu, least)
 
     def _find(
         self,
@@ -419,7 +426,7 @@ class QueryPlanning:
         grid: Grid,
         tables: Mapping[str, str],
         planned: Bound,
-        once: _Once,
+        prepared: Prepared | None,
         whole: bool,
         observed: Observations,
     ) -> Sequence[Candidate]:
@@ -433,7 +440,7 @@ class QueryPlanning:
             return ()
 
         def prepare() -> Prepared:
-            return once.get(lambda: self.prepare(text))
+            return prepared or self.prepare(text)
 
         if observed.by_signature or observed.calls:
             from qoop.planner.search.alternatives import keep, pool
@@ -451,18 +458,6 @@ class QueryPlanning:
         untried = MUCH_LESS / self._duckdb_plans.pace_of_others(own) if whole else 1.0
         turned_out = as_they_turned_out(kept, own.staged_seconds, self.usable, untried)
         return self._at_risk(turned_out, self.usable)
-
-
-@dataclass
-class _Once:
-    """A query that is prepared once for a job, when it is first asked for."""
-
-    prepared: Prepared | None = None
-
-    def get(self, prepare: Callable[[], Prepared]) -> Prepared:
-        if self.prepared is None:
-            self.prepared = prepare()
-        return self.prepared
 
 
 def _together(some: Mapping[str, frozenset[str]], others: Mapping[str, frozenset[str]]) -> Mapping[str, frozenset[str]]:

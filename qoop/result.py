@@ -30,6 +30,7 @@ from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.opening import confine, open_duckdb
 from qoop.catalog.paths import fault_of, unspeakable
 from qoop.drawing.value_text import texts
+from qoop.engine.failures import is_fatal
 from qoop.engine.storage.scratch import drafted
 from qoop.interrupts import interruptible
 from qoop.statements.settings import Settings, opened, set_statements
@@ -240,8 +241,8 @@ class Result:
     def expressed(self, expression: str) -> Iterator[pa.Array]:
         """The values of an expression of SQL over the rows, in batches, as DuckDB works them out."""
         cursor = _database(self._settings).cursor()
-        arrow_input.register(cursor, "answer", self._raw)
         with _explained():
+            arrow_input.register(cursor, "answer", arrow_input.castable(self._raw))
             rows = interruptibly(
                 cursor, lambda: arrow_output.stream(cursor, f"SELECT {expression} FROM answer", _BATCH)
             )
@@ -330,13 +331,13 @@ class Result:
     def _project(
         self, cursor: duckdb.DuckDBPyConnection, exprs: Iterable[str], rows: pa.Table
     ) -> duckdb.DuckDBPyRelation:
-        return arrow_input.relation(cursor, rows).project(", ".join(exprs))
+        return arrow_input.relation(cursor, arrow_input.castable(rows)).project(", ".join(exprs))
 
     def _query(self, exprs: Iterable[str]) -> duckdb.DuckDBPyConnection:
         """A connection that holds the result of the expressions over the rows."""
         cursor = _database(self._settings).cursor()
-        arrow_input.register(cursor, "answer", self._raw)
         with _explained():
+            arrow_input.register(cursor, "answer", arrow_input.castable(self._raw))
             return interruptibly(cursor, lambda: cursor.execute(f"SELECT {', '.join(exprs)} FROM answer"))
 
     def _fetch(self, exprs: Iterable[str]) -> Iterator[tuple[Any, ...]]:
@@ -370,6 +371,8 @@ def _explained() -> Iterator[None]:
     except duckdb.InterruptException:
         raise
     except (duckdb.Error, OverflowError) as error:
+        if is_fatal(error):  # it takes nothing any more, of other results neither
+            _database.cache_clear()
         raise ExecutionError(f"the answer cannot be converted: {error}") from error
 
 

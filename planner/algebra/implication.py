@@ -1,4 +1,5 @@
-"""Implication among predicates that hold for all rows: weaker ranges, longer lists, parts of an OR.
+"""Implication among predicates that hold for all rows: weaker ranges, longer lists, parts of an OR. And which of them
+exclude each other.
 
 All answers are one-sided: True is proven, False means not known. Expressions are compared by their canonical text
 under `name`, so the columns of a class of equal ones are one.
@@ -86,7 +87,7 @@ class _Known:
     def excludes(self, other: _Known) -> bool:
         """True if no number is in this range or list and in the other, of the same subject."""
         mine, theirs = self._spans(), other._spans()
-        return bool(mine and theirs) and all(one.is_apart(two) for one in mine for two in theirs)
+        return bool(mine and theirs) and all(one.excludes(two) for one in mine for two in theirs)
 
     def _spans(self) -> Sequence[_Span]:
         """The range, or the items of the list; nothing where these are no numbers."""
@@ -207,7 +208,12 @@ class Implication:
 
 
 _LEAST, _MOST = Decimal("-Infinity"), Decimal("Infinity")
-_CLOSE = Decimal("1e-6")  # constants that are nearer than this part of themselves may be one FLOAT
+_CLOSE = Decimal("1e-6")
+
+
+def _may_be_one(one: Decimal, other: Decimal) -> bool:
+    """True if two constants are, or may be where they are compared with a FLOAT, one number."""
+    return one == other or abs(one - other) <= _CLOSE * max(abs(one), abs(other))
 
 
 @value
@@ -218,12 +224,12 @@ class _Span:
     high: Decimal
     open: bool
 
-    def is_apart(self, other: _Span) -> bool:
+    def excludes(self, other: _Span) -> bool:
         """True if the spans share no number."""
         return any(
-            high + _CLOSE * max(abs(high), abs(low)) < low or (high == low and (self.open or other.open))
+            (high < low and not _may_be_one(high, low)) or (high == low and (self.open or other.open))
             for high, low in ((self.high, other.low), (other.high, self.low))
-            if high < _MOST
+            if high < _MOST and low > _LEAST
         )
 
 
@@ -257,7 +263,7 @@ class Range:
         if (self.text, self.sign) != (other.text, other.sign):
             return False
         mine, theirs = self.sign * self.bound, self.sign * other.bound
-        return theirs < mine or (theirs == mine and (other.open or not self.open))
+        return theirs <= mine and (not _may_be_one(mine, theirs) or other.open or not self.open)
 
     def span(self) -> _Span:
         """The numbers of the range."""
@@ -293,7 +299,9 @@ def _against(expr: Expr, constant: Expr, name: Name) -> str:
     return f"{text_of(expr, name)} against {constant.type}"
 
 
-_DECIMAL = re.compile(r"-?\d{1,9}(\.\d{1,6})?")  # few digits: as a DOUBLE, too, they are in the same order
+_DECIMAL = re.compile(
+    r"-?\d{1,9}(\.\d{1,6})?"
+)  # few digits: as a DOUBLE, too, they are in the same order (FLOAT: see above)
 _DATE = re.compile(r"CAST\('(\d{4}-\d\d-\d\d)' AS DATE\)")
 
 

@@ -215,6 +215,8 @@ def _average(sum_type: str) -> str:
 def _split_distinct(agg: Aggregation, keys: list[Column], computed: list[tuple[Column, Expr]]) -> _Split | None:
     if agg.ordered or any(map(is_volatile, agg.exprs)):
         return None
+    if not keys and all(isinstance(expr, Literal) for expr in agg.exprs):
+        return None  # without a key there is a partial group of no rows, too
     args = tuple(_key(expr, agg, i, keys, computed) for i, expr in enumerate(agg.call.args))
     condition = None if agg.filter is None else _key(agg.filter, agg, len(args), keys, computed)
     call = Call(agg.call.op, args, agg.call.template, agg.call.type)

@@ -95,7 +95,7 @@ class _Pool:
         if renaming is None:
             return False
         wheres = [*self.wheres, *(tuple(substitute(p, renaming) for p in where) for where in other.wheres)]
-        if (self.has_distinct or other.has_distinct) and not _apart(wheres):
+        if (self.has_distinct or other.has_distinct) and not _exclusive(wheres):
             return False
         self.wheres = wheres
         self.aggregations += [
@@ -121,8 +121,8 @@ def _common(wheres: Sequence[tuple[Expr, ...]]) -> tuple[tuple[Expr, ...], list[
 
 
 def _of_any(wheres: Sequence[tuple[Expr, ...]]) -> Iterator[Expr]:
-    """What rows satisfy that any of them wants: one of them, and the comparisons that hold for all. Scans skip rows by
-    these, which they can not by an OR over several columns."""
+    """Predicates of the rows that any of the aggregates wants: that one of the WHEREs holds, and the comparisons that
+    follow from each. Scans skip rows by these, which they cannot by an OR over several columns."""
     yield factor_common(disjunction(map(conjunction, wheres)))
     compared = unique(half for where in wheres for half in _halved(where))
     implication = Implication(str)
@@ -134,7 +134,7 @@ def _halved(predicates: Sequence[Expr]) -> list[Expr]:
     return [half for predicate in predicates for half in halves(predicate)]
 
 
-def _apart(wheres: Sequence[tuple[Expr, ...]]) -> bool:
+def _exclusive(wheres: Sequence[tuple[Expr, ...]]) -> bool:
     """True if no row is under two of the aggregates, so that they can be groups. One pass that fills a hash table for
     each of six DISTINCT aggregates is no faster than six passes (measured on TPC-DS 28)."""
     return exclusive([conjunction(rest) for rest in _common(wheres)[1]], str)

@@ -427,7 +427,10 @@ def _is_count_star(node: exp.Expression) -> bool:
 
 
 def _has_holes(node: exp.Expression) -> bool:
-    return any(isinstance(child, _CLOSED) or _tells_the_time(child) or _is_python(child) for child in node.walk())
+    return any(
+        isinstance(child, _CLOSED) or _tells_the_time(child) or _is_python(child) or _is_aggregate(child)
+        for child in node.walk()
+    )
 
 
 def _is_python(node: object) -> bool:

@@ -28,8 +28,8 @@ class Adaptive:
     find: makes the alternatives, given what is known better than when its statistics were collected. Called in
         the planner thread, at most once for the start and once for every time that no known plan is good; a pure
         function. at_once: it has them ready (a plan cache), so it is called at the start.
-    behind: called before that, with the seconds that the job has run. True if other plans should take so much longer
-        than DuckDB's, by which it has begun, that they are not to be made unless the share changes.
+    behind: called before that, in the planner thread, with the seconds that the job has run. True if other plans should
+        take so much longer than DuckDB's, by which it has begun, that none are to be made before something happens.
     available: the share that the plan was made for. demand_aware: the scheduler hears how many resources the chosen
     plan has a use for (:mod:`qoop.schedulers.demand_aware`). begin_with: slots that are taken at most until the first
     decision, where that decides on slots, too; None: all.

@@ -16,7 +16,19 @@ from qoop.planner.estimate.observed import NOTHING, Observation, Observations, T
 from qoop.planner.plan import Plan, Resources, StageId
 from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import SHARE, Decision, Option, Question, Stay, Switch, errors_seen, reestimate, runs
+from qoop.replanning.decision import (
+    AGAIN,
+    SHARE,
+    START,
+    Decision,
+    Option,
+    Question,
+    Stay,
+    Switch,
+    errors_seen,
+    reestimate,
+    runs,
+)
 from qoop.replanning.demand import on_slots, useful_resources
 
 SEARCH_SECONDS = 0.03
@@ -121,7 +133,7 @@ def answer(asked: Asked) -> Answer:
     launch = question.options[0].candidate.plan
     found = asked.found or asked.adaptive.at_once or search_seconds(launch) <= _worth_part(question) * left
     stays = Stay("too little is left to make other plans", question.remaining)
-    if found and not asked.found and SHARE not in question.causes and asked.adaptive.behind(question.now):
+    if found and not asked.found and _nothing_but_time(question) and asked.adaptive.behind(question.now):
         found, stays = False, Stay("other plans should take much longer", question.remaining)
     candidates, searching = None, 0.0
     if found and (not asked.found or _none_is_good(asked, question)):
@@ -134,6 +146,11 @@ def answer(asked: Asked) -> Answer:
     wanted = wanted_by(served, decision) if asked.adaptive.demand_aware and found else None
     seconds = time.perf_counter() - begun
     return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching, wanted)
+
+
+def _nothing_but_time(question: Question) -> bool:
+    """True if the job has begun, or gone on for longer than it should, and nothing else has happened."""
+    return bool(question.causes) and set(question.causes) <= {START, AGAIN}
 
 
 def _lasting(question: Question) -> float:

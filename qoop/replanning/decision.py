@@ -26,7 +26,7 @@ from qoop.planner.search.candidate import Candidate
 from qoop.planner.search.reuse import FinishedStage, finished_stages, reuse
 from qoop.replanning.pace import end, pace
 
-START, SHARE = "start", "share"
+START, SHARE, AGAIN = "start", "share", "again"
 """Kinds of causes: the other plans became known at the start, and the share has changed."""
 
 

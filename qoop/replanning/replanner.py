@@ -23,7 +23,7 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.answers import Answer, Asked, Seen, Useful, Work, answer, search_seconds
-from qoop.replanning.decision import SHARE, START, Option, Question, Stay, Switch, useful
+from qoop.replanning.decision import AGAIN, SHARE, START, Option, Question, Stay, Switch, useful
 from qoop.replanning.regret_budget import RegretBudget
 from qoop.replanning.seconds_seen import SecondsSeen
 from qoop.replanning.triggers import Cause, changed
@@ -118,7 +118,7 @@ class Replanner:
         if now >= self._again:
             self._again = inf
             why = "DuckDB's plan has not ended" if self._by_duckdb else "the last decision was for a time only"
-            self._wait(Cause("again", why, urgent=True), now)
+            self._wait(Cause(AGAIN, why, urgent=True), now)
         due = self.due
         if due is not None and now >= due:
             return self._ask(now)

@@ -458,7 +458,9 @@ class _RecordedPlanner:
 
     def behind(self, _: float) -> bool:
         """True if the trace says that there was no search."""
-        return self._message is None or (self._message.found is None and self._message.error is None)
+        message = self._message
+        assert message is not None  # it is asked for while a question is answered
+        return message.found is None and message.error is None
 
     def find(self, observed: Observations) -> Sequence[Candidate]:
         """The findings of the search that the trace tells of."""

@@ -46,6 +46,10 @@ FOUND = {
     "a number as a truth": "SELECT CAST((k AND true) AS VARCHAR) FROM t3",
     "a rollup of which no column is read": """
         SELECT 1 FROM (SELECT s FROM t1 GROUP BY ROLLUP (s)) AS r LEFT JOIN t2 ON false""",
+    "different values of a constant, of no rows": """
+        SELECT count(DISTINCT 7), count(DISTINCT 'x') FILTER (WHERE true) FROM t1, t3 WHERE t1.id < 0""",
+    "an aggregate of a constant that sqlglot does not know, in a window": """
+        SELECT sum(product(2)) OVER () FROM t1 GROUP BY s""",
     "a constant that is a key of some grouping sets": """
         SELECT false AS a, k, 'x' || 'y' AS b FROM t3 GROUP BY GROUPING SETS ((), (false), (k, 'x' || 'y'))""",
     "several grand totals of which no column is read": """

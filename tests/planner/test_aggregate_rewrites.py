@@ -119,6 +119,28 @@ def test_one_pass_computes_what_several_subqueries_ask_of_parts(
     assert rows(data, to_sql(relation, cast=True)) == rows(data, sql)
 
 
+def test_aggregates_are_computed_of_the_rows_alone_that_they_are_asked_of(data: duckdb.DuckDBPyConnection) -> None:
+    """Of others they might overflow."""
+    huge = "CASE WHEN {} THEN 1e38::HUGEINT ELSE x END"
+    texts = [
+        f"SELECT sum({huge.format('m = 9')}) FILTER (WHERE m = 1), count(DISTINCT x) FILTER (WHERE m = 2) FROM f",
+        f"SELECT * FROM (SELECT sum({huge.format('m = 9')}) AS a FROM f WHERE m = 1) q, "
+        "(SELECT count(DISTINCT x) AS b FROM f WHERE m = 9) r",
+    ]
+    for sql in texts:
+        relation = prepared(sql)
+        assert aggregates(relation) == 2
+        assert rows(data, to_sql(relation, cast=True)) == rows(data, sql)
+
+
+def test_constants_that_are_one_float_bound_no_rows(data: duckdb.DuckDBPyConnection) -> None:
+    source = "(SELECT (1234567 + x % 3 / 8)::FLOAT AS price FROM f)"
+    parts = (f"(SELECT count(*) AS v{i} FROM {source} WHERE price {one}) q{i}" for i, one in
+             enumerate(("<= 1234567.12", "< 1234567.13")))  # fmt: skip
+    sql = f"SELECT * FROM {', '.join(parts)}"
+    assert rows(data, to_sql(prepared(sql), cast=True)) == rows(data, sql)
+
+
 def test_distinct_values_of_parts_that_overlap_are_counted_one_by_one() -> None:
     parts = (f"(SELECT count(DISTINCT x) AS v{m} FROM f WHERE m > {m}) q{m}" for m in range(3))
     relation = prepared(f"SELECT * FROM {', '.join(parts)}")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal, binary, conjunction, disjunction
-from qoop.planner.algebra.implication import exclusive
+from qoop.planner.algebra.implication import exclusive, follows
 
 COLUMNS = Column("a", "INTEGER"), Column("b", "INTEGER")
 VALUES = (None, *range(-1, 6))
@@ -69,9 +69,19 @@ def test_what_is_told_to_exclude_each_other_does(predicates: list[Expr]) -> None
             assert not any(holds(one, row) and holds(two, row) for one, two in combinations(predicates, 2))
 
 
-def test_constants_that_may_be_one_float_exclude_nothing() -> None:
+@given(PREDICATES, st.lists(PREDICATES, min_size=1, max_size=3))
+def test_what_is_told_to_follow_does(weak: Expr, terms: list[Expr]) -> None:
+    if follows(weak, terms, lambda column: column.name):
+        for row in ((a, b) for a in VALUES for b in VALUES):
+            assert holds(weak, row) or not all(holds(term, row) for term in terms)
+
+
+def test_constants_that_may_be_one_float_tell_nothing() -> None:
     column = Column("f", "FLOAT")
     near, far = (Literal(text, "DECIMAL(9,6)") for text in ("1.000001", "1.000002"))
     below, above = binary("<=", column, near, "BOOLEAN"), binary(">=", column, far, "BOOLEAN")
     assert not exclusive([below, above], lambda column: column.name)
     assert exclusive([binary("<", column, near, "BOOLEAN"), binary(">=", column, near, "BOOLEAN")], lambda c: c.name)
+    open_, closed = (binary(op, column, far, "BOOLEAN") for op in ("<", "<="))
+    assert not follows(open_, [below], lambda column: column.name)
+    assert follows(closed, [below], lambda column: column.name)

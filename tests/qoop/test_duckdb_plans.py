@@ -18,6 +18,7 @@ from pytest import LogCaptureFixture
 import qoop
 from qoop.duckdb_plans import GOES_ON, DuckDBPlan, as_they_turned_out
 from qoop.engine.history import Ended, Started, Switched
+from qoop.planner.estimate.observed import NOTHING
 from qoop.planner.packing import on_threads
 from qoop.planner.planner import Planning
 from qoop.planner.variants import Variant
@@ -167,6 +168,39 @@ def test_no_others_are_made_where_the_first_are_far_behind(
         assert "other plans should take much longer" in " ".join(map(str, job.history()))
     adaptive = session.planning.plan(JOIN).adaptive
     assert adaptive is not None and adaptive.behind(0.0) and not adaptive.behind(100.0), "it is overdue"
+
+
+def test_a_job_whose_tables_are_others_by_now_stays_with_its_plan(
+    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect(monkeypatch, 0.001)
+    adaptive = session.planning.plan(JOIN).adaptive
+    assert adaptive is not None and not adaptive.behind(100.0)
+    session.register("t", pa.table({"a": [1], "b": [2]}))
+    assert adaptive.behind(100.0) and not adaptive.find(NOTHING)
+    assert [row[:2] for row in session.sql(JOIN).fetchall()] == [(2, 1)]
+    session.execute("DROP TABLE t")
+    assert adaptive.behind(100.0)
+
+
+@pytest.mark.parametrize("policy", ["cheapest", "robust"])
+def test_policies_that_decide_by_more_than_seconds_are_always_asked(
+    tmp_path: Path, all_long: None, policy: str
+) -> None:
+    with qoop.connect(slots=2, memory="1GB", staged=False, policy=policy) as session:
+        session.register("t", pa.table({"a": [1, 2], "b": [2, 3]}))
+        adaptive = session.planning.plan(JOIN).adaptive
+        assert adaptive is not None and not adaptive.behind(0.0)
+
+
+def test_a_first_look_is_for_the_slots_at_hand(session: qoop.Session, all_long: None) -> None:
+    for slots in (2, 1):
+        session.resize(slots=slots)
+        adaptive = session.planning.plan(JOIN).adaptive
+        assert adaptive is not None
+        adaptive.behind(0.0)
+        told = session.planning._own(JOIN, slots).others_foretold
+        assert told is not None and told[0] == slots
 
 
 def test_the_next_time_the_plan_that_took_less_is_begun_with(

@@ -314,3 +314,4 @@ def test_plans_that_are_far_behind_are_looked_for_once_the_share_has_changed() -
         behind = {"at_once": True, "behind": lambda seconds, far=far: far and seconds < 3.0}
         assert searches(1.0, START, **behind) != far
         assert searches(3.0, START, **behind) and searches(1.0, CHANGED, **behind)
+        assert searches(1.0, "request", **behind), "it may have run out of memory"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from qoop.catalog.errors import ExecutionError, PlanError
-from qoop.result import Result
+from qoop.result import Result, _database
 
 UUID = "('00000000-0000-0000-0000-00000000000' || i)::UUID"
 EVERY_TYPE = '''
@@ -134,6 +134,29 @@ def test_a_value_that_python_has_no_room_for_is_a_clear_error() -> None:
     result = as_the_root_leaves_it("SELECT to_days(-2147483648) AS d")
     with pytest.raises(ExecutionError, match="cannot be converted: days=-2147483648"):
         result.fetchall()
+
+
+def test_lists_of_enums_that_begin_without_an_item() -> None:
+    """DuckDB 1.5.5 ends in an internal error where the first rows that it reads have none."""
+    colours = "['red', 'green']::ENUM('green', 'red')[]"
+    for rows, last in ((3000, (["red", "green"],)), (3001, (None,))):
+        result = as_the_root_leaves_it(
+            f"SELECT CASE WHEN i = 2999 AND {rows} = 3000 THEN {colours} END AS l FROM range({rows}) AS r(i)"
+        )
+        assert result.fetchall()[-1] == last
+        assert [row[0] for row in result.text_rows()][-1] == (None if last[0] is None else "[red, green]")
+
+
+def test_a_result_that_breaks_duckdb_leaves_others_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    good, broken = (as_the_root_leaves_it("SELECT 1 AS a") for _ in range(2))
+
+    def fatal(_: object) -> None:
+        raise duckdb.InternalException("INTERNAL Error: a mistake")
+
+    used = _database(broken._settings)
+    with pytest.raises(ExecutionError, match="a mistake"):
+        broken._convert(fatal)
+    assert good.fetchall() == [(1,)] and _database(good._settings) is not used
 
 
 PRINTED = """
