@@ -95,7 +95,7 @@ def castable(rows: pa.Table) -> pa.Table:
 
 
 def _holds_enums(type_: pa.DataType) -> bool:
-    return pa.types.is_list(type_) and pa.types.is_dictionary(type_.value_type)
+    return bool(pa.types.is_list(type_) and pa.types.is_dictionary(type_.value_type))
 
 
 def _begins_without_items(chunk: pa.Array) -> bool:

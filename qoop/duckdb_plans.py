@@ -162,14 +162,14 @@ class DuckDBPlans:
         return told
 
     def foretell_others(self, text: str, known: DuckDBPlan, slots: float, seconds: float) -> DuckDBPlan:
-        """Remember what the best of a first look at plans of stages should take on so many slots, from begin to end."""
+        """Remember what the best of a first look at plans of stages should take on the slots, from begin to end."""
         key = self._key(text, known.tables)
         told = changed(self._latest(key, known), others_foretold=(slots, seconds))
         self._keep(key, told)
         return told
 
     def _latest(self, key: _Key, known: DuckDBPlan) -> DuckDBPlan:
-        """What is known by now: its run may have ended since."""
+        """The same as far as it is known by now: its run may have ended since."""
         with self._lock:
             found = self._known.get(key)
         return found if found is not None and found.plan.root.slots == known.plan.root.slots else known

@@ -365,7 +365,7 @@ def _unlike(schema: pa.Schema, wanted: pa.Schema) -> list[int]:
 @contextmanager
 def _explained() -> Iterator[None]:
     """A value that DuckDB does not convert, such as a MAP with a NULL among its keys, is an error of ours; so is one
-    that Python has no room for, such as an INTERVAL of two billion days."""
+    that Python cannot hold, such as an INTERVAL of two billion days."""
     try:
         yield
     except duckdb.InterruptException:

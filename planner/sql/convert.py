@@ -385,7 +385,7 @@ def has_aggregate(node: exp.Expression) -> bool:
     return _is_aggregate(node) or any(map(has_aggregate, node.iter_expressions()))
 
 
-def _is_aggregate(node: exp.Expression) -> bool:
+def _is_aggregate(node: object) -> bool:
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
         return _is_aggregate(node.this)
     if isinstance(node, exp.Anonymous):
