@@ -83,8 +83,10 @@ def _output_column(term: exp.Expression, tree: exp.Query, columns: Sequence[str]
         named = [index for index, name in enumerate(columns) if name.lower() == term.name.lower()]
         if named and (len(named) == 1 or not isinstance(tree, exp.Select)):
             return named[0]
-        if named and len(tree.selects) == len(columns) and isinstance(tree.selects[named[-1]], exp.Alias):
-            return named[-1]  # of several aliases of a block the last one, of a union the first
+        if named and len(tree.selects) == len(columns):
+            aliases = [index for index in named if isinstance(tree.selects[index], exp.Alias)]
+            if aliases:
+                return aliases[-1]  # of several aliases of a block the last one, of a union the first
     items = tree.selects if isinstance(tree, exp.Select) else []
     if len(items) != len(columns):  # a star among them: positions are not known
         return None
