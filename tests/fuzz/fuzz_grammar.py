@@ -214,11 +214,15 @@ class Grammar(Sources):
     def listed(self, columns: Columns, values: Sequence[str]) -> str:
         return items(", ", [f"{sql} AS {quote(name)}" for sql, (name, _) in zip(values, columns, strict=True)])
 
+    def rows_of(self, kinds: Sequence[str]) -> list[str]:
+        """Some rows of constants, each once: of equal rows no window says which comes first."""
+        return list(dict.fromkeys(self.several(1, 4, lambda: f"({', '.join(self.literal(kind) for kind in kinds)})")))
+
     def constants(self, names: Names, kinds: Sequence[str] | None) -> Query:
         kinds = kinds or [self.kind(Names())]
         columns = [(self.fresh("o"), kind) for kind in kinds]
         if self.chance(0.4):
-            rows = self.several(1, 4, lambda: f"({', '.join(self.literal(kind) for kind in kinds)})")
+            rows = self.rows_of(kinds)
             heads = ", ".join(name for name, _ in columns)
             sql = f"SELECT * FROM (VALUES {items(', ', rows)}) AS {self.fresh('v')}({heads})"
             return Query(node("query", sql), columns)
@@ -252,14 +256,15 @@ class Grammar(Sources):
             return f"({inner.sql}) AS {alias}"
         if self.chance(0.03):
             names.columns.append(Named(f"{alias}.u", NUMBER))
-            return f"(SELECT unnest([1, 2, NULL, {self.literal(NUMBER)}]) AS u) AS {alias}"
+            numbers = dict.fromkeys(("1", "2", "NULL", str(self.literal(NUMBER))))
+            return f"(SELECT unnest([{', '.join(numbers)}]) AS u) AS {alias}"
         if self.chance(0.04):
             names.columns.append(Named(f"{alias}.u", NUMBER))
             made = self.rng.choice(("range(4)", "range(-1, 6, 2)", "generate_series(0, 3)", "range(0)"))
             return f"{made} AS {alias}(u)"
         if self.chance(0.04):
             kinds = [self.kind(Names()) for _ in range(self.rng.randint(1, 2))]
-            rows = self.several(1, 4, lambda: f"({', '.join(self.literal(kind) for kind in kinds)})")
+            rows = self.rows_of(kinds)
             names.columns += [Named(f"{alias}.v{place}", kind) for place, kind in enumerate(kinds)]
             return f"(VALUES {items(', ', rows)}) AS {alias}({', '.join(f'v{place}' for place in range(len(kinds)))})"
         if self.chance(0.06):
