@@ -184,7 +184,7 @@ CALLING = (
 transferred would keep rows from early calls, too."""
 
 LONE = tuple(one for one in VARIANTS if one.lone)
-"""Those of one task, of which one is mostly the best where a single machine has all slots."""
+"""The variants of one task, of which one is mostly the best where a single machine has all slots."""
 
 RARE = (Variant("hash", limits=_HASH), Variant("strict joins", replace(_USUAL, loosen=False)))
 """Variants that add nothing to those, 2 % at most for one query: only a full search tries them."""

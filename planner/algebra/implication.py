@@ -299,9 +299,7 @@ def _against(expr: Expr, constant: Expr, name: Name) -> str:
     return f"{text_of(expr, name)} against {constant.type}"
 
 
-_DECIMAL = re.compile(
-    r"-?\d{1,9}(\.\d{1,6})?"
-)  # few digits: as a DOUBLE, too, they are in the same order (FLOAT: see above)
+_DECIMAL = re.compile(r"-?\d{1,9}(\.\d{1,6})?")  # few digits: as a DOUBLE, too, they are in the same order
 _DATE = re.compile(r"CAST\('(\d{4}-\d\d-\d\d)' AS DATE\)")
 
 
