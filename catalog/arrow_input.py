@@ -89,8 +89,7 @@ def castable(rows: pa.Table) -> pa.Table:
     reads first have no items. They are to be cast to their types."""
     for index, field in enumerate(rows.schema):
         if _holds_enums(field.type) and any(map(_begins_without_items, rows.column(index).chunks)):
-            as_texts = _with_texts(field.type)
-            rows = rows.set_column(index, field.with_type(as_texts), rows.column(index).cast(as_texts))
+            rows = _as_texts(rows, index)
     return rows
 
 
@@ -106,8 +105,7 @@ def _readable(rows: pa.Table) -> pa.Table:
     """The rows with those columns copied that DuckDB would misread."""
     for index, field in enumerate(rows.schema):
         if _crashes(field.type):
-            as_texts = _with_texts(field.type)
-            rows = rows.set_column(index, field.with_type(as_texts), rows.column(index).cast(as_texts))
+            rows = _as_texts(rows, index)
             continue
         chunks = rows.column(index).chunks if _misread_if_sliced(field.type) else ()
         if any(chunk.offset for chunk in chunks):
@@ -136,6 +134,13 @@ def _crashes(type_: pa.DataType, lists: int = 0) -> bool:
         return lists > 1
     lists += 2 if pa.types.is_fixed_size_list(type_) else pa.types.is_list(type_) or pa.types.is_map(type_)
     return any(_crashes(type_.field(i).type, lists) for i in range(type_.num_fields))
+
+
+def _as_texts(rows: pa.Table, index: int) -> pa.Table:
+    """The rows with the ENUMs of a column as texts."""
+    field = rows.schema.field(index)
+    type_ = _with_texts(field.type)
+    return rows.set_column(index, field.with_type(type_), rows.column(index).cast(type_))
 
 
 def _with_texts(type_: pa.DataType) -> pa.DataType:

@@ -37,9 +37,11 @@ def _grouped(aggregate: Aggregate) -> Relation:
     if aggregate.keys or not filters:
         return aggregate
     distinct = any(agg.distinct for agg in aggregate.aggregations)
-    if (distinct or _worth_it(aggregate, filters)) and _has_groups_of_its_own(aggregate, filters):
+    if not distinct and not _worth_it(aggregate, filters):
+        return aggregate
+    if _has_groups_of_its_own(aggregate, filters):
         return _one_group_each(aggregate, filters)
-    return _combined(aggregate, filters) if not distinct and _worth_it(aggregate, filters) else aggregate
+    return aggregate if distinct else _combined(aggregate, filters)
 
 
 def _has_groups_of_its_own(aggregate: Aggregate, filters: tuple[Expr, ...]) -> bool:
@@ -54,8 +56,6 @@ def _has_groups_of_its_own(aggregate: Aggregate, filters: tuple[Expr, ...]) -> b
 
 def _one_group_each(aggregate: Aggregate, filters: tuple[Expr, ...]) -> Relation:
     """Each aggregate is that of the one group whose rows pass its filter; without such rows, that of nothing."""
-    name = aggregate.aggregations[0].column.name
-    number = Column(f"{name}:filters", "BIGINT")
     cases = " ".join(f"WHEN {{{place}}} THEN {place}" for place in range(len(filters)))
     told = Call("filters", filters, f"CAST(CASE {cases} END AS BIGINT)", "BIGINT")
     wanted = (
@@ -63,12 +63,12 @@ def _one_group_each(aggregate: Aggregate, filters: tuple[Expr, ...]) -> Relation
         if _only_passing(aggregate.input, filters)
         else filtered(aggregate.input, [disjunction(filters)])
     )
-    kept = tuple((column, column) for column in wanted.columns)
+    number, numbered = _numbered(aggregate, wanted, told)
     asking: dict[tuple[Call, bool], list[Aggregation]] = {}
     for agg in aggregate.aggregations:
         asking.setdefault((agg.call, agg.distinct), []).append(agg)
     parts = {key: _part_of(aggs, filters, number) for key, aggs in asking.items()}
-    groups = Aggregate(Project(wanted, (*kept, (number, told))), (number,), tuple(parts.values()))
+    groups = Aggregate(numbered, (number,), tuple(parts.values()))
 
     def picked(agg: Aggregation) -> Aggregation:
         group, nothing = _place(agg, filters), value_of_nothing(agg.call)
@@ -115,9 +115,7 @@ def _combined(aggregate: Aggregate, filters: tuple[Expr, ...]) -> Relation:
         return aggregate
     parts = {part.column: replace(part, column=_part(part.column)) for part in phases.partials}
     finals = {final.column: final for final in phases.finals}
-    number = Column(f"{aggregate.aggregations[0].column.name}:filters", "BIGINT")
-    kept = tuple((column, column) for column in aggregate.input.columns)
-    numbered = Project(aggregate.input, (*kept, (number, _number(filters))))
+    number, numbered = _numbered(aggregate, aggregate.input, _number(filters))
     groups = Aggregate(numbered, (number,), tuple(parts.values()))
     return Aggregate(
         groups,
@@ -139,6 +137,12 @@ def _worth_it(aggregate: Aggregate, filters: tuple[Expr, ...]) -> bool:
         and len(aggregate.aggregations) >= len(filters)
         and not any(is_volatile(expr) for agg in aggregate.aggregations for expr in agg.exprs)
     )
+
+
+def _numbered(aggregate: Aggregate, rows: Relation, told: Call) -> tuple[Column, Project]:
+    """The column of the numbers, and the rows with it. told: the number of a row."""
+    number = Column(f"{aggregate.aggregations[0].column.name}:filters", "BIGINT")
+    return number, Project(rows, (*((column, column) for column in rows.columns), (number, told)))
 
 
 def _part(column: Column) -> Column:

@@ -124,14 +124,11 @@ def _of_any(wheres: Sequence[tuple[Expr, ...]]) -> Iterator[Expr]:
     """Predicates of the rows that any of the aggregates wants: that one of the WHEREs holds, and the comparisons that
     follow from each. Scans skip rows by these, which they cannot by an OR over several columns."""
     yield factor_common(disjunction(map(conjunction, wheres)))
-    compared = unique(half for where in wheres for half in _halved(where))
+    each = [[half for predicate in where for half in halves(predicate)] for where in wheres]
     implication = Implication(str)
-    weakest = [one for one in compared if all(implication.follows(one, _halved(where)) for where in wheres)]
+    compared = unique(half for where in each for half in where)
+    weakest = [one for one in compared if all(implication.follows(one, where) for where in each)]
     yield from implication.essential(weakest, some_or=False)
-
-
-def _halved(predicates: Sequence[Expr]) -> list[Expr]:
-    return [half for predicate in predicates for half in halves(predicate)]
 
 
 def _exclusive(wheres: Sequence[tuple[Expr, ...]]) -> bool:

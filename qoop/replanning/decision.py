@@ -27,7 +27,7 @@ from qoop.planner.search.reuse import FinishedStage, finished_stages, reuse
 from qoop.replanning.pace import end, pace
 
 START, SHARE, AGAIN = "start", "share", "again"
-"""Kinds of causes: the other plans became known at the start, and the share has changed."""
+"""Kinds of causes: the other plans became known at the start, the share has changed, and time has passed."""
 
 
 LOSS_PART = 0.1

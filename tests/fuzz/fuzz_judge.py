@@ -28,6 +28,7 @@ from fuzz_forms import planning_as
 from fuzz_tables import Hosts
 
 import qoop
+from qoop.engine.failures import is_fatal
 from qoop.tpcds import ordering as orders
 from qoop.tpcds.oracle import Difference, compare
 
@@ -90,7 +91,7 @@ def judged(hosts: Hosts, text: str, mode: str, theirs: Theirs) -> Difference | s
     except Exception as error:  # whatever it is, it is not what a user should meet
         return Difference("crash", f"raised {type(error).__name__}: {error}")
     if theirs.rows is None:
-        if isinstance(theirs.error, duckdb.InternalException | duckdb.FatalException):
+        if theirs.error is not None and is_fatal(theirs.error):
             return BROKEN
         if isinstance(theirs.error, duckdb.NotImplementedException) and (mode == "whole" or _raises_whole(hosts, text)):
             return MISSING
@@ -179,7 +180,7 @@ def _otherwise(hosts: Hosts, text: str) -> Iterator[pa.Table]:
     for schema in hosts.otherwise:
         hosts.duckdb.execute(f"SET schema = '{schema}'")
         other = asked(hosts.duckdb, text)
-        if isinstance(other.error, duckdb.InternalException | duckdb.FatalException):
+        if other.error is not None and is_fatal(other.error):
             hosts.renew()
             return
         hosts.duckdb.execute("RESET schema")

@@ -15,6 +15,7 @@ from fuzz_shrink import Found
 from fuzz_tables import Hosts, kinds_of, random_tables
 from fuzz_tree import plain
 
+from qoop.engine.failures import is_fatal
 from qoop.tpcds.oracle import Difference
 
 TEXTS = 500
@@ -65,7 +66,7 @@ def _differences(hosts: Hosts, text: str, wanted: Sequence[str], outcome: Outcom
     theirs = asked(hosts.duckdb, text)
     if theirs.error is not None:
         outcome.refused[type(theirs.error).__name__] += 1
-        if isinstance(theirs.error, duckdb.InternalException | duckdb.FatalException):
+        if is_fatal(theirs.error):
             hosts.renew()
         if isinstance(theirs.error, duckdb.OutOfMemoryException):
             return

@@ -184,9 +184,7 @@ def test_a_job_whose_tables_are_others_by_now_stays_with_its_plan(
 
 
 @pytest.mark.parametrize("policy", ["cheapest", "robust"])
-def test_policies_that_decide_by_more_than_seconds_are_always_asked(
-    tmp_path: Path, all_long: None, policy: str
-) -> None:
+def test_policies_that_decide_by_more_than_seconds_are_always_asked(all_long: None, policy: str) -> None:
     with qoop.connect(slots=2, memory="1GB", staged=False, policy=policy) as session:
         session.register("t", pa.table({"a": [1, 2], "b": [2, 3]}))
         adaptive = session.planning.plan(JOIN).adaptive

@@ -147,7 +147,7 @@ def test_lists_of_enums_that_begin_without_an_item() -> None:
         assert [row[0] for row in result.text_rows()][-1] == (None if last[0] is None else "[red, green]")
 
 
-def test_a_result_that_breaks_duckdb_leaves_others_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_breaks_duckdb_leaves_others_whole() -> None:
     good, broken = (as_the_root_leaves_it("SELECT 1 AS a") for _ in range(2))
 
     def fatal(_: object) -> None:
