@@ -15,6 +15,7 @@ from qoop.catalog.errors import PlanError
 from qoop.engine.backends.base import Backend
 from qoop.engine.events import (
     Begun,
+    CapacityExpected,
     CapacityNotice,
     Command,
     Event,
@@ -85,6 +86,7 @@ class Driver:
         self.runs: dict[JobId, Run] = {}
         self.touched: dict[JobId, None] = {}
         self.leaving: dict[MachineId, CapacityNotice] = {}
+        self._expected: tuple[tuple[float, Resources], ...] = ()
         self.nodes: NodesView | None = None
         self._promised_to: dict[JobId, Resources] = {}
         self._arrivals: dict[JobId, int] = {}
@@ -103,6 +105,38 @@ class Driver:
     def _lasting(self, machine: MachineId, capacity: Resources) -> Resources:
         notice = self.leaving.get(machine)
         return capacity if notice is None else least(capacity, notice.capacity_after)
+
+    def expect(self, course: Sequence[tuple[float, Resources]]) -> None:
+        """See `CapacityExpected`."""
+        self._expected = tuple(course)
+
+    def coming(self, now: float) -> tuple[tuple[float, Resources], ...]:
+        """(seconds of the clock, resources): what all machines together should have from later times on.
+
+        That is what is expected of them, or, where nothing is, what notices announce of more.
+        """
+        expected = [(at, self._like(one)) for at, one in self._expected if at > now]
+        if expected or not self.leaving:
+            return tuple(expected)
+        more = [one for one in self.leaving.values() if one.at > now and self._grows(one)]
+        return tuple((at, self._announced(at)) for at in sorted({one.at for one in more}))
+
+    def _like(self, expected: Resources) -> Resources:
+        """The resources; where they tell slots alone, all else goes with these as it does now."""
+        now = self.capacity
+        if expected.memory or not now.cpu:
+            return expected
+        part = expected.cpu / now.cpu
+        return Resources(expected.cpu, now.memory * part, now.disk * part, now.network * part)
+
+    def _grows(self, notice: CapacityNotice) -> bool:
+        return not notice.capacity_after.fits(self._capacity.get(notice.machine, _NOTHING))
+
+    def _announced(self, at: float) -> Resources:
+        """The sum over all machines of what they should have at a time, by the notices."""
+        due = {name: one.capacity_after for name, one in self.leaving.items() if one.at <= at}
+        parts = (due.get(name, self._lasting(name, capacity)) for name, capacity in self._capacity.items())
+        return sum(parts, Resources())
 
     def availability(self) -> Availability:
         """Capacity and free resources of every machine; current until a machine changes. Only for reading."""
@@ -286,6 +320,9 @@ class Driver:
         if isinstance(event, CapacityNotice):
             if event.machine in self._capacity:
                 self.leaving[event.machine] = event
+            return True
+        if isinstance(event, CapacityExpected):
+            self.expect(event.course)
             return True
         if isinstance(event, MachineJoined | MachineLost | SlotsChanged):
             self.leaving.pop(event.machine, None)

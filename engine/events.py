@@ -137,6 +137,18 @@ class CapacityNotice:
 
 
 @value
+class CapacityExpected:
+    """All machines together should have these resources from these times on, as somebody says who has asked for them.
+
+    course: (seconds of the session's clock, resources), in order of time; it takes the place of what was expected
+    before. Nobody promises it: what does not come is no longer expected once its time is over, and tasks are begun
+    only on what there is. Where resources tell slots alone, all else goes with these as it does now.
+    """
+
+    course: tuple[tuple[float, Resources], ...]
+
+
+@value
 class CheckpointLost:
     """An output that was committed can no longer be read."""
 
@@ -161,10 +173,15 @@ class CheckpointSaved:
 
 @value
 class ShareChanged:
-    """The scheduler's fair share of a job is now this: a guaranteed minimum, not a cap."""
+    """The scheduler's fair share of a job is now this: a guaranteed minimum, not a cap.
+
+    coming: (seconds of the session's clock, share): what it should be from some later times on, if as much as is
+    expected of machines comes.
+    """
 
     job: JobId
     share: Resources
+    coming: tuple[tuple[float, Resources], ...] = ()
 
 
 Event = (
@@ -179,6 +196,7 @@ Event = (
     | MachineLost
     | SlotsChanged
     | CapacityNotice
+    | CapacityExpected
     | CheckpointLost
     | CheckpointSaved
     | ShareChanged

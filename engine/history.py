@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Union
 
 from qoop.catalog.errors import Cancelled, QoopError, Revoked
@@ -275,11 +276,27 @@ class Released:
 
 @value
 class ShareTold:
+    """coming: (seconds since the job began, share), what it should be later."""
+
     at: float
     share: Resources
+    coming: tuple[tuple[float, Resources], ...] = ()
 
     def __str__(self) -> str:
-        return f"at {self.at:.3f} s the share became {available_of(self.share)} for tasks"
+        told = f"at {self.at:.3f} s the share became {available_of(self.share)} for tasks"
+        return f"{told}; {expected(self.coming, self.at)}" if self.coming else told
+
+
+def expected(coming: Sequence[tuple[float, Resources]], now: float = 0.0) -> str:
+    """A clause about the shares that should come: the first and the last of them.
+
+    >>> expected([(30.0, Resources(2, 10**9)), (90.0, Resources(4, 2 * 10**9))])
+    '2 slots and 1 GB are expected in 30 s, 4 slots and 2 GB in 90 s'
+    """
+    (first, share), (last, most) = coming[0], coming[-1]
+    verb = "is" if share.cpu == 1 else "are"
+    told = f"{available_of(share)} {verb} expected in {first - now:.3g} s"
+    return f"{told}, {available_of(most)} in {last - now:.3g} s" if len(coming) > 1 else told
 
 
 @value

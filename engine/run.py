@@ -540,9 +540,10 @@ class Run:
             case CapacityNotice(machine, capacity, moment):
                 self._demands.expect_less(machine, capacity)
                 self.history.append(CapacityAnnounced(self._at, machine, capacity, max(0.0, moment - self._now)))
-            case ShareChanged(job, share) if job == self.job:
+            case ShareChanged(job, share, coming) if job == self.job:
                 self.share = share
-                self.history.append(ShareTold(self._at, share))
+                began = self._now - self._at
+                self.history.append(ShareTold(self._at, share, tuple((at - began, later) for at, later in coming)))
 
     def _take_late(self, event: Event) -> None:
         """Of a job that has ended nothing is told any more. What a late writer has left behind is given back; what is

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from heapq import heappop, heappush
+from itertools import pairwise
 from math import ceil, exp, inf
 from statistics import NormalDist
 from typing import NamedTuple
@@ -135,6 +136,46 @@ class Finish:
             return inf
         return _Simulation(self, share, done).run()
 
+    def through(self, course: Sequence[tuple[float, Resources]], done: Done = NOTHING) -> float:
+        """Seconds until the plan is finished if it has each share from its time on.
+
+        What runs then goes on, as far as it fits; of tasks too many those that have come least far begin again.
+
+        course: (seconds from now, share), in order of time, the first from 0 on.
+        """
+        for (since, share), (until, later) in pairwise(course):
+            if share.cpu < 1:
+                done = Done(done.parts)
+                continue
+            simulation = _Simulation(self, share, done, until - since)
+            before = list(simulation.left)
+            ended = simulation.run()
+            if not simulation.left[-1]:
+                return since + ended
+            done = self._later(done, before, simulation, later)
+        since, share = course[-1]
+        return since + self.seconds(share, done)
+
+    def _later(self, done: Done, before: list[int], simulation: _Simulation, share: Resources) -> Done:
+        """The progress once a simulation has come to its limit, and what runs then on another share."""
+        left, running = simulation.going_on()
+        spent: dict[StageId, tuple[float, ...]] = {}
+        if share.cpu >= 1:
+            terms, free = self.on(share)[0], share.cpu
+            for over, stage in sorted(running, reverse=True):
+                free -= terms.cpus[stage]
+                if free < 0:
+                    break
+                id = self.plan.stages[stage].id
+                spent[id] = (*spent.get(id, ()), over * terms.seconds[stage])
+        slots = {id: number for id, number in done.slots.items() if id in spent}
+        return Done(self._parts(done, before, left), spent, slots)
+
+    def _parts(self, done: Done, before: Sequence[int], after: Sequence[int]) -> dict[StageId, int]:
+        """By stage the tasks that are done, where those left have become fewer."""
+        stages = zip(self.plan.stages, before, after, strict=True)
+        return {stage.id: done.parts.get(stage.id, 0) + was - left for stage, was, left in stages}
+
     def after(self, share: Resources, seconds: float, done: Done = NOTHING) -> Done:
         """The progress after that time on the share, begun from `done`; what then runs counts for nothing."""
         if share.cpu < 1:
@@ -142,8 +183,7 @@ class Finish:
         simulation = _Simulation(self, share, done, seconds)
         before = list(simulation.left)
         simulation.run()
-        stages = zip(self.plan.stages, before, simulation.left, strict=True)
-        return Done({stage.id: done.parts.get(stage.id, 0) + was - left for stage, was, left in stages})
+        return Done(self._parts(done, before, simulation.left))
 
     def at_least(self, share: Resources) -> float:
         """Seconds that the whole plan cannot do without: its longest path, and all of its work spread evenly.
@@ -357,6 +397,20 @@ class _Simulation:
             else:
                 self.arrive(arrives)
         return self.now
+
+    def going_on(self) -> tuple[list[int], list[tuple[float, int]]]:
+        """By stage the tasks that are left at the limit, and of those that run then the part that is over, and stage.
+
+        A slot that does several tasks in a row has done some of them. What waits for its inputs has not begun.
+        """
+        left, running = list(self.left), list[tuple[float, int]]()
+        for when, stage, slots, tasks in self.ending:
+            chunk = tasks // slots
+            rest = (when - self.until) / self.durations[stage] if self.durations[stage] > 0 else 0.0
+            undone = min(chunk, max(1, ceil(rest)))
+            left[stage] -= (chunk - undone) * slots
+            running += [(max(0.0, undone - rest), stage)] * slots
+        return left, running
 
     def idle(self) -> bool:
         """True if nothing runs, nor waits for its inputs."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
@@ -191,6 +191,25 @@ def _as_text(name: str, value: object) -> str:
     if name == "tenants" and isinstance(value, dict):
         return ",".join(f"{tenant}={weight}" for tenant, weight in value.items())
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def course_of(course: Iterable[tuple[float, int]]) -> tuple[tuple[float, int], ...]:
+    """(seconds from now, slots) as `Session.expect` is told. Raises ConfigError where they cannot be so.
+
+    >>> course_of([(60, 4), (120.5, 6)])
+    ((60.0, 4), (120.5, 6))
+    """
+    try:
+        told = [(float(after), slots) for after, slots in course]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"what is expected must be pairs of seconds from now and slots, not {course!r}") from error
+    found = tuple((after, options.slots("slots", slots, least=0)) for after, slots in told)
+    before = 0.0
+    for after, _ in found:
+        if not before < after < math.inf:
+            raise ConfigError(f"the seconds of what is expected must be above 0 and rise, and {after:g} is not so")
+        before = after
+    return found
 
 
 def available_of(slots: int | None, memory: int | str | None) -> tuple[int | None, int | None]:

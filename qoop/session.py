@@ -12,7 +12,7 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from qoop.calibrated import calibration_path, load
 from qoop.catalog.errors import ConfigError, QoopError, QueryError
 from qoop.catalog.paths import absolute
 from qoop.catalog.sizes import counted
-from qoop.config import Config, configure
+from qoop.config import Config, configure, course_of
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest, SampleTold
 from qoop.control.sizing import Auto
@@ -688,6 +688,18 @@ class Session:
         """
         self._tables.check_open()
         self._options.resize(slots, memory, notice)
+
+    def expect(self, course: Iterable[tuple[float, int]]) -> None:
+        """Tell how many slots there should be later, such as machines that were asked for and have not come.
+
+        course: (seconds from now, slots of all machines together), in order of time; memory goes with the slots. It
+        takes the place of what was expected before; empty: nothing is expected. Jobs choose the plan that ends first
+        if it comes so. Tasks begin on what there is, and what has not come in time is no longer counted on.
+
+        Raises ConfigError for times or slots that cannot be, SessionClosed.
+        """
+        self._tables.check_open()
+        self.cluster.expect(course_of(course))
 
     def jobs(self) -> list[Job]:
         """The jobs that somebody has in hand, in the order in which they came."""

@@ -49,6 +49,7 @@ from qoop.control.messages import (
     Answered,
     CancelAsked,
     CloseAsked,
+    ExpectAsked,
     HoldAsked,
     JobRequest,
     Message,
@@ -287,6 +288,17 @@ class Cluster:
                 self._check_open()
         asked.done.result()
 
+    def expect(self, course: Sequence[tuple[float, float]]) -> None:
+        """Tell how many slots all machines together should have: (seconds from now, slots), in order of time.
+
+        It takes the place of what was expected before. Raises SessionClosed, ExecutionError as `submit` does.
+        """
+        with self.lock:
+            self._check_open()
+            self.post(ExpectAsked(tuple(course)))
+        if self._thread is None:
+            self.step(0.0)
+
     @property
     def busy(self) -> bool:
         """True while a job has not ended or mail waits."""
@@ -457,6 +469,9 @@ class Cluster:
                 self._take_program(message)
             case PinAsked(name, done):
                 self._pin(name, done)
+            case ExpectAsked(course):
+                self._driver.expect([(now + after, Resources(slots)) for after, slots in course])
+                self._shares_stale = True
             case ResizeAsked(slots, memory, notice, why, done):
                 self._resize(AnnouncedSize(slots, memory, now + notice, why), now, done)
             case Answered():
@@ -667,7 +682,14 @@ class Cluster:
         requests = [self._granter.request(job) for name, job in self._jobs.items() if name not in queued]
         if requests:
             shares = self._scheduler.fair_shares(requests, self._driver.promised, now)
-            self._driver.take([ShareChanged(name, share) for name, share in shares.items()], now)
+            later = [
+                (at, self._scheduler.fair_shares(requests, capacity, now)) for at, capacity in self._driver.coming(now)
+            ]
+            told = (
+                ShareChanged(name, share, tuple((at, then[name]) for at, then in later))
+                for name, share in shares.items()
+            )
+            self._driver.take(list(told), now)
 
     def _note_size(self, now: float) -> None:
         if self._driver.capacity != self._sizes[-1][1]:

@@ -114,6 +114,13 @@ class ReconsiderAsked:
 
 
 @value
+class ExpectAsked:
+    """The slots that all machines together should have: (seconds from now, slots), in order of time."""
+
+    course: tuple[tuple[float, float], ...]
+
+
+@value
 class SampleTold:
     """An approximate answer of the job's query is possible. part: of its tables that it should have to read to be
     within that error."""
@@ -188,6 +195,7 @@ Message = (
     | ProgramTold
     | PinAsked
     | ResizeAsked
+    | ExpectAsked
     | Answered
     | CloseAsked
 )

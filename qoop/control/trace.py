@@ -2,7 +2,7 @@
 
 As JSON lines (law 8: no pickle), each written once the tick is over::
 
-    {"format": "qoop-trace", "version": 12, "qoop": "0.1"}
+    {"format": "qoop-trace", "version": 13, "qoop": "0.1"}
     {"in": "Opened", "at": 0.0, "machines": {"local": {"cpu": 4, "memory": 8e9}}, …}
     {"define": "5e1f…", "kind": "Stage", "value": {…}}      a stage or plan; said once, later named by its digest
     {"tick": 1, "at": 0.25}
@@ -38,6 +38,7 @@ from qoop.control.messages import (
     Answered,
     CancelAsked,
     CloseAsked,
+    ExpectAsked,
     HoldAsked,
     PinAsked,
     ProgramTold,
@@ -64,6 +65,7 @@ from qoop.control.trace_codec import TraceCodec
 from qoop.engine.events import (
     Begun,
     CallsSeen,
+    CapacityExpected,
     CapacityNotice,
     CheckpointLost,
     CheckpointSaved,
@@ -84,19 +86,19 @@ from qoop.engine.events import (
 from qoop.engine.storage.guard import versions
 
 FORMAT = "qoop-trace"
-VERSION = 12
-READABLE = (8, 9, 10, 11, VERSION)
+VERSION = 13
+READABLE = (8, 9, 10, 11, 12, VERSION)
 """The versions that can be read: one of 8 tells nothing of attempts that wait, and not where their seconds went; one
 before 10 nothing of what DuckDB told of them under EXPLAIN ANALYZE; one before 11 not what programs were told; one
-before 12 knows no last resort."""
+before 12 knows no last resort, and one before 13 nothing of what is expected."""
 
 EVENTS = (
     Queued, Begun, TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsSeen, MachineJoined, MachineLost,
-    SlotsChanged, CapacityNotice, CheckpointLost, CheckpointSaved,
+    SlotsChanged, CapacityNotice, CapacityExpected, CheckpointLost, CheckpointSaved,
 )  # fmt: skip
 MESSAGES = (
     Submitted, CancelAsked, HoldAsked, SuspendAsked, ReleaseAsked, ReconsiderAsked, SampleTold, PinAsked,
-    ProgramTold, ResizeAsked, Answered, CloseAsked,
+    ProgramTold, ResizeAsked, ExpectAsked, Answered, CloseAsked,
 )  # fmt: skip
 INPUTS = {kind.__name__: kind for kind in (Opened, *EVENTS, *MESSAGES, Found, Refused)}
 OUTPUTS = {

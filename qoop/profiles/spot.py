@@ -10,7 +10,7 @@ a machine is there as soon as it is bid for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from qoop.catalog.errors import ConfigError
@@ -92,17 +92,39 @@ def bid(prices: Prices, rule: Bidding = PAPER_BIDDING, size: Size = PAPER) -> Ca
     [(0.0, 2), (60.0, 4), (120.0, 2), (180.0, 4), (240, 4)]
     """
     bidder = _Bidder(rule)
-    counts: list[tuple[float, int]] = []
-    bids = {place * rule.every for place in range(max(1, math.ceil(prices.seconds / rule.every - _ROUNDING)))}
+    counts = [(at, len(bidder.machines)) for at, _ in _market(bidder, prices)]
+    stays = [*bidder.lost, *(Stay(one.name, one.begin) for one in bidder.machines)]
+    known = tuple(sorted(stays, key=lambda stay: (stay.begin, int(stay.machine[1:]))))
+    return counted(counts, prices.seconds, size, known)
+
+
+def asked_for(prices: Prices, rule: Bidding = PAPER_BIDDING) -> Iterator[tuple[float, tuple[tuple[float, int], ...]]]:
+    """Yield, in order of time, what the bidder means to have: since when, and the (time, machines) that are to come.
+
+    It will go on to bid as it does, and takes it that the price stays as it is.
+
+    >>> prices = Prices(((0, 0.5), (120, 1.0)), 180)
+    >>> [(at, coming[:2]) for at, coming in asked_for(prices)]
+    [(0.0, ((60.0, 4), (120.0, 6))), (60.0, ((120.0, 6), (180.0, 8))), (120.0, ((180.0, 4), (240.0, 5)))]
+    """
+    bidder = _Bidder(rule)
+    for at, price in _market(bidder, prices):
+        most = math.floor(rule.budget / price + _ROUNDING)
+        next_bid = (math.floor(at / rule.every + _ROUNDING) + 1) * rule.every
+        counts = range(len(bidder.machines) + rule.added, most + rule.added, rule.added)
+        yield at, tuple((next_bid + place * rule.every, min(most, count)) for place, count in enumerate(counts))
+
+
+def _market(bidder: _Bidder, prices: Prices) -> Iterator[tuple[float, float]]:
+    """Yield the moments of a bid, or of another price, and the price, once the bidder has done what it does then."""
+    every = bidder.rule.every
+    bids = {place * every for place in range(max(1, math.ceil(prices.seconds / every - _ROUNDING)))}
     for at in sorted({*bids, *(at for at, _ in prices.steps)}):
         price = prices.at(at)
         bidder.lose(at, price)
         if at in bids:
             bidder.bid(at, price)
-        counts.append((at, len(bidder.machines)))
-    stays = [*bidder.lost, *(Stay(one.name, one.begin) for one in bidder.machines)]
-    known = tuple(sorted(stays, key=lambda stay: (stay.begin, int(stay.machine[1:]))))
-    return counted(counts, prices.seconds, size, known)
+        yield at, price
 
 
 def counted(

@@ -226,6 +226,7 @@ class Question:
     wagered: seconds of tasks run against the advice of greed (`Stay.against`) that the plan advised has no use for.
     causes: the kinds of what the decision is about (:class:`~qoop.replanning.triggers.Cause`).
     losses: how many changes of plan so far left out a good part of the work (:meth:`loses`).
+    coming: (seconds from now, share), in order of time: what the job should have later, as far as anybody has said.
     """
 
     options: tuple[Option, ...]
@@ -238,6 +239,7 @@ class Question:
     wagered: float = 0.0
     causes: tuple[str, ...] = ()
     losses: int = 0
+    coming: tuple[tuple[float, Resources], ...] = ()
 
     def with_reuse(self) -> Question:
         """The question with every option but the running one as it would be switched to: served by finished stages."""
@@ -263,6 +265,14 @@ class Question:
         return not any(finished.present.values()) and (not spent or START in self.causes)
 
     @property
+    def unfitted(self) -> bool:
+        """True if another share is to come, and nothing has been done yet by the plan, which was chosen for this one.
+
+        DuckDB's own plan is not chosen for a share.
+        """
+        return bool(self.coming) and self.at_launch and not self.options[self.running].candidate.plan.root.whole
+
+    @property
     def least(self) -> float:
         """The seconds of the option that would end first."""
         return min(one.seconds for one in self.remaining)
@@ -283,13 +293,14 @@ class Question:
 
     @cached_property
     def remaining(self) -> tuple[Remaining, ...]:
-        """The seconds until each option would end on the share, if nothing changed any more."""
-        return self.remaining_on(self.share)
+        """The seconds until each option would end on the share, and on those that are coming, if nothing else
+        changed."""
+        return self.remaining_on(self.share, tuple((at, whole_slots(share)) for at, share in self.coming))
 
-    def remaining_on(self, share: Resources) -> tuple[Remaining, ...]:
-        """The same on another share."""
+    def remaining_on(self, share: Resources, coming: tuple[tuple[float, Resources], ...] = ()) -> tuple[Remaining, ...]:
+        """The same on another share, and others that follow."""
         share = whole_slots(share)
-        return tuple(Remaining(one.name, self._seconds(place, share)) for place, one in enumerate(self.options))
+        return tuple(Remaining(one.name, self._seconds(place, share, coming)) for place, one in enumerate(self.options))
 
     def keep(self, place: int) -> tuple[StageId, ...]:
         """Stages of an option of which something finished would be used."""
@@ -327,11 +338,11 @@ class Question:
         needed = zip(option.stages, finish.needed(self.done[place]), strict=True)
         return {content: seconds[stage.id] / stage.width * left for (stage, content, _), left in needed if left}
 
-    def _seconds(self, place: int, share: Resources) -> float:
+    def _seconds(self, place: int, share: Resources, coming: Sequence[tuple[float, Resources]]) -> float:
         option, done = self.options[place], self.done[place]
         if self.finished.exhausted and self._meets_exhausted(option, done):
             return inf
-        return end(option.candidate.finish, done, share, self.pace)
+        return end(option.candidate.finish, done, share, self.pace, coming)
 
     def _meets_exhausted(self, option: Option, done: Done) -> bool:
         needed = option.candidate.finish.needed(done)

@@ -37,6 +37,9 @@ class Greedy:
     running plan's time once more, and so does it that nothing of the query has been seen at all. Where only the share
     has changed, no estimate is news.
 
+    Where another share is to come, and nothing has been done, the running plan has nothing to be said for it: it was
+    chosen a moment ago by the same estimates, for a share that will not last. `least_gain` is enough then.
+
     A share that goes to and fro in less time than the query takes would have it change plan for ever, and begin again
     each time. So, if careful, each change that left out a good part of the work doubles how often the hysteresis is
     taken off: what the next one may lose is bounded by ever larger gains (exponential back-off).
@@ -79,10 +82,14 @@ class Greedy:
 
     def gain_needed(self, question: Question, place: int, mine: float) -> float:
         """Seconds by which an option must end before the running plan, which would take `mine`."""
+        if question.unfitted:
+            return self.least_gain
         return max(self.least_gain, self._needed(question) * self._doubtful(question, place, mine))
 
     def _needed(self, question: Question) -> float:
         """The part of the seconds in doubt that a gain must come to."""
+        if question.unfitted:
+            return 0.0
         once, doubts = self.share_hysteresis, 0
         if not question.by_share:
             once, doubts = self.hysteresis, question.misestimates + (not question.finished.present)

@@ -6,7 +6,7 @@ factor is the machine's as much as the plan's, so it holds for every plan of a j
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import erfc, exp, log, sqrt
 
@@ -59,12 +59,19 @@ def pace(
     return (took + trust * believed) / (thought + trust) if trust > 0 else believed
 
 
-def end(finish: Finish, done: Done, share: Resources, pace: float) -> float:
-    """Seconds until a plan ends on a share, if its tasks take `pace` times as long as estimated."""
-    if pace == 1.0:
-        return finish.seconds(share, done)
-    running = {stage: tuple(one / pace for one in spent) for stage, spent in done.running.items()}
-    return pace * finish.seconds(share, replace(done, running=running))
+def end(
+    finish: Finish, done: Done, share: Resources, pace: float, coming: Sequence[tuple[float, Resources]] = ()
+) -> float:
+    """Seconds until a plan ends on a share, if its tasks take `pace` times as long as estimated.
+
+    coming: (seconds from now, share), those that take its place.
+    """
+    if pace != 1.0:
+        running = {stage: tuple(one / pace for one in spent) for stage, spent in done.running.items()}
+        done = replace(done, running=running)
+    if not coming:
+        return pace * finish.seconds(share, done)
+    return pace * finish.through([(0.0, share), *((at / pace, later) for at, later in coming)], done)
 
 
 def part_over(spent: float, estimate: float) -> float:

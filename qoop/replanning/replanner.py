@@ -26,13 +26,16 @@ from qoop.replanning.answers import Answer, Asked, Seen, Useful, Work, answer, s
 from qoop.replanning.decision import AGAIN, SHARE, START, Option, Question, Stay, Switch, useful
 from qoop.replanning.regret_budget import RegretBudget
 from qoop.replanning.seconds_seen import SecondsSeen
-from qoop.replanning.triggers import Cause, changed
+from qoop.replanning.triggers import Cause, Coming, changed
 from qoop.schedulers.shares import whole_slot
 
 EAGER_PART = 0.02
 """Part of the estimated time that the search may take if it is made as soon as the plan starts. Where it would take
 more, it is made when first there is reason to switch."""
 
+
+LATE = 1.0
+"""Seconds after which what was expected, and has not come, is no longer waited for."""
 
 LOOK_AGAIN = 1.0
 """Seconds after which to look again at DuckDB's plan of a query, and after the same time once more; of what it does
@@ -67,6 +70,8 @@ class Replanner:
         self._unsifted = False
         self._pinned = False
         self._shares: list[tuple[float, Resources]] = []
+        self._coming: Coming = ()
+        self._counted_on: Coming = ()  # of these at the last decision
         self._regret_budget = RegretBudget()
         self._losses = 0
         self._again = inf
@@ -106,7 +111,8 @@ class Replanner:
         if self._asked or self._over or share is None or share.cpu <= 0:
             return None
         if not self._waiting:
-            return self._again if self._again < inf else None
+            again = min(self._again, self._missed)
+            return again if again < inf else None
         if any(cause.urgent for cause in self._waiting.values()):
             return self._first
         triggers = self._adaptive.triggers
@@ -119,6 +125,9 @@ class Replanner:
             self._again = inf
             why = "DuckDB's plan has not ended" if self._by_duckdb else "the last decision was for a time only"
             self._wait(Cause(AGAIN, why, urgent=True), now)
+        if now >= self._missed:
+            self._wait(Cause(SHARE, "what was expected has not come", urgent=True), now)
+            self._counted_on = ()
         due = self.due
         if due is not None and now >= due:
             return self._ask(now)
@@ -206,8 +215,9 @@ class Replanner:
                 record = replace(record, share=whole_slot(record.share))
             self._seen += 1
             match record:
-                case ShareTold(at, share):
+                case ShareTold(at, share, coming):
                     self._shares.append((at, share))
+                    self._coming = coming
                     self._waiting.pop(SHARE, None)  # it may have come back to what it was
                 case Switched(_, number):
                     self._plan = self._run.plans[number - 1]
@@ -217,7 +227,7 @@ class Replanner:
                     self._news.append((self._plan, stage, Observation(rows, size_of)))
                     self._misestimates += self._adaptive.triggers.misjudged(rows, estimated)
             timed |= self._seconds.take(record, self._plan)
-            cause = self._adaptive.triggers.cause(record, self._basis, self._without_a_slot)
+            cause = self._adaptive.triggers.cause(record, self._basis, self._without_a_slot, self._counted_on)
             if cause is not None:
                 self._wait(cause, now)
         if timed:
@@ -293,16 +303,29 @@ class Replanner:
             self._regret_budget.until(finished),
             tuple(cause.kind for cause in self._asked),
             self._losses,
+            self._later(now),
         )
         news, self._news = tuple(self._news), []
         asked = Asked(question, self._told, news, self._adaptive, self._job, self._found, self._seconds.observed)
         return lambda: answer(asked)
+
+    def _later(self, now: float) -> Coming:
+        """(seconds from now, share): what the share should be later."""
+        since = now - self._run.began
+        return tuple((at - since, whole_slot(share)) for at, share in self._coming if at > since)
+
+    @property
+    def _missed(self) -> float:
+        """The time from which on what the last decision has counted on is late."""
+        return self._run.began + self._counted_on[0][0] + LATE if self._counted_on else inf
 
     def _apply(self, answer: Answer, cause: str, before: Resources, now: float) -> list[Command]:
         record = recorded(answer, cause, before)
         self._run.note(record, now=now)
         self._regret_budget = self._regret_budget.after(answer)
         self._again = now + answer.decision.again
+        since = now - self._run.began
+        self._counted_on = tuple((at, share) for at, share in self._coming if at > since)
         self._wanted, self._slots = answer.wanted, answer.decision.slots
         if not isinstance(answer.decision, Switch):
             if self._by_duckdb:

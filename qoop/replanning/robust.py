@@ -33,7 +33,7 @@ class Robust:
     then: Greedy | None = field(default_factory=Greedy)
 
     def decide(self, question: Question) -> Decision:
-        if question.at_launch:
+        if question.at_launch and (self.then is None or not question.coming):  # what is said beats what is likely
             return self._launch(question)
         if self.then is not None:
             return self.then.decide(question)

@@ -7,10 +7,23 @@ from dataclasses import replace
 from math import inf, log
 
 from qoop.catalog.value import value
-from qoop.engine.history import DeadlineTold, MemoryExhausted, MemoryRaised, Record, ShareTold, StageDone, size, span
+from qoop.engine.history import (
+    DeadlineTold,
+    MemoryExhausted,
+    MemoryRaised,
+    Record,
+    ShareTold,
+    StageDone,
+    expected,
+    size,
+    span,
+)
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources, StageId, table_read
 from qoop.replanning.decision import SHARE, Option, reestimate
+
+Coming = tuple[tuple[float, Resources], ...]
+"""(seconds since the job began, share), in order of time."""
 
 LEAST_ROW_SECONDS = 1e-9
 
@@ -51,13 +64,17 @@ class Triggers:
     quiet: float = 0.01
     longest: float = 0.1
 
-    def cause(self, record: Record, basis: Resources, without_a_slot: bool = False) -> Cause | None:
+    def cause(
+        self, record: Record, basis: Resources, without_a_slot: bool = False, counted_on: Coming = ()
+    ) -> Cause | None:
         """The reason that the record gives. basis: the share at the last decision; without_a_slot: it had none, though
-        plans are made for one at least."""
+        plans are made for one at least. counted_on: what it should have been later, as that decision saw it."""
         match record:
             case ShareTold(_, share) if changed(basis, share) > self.share:
                 before = replace(basis, cpu=0.0) if without_a_slot and share.cpu > 0 else basis
                 return Cause(SHARE, f"the share {_movement(before, share)}")
+            case ShareTold(at, _, coming) if self._expects_otherwise(at, counted_on, coming):
+                return Cause(SHARE, expected(coming, at) if coming else "no other share is expected any more")
             case StageDone(_, stage, _, rows, _, _, estimated) if self.misjudged(rows, estimated):
                 return Cause(
                     f"rows of {stage}", f"stage {stage} had {rows:,} rows where {estimated:,.0f} were expected"
@@ -83,6 +100,14 @@ class Triggers:
             return None
         why = _unforeseen(plan, observed)
         return Cause("seconds", f"{why}, so what is left takes {span(after)} of work, not {span(before)}")
+
+    def _expects_otherwise(self, now: float, before: Coming, after: Coming) -> bool:
+        """True if what is to come from now on is another course of the share."""
+        before = tuple(one for one in before if one[0] > now)
+        return len(before) != len(after) or any(
+            abs(at - then) > self.share * (then - now) or changed(was, will) > self.share
+            for (then, was), (at, will) in zip(before, after, strict=True)
+        )
 
     def misjudged(self, rows: float, estimated: float) -> bool:
         """True if the two numbers of rows are a reason to think again."""

@@ -9,6 +9,7 @@ from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.driver import Driver
 from qoop.engine.events import (
+    CapacityExpected,
     CapacityNotice,
     Event,
     Grant,
@@ -107,6 +108,26 @@ def test_what_was_announced_is_not_promised_and_still_there() -> None:
     assert not driver.leaving and driver.promised == driver.capacity == Resources(1, 300)
     take(driver, CapacityNotice("m", Resources(), at=20.0), MachineLost("m"))
     assert not driver.leaving and driver.promised == Resources()
+
+
+def test_what_is_expected_is_not_there_and_ends_with_its_time() -> None:
+    driver, _, _ = begin()
+    assert take(driver, CapacityExpected(((9.0, Resources(4)), (12.0, Resources(6, 100)))))
+    assert driver.capacity == driver.promised == Resources(2, 100)
+    assert driver.coming(0.0) == ((9.0, Resources(4, 200)), (12.0, Resources(6, 100)))
+    assert driver.coming(9.0) == ((12.0, Resources(6, 100)),) and driver.coming(12.0) == ()
+    take(driver, CapacityExpected(()))
+    assert driver.coming(0.0) == ()
+
+
+def test_more_that_was_announced_is_to_come() -> None:
+    driver, _, _ = begin()
+    take(driver, CapacityNotice("m", Resources(5, 300), at=9.0))
+    assert driver.promised == Resources(2, 100) and driver.coming(0.0) == ((9.0, Resources(5, 300)),)
+    take(driver, CapacityNotice("m", Resources(1, 50), at=9.0))
+    assert driver.coming(0.0) == ()
+    take(driver, SlotsChanged("m", Resources(1, 50)))
+    assert driver.coming(0.0) == () and not driver.leaving
 
 
 def test_a_run_that_was_removed_hears_no_more() -> None:

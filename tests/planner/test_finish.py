@@ -276,6 +276,35 @@ def test_more_slots_are_never_twice_as_slow(found: Plan, slots: int, more: int) 
     assert many <= 2.0 * few
 
 
+def test_what_runs_when_the_share_changes_goes_on() -> None:
+    """Four tasks of 1 s, then two of 3 s."""
+    finish = Finish(CHAIN)
+    assert finish.through([(0.0, share(1)), (0.5, share(4))]) == pytest.approx(0.5 + 1.0 + 3.0)
+    assert finish.through([(0.0, share(4)), (0.5, share(1))]) == pytest.approx(0.5 + 0.5 + 3.0 + 6.0)
+    assert finish.through([(0.0, share(2)), (3.5, share(1)), (4.0, share(2))]) == pytest.approx(4.0 + 3.0)
+    assert finish.through([(0.0, share(4)), (99.0, share(1))]) == pytest.approx(4.0)
+    assert finish.through([(0.0, share(0)), (5.0, share(4))]) == pytest.approx(9.0)
+    assert finish.through([(0.0, share(4)), (0.5, share(0))]) == float("inf")
+
+
+@given(plans(), st.integers(1, 12), st.floats(0.1, 50.0))
+def test_a_share_that_becomes_what_it_is_changes_nothing(found: Plan, slots: int, at: float) -> None:
+    """But for tasks of one slot that are counted in a row, which a change divides anew."""
+    finish, longest = Finish(found), max(stage.estimate.task_seconds for stage in found.stages)
+    whole = finish.seconds(share(slots, 0.0))
+    halves = finish.through([(0.0, share(slots, 0.0)), (at, share(slots, 0.0))])
+    assert halves == pytest.approx(whole, rel=0.35, abs=2 * longest + OVERHEAD)
+
+
+@given(plans(), st.integers(1, 12), st.integers(1, 12), st.floats(0.1, 50.0))
+def test_slots_that_come_are_of_use(found: Plan, slots: int, more: int, at: float) -> None:
+    """Graham's bound, as where they are there from the start."""
+    finish = Finish(found)
+    course = [(0.0, share(slots, 0.0)), (at, share(slots + more, 0.0))]
+    assert finish.through(course) <= 2.0 * finish.seconds(share(slots, 0.0))
+    assert finish.through(course) >= finish.at_least(share(slots + more, 0.0)) * (1 - 1e-9)
+
+
 @given(plans(), st.integers(1, 5))
 def test_finished_stages_are_no_hindrance(found: Plan, slots: int) -> None:
     first = found.stages[0]

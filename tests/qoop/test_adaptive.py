@@ -23,9 +23,9 @@ from qoop.control.ticks import Found
 from qoop.control.trace import MemoryTrace
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
-from qoop.engine.events import CallsSeen, Committed, Event, SlotsChanged
+from qoop.engine.events import CallsSeen, CapacityExpected, Committed, Event, SlotsChanged
 from qoop.engine.functions.measured import FunctionCalls
-from qoop.engine.history import Decided, MemoryExhausted, Started, Succeeded
+from qoop.engine.history import Decided, MemoryExhausted, ShareTold, Started, Succeeded
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.estimate.observed import Observations
@@ -197,6 +197,60 @@ def test_a_second_job_takes_half_and_both_are_thought_over() -> None:
     bench.demand_aware()
     assert second.state is State.SUCCEEDED and first.state is State.SUCCEEDED
     assert "the share fell from 8 to 4 slots" in [record.cause for record in decisions(first)]
+
+
+def expected(at: float, *course: tuple[float, float]) -> tuple[float, Event]:
+    return at, CapacityExpected(tuple((since, available(count)) for since, count in course))
+
+
+def test_what_is_expected_counts_when_the_plan_is_chosen() -> None:
+    """On one slot for good the narrow plan is better; the wide one is, where seven more come soon."""
+    unaware = Bench(1, slots(3.0, 8)).run(NARROW, WIDE, at_once=True)
+    bench = Bench(1, slots(3.0, 8), expected(0.0, (3.0, 8)))
+    told = bench.run(NARROW, WIDE, at_once=True)
+    assert moves(unaware).startswith("AA") or decisions(unaware)[0].chosen == "A"
+    (first, *later) = decisions(told)
+    assert first.chosen == "B" and "8 slots and 8.59 GB are expected in 3 s" in first.cause
+    assert not any(one.switched for one in later) and bench.clock.now() == pytest.approx(3.0 + 2.0 + 1.0, abs=0.1)
+
+
+def test_what_was_expected_and_has_not_come_is_thought_over() -> None:
+    bench = Bench(1, expected(0.0, (3.0, 8), (60.0, 9)))
+    handle = bench.run(NARROW, WIDE, at_once=True)
+    causes = {record.cause: record for record in decisions(handle)}
+    missed = causes["what was expected has not come"]
+    assert missed.at == pytest.approx(4.0) and moves(handle) == "ABA"
+
+
+def test_an_expectation_that_is_told_again_is_no_news() -> None:
+    again = [expected(at, (20.0, 8), (40.0, 16)) for at in (1.0, 2.0, 3.0)]
+    otherwise = expected(4.0, (20.0, 8))
+    causes = [record.cause for record in decisions(Bench(1, *again, otherwise).run(NARROW, WIDE))]
+    assert ["expected in" in cause for cause in causes] == [False, True, True]
+    gone = [record.cause for record in decisions(Bench(1, *again, expected(4.0)).run(NARROW, WIDE))]
+    assert gone[-1] == "no other share is expected any more"
+
+
+def test_more_slots_that_a_notice_announces_are_expected() -> None:
+    bench = Bench(1)
+    handle = bench.submit(NARROW, WIDE, at_once=True)
+    bench.cluster.resize(slots=8, memory=8 * GB, notice=3.0)
+    bench.demand_aware()
+    assert moves(handle) == "AB" and bench.clock.now() == pytest.approx(6.0, abs=0.1)
+    assert [record.coming for record in handle.history() if isinstance(record, ShareTold)] == [
+        ((3.0, available(8)),), (),
+    ]  # fmt: skip
+
+
+def test_of_what_is_expected_each_job_has_its_part() -> None:
+    bench = Bench(2)
+    jobs = [bench.submit(WIDE), bench.submit(NARROW)]
+    bench.cluster.expect([(5.0, 8)])
+    bench.cluster.step(0.0)
+    for job in jobs:
+        told = [record for record in job.history() if isinstance(record, ShareTold)][-1]
+        assert told.share == available(1) and told.coming == ((5.0, available(4)),)
+    bench.demand_aware()
 
 
 def test_how_far_a_share_has_moved() -> None:

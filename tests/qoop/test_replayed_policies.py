@@ -113,7 +113,7 @@ def test_a_trace_of_an_earlier_version_is_read(tmp_path: Path, version: int) -> 
     """That of 8 is one without attempts that wait and accounts of tasks; neither has profiles."""
     opening, sealing = Chain(), Chain()
     lines = [opening.opened(line) for line in played("Reserving(policy=MaxMin())", kernels=None).to_json()]
-    old = [lines[0].replace('"version": 12', f'"version": {version}'), *map(_without_account, lines[1:])]
+    old = [lines[0].replace('"version": 13', f'"version": {version}'), *map(_without_account, lines[1:])]
     assert old[0] != lines[0] and old[1:] != lines[1:]
     path = tmp_path / "old.jsonl"
     path.write_text("".join(f"{sealing.sealed(line)}\n" for line in old))

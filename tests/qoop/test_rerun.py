@@ -27,6 +27,7 @@ from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimat
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
     CallsSeen,
+    CapacityExpected,
     CapacityNotice,
     CheckpointLost,
     MachineJoined,
@@ -285,10 +286,19 @@ class Lot:
             case 14:
                 attempt = AttemptId(TaskId("job1", "scan", 0), self.random.randint(1, 3))
                 happen(CallsSeen(attempt, (FunctionCalls("f@1", 10, self.random.random()),)), now)
+            case 15:
+                self.expect(now)
 
     def suspend(self, handle: JobHandle) -> None:
         self.world.cluster.post(SuspendAsked(handle.id, "bundle"))
         self.world.cluster.post(CancelAsked(handle.id, Suspended("to be gone on with elsewhere")))
+
+    def expect(self, now: float) -> None:
+        slots = self.random.randint(0, 12)
+        if self.random.random() < 0.5:
+            self.world.cluster.expect([(2.0, slots), (4.0, slots + 1)])
+        else:
+            self.world.backend.happen(CapacityExpected(((now + 2.0, available(slots)),)), now)
 
     def resize(self) -> None:
         notice = self.random.choice([0.0, 3.0])
@@ -445,7 +455,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 12', '"version": 5'), "is of version 5; only 8, 9, 10, 11 and 12"),
+        (tamper("qoop-trace", '"version": 13', '"version": 5'), "is of version 5; only 8, 9, 10, 11, 12 and 13"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),

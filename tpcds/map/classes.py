@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from qoop.profiles import CapacityProfile, Volatility, load, regions
+from qoop.profiles import CapacityProfile, Volatility, load, market, regions
 from qoop.profiles.named import spot, spot_region
 from qoop.profiles.shared import shared
+from qoop.profiles.spot import asked_for as spot_asked_for
 from qoop.profiles.volatility import REGION_SECONDS
 from qoop.tpcds.map import cluster
 from qoop.tpcds.map.cells import SHARES
 from qoop.tpcds.map.playing import as_measured, query_of
-from qoop.tpcds.map.systems import Contest, json_of
+from qoop.tpcds.map.systems import Asked, Contest, json_of
 from qoop.tpcds.simulate.workload import Setting
 
 DISK = 500e6
@@ -93,8 +94,21 @@ def profile(item: Item) -> CapacityProfile:
     return _MAKERS.get(item.name, _region)(item, chance)
 
 
-def _first(item: Item, chance: random.Random) -> CapacityProfile:
+def _first(_: Item, chance: random.Random) -> CapacityProfile:
     return spot(chance.randrange(_SEEDS)).since(chance.uniform(0.0, 60.0))
+
+
+def asked_for(item: Item) -> list[Asked]:
+    """The machines that the bidder means to have, from the query's start on: in the first minute of bidding."""
+    if item.name != FIRST or item.file is not None:
+        return []
+    chance = random.Random(f"{item.seed} {item.name} {item.start} {item.query}")
+    bids = list(spot_asked_for(market.prices(chance.randrange(_SEEDS))))
+    start = chance.uniform(0.0, 60.0)
+    first = max(place for place, (at, _) in enumerate(bids) if at <= start)
+    return [
+        (max(0.0, at - start), tuple((then - start, count) for then, count in coming)) for at, coming in bids[first:]
+    ]
 
 
 def _region(item: Item, chance: random.Random) -> CapacityProfile:
@@ -127,6 +141,7 @@ def measure(item: Item) -> dict[str, Any]:
     """One record, as JSON values; who knows what will come only at the first start of a class."""
     query = query_of(item.directory, item.query, item.setting)
     truth = as_measured(item.directory, query, item.setting)
-    contest = Contest(query, profile(item), truth, [item.setting.share(slots) for slots in SHARES])
+    shares = [item.setting.share(slots) for slots in SHARES]
+    contest = Contest(query, profile(item), truth, shares, asked_for(item))
     runs = contest.all() if item.start == 0 else contest.real()
     return {"group": item.group, "query": item.query, "joins": query.joins, "runs": json_of(runs)}

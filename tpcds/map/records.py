@@ -8,12 +8,13 @@ from itertools import groupby
 from statistics import fmean, median
 from typing import Any
 
-from qoop.tpcds.map.systems import CEILING, CLARINET, OURS, REAL
+from qoop.tpcds.map.systems import CEILING, CLARINET, OURS, REAL, TOLD
 from qoop.tpcds.quantiles import quantile
 
 AS_GOOD = 0.01
 """Of systems that are this near to each other the simplest counts as the best."""
 FASTER = 1.001
+_TOLD = f", {TOLD}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +87,25 @@ def over_ceiling(records: Iterable[Record], system: str = OURS) -> list[float]:
 
 
 def lines(found: Mapping[str, Group]) -> list[str]:
-    """A line for each cell or class."""
-    width = max([len(name) for name in found], default=0)
+    """A line for each cell or class, and one more where ours was told what should come."""
+    width = max([len(name) for name in found], default=0) + len(_TOLD)
     head = (
         f"{'':<{width}}  runs Clarinet s  gain: robust  greedy    ours  median hindsight ceiling   worst  faster  best"
     )
-    return [head, *(_line(group, width) for group in found.values())]
+    every = [(group, system) for group in found.values() for system in (OURS, TOLD) if group.of(system)]
+    return [head, *(_line(group, width, system) for group, system in every)]
 
 
-def _line(group: Group, width: int) -> str:
-    queries = group.by_query()
-    gains = [group.mean_gain(name) for name in (*REAL[1:], "hindsight", CEILING)]
-    cells = [*gains[:3], median(group.gains()), *gains[3:], min(queries)]
+def _line(group: Group, width: int, ours: str) -> str:
+    queries = group.by_query(ours)
+    gains = [group.mean_gain(name) for name in (*REAL[1:-1], ours, "hindsight", CEILING)]
+    cells = [*gains[:3], median(group.gains(ours)), *gains[3:], min(queries)]
     faster = sum(one > FASTER for one in queries) / len(queries)
     best = group.best if group.of(CEILING) else ""
     seconds = median(one.seconds[CLARINET] for one in group.records)
     numbers = " ".join(f"{cell:7.3f}" for cell in cells)
-    return f"{group.name:<{width}} {len(group.records):5d} {seconds:10.0f}       {numbers} {faster:7.0%}  {best}"
+    name = group.name + (_TOLD if ours == TOLD else "")
+    return f"{name:<{width}} {len(group.records):5d} {seconds:10.0f}       {numbers} {faster:7.0%}  {best}"
 
 
 def summary(records: Sequence[Record]) -> str:

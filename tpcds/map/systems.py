@@ -7,12 +7,14 @@ from functools import cached_property
 from typing import Any
 
 from qoop.catalog.value import value
+from qoop.engine.events import CapacityExpected
 from qoop.engine.state import Limits
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
 from qoop.profiles import CapacityProfile, Point
 from qoop.replanning.baselines import NO_ROW_COUNTS
 from qoop.replanning.decision import Decision, Policy, Question, Stay, switch_to
+from qoop.schedulers.shares import times
 from qoop.simulation import SimulatedJob, simulate
 from qoop.tpcds.map.clairvoyant import Beam, Schedule, Scripted
 from qoop.tpcds.simulate.ground_truth import GroundTruth, known_true
@@ -21,10 +23,15 @@ from qoop.tpcds.suite.micro import Scenario, fleet_of, ran
 from qoop.tpcds.suite.runs import Ran
 
 CLARINET, ROBUST, GREEDY, OURS = "Clarinet", "robust", "greedy", "ours"
+TOLD = "told"
+"""Ours, where who asks for machines says what should come."""
 HINDSIGHT, CEILING = "hindsight", "ceiling"
 REAL = (CLARINET, ROBUST, GREEDY, OURS)
 """Systems that anybody could have run, the simplest first."""
 HYSTERESIS = 0.10
+
+
+Asked = tuple[float, tuple[tuple[float, int], ...]]
 
 
 @value
@@ -50,24 +57,45 @@ def robust(candidates: Sequence[Candidate], shares: Sequence[Resources]) -> Cand
 
 
 class Contest(Scenario):
-    """All systems in one situation. likely: shares that a robust plan is to be good on."""
+    """All systems in one situation.
+
+    likely: shares that a robust plan is to be good on. asked_for: what somebody means to have, in order of time: (since
+    when, (seconds, machines) that are to come).
+    """
 
     limits = Limits(max_revocations=1_000_000)  # machines may come and go faster than tasks end
 
     def __init__(
-        self, query: Query, profile: CapacityProfile, ground_truth: GroundTruth, likely: Sequence[Resources]
+        self,
+        query: Query,
+        profile: CapacityProfile,
+        ground_truth: GroundTruth,
+        likely: Sequence[Resources],
+        asked_for: Sequence[Asked] = (),
     ) -> None:
         super().__init__(query, fleet_of(profile, ground_truth.setting.disk), ground_truth)
-        self.profile, self.facts, self.likely = profile, ground_truth, likely
+        self.profile, self.facts, self.likely, self.asked_for = profile, ground_truth, likely, asked_for
 
     def real(self) -> dict[str, Ran]:
         """The runs that anybody could have made."""
-        return {
+        runs = {
             CLARINET: self.pinned(self.launch),
             ROBUST: self.pinned(robust(self.query.candidates, self.likely)),
             GREEDY: self.adaptive(policy=PaperGreedy(), triggers=NO_ROW_COUNTS),
             OURS: self.adaptive(),
         }
+        return {**runs, TOLD: self.told()} if self.asked_for else runs
+
+    def told(self) -> Ran:
+        """A run of ours that hears what should come."""
+        machine = next(iter(self.fleet.machines.values()))
+        courses = (
+            (since, CapacityExpected(tuple((at, times(machine, count)) for at, count in coming)))
+            for since, coming in self.asked_for
+        )
+        told = Scenario(self.query, self.fleet.after(*courses), self.ground_truth)
+        told.limits = self.limits
+        return told.adaptive()
 
     def all(self) -> dict[str, Ran]:
         """These, and those who know what will come."""
