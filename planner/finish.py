@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import ceil, exp, inf
 from statistics import NormalDist
 from typing import NamedTuple
@@ -162,14 +162,13 @@ class Finish:
         spent: dict[StageId, tuple[float, ...]] = {}
         if share.cpu >= 1:
             terms, free = self.on(share)[0], share.cpu
-            for over, stage in sorted(running, reverse=True):
-                free -= terms.cpus[stage]
-                if free < 0:
-                    break
+            for over, stage, slots in sorted(running, reverse=True):
+                fitting = min(slots, int(free / terms.cpus[stage] + 1e-9))
+                free -= fitting * terms.cpus[stage]
                 id = self.plan.stages[stage].id
-                spent[id] = (*spent.get(id, ()), over * terms.seconds[stage])
-        slots = {id: number for id, number in done.slots.items() if id in spent}
-        return Done(self._parts(done, before, left), spent, slots)
+                spent[id] = spent.get(id, ()) + (over * terms.seconds[stage],) * fitting
+        stuck = {id: number for id, number in done.slots.items() if id in spent}
+        return Done(self._parts(done, before, left), spent, stuck)
 
     def _parts(self, done: Done, before: Sequence[int], after: Sequence[int]) -> dict[StageId, int]:
         """By stage the tasks that are done, where those left have become fewer."""
@@ -368,10 +367,10 @@ class _Simulation:
             cost, work = self.finish.cost, self.finish.tasks[stage].seconds
             whole += cost.on_threads(work, slots) - cost.on_threads(work, self.cpus[stage])
         waits = self.expected_wait(stage)
-        for seconds in spent[: self.waiting[stage]]:
+        for seconds, alike in groupby(spent[: self.waiting[stage]]):
             rest = whole + waits - seconds
             arriving = self.arriving[stage] * (1.0 - seconds / waits) if seconds < waits else 0.0
-            self.start(stage, 1, 1, min(rest, whole) if rest >= 0 else -OVERDUE * rest, arriving)
+            self.start(stage, sum(1 for _ in alike), 1, min(rest, whole) if rest >= 0 else -OVERDUE * rest, arriving)
 
     def expected_wait(self, stage: int) -> float:
         """Seconds for which a task waits for its inputs if its own stage alone reads."""
@@ -398,18 +397,18 @@ class _Simulation:
                 self.arrive(arrives)
         return self.now
 
-    def going_on(self) -> tuple[list[int], list[tuple[float, int]]]:
-        """By stage the tasks that are left at the limit, and of those that run then the part that is over, and stage.
+    def going_on(self) -> tuple[list[int], list[tuple[float, int, int]]]:
+        """By stage the tasks that are left at the limit, and what runs then: (part that is over, stage, tasks).
 
         A slot that does several tasks in a row has done some of them. What waits for its inputs has not begun.
         """
-        left, running = list(self.left), list[tuple[float, int]]()
+        left, running = list(self.left), list[tuple[float, int, int]]()
         for when, stage, slots, tasks in self.ending:
             chunk = tasks // slots
             rest = (when - self.until) / self.durations[stage] if self.durations[stage] > 0 else 0.0
             undone = min(chunk, max(1, ceil(rest)))
             left[stage] -= (chunk - undone) * slots
-            running += [(max(0.0, undone - rest), stage)] * slots
+            running.append((max(0.0, undone - rest), stage, slots))
         return left, running
 
     def idle(self) -> bool:

@@ -225,6 +225,29 @@ def test_before_anything_is_seen_a_gain_must_be_larger_to_be_believed() -> None:
     assert isinstance(Greedy().decide(ask(slow, better, done=finished(slow, {}))), Switch)
 
 
+def test_what_is_to_come_is_what_plans_are_compared_on() -> None:
+    """The first plan is better on one slot, the other, of eight small tasks, on four."""
+    alone, soon = ask(A, B, done=finished(A, {}), share=Resources(1, 0)), ((0.5, Resources(8, 0)),)
+    told = replace(alone, coming=soon)
+    assert alone.remaining[0].seconds < alone.remaining[1].seconds
+    assert told.remaining[1].seconds < told.remaining[0].seconds < alone.remaining[0].seconds
+    slow = replace(told, finished=finished(A, {"scan": 2}, scan=6.0))
+    assert (
+        slow.pace > 1.5
+        and slow.remaining[0].seconds > replace(slow, coming=()).remaining_on(Resources(8, 0))[0].seconds
+    )
+
+
+def test_a_plan_that_was_chosen_for_a_share_that_will_not_last_has_no_privilege() -> None:
+    better = option("scan 4 1\nother 2 2.7 scan\nroot 1 1 other", "B")  # a twentieth sooner
+    question = replace(ask(A, better, done=finished(A, {})), causes=(START,))
+    assert isinstance(Greedy().decide(question), Stay)
+    told = replace(question, coming=((60.0, Resources(8, 0)),))
+    assert told.unfitted and isinstance(Greedy().decide(told), Switch)
+    begun = replace(told, finished=finished(A, {"scan": 1}))
+    assert not begun.unfitted and isinstance(Greedy().decide(begun), Stay)
+
+
 def test_running_tasks_count_for_the_running_plan() -> None:
     faster = option("scan 4 1\nother 2 2 scan\nroot 1 1 other", "B")
     started = finished(A, {"scan": 4}, {"join": 2.5})

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
 
-from qoop.engine.history import Decided
+from qoop.catalog.errors import ConfigError
+from qoop.engine.history import Decided, ShareTold, Started
 from qoop.job import Job
 from qoop.session import Session, connect
 
@@ -83,6 +85,37 @@ def test_rows_that_belie_the_estimate_are_thought_over(session: Session, tables:
     assert rows(job) == expected(MISJUDGED, tables)
     reasons = [record.cause for record in decisions(job)]
     assert any("were expected" in reason for reason in reasons), reasons
+
+
+def test_what_is_expected_is_thought_over_and_never_given(session: Session, tables: dict[str, pa.Table]) -> None:
+    session.resize(slots=1)
+    session.expect([(60, 3), (120, 4)])
+    job = submitted(session, LONG)
+    assert rows(job) == expected(LONG, tables)
+    assert "3 slots" in str(next(record for record in job.history() if isinstance(record, ShareTold)))
+    assert any("3 slots" in record.cause for record in decisions(job)), decisions(job)
+    assert all(record.resources.cpu == 1 for record in job.history() if isinstance(record, Started))
+    session.expect([])
+    after = submitted(session, LONG)
+    assert rows(after) == expected(LONG, tables)
+    assert not any("expected in" in record.cause for record in decisions(after))
+
+
+@pytest.mark.parametrize(
+    ("course", "message"),
+    [
+        ([(0, 2)], "seconds of what is expected must be above 0 and rise, and 0 is not so"),
+        ([(5, 2), (5, 3)], "and 5 is not so"),
+        ([(float("inf"), 2)], "and inf is not so"),
+        ([(5, -1)], "slots must be a whole number of at least 0, not -1"),
+        ([(5, 1.5)], "slots must be a whole number"),
+        ([5], "pairs of seconds from now and slots"),
+        (7, "pairs of seconds from now and slots"),
+    ],
+)
+def test_what_cannot_be_expected_is_refused(session: Session, course: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        session.expect(course)
 
 
 def test_a_job_held_to_its_plan_decides_nothing(tables: dict[str, pa.Table]) -> None:
