@@ -289,7 +289,7 @@ def test_what_runs_when_the_share_changes_goes_on() -> None:
 
 @given(plans(), st.integers(1, 12), st.floats(0.1, 50.0))
 def test_a_share_that_becomes_what_it_is_changes_nothing(found: Plan, slots: int, at: float) -> None:
-    """But for tasks of one slot that are counted in a row, which a change divides anew."""
+    """But for tasks of one slot that are counted in a row, which a change divides again."""
     finish, longest = Finish(found), max(stage.estimate.task_seconds for stage in found.stages)
     whole = finish.seconds(share(slots, 0.0))
     halves = finish.through([(0.0, share(slots, 0.0)), (at, share(slots, 0.0))])
