@@ -64,10 +64,10 @@ class Driver:
     """The runs of one backend and the resources of its machines.
 
     Resources that were taken away count as used until the attempts in them have reported: meanwhile what is free is
-    negative, and nothing may be granted there. `leaving` are the notices that are pending, by machine; `touched` the
-    jobs to which anything has happened, in that order, until somebody empties it. Where tasks wait at machines
-    (:mod:`qoop.engine.node_queues`), `nodes` knows of them; what these will take is not free, so that less than nothing
-    is, but no job is charged for it before they begin.
+    negative, and nothing may be granted there. `leaving` are the notices that are pending, by machine, also of more;
+    `touched` the jobs to which anything has happened, in that order, until somebody empties it. Where tasks wait at
+    machines (:mod:`qoop.engine.node_queues`), `nodes` knows of them; what these will take is not free, so that less
+    than nothing is, but no job is charged for it before they begin.
     observe: is shown every event that comes in and every command that goes out.
     """
 
@@ -130,7 +130,7 @@ class Driver:
         return Resources(expected.cpu, now.memory * part, now.disk * part, now.network * part)
 
     def _grows(self, notice: CapacityNotice) -> bool:
-        return not notice.capacity_after.fits(self._capacity.get(notice.machine, _NOTHING))
+        return not notice.capacity_after.fits(self._capacity[notice.machine])
 
     def _announced(self, at: float) -> Resources:
         """The sum over all machines of what they should have at a time, by the notices."""

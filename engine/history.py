@@ -294,8 +294,7 @@ def expected(coming: Sequence[tuple[float, Resources]], now: float = 0.0) -> str
     '2 slots and 1 GB are expected in 30 s, 4 slots and 2 GB in 90 s'
     """
     (first, share), (last, most) = coming[0], coming[-1]
-    verb = "is" if share.cpu == 1 else "are"
-    told = f"{available_of(share)} {verb} expected in {first - now:.3g} s"
+    told = f"{available_of(share)} are expected in {first - now:.3g} s"
     return f"{told}, {available_of(most)} in {last - now:.3g} s" if len(coming) > 1 else told
 
 
@@ -426,7 +425,8 @@ class Decided:
     something finished is used. work_left_out: seconds of finished work that the chosen plan has no use for
     (backtracking). planner_seconds: what deciding took, aside from the work of the job; search_seconds: of these, for
     plans that were not known before. stages_back: how many finished stages, one above the other, the chosen plan goes
-    back from what the running one had reached.
+    back from what the running one had reached. coming: (seconds from then, share): shares that the ends of plans count
+    on.
     """
 
     at: float
@@ -442,6 +442,7 @@ class Decided:
     planner_seconds: float
     search_seconds: float = 0.0
     stages_back: int = 0
+    coming: tuple[tuple[float, Resources], ...] = ()
 
     @property
     def switched(self) -> bool:
@@ -453,7 +454,9 @@ class Decided:
         return self.switched and self.work_left_out > 0
 
     def __str__(self) -> str:
-        return f"at {self.at:.3f} s {self.cause}; {'; '.join(filter(None, (self._compared(), self._done())))}"
+        counted_on = expected(self.coming) if self.coming and "expected in" not in self.cause else ""
+        told = filter(None, (counted_on, self._compared(), self._done()))
+        return f"at {self.at:.3f} s {self.cause}; {'; '.join(told)}"
 
     def _compared(self) -> str:
         shown = {one.plan: one for one in self.candidates}

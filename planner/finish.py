@@ -1,8 +1,8 @@
 """The completion time estimate: the end of a plan on a share of the resources (paper section 4).
 
-The tasks that are left are simulated on the share as one machine that stays as it is for ever.  Which task goes
-next is asked of :mod:`~qoop.planner.packing`, as the scheduler asks it, with the demands in the order in which
-the engine offers them: longest estimated path to the end first.
+The tasks that are left are simulated on the share as one machine that stays as it is for ever, or becomes another at
+known times (:meth:`Finish.through`).  Which task goes next is asked of :mod:`~qoop.planner.packing`, as the scheduler
+asks it, with the demands in the order in which the engine offers them: longest estimated path to the end first.
 
 A share of more slots than one machine has is spread over several: rows that are read by partition cross the network but
 for those that happen to lie where they are needed, and rows that all tasks read cross it once for each machine. A task
@@ -166,9 +166,26 @@ class Finish:
                 fitting = min(slots, int(free / terms.cpus[stage] + 1e-9))
                 free -= fitting * terms.cpus[stage]
                 id = self.plan.stages[stage].id
-                spent[id] = spent.get(id, ()) + (over * terms.seconds[stage],) * fitting
+                seconds = self.expected_wait(stage, share) + over * self.length(stage, terms, done.slots.get(id))
+                spent[id] = spent.get(id, ()) + (seconds,) * fitting
         stuck = {id: number for id, number in done.slots.items() if id in spent}
         return Done(self._parts(done, before, left), spent, stuck)
+
+    def length(self, stage: int, terms: _Terms, slots: float | None) -> float:
+        """Seconds that a task of a stage works. slots: that it has, if they are others than the terms grant."""
+        seconds = terms.seconds[stage]
+        if slots is not None:
+            work = self.tasks[stage].seconds
+            seconds += self.cost.on_threads(work, slots) - self.cost.on_threads(work, terms.cpus[stage])
+        return seconds
+
+    def expected_wait(self, stage: int, share: Resources) -> float:
+        """Seconds for which a task waits for its inputs if its own stage alone reads."""
+        terms, packer = self.on(share)
+        if not terms.arriving[stage]:
+            return 0.0
+        at_a_time = min(self.tasks[stage].width, packer.at_a_time[stage])
+        return terms.arriving[stage] / self.link(share) * max(1.0, at_a_time / self.machines(share))
 
     def _parts(self, done: Done, before: Sequence[int], after: Sequence[int]) -> dict[StageId, int]:
         """By stage the tasks that are done, where those left have become fewer."""
@@ -342,6 +359,7 @@ class _Simulation:
 
     def __init__(self, finish: Finish, share: Resources, done: Done, until: float = inf) -> None:
         self.finish, self.share, self.now, self.until = finish, share, 0.0, until
+        self.lengths: dict[int, float] = {}  # of tasks that have other slots than they would be granted
         self.cpu, self.memory = share.cpu, share.memory  # free now
         (self.cpus, self.memories, self.durations, self.arriving), self.packer = finish.on(share)
         machines = finish.machines(share)
@@ -364,21 +382,12 @@ class _Simulation:
         """
         whole = self.durations[stage]
         if slots is not None:
-            cost, work = self.finish.cost, self.finish.tasks[stage].seconds
-            whole += cost.on_threads(work, slots) - cost.on_threads(work, self.cpus[stage])
-        waits = self.expected_wait(stage)
+            whole = self.lengths[stage] = self.finish.length(stage, self.finish.on(self.share)[0], slots)
+        waits = self.finish.expected_wait(stage, self.share)
         for seconds, alike in groupby(spent[: self.waiting[stage]]):
             rest = whole + waits - seconds
             arriving = self.arriving[stage] * (1.0 - seconds / waits) if seconds < waits else 0.0
             self.start(stage, sum(1 for _ in alike), 1, min(rest, whole) if rest >= 0 else -OVERDUE * rest, arriving)
-
-    def expected_wait(self, stage: int) -> float:
-        """Seconds for which a task waits for its inputs if its own stage alone reads."""
-        if not self.arriving[stage]:
-            return 0.0
-        at_a_time = min(self.finish.tasks[stage].width, self.packer.at_a_time[stage])
-        sharing = max(1.0, at_a_time / self.finish.machines(self.share))
-        return self.arriving[stage] / self.finish.link(self.share) * sharing
 
     def run(self) -> float:
         """The time when the last task ends, or the last one before `until`."""
@@ -400,15 +409,18 @@ class _Simulation:
     def going_on(self) -> tuple[list[int], list[tuple[float, int, int]]]:
         """By stage the tasks that are left at the limit, and what runs then: (part that is over, stage, tasks).
 
-        A slot that does several tasks in a row has done some of them. What waits for its inputs has not begun.
+        A slot that does several tasks in a row has done some of them. What waits for its inputs has not begun. Of one
+        that is overdue the part is above 1, so that it has as long left as it has now (OVERDUE).
         """
         left, running = list(self.left), list[tuple[float, int, int]]()
         for when, stage, slots, tasks in self.ending:
             chunk = tasks // slots
-            rest = (when - self.until) / self.durations[stage] if self.durations[stage] > 0 else 0.0
+            length = self.lengths.get(stage, self.durations[stage])
+            rest = (when - self.until) / length if length > 0 else 0.0
             undone = min(chunk, max(1, ceil(rest)))
             left[stage] -= (chunk - undone) * slots
-            running.append((max(0.0, undone - rest), stage, slots))
+            overdue = 1.0 + rest / OVERDUE if chunk == 1 else 0.0
+            running.append((undone - rest if rest <= undone else overdue, stage, slots))
         return left, running
 
     def idle(self) -> bool:

@@ -229,7 +229,7 @@ def waited(history: Sequence[Record], until: float) -> float:
 
 def left_of(option: Option, finished: Finished, share: Resources) -> Left | None:
     """The time to the end of a job, if the share stays as it is; None: it has no slot. Its likely number is that of the
-    decisions (:mod:`qoop.replanning.pace`).
+    decisions (:mod:`qoop.replanning.pace`), unless these count on another share.
 
     option: the plan that runs. A share of less than a slot is one for a part of the time.
     """

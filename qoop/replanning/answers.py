@@ -18,6 +18,7 @@ from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import (
     AGAIN,
+    MISSED,
     SHARE,
     START,
     Decision,
@@ -160,14 +161,19 @@ def _lasting(question: Question) -> float:
     of what it takes.
     """
     running = question.options[question.running].candidate.plan
-    return question.now if running.root.whole and SHARE in question.causes else 0.0
+    return question.now if running.root.whole and _other_share(question) else 0.0
 
 
 def _worth_part(question: Question) -> float:
     """Part of what is left that a search may take."""
     if question.options[0].candidate.plan.root.whole:
         return WORTH_PART_UNKNOWN
-    return WORTH_PART_SHARE if SHARE in question.causes else WORTH_PART
+    return WORTH_PART_SHARE if _other_share(question) else WORTH_PART
+
+
+def _other_share(question: Question) -> bool:
+    """True if the share has changed, or one that was expected has not come."""
+    return not {SHARE, MISSED}.isdisjoint(question.causes)
 
 
 def wanted_by(question: Question, decision: Decision) -> Resources:

@@ -26,8 +26,9 @@ from qoop.planner.search.candidate import Candidate
 from qoop.planner.search.reuse import FinishedStage, finished_stages, reuse
 from qoop.replanning.pace import end, pace
 
-START, SHARE, AGAIN = "start", "share", "again"
-"""Kinds of causes: the other plans became known at the start, the share has changed, and time has passed."""
+START, SHARE, MISSED, AGAIN = "start", "share", "missed", "again"
+"""Kinds of causes: the other plans became known at the start, the share has changed, a share that was expected has not
+come, and time has passed."""
 
 
 LOSS_PART = 0.1
@@ -255,7 +256,7 @@ class Question:
     @property
     def by_share(self) -> bool:
         """True if only the share has changed: the estimates are those of the last decision, and none was far off."""
-        return not self.misestimates and bool(self.causes) and set(self.causes) <= {SHARE}
+        return not self.misestimates and bool(self.causes) and set(self.causes) <= {SHARE, MISSED}
 
     @property
     def at_launch(self) -> bool:
@@ -266,11 +267,12 @@ class Question:
 
     @property
     def unfitted(self) -> bool:
-        """True if another share is to come, and nothing has been done yet by the plan, which was chosen for this one.
-
-        DuckDB's own plan is not chosen for a share.
+        """True if another share is to come before the end, and nothing has been done yet by the plan, which was chosen
+        for this one. DuckDB's own plan is not chosen for a share.
         """
-        return bool(self.coming) and self.at_launch and not self.options[self.running].candidate.plan.root.whole
+        if not self.coming or not self.at_launch or self.options[self.running].candidate.plan.root.whole:
+            return False
+        return self.coming[0][0] < self.remaining[self.running].seconds
 
     @property
     def least(self) -> float:
@@ -295,7 +297,7 @@ class Question:
     def remaining(self) -> tuple[Remaining, ...]:
         """The seconds until each option would end on the share, and on those that are coming, if nothing else
         changed."""
-        return self.remaining_on(self.share, tuple((at, whole_slots(share)) for at, share in self.coming))
+        return self.remaining_on(self.share, self.coming)
 
     def remaining_on(self, share: Resources, coming: tuple[tuple[float, Resources], ...] = ()) -> tuple[Remaining, ...]:
         """The same on another share, and others that follow."""

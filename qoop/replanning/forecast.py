@@ -53,6 +53,8 @@ class Forecast:
     of any plan that may be wasted against the advice of greed: 0 is greed, inf is no guard.
     steady: time without a move that every level is given before anything is seen, in times what is left of the query:
     of moves that are rarer than that a query need not know. levels: how many there are at most.
+
+    Where somebody has said what should come, that is known better, and greed decides.
     """
 
     history: Moves = field(default_factory=Moves)
@@ -65,7 +67,7 @@ class Forecast:
         greedy = self.greedy.decide(question)
         chain = self.chain(question)
         budget = self.risk * least_work(question) if self.risk < inf else inf
-        if chain.still or len(question.options) == 1 or question.wagered >= _NEARLY * budget:
+        if question.coming or chain.still or len(question.options) == 1 or question.wagered >= _NEARLY * budget:
             return greedy
         foreseen = self.foreseen(question, chain)
         decision = self.greedy.choose(question, foreseen)

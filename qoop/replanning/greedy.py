@@ -1,4 +1,5 @@
-"""The greedy choice: the plan that ends first on the share as it is (paper section 5), if it is ahead by enough."""
+"""The greedy choice: the plan that ends first on the share as it is (paper section 5), and on those that somebody has
+said to come, if it is ahead by enough."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ::
 
-    greedy     Greedy     the plan that ends first, if the share at hand lasts for ever
+    greedy     Greedy     the plan that ends first, if the share lasts for ever, or becomes what it should
     robust     Robust     at the start the plan of the least regret over likely shares; after that as greedy
     forecast   Forecast   the plan that ends first in the mean, if the share moves on as it did
     cheapest   Priced     the plan and the number of slots with the fewest slot seconds, by the deadline if there is one

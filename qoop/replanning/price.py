@@ -3,7 +3,8 @@
 Slots are paid for while they are held, so a query costs price · slots · seconds. More slots end it sooner and leave
 more of them idle; a plan with less work may take longer and cost less. What can be had for an option on a number of
 slots is an :class:`Offer`; those that no other beats in both dollars and seconds are the Pareto line (:func:`pareto`),
-and :class:`Priced` takes one of them: by what a second is worth, or the cheapest that meets a deadline.
+and :class:`Priced` takes one of them: by what a second is worth, or the cheapest that meets a deadline. It goes by the
+share at hand alone, whatever should come.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.answers import Answer, Asked, Seen, Useful, Work, answer, search_seconds
-from qoop.replanning.decision import AGAIN, SHARE, START, Option, Question, Stay, Switch, useful
+from qoop.replanning.decision import AGAIN, MISSED, SHARE, START, Option, Question, Stay, Switch, useful
 from qoop.replanning.regret_budget import RegretBudget
 from qoop.replanning.seconds_seen import SecondsSeen
 from qoop.replanning.triggers import Cause, Coming, changed
@@ -36,6 +36,9 @@ more, it is made when first there is reason to switch."""
 
 LATE = 1.0
 """Seconds after which what was expected, and has not come, is no longer waited for."""
+
+FAR = 4.0
+"""A share that should come after that many times the seconds that the work should take is no reason to decide."""
 
 LOOK_AGAIN = 1.0
 """Seconds after which to look again at DuckDB's plan of a query, and after the same time once more; of what it does
@@ -70,8 +73,9 @@ class Replanner:
         self._unsifted = False
         self._pinned = False
         self._shares: list[tuple[float, Resources]] = []
-        self._coming: Coming = ()
-        self._counted_on: Coming = ()  # of these at the last decision
+        self._coming: Coming = ()  # shares that are expected
+        self._asked_with: Coming = ()  # those that the open question, or the last one, counts on
+        self._counted_on: Coming = ()  # those that the last decision counts on, and that have still to come
         self._regret_budget = RegretBudget()
         self._losses = 0
         self._again = inf
@@ -111,7 +115,7 @@ class Replanner:
         if self._asked or self._over or share is None or share.cpu <= 0:
             return None
         if not self._waiting:
-            again = min(self._again, self._missed)
+            again = min(self._again, self._late_at)
             return again if again < inf else None
         if any(cause.urgent for cause in self._waiting.values()):
             return self._first
@@ -125,9 +129,8 @@ class Replanner:
             self._again = inf
             why = "DuckDB's plan has not ended" if self._by_duckdb else "the last decision was for a time only"
             self._wait(Cause(AGAIN, why, urgent=True), now)
-        if now >= self._missed:
-            self._wait(Cause(SHARE, "what was expected has not come", urgent=True), now)
-            self._counted_on = ()
+        if now >= self._late_at:
+            self._look_at_late(now)
         due = self.due
         if due is not None and now >= due:
             return self._ask(now)
@@ -193,7 +196,7 @@ class Replanner:
         if found:
             words = f"{counted(found, 'output')} of other plans {'was' if found == 1 else 'were'} found"
             self._wait(Cause("found", words, urgent=True), now)
-        if found or self._late(answer) or changed(answer.question.share, share) > self._adaptive.triggers.share:
+        if found or self._late(answer) or self._otherwise(answer, share, now):
             self._waiting = {cause.kind: cause for cause in causes} | self._waiting
             return []
         before, self._basis = self._basis, answer.question.share
@@ -207,12 +210,19 @@ class Replanner:
         """True if DuckDB's plan has gone on, unseen, while others were searched for: it may nearly have ended."""
         return self._by_duckdb and answer.searched is not None and isinstance(answer.decision, Switch)
 
+    def _otherwise(self, answer: Answer, share: Resources, now: float) -> bool:
+        """True if the share, or what it should be later, is no longer as it was when the question was asked."""
+        triggers, since = self._adaptive.triggers, now - self._run.began
+        moved = changed(answer.question.share, share) > triggers.share
+        return moved or triggers.expects_otherwise(since, self._asked_with, self._coming)
+
     def _look(self, now: float) -> None:
         history, timed = self._run.history, False
         while self._seen < len(history):
             record = history[self._seen]
             if isinstance(record, ShareTold):
-                record = replace(record, share=whole_slot(record.share))
+                coming = tuple((at, whole_slot(share)) for at, share in record.coming)
+                record = replace(record, share=whole_slot(record.share), coming=coming)
             self._seen += 1
             match record:
                 case ShareTold(at, share, coming):
@@ -227,7 +237,8 @@ class Replanner:
                     self._news.append((self._plan, stage, Observation(rows, size_of)))
                     self._misestimates += self._adaptive.triggers.misjudged(rows, estimated)
             timed |= self._seconds.take(record, self._plan)
-            cause = self._adaptive.triggers.cause(record, self._basis, self._without_a_slot, self._counted_on)
+            triggers, until = self._adaptive.triggers, self._horizon(record.at)
+            cause = triggers.cause(record, self._basis, self._without_a_slot, self._counted_on, until)
             if cause is not None:
                 self._wait(cause, now)
         if timed:
@@ -290,6 +301,8 @@ class Replanner:
 
     def _ask(self, now: float) -> Work:
         self._asked, self._waiting = tuple(self._waiting.values()), {}
+        since = now - self._run.began
+        self._asked_with = tuple((at, share) for at, share in self._coming if at > since)
         assert self._share is not None
         finished = self._run.finished(now)
         question = Question(
@@ -298,34 +311,40 @@ class Replanner:
             finished,
             self._share,
             self._misestimates,
-            now - self._run.began,
+            since,
             tuple(self._shares),
             self._regret_budget.until(finished),
             tuple(cause.kind for cause in self._asked),
             self._losses,
-            self._later(now),
+            tuple((at - since, share) for at, share in self._asked_with),
         )
         news, self._news = tuple(self._news), []
         asked = Asked(question, self._told, news, self._adaptive, self._job, self._found, self._seconds.observed)
         return lambda: answer(asked)
 
-    def _later(self, now: float) -> Coming:
-        """(seconds from now, share): what the share should be later."""
-        since = now - self._run.began
-        return tuple((at - since, whole_slot(share)) for at, share in self._coming if at > since)
+    def _horizon(self, at: float) -> float:
+        """The second of the job's life up to which it matters what should come, seen from another: all of it should
+        have ended long before."""
+        share = self._share
+        return at + FAR * self._work_left(share) if share is not None else at
 
     @property
-    def _missed(self) -> float:
-        """The time from which on what the last decision has counted on is late."""
+    def _late_at(self) -> float:
+        """The time from which on what the last decision counts on is late."""
         return self._run.began + self._counted_on[0][0] + LATE if self._counted_on else inf
+
+    def _look_at_late(self, now: float) -> None:
+        """The time of what was expected is over: it has come, or plans are to be compared without it."""
+        (_, expected), self._counted_on = self._counted_on[0], self._counted_on[1:]
+        if self._share is not None and changed(expected, self._share) > self._adaptive.triggers.share:
+            self._wait(Cause(MISSED, "what was expected has not come", urgent=True), now)
 
     def _apply(self, answer: Answer, cause: str, before: Resources, now: float) -> list[Command]:
         record = recorded(answer, cause, before)
         self._run.note(record, now=now)
         self._regret_budget = self._regret_budget.after(answer)
         self._again = now + answer.decision.again
-        since = now - self._run.began
-        self._counted_on = tuple((at, share) for at, share in self._coming if at > since)
+        self._counted_on = self._asked_with
         self._wanted, self._slots = answer.wanted, answer.decision.slots
         if not isinstance(answer.decision, Switch):
             if self._by_duckdb:
@@ -356,4 +375,5 @@ def recorded(answer: Answer, cause: str, before: Resources) -> Decided:
         planner_seconds=answer.seconds,
         search_seconds=answer.searching,
         stages_back=switch.stages_back if switch is not None else 0,
+        coming=question.coming,
     )

@@ -24,7 +24,8 @@ class Robust:
     likely: the shares. loss: the part by which the plan may take longer on the share at hand than the best one there,
         so that nobody notices where nothing changes; inf: any plan will do.
     worst: the largest regret counts (minimax), rather than the mean.
-    then: decides from there on; None: nobody, the plan is kept.
+    then: decides from there on, and at the start, too, where somebody has said what should come, which is known better
+        than what is likely; None: nobody, the plan is kept.
     """
 
     likely: Likely = field(default_factory=Likely)
@@ -33,7 +34,7 @@ class Robust:
     then: Greedy | None = field(default_factory=Greedy)
 
     def decide(self, question: Question) -> Decision:
-        if question.at_launch and (self.then is None or not question.coming):  # what is said beats what is likely
+        if question.at_launch and (self.then is None or not question.coming):
             return self._launch(question)
         if self.then is not None:
             return self.then.decide(question)

@@ -65,15 +65,21 @@ class Triggers:
     longest: float = 0.1
 
     def cause(
-        self, record: Record, basis: Resources, without_a_slot: bool = False, counted_on: Coming = ()
+        self,
+        record: Record,
+        basis: Resources,
+        without_a_slot: bool = False,
+        counted_on: Coming = (),
+        until: float = inf,
     ) -> Cause | None:
         """The reason that the record gives. basis: the share at the last decision; without_a_slot: it had none, though
-        plans are made for one at least. counted_on: what it should have been later, as that decision saw it."""
+        plans are made for one at least. counted_on: what it should be later, as that decision saw it; until: the last
+        second of the job's life for which that matters."""
         match record:
             case ShareTold(_, share) if changed(basis, share) > self.share:
                 before = replace(basis, cpu=0.0) if without_a_slot and share.cpu > 0 else basis
                 return Cause(SHARE, f"the share {_movement(before, share)}")
-            case ShareTold(at, _, coming) if self._expects_otherwise(at, counted_on, coming):
+            case ShareTold(at, _, coming) if self.expects_otherwise(at, counted_on, coming, until):
                 return Cause(SHARE, expected(coming, at) if coming else "no other share is expected any more")
             case StageDone(_, stage, _, rows, _, _, estimated) if self.misjudged(rows, estimated):
                 return Cause(
@@ -101,9 +107,9 @@ class Triggers:
         why = _unforeseen(plan, observed)
         return Cause("seconds", f"{why}, so what is left takes {span(after)} of work, not {span(before)}")
 
-    def _expects_otherwise(self, now: float, before: Coming, after: Coming) -> bool:
-        """True if what is to come from now on is another course of the share."""
-        before = tuple(one for one in before if one[0] > now)
+    def expects_otherwise(self, now: float, before: Coming, after: Coming, until: float = inf) -> bool:
+        """True if what is to come from now on, up to a time, is another course of the share."""
+        before, after = (tuple(one for one in some if now < one[0] <= until) for some in (before, after))
         return len(before) != len(after) or any(
             abs(at - then) > self.share * (then - now) or changed(was, will) > self.share
             for (then, was), (at, will) in zip(before, after, strict=True)

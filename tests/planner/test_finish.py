@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qoop.planner.estimate.cost import CostModel
-from qoop.planner.finish import SPILL_BYTE, Done, Finish, finish_time, slowest
+from qoop.planner.finish import ROUNDS, SPILL_BYTE, Done, Finish, finish_time, slowest
 from qoop.planner.packing import Available, Packer, best_fit
 from qoop.planner.plan import STORE_PER_KERNEL, Estimate, Layout, Plan, Resources, Stage, StageInput
 
@@ -287,13 +289,38 @@ def test_what_runs_when_the_share_changes_goes_on() -> None:
     assert finish.through([(0.0, share(4)), (0.5, share(0))]) == float("inf")
 
 
-@given(plans(), st.integers(1, 12), st.floats(0.1, 50.0))
+def test_what_is_overdue_is_so_after_a_change_as_well() -> None:
+    """Estimated at 4 s it has run for 100 s, so 48 s are left, whatever becomes of the share."""
+    late = Finish(plan(stage("a", seconds=4.0)))
+    done = Done({}, {"a": (100.0,)})
+    assert late.seconds(share(1), done) == pytest.approx(48.0)
+    assert late.through([(0.0, share(1)), (5.0, share(8))], done) == pytest.approx(48.0)
+
+
+def test_a_task_that_keeps_its_slots_does_not_become_faster() -> None:
+    whole = Finish(plan(stage("a", seconds=80.0, slots=8)))
+    done = Done({}, {"a": (60.0,)}, {"a": 1.0})
+    assert whole.seconds(share(8), done) == pytest.approx(20.0)
+    assert whole.through([(0.0, share(8)), (10.0, share(16))], done) == pytest.approx(20.0)
+    assert whole.through([(0.0, share(1)), (40.0, share(8))]) < 80.0
+
+
+def test_what_has_come_over_the_network_does_not_come_again() -> None:
+    big = Stage("a", "", (), INT, 4, "a", estimate=Estimate(4, 4e6, 1.0, 1.0))
+    found = Finish(plan(big, stage("root", "a", seconds=3.0)), machine=2)
+    apart = Resources(4, 1000, network=1e6)
+    waited = found.seconds(apart) - 4.0
+    assert waited > 0.5
+    half = found.through([(0.0, apart), (found.seconds(apart) - 1.5, replace(apart))])
+    assert half == pytest.approx(found.seconds(apart), rel=0.01)
+
+
+@given(plans(most=5), st.integers(1, 12), st.floats(0.1, 50.0))
 def test_a_share_that_becomes_what_it_is_changes_nothing(found: Plan, slots: int, at: float) -> None:
-    """But for tasks of one slot that are counted in a row, which a change divides again."""
-    finish, longest = Finish(found), max(stage.estimate.task_seconds for stage in found.stages)
-    whole = finish.seconds(share(slots, 0.0))
-    halves = finish.through([(0.0, share(slots, 0.0)), (at, share(slots, 0.0))])
-    assert halves == pytest.approx(whole, rel=0.35, abs=2 * longest + OVERHEAD)
+    """With few tasks no slot does several in a row, which a change would divide again."""
+    finish, narrow = Finish(found), share(slots, 0.0)
+    if all(one.width <= ROUNDS * 2 * finish.on(narrow)[1].at_a_time[i] for i, one in enumerate(found.stages)):
+        assert finish.through([(0.0, narrow), (at, replace(narrow))]) == pytest.approx(finish.seconds(narrow))
 
 
 @given(plans(), st.integers(1, 12), st.integers(1, 12), st.floats(0.1, 50.0))

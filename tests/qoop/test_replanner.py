@@ -242,8 +242,10 @@ def test_a_plan_that_was_chosen_for_a_share_that_will_not_last_has_no_privilege(
     better = option("scan 4 1\nother 2 2.7 scan\nroot 1 1 other", "B")  # a twentieth sooner
     question = replace(ask(A, better, done=finished(A, {})), causes=(START,))
     assert isinstance(Greedy().decide(question), Stay)
-    told = replace(question, coming=((60.0, Resources(8, 0)),))
+    told = replace(question, coming=((2.0, Resources(5, 0)),))
     assert told.unfitted and isinstance(Greedy().decide(told), Switch)
+    too_late = replace(question, coming=((60.0, Resources(8, 0)),))
+    assert not too_late.unfitted and isinstance(Greedy().decide(too_late), Stay)
     begun = replace(told, finished=finished(A, {"scan": 1}))
     assert not begun.unfitted and isinstance(Greedy().decide(begun), Stay)
 

@@ -108,7 +108,7 @@ def test_a_trace_tells_which_attempts_waited(tmp_path: Path) -> None:
     assert begun and begun <= queued
 
 
-@pytest.mark.parametrize("version", [8, 9, 10, 11])
+@pytest.mark.parametrize("version", [8, 9, 10, 11, 12])
 def test_a_trace_of_an_earlier_version_is_read(tmp_path: Path, version: int) -> None:
     """That of 8 is one without attempts that wait and accounts of tasks; neither has profiles."""
     opening, sealing = Chain(), Chain()

@@ -16,7 +16,7 @@ from qoop.profiles.volatility import REGION_SECONDS
 from qoop.tpcds.map import cluster
 from qoop.tpcds.map.cells import SHARES
 from qoop.tpcds.map.playing import as_measured, query_of
-from qoop.tpcds.map.systems import Asked, Contest, json_of
+from qoop.tpcds.map.systems import AskedFor, Contest, json_of
 from qoop.tpcds.simulate.workload import Setting
 
 DISK = 500e6
@@ -87,7 +87,7 @@ def _of_trace(directory: Path, seed: int, query: int, file: str | None) -> Itera
 
 def profile(item: Item) -> CapacityProfile:
     """The slots that the query meets from its start on, which do not depend on the length: all else draws them."""
-    chance = random.Random(f"{item.seed} {item.name} {item.start} {item.query}")
+    chance = _chance(item)
     if item.file is not None:
         region = chance.choice([one for one in regions(load(item.file)) if one.volatility == item.name])
         return region.whole.since(region.begin + chance.uniform(0.0, region.seconds))
@@ -95,20 +95,29 @@ def profile(item: Item) -> CapacityProfile:
 
 
 def _first(_: Item, chance: random.Random) -> CapacityProfile:
-    return spot(chance.randrange(_SEEDS)).since(chance.uniform(0.0, 60.0))
+    market_seed, start = _first_minute(chance)
+    return spot(market_seed).since(start)
 
 
-def asked_for(item: Item) -> list[Asked]:
+def asked_for(item: Item) -> list[AskedFor]:
     """The machines that the bidder means to have, from the query's start on: in the first minute of bidding."""
     if item.name != FIRST or item.file is not None:
         return []
-    chance = random.Random(f"{item.seed} {item.name} {item.start} {item.query}")
-    bids = list(spot_asked_for(market.prices(chance.randrange(_SEEDS))))
-    start = chance.uniform(0.0, 60.0)
+    market_seed, start = _first_minute(_chance(item))
+    bids = list(spot_asked_for(market.prices(market_seed)))
     first = max(place for place, (at, _) in enumerate(bids) if at <= start)
     return [
         (max(0.0, at - start), tuple((then - start, count) for then, count in coming)) for at, coming in bids[first:]
     ]
+
+
+def _first_minute(chance: random.Random) -> tuple[int, float]:
+    """The seed of a market, and the second of it in which a query begins."""
+    return chance.randrange(_SEEDS), chance.uniform(0.0, 60.0)
+
+
+def _chance(item: Item) -> random.Random:
+    return random.Random(f"{item.seed} {item.name} {item.start} {item.query}")
 
 
 def _region(item: Item, chance: random.Random) -> CapacityProfile:

@@ -31,7 +31,8 @@ REAL = (CLARINET, ROBUST, GREEDY, OURS)
 HYSTERESIS = 0.10
 
 
-Asked = tuple[float, tuple[tuple[float, int], ...]]
+AskedFor = tuple[float, tuple[tuple[float, int], ...]]
+"""Since when, and the (seconds, machines) that are to come."""
 
 
 @value
@@ -59,8 +60,7 @@ def robust(candidates: Sequence[Candidate], shares: Sequence[Resources]) -> Cand
 class Contest(Scenario):
     """All systems in one situation.
 
-    likely: shares that a robust plan is to be good on. asked_for: what somebody means to have, in order of time: (since
-    when, (seconds, machines) that are to come).
+    likely: shares that a robust plan is to be good on. asked_for: what somebody means to have, in order of time.
     """
 
     limits = Limits(max_revocations=1_000_000)  # machines may come and go faster than tasks end
@@ -71,7 +71,7 @@ class Contest(Scenario):
         profile: CapacityProfile,
         ground_truth: GroundTruth,
         likely: Sequence[Resources],
-        asked_for: Sequence[Asked] = (),
+        asked_for: Sequence[AskedFor] = (),
     ) -> None:
         super().__init__(query, fleet_of(profile, ground_truth.setting.disk), ground_truth)
         self.profile, self.facts, self.likely, self.asked_for = profile, ground_truth, likely, asked_for

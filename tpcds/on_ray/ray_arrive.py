@@ -29,6 +29,7 @@ from qoop.tpcds.simulate.replica import ended
 
 QUERIES = (9, 11, 23, 67, 78)
 FEW, MANY = 1, 4
+_WAYS = ("adaptive", "told", "held")
 MOMENT = 1 / 3
 """Part of the time alone on the few nodes after which the others are there."""
 
@@ -45,14 +46,15 @@ class RayArriveOptions:
 @dataclass(frozen=True, slots=True)
 class Arrived:
     """One query. few, many: seconds of the plan made for one node on it, and of that for four on those, with nothing
-    that changes. adaptive, held: seconds with nodes that arrive. at: the moment at which the first of them did.
-    switches: of the adaptive runs.
+    that changes. adaptive, told, held: seconds with nodes that arrive; told: of a session that was told when they
+    should. at: the moment at which the first of them did. switches: of the adaptive runs.
     """
 
     query: int
     few: float = 0.0
     many: float = 0.0
     adaptive: float = 0.0
+    told: float = 0.0
     held: float = 0.0
     at: float = 0.0
     switches: int = 0
@@ -67,11 +69,11 @@ class Arrived:
         """A line below HEADER."""
         if self.error is not None:
             return f"{self.query:5d} {self.error}"
-        seconds = (self.few, self.many, self.at, self.clairvoyant, self.adaptive, self.held)
+        seconds = (self.few, self.many, self.at, self.clairvoyant, self.adaptive, self.told, self.held)
         return f"{self.query:5d} {' '.join(f'{one:11.2f}' for one in seconds)} {self.switches:9d}"
 
 
-HEADER = "query    one node  four nodes  arrived at clairvoyant        qoop   held plan  switches"
+HEADER = "query    one node  four nodes  arrived at clairvoyant        qoop        told   held plan  switches"
 
 
 def run(options: RayArriveOptions, told: Callable[[str], None] = print) -> list[Arrived]:
@@ -100,31 +102,33 @@ class _Bench:
         try:
             theirs = oracle.answer(self.query)
             few = self._alone(FEW, repeat, oracle, theirs)
-            runs = [[self._arriving(few, replan, oracle, theirs) for replan in (True, False)] for _ in range(repeat)]
+            runs = [[self._arriving(few, way, oracle, theirs) for way in _WAYS] for _ in range(repeat)]
             many = self._alone(MANY, repeat, oracle, theirs)
         except QoopError as error:
             return Arrived(number, error=f"{type(error).__name__}: {error}".splitlines()[0])
-        adaptive, held = ([pair[place] for pair in runs] for place in (0, 1))
-        moments = [moment for one in (*adaptive, *held) if (moment := _joined_at(one)) is not None]
+        adaptive, told, held = ([ways[place] for ways in runs] for place in range(len(_WAYS)))
+        moments = [moment for one in (*adaptive, *told, *held) if (moment := _joined_at(one)) is not None]
         if not moments:
             return Arrived(number, error="it ended before any node had arrived")
         switches = sum(isinstance(record, Switched) for one in adaptive for record in one) - len(adaptive)
-        taken, kept = (median(map(ended, one)) for one in (adaptive, held))
-        return Arrived(number, few, many, taken, kept, median(moments), switches)
+        ours, knowing, kept = (median(map(ended, one)) for one in (adaptive, told, held))
+        return Arrived(number, few, many, ours, knowing, kept, median(moments), switches)
 
     def _alone(self, count: int, repeat: int, oracle: Oracle, theirs: pa.Table) -> float:
         """The median of runs on a number of nodes, by the plan that is made for them, after one that is not timed."""
         with self._session(count, replan=False) as session:
             return median([ended(self._ran(session, oracle, theirs)) for _ in range(repeat + 1)][1:])
 
-    def _arriving(self, few: float, replan: bool, oracle: Oracle, theirs: pa.Table) -> Sequence[Record]:
-        """The history of a run that gets the other nodes when a third of `few` seconds is over."""
-        with self._session(FEW, replan) as session:
+    def _arriving(self, few: float, way: str, oracle: Oracle, theirs: pa.Table) -> Sequence[Record]:
+        """The history of a run that gets the other nodes when a third of `few` seconds is over. way: one of _WAYS."""
+        with self._session(FEW, replan=way != "held") as session:
             self._ran(session, oracle, theirs)  # tables are read for the first time, and statistics
             early = _beginning(self.nodes, session) - MOMENT * few  # they may be to be begun before the query is
             bringer = threading.Timer(max(0.0, -early), self.nodes.be, (MANY,))
             bringer.start()
             time.sleep(max(0.0, early))
+            if way == "told":
+                session.expect([(MOMENT * few, MANY)])
             try:
                 return self._ran(session, oracle, theirs)
             finally:
@@ -170,6 +174,7 @@ def table(done: Sequence[Arrived]) -> str:
     ran = [one for one in done if one.error is None]
     known = sum(one.clairvoyant for one in ran)
     lines = ["", f"clairvoyant {known:.2f} s"]
-    for name, seconds in (("qoop", [one.adaptive for one in ran]), ("held plan", [one.held for one in ran])):
+    sides = {"qoop": [one.adaptive for one in ran], "told": [one.told for one in ran]}
+    for name, seconds in {**sides, "held plan": [one.held for one in ran]}.items():
         lines.append(f"{name} {sum(seconds):.2f} s = {sum(seconds) / known if known else 0:.2f} x")
     return "\n".join(lines)
