@@ -3,7 +3,8 @@
 The nodes are processes of this machine. Where it has fewer processors than nodes they share them, so that four nodes
 are not four times as quick as one; how quick they are is measured, and the clairvoyant schedule goes by that. A node
 takes seconds to begin, so it is begun that long before it is wanted, and counts from the moment at which the job is
-told of it. What beginning a node takes away from the query is in all figures but the clairvoyant's.
+told of it. What beginning a node takes away from the query is in all figures but the clairvoyant's; how much that is,
+a run on one node tells, beside which nodes of another cluster begin at the same time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -29,7 +31,7 @@ from qoop.tpcds.simulate.replica import ended
 
 QUERIES = (9, 11, 23, 67, 78)
 FEW, MANY = 1, 4
-_WAYS = ("adaptive", "told", "held")
+_WAYS = ("adaptive", "told", "held", "beside")
 MOMENT = 1 / 3
 """Part of the time alone on the few nodes after which the others are there."""
 
@@ -47,7 +49,8 @@ class RayArriveOptions:
 class Arrived:
     """One query. few, many: seconds of the plan made for one node on it, and of that for four on those, with nothing
     that changes. adaptive, told, held: seconds with nodes that arrive; told: of a session that was told when they
-    should. at: the moment at which the first of them did. switches: of the adaptive runs.
+    should. beside: on one node, while nodes begin that are none of its own. at: the moment at which the first of its own
+    did. switches: of the adaptive runs.
     """
 
     query: int
@@ -56,6 +59,7 @@ class Arrived:
     adaptive: float = 0.0
     told: float = 0.0
     held: float = 0.0
+    beside: float = 0.0
     at: float = 0.0
     switches: int = 0
     error: str | None = None
@@ -65,25 +69,39 @@ class Arrived:
         """Seconds of a schedule that knows when the nodes come (:func:`~qoop.tpcds.bench.resized.clairvoyant`)."""
         return schedule_seconds(self.at, self.few, self.many)
 
+    @property
+    def disturbed(self) -> float:
+        """The same, where on one node everything takes as long as beside nodes that begin."""
+        return schedule_seconds(self.at, max(self.few, self.beside), self.many)
+
     def line(self) -> str:
         """A line below HEADER."""
         if self.error is not None:
             return f"{self.query:5d} {self.error}"
-        seconds = (self.few, self.many, self.at, self.clairvoyant, self.adaptive, self.told, self.held)
+        known = self.clairvoyant, self.disturbed
+        seconds = (self.few, self.many, self.beside, self.at, *known, self.adaptive, self.told, self.held)
         return f"{self.query:5d} {' '.join(f'{one:11.2f}' for one in seconds)} {self.switches:9d}"
 
 
-HEADER = "query    one node  four nodes  arrived at clairvoyant        qoop        told   held plan  switches"
+HEADER = (
+    "query    one node  four nodes      beside  arrived at clairvoyant   disturbed        qoop        told   held plan"
+    "  switches"
+)
 
 
 def run(options: RayArriveOptions, told: Callable[[str], None] = print) -> list[Arrived]:
     """Run all queries. Raises ConfigError without Ray, or data."""
     done = []
-    with LocalNodes() as nodes, TemporaryDirectory() as folder, Oracle(options.directory) as oracle:
+    with (
+        LocalNodes() as nodes,
+        LocalNodes() as others,
+        TemporaryDirectory() as folder,
+        Oracle(options.directory) as oracle,
+    ):
         told(HEADER)
         for number in options.queries:
             bench = _Bench(
-                nodes, options.directory, Path(folder) / str(number), text(number, directory=options.directory)
+                nodes, others, options.directory, Path(folder) / str(number), text(number, directory=options.directory)
             )
             done.append(bench.measured(number, options.repeat, oracle))
             told(done[-1].line())
@@ -93,6 +111,7 @@ def run(options: RayArriveOptions, told: Callable[[str], None] = print) -> list[
 @dataclass(frozen=True)
 class _Bench:
     nodes: LocalNodes
+    others: LocalNodes
     directory: Path
     folder: Path
     query: str
@@ -106,13 +125,13 @@ class _Bench:
             many = self._alone(MANY, repeat, oracle, theirs)
         except QoopError as error:
             return Arrived(number, error=f"{type(error).__name__}: {error}".splitlines()[0])
-        adaptive, told, held = ([ways[place] for ways in runs] for place in range(len(_WAYS)))
+        adaptive, told, held, beside = ([ways[place] for ways in runs] for place in range(len(_WAYS)))
         moments = [moment for one in (*adaptive, *told, *held) if (moment := _joined_at(one)) is not None]
         if not moments:
             return Arrived(number, error="it ended before any node had arrived")
         switches = sum(isinstance(record, Switched) for one in adaptive for record in one) - len(adaptive)
-        ours, knowing, kept = (median(map(ended, one)) for one in (adaptive, told, held))
-        return Arrived(number, few, many, ours, knowing, kept, median(moments), switches)
+        ours, knowing, kept, alone = (median(map(ended, one)) for one in (adaptive, told, held, beside))
+        return Arrived(number, few, many, ours, knowing, kept, alone, median(moments), switches)
 
     def _alone(self, count: int, repeat: int, oracle: Oracle, theirs: pa.Table) -> float:
         """The median of runs on a number of nodes, by the plan that is made for them, after one that is not timed."""
@@ -121,10 +140,11 @@ class _Bench:
 
     def _arriving(self, few: float, way: str, oracle: Oracle, theirs: pa.Table) -> Sequence[Record]:
         """The history of a run that gets the other nodes when a third of `few` seconds is over. way: one of _WAYS."""
-        with self._session(FEW, replan=way != "held") as session:
+        with self._session(FEW, replan=way in ("adaptive", "told")) as session:
             self._ran(session, oracle, theirs)  # tables are read for the first time, and statistics
             early = _beginning(self.nodes, session) - MOMENT * few  # they may be to be begun before the query is
-            bringer = threading.Timer(max(0.0, -early), self.nodes.be, (MANY,))
+            bring = partial(self.others.be, MANY - FEW) if way == "beside" else partial(self.nodes.be, MANY)
+            bringer = threading.Timer(max(0.0, -early), bring)
             bringer.start()
             time.sleep(max(0.0, early))
             if way == "told":
@@ -133,6 +153,7 @@ class _Bench:
                 return self._ran(session, oracle, theirs)
             finally:
                 bringer.join()
+                self.others.be(0)
 
     def _ran(self, session: Session, oracle: Oracle, theirs: pa.Table) -> Sequence[Record]:
         job = session.submit(self.query)
@@ -173,8 +194,10 @@ def table(done: Sequence[Arrived]) -> str:
     """The sums of the queries that ran, next to the clairvoyant's."""
     ran = [one for one in done if one.error is None]
     known = sum(one.clairvoyant for one in ran)
-    lines = ["", f"clairvoyant {known:.2f} s"]
+    disturbed = sum(one.disturbed for one in ran)
+    lines = ["", f"clairvoyant {known:.2f} s; beside nodes that begin {disturbed:.2f} s"]
     sides = {"qoop": [one.adaptive for one in ran], "told": [one.told for one in ran]}
     for name, seconds in {**sides, "held plan": [one.held for one in ran]}.items():
-        lines.append(f"{name} {sum(seconds):.2f} s = {sum(seconds) / known if known else 0:.2f} x")
+        ratios = [sum(seconds) / one if one else 0.0 for one in (known, disturbed)]
+        lines.append(f"{name} {sum(seconds):.2f} s = {ratios[0]:.2f} x; {ratios[1]:.2f} x")
     return "\n".join(lines)
