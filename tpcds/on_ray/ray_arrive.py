@@ -49,8 +49,8 @@ class RayArriveOptions:
 class Arrived:
     """One query. few, many: seconds of the plan made for one node on it, and of that for four on those, with nothing
     that changes. adaptive, told, held: seconds with nodes that arrive; told: of a session that was told when they
-    should. beside: on one node, while nodes begin that are none of its own. at: the moment at which the first of its own
-    did. switches: of the adaptive runs.
+    should. beside: on one node, while nodes begin that are none of its own. at: the moment at which the first of its
+    own did. switches: of the adaptive runs.
     """
 
     query: int
