@@ -135,6 +135,8 @@ def _add_interrupt(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="sequences of kills (20)")
     means = ",".join(f"{mean:g}" for mean in interrupt.MEANS)
     parser.add_argument("--means", default=means, metavar="A,B", help=f"mean intervals, in undisturbed times ({means})")
+    known = ",".join(interrupt.SIDES)
+    parser.add_argument("--sides", default=known, metavar="A,B", help=f"only these of {known}")
     parser.set_defaults(run=_interrupt)
 
 
@@ -381,11 +383,20 @@ def _interrupt(options: argparse.Namespace) -> int:
         interrupt.InterruptOptions(
             Path(options.directory), _queries(options), _positive("--longest", options.longest),
             _positive("--seeds", options.seeds), _means(options.means), results=_file(options.results),
+            sides=_sides(options.sides),
         ),
         _tell,
     )  # fmt: skip
     print(interrupt.table(done))
     return 1 if any(one.error for one in done) else 0
+
+
+def _sides(text: str) -> tuple[str, ...]:
+    found = tuple(part.strip() for part in text.split(","))
+    unknown = [one for one in found if one not in interrupt.SIDES]
+    if unknown:
+        raise ConfigError(f"there is no side {unknown[0]!r}; there are {', '.join(interrupt.SIDES)}")
+    return found
 
 
 def _adversary(options: argparse.Namespace) -> int:

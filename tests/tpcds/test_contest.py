@@ -13,6 +13,7 @@ import pytest
 
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, ExecutionError
+from qoop.tpcds import bench_cli
 from qoop.tpcds.bench import interrupt, resized
 from qoop.tpcds.bench.contest import Change, SystemUnderTest, judge
 from qoop.tpcds.bench.system_under_test import KINDS, Size, Task
@@ -153,6 +154,12 @@ def test_a_life_in_which_duckdb_has_no_hope_counts_without_being_run(
     assert ours.seconds == theirs.seconds == keeping.seconds == pytest.approx(10 * ours.undisturbed)
     every = [0.4, 0.8, 0.1] * 7 + [0.4, 0.5]
     assert [round(life / ours.undisturbed, 1) for life in lifetimes] == every + [0.8] * 7 + [0.5] + every
+
+
+def test_only_sides_that_there_are_can_be_asked_for() -> None:
+    assert bench_cli._sides("qoop, running") == ("qoop", "running")
+    with pytest.raises(ConfigError, match="there is no side 'duckdb'; there are qoop, running, keeping"):
+        bench_cli._sides("qoop,duckdb")
 
 
 def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:

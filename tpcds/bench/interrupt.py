@@ -42,7 +42,7 @@ NAMES = {"qoop": "qoop", "running": "DuckDB", "keeping": "DuckDB that keeps"}
 class InterruptOptions:
     """The runs to make. queries: none: the `longest` of all 99. seeds: how many sequences of kills for each mean.
 
-    means: mean intervals, as fractions of the undisturbed time. results: a file taken up and kept.
+    means: mean intervals, as fractions of the undisturbed time. results: a file taken up and kept. sides: of `SIDES`.
     """
 
     directory: Path
@@ -52,6 +52,7 @@ class InterruptOptions:
     means: tuple[float, ...] = MEANS
     size: Size = FULL
     results: Path | None = None
+    sides: tuple[str, ...] = SIDES
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def run(options: InterruptOptions, told: Callable[[str], None] = print) -> list[
             for seed in range(options.seeds)
             for mean in options.means
             for number in chosen
-            for side in SIDES
+            for side in options.sides
         ]
 
 
@@ -183,7 +184,7 @@ def table(trials: Sequence[Trial]) -> str:
     lines = ["", "mean interval  side                  seconds  ended   : qoop   95 % interval"]
     for mean in dict.fromkeys(trial.mean for trial in trials):
         ours = [trial for trial in trials if trial.mean == mean and trial.side == "qoop"]
-        for side in SIDES:
+        for side in dict.fromkeys(trial.side for trial in trials):
             theirs = [trial for trial in trials if trial.mean == mean and trial.side == side]
             seconds = sum(trial.seconds for trial in theirs)
             line = f"{mean:13g}  {NAMES[side]:18} {seconds:10.1f} {_ended(theirs)}"
