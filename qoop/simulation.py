@@ -303,6 +303,7 @@ def simulate(
     queueing: NodeQueueing | None = None,
     exchanges: Exchanges | None = None,
     one_host: bool = False,
+    extra_slots: bool = False,
 ) -> SimulatedRun:
     """Run the jobs on the fleet until all have ended, or nothing can happen any more.
 
@@ -312,7 +313,7 @@ def simulate(
     switch_seconds: that it takes to go over to another one: tasks go on, but nothing is begun and no report is heard.
     crowding: how many times as long everything takes on a machine while that many threads work there; None: as alone.
     one_host: the machines share one host's processors: the threads of all of them count.
-    kernels: what it costs to open, to warm and to interrupt one; None: nothing. tenants, most_jobs: see
+    kernels: what it costs to open, to warm and to interrupt one; None: nothing. tenants, most_jobs, extra_slots: see
         `Cluster`.
     heartbeats: how long words take between the scheduler and the machines. queueing: how granted tasks wait at these;
         None: they do not, so a slot is idle from the end of a task until another has been granted.
@@ -340,6 +341,7 @@ def simulate(
         watch_deadlines=False,
         most_jobs=most_jobs,
         queueing=queueing,
+        extra_slots=extra_slots,
     )
     backend.left_of = cluster.left_of
     handles: dict[str, JobHandle] = {}

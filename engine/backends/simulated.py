@@ -239,6 +239,8 @@ class SimulatedBackend:
         else:
             outcome = self._script(spec)
         self._running[spec.attempt] = running = _Running(machine, spec, outcome, self.clock.now())
+        if spec.extra:
+            self._staff(machine)
         if self._queueing is None and not self._heartbeats.launching:
             self._begin(running)
         else:
@@ -257,6 +259,7 @@ class SimulatedBackend:
         running = self._running.get(attempt)
         if running is not None:
             running.spec = replace(running.spec, extra=False)
+            self._staff(running.machine)
 
     def resize(self, slots: int | None, memory: int | None) -> None:
         """Of a single machine; where there are several, let it `happen`."""
@@ -575,6 +578,8 @@ class SimulatedBackend:
             key = running.machine, running.moving
             self._devices[key].leave(running, self.clock.now())
             self._plan_moved(key)
+        if running.spec.extra:
+            self._staff(running.machine)
         worker_pool = self._worker_pools.get(running.machine)
         if worker_pool is not None and running.worker is None:
             worker_pool.withdraw(running)
@@ -744,10 +749,17 @@ class SimulatedBackend:
         for key in [key for key in self._devices if key[0] == machine]:
             self._devices[key].change(_rate(capacity, key[1]), self.clock.now())
             self._plan_moved(key)
-        if not self._with_worker_pools:
+        if self._with_worker_pools:
+            self._worker_pools.setdefault(machine, WorkerPool(0))
+            self._staff(machine, fresh=capacity.memory < before.memory)
+
+    def _staff(self, machine: MachineId, fresh: bool = False) -> None:
+        """Have a worker for each slot, and for each attempt on top of these; new kernels are opened while tasks run."""
+        worker_pool = self._worker_pools.get(machine)
+        if worker_pool is None:
             return
-        worker_pool = self._worker_pools.setdefault(machine, WorkerPool(0))
-        for worker in worker_pool.staff(int(capacity.cpu), fresh=capacity.memory < before.memory):
+        extra = sum(one.machine == machine and one.spec.extra for one in self._running.values())
+        for worker in worker_pool.staff(int(self._machines[machine].cpu) + extra, fresh):
             self._work_at(machine, 1.0, self._kernels.opening, partial(self._opened, machine, worker_pool, worker))
 
     def _opened(self, machine: MachineId, worker_pool: WorkerPool[_Running], worker: Worker) -> Sequence[Event]:

@@ -64,6 +64,18 @@ def test_threads_take_turns_where_there_are_more_of_them_than_cores() -> None:
     assert ran.seconds == pytest.approx(2 * 1.25 + 0.75 + 0.5)
 
 
+def test_a_short_query_next_to_a_long_one_has_a_slot_on_top() -> None:
+    only = Stage("only", "FROM t", plan().stages[0].table_inputs, COLUMNS, 1, "c", estimate=Estimate(1, 8, 0.2))
+    short = Plan((only,), COLUMNS)
+    runs = [(plan(), alone(10.0)), (short, Solo({"only": (Done(0.2, 1, 8),)}, 0.45))]
+    here = replace(Replica.of(Resources(2, 8e9), runs), cores=2.0, kernels=Kernels(opening=0.3))
+    long, brief = here.run([(0.0, plan(), None), (1.0, short, None)]).jobs
+    assert brief.seconds == pytest.approx(1.5 * (0.3 + 0.45))  # three threads on two cores, a new kernel
+    assert long.seconds == pytest.approx(here.seconds(plan()) + brief.seconds / 3)
+    again = here.run([(0.0, plan(), None), (1.0, short, None), (5.0, short, None)]).jobs
+    assert again[2].seconds == pytest.approx(brief.seconds)
+
+
 def test_a_kernel_that_has_not_read_a_table_takes_longer_once() -> None:
     cold = replace(machine(2, alone()), kernels=Kernels(reading=0.1))
     assert cold.seconds(plan(), warm=False) == pytest.approx(cold.seconds(plan()) + 0.1)

@@ -207,7 +207,7 @@ class Replica:
         read = frozenset().union(*(tables_of(plan) for _, plan, _ in jobs)) if warm else frozenset()
         return simulate(
             fleet, submitted, self.outcome, decision_seconds=self.decision, crowding=self.crowding,
-            kernels=replace(self.kernels, read=read),
+            kernels=replace(self.kernels, read=read), extra_slots=True,
         )  # fmt: skip
 
     def crowding(self, threads: float) -> float:
