@@ -237,9 +237,10 @@ class Replanner:
                     self._news.append((self._plan, stage, Observation(rows, size_of)))
                     self._misestimates += self._adaptive.triggers.misjudged(rows, estimated)
             timed |= self._seconds.take(record, self._plan)
-            until = self._horizon(record.at) if isinstance(record, ShareTold) else inf
             triggers = self._adaptive.triggers
-            cause = triggers.cause(record, self._basis, self._without_a_slot, self._counted_on, until)
+            cause = triggers.cause(record, self._basis, self._without_a_slot)
+            if cause is None and isinstance(record, ShareTold):
+                cause = triggers.expectation(record, self._counted_on, self._horizon(record.at))
             if cause is not None:
                 self._wait(cause, now)
         if timed:

@@ -64,23 +64,13 @@ class Triggers:
     quiet: float = 0.01
     longest: float = 0.1
 
-    def cause(
-        self,
-        record: Record,
-        basis: Resources,
-        without_a_slot: bool = False,
-        counted_on: Coming = (),
-        until: float = inf,
-    ) -> Cause | None:
+    def cause(self, record: Record, basis: Resources, without_a_slot: bool = False) -> Cause | None:
         """The reason that the record gives. basis: the share at the last decision; without_a_slot: it had none, though
-        plans are made for one at least. counted_on: what it should be later, as that decision saw it; until: the last
-        second of the job's life for which that matters."""
+        plans are made for one at least."""
         match record:
             case ShareTold(_, share) if changed(basis, share) > self.share:
                 before = replace(basis, cpu=0.0) if without_a_slot and share.cpu > 0 else basis
                 return Cause(SHARE, f"the share {_movement(before, share)}")
-            case ShareTold(at, _, coming) if self.expects_otherwise(at, counted_on, coming, until):
-                return Cause(SHARE, expected(coming, at) if coming else "no other share is expected any more")
             case StageDone(_, stage, _, rows, _, _, estimated) if self.misjudged(rows, estimated):
                 return Cause(
                     f"rows of {stage}", f"stage {stage} had {rows:,} rows where {estimated:,.0f} were expected"
@@ -106,6 +96,13 @@ class Triggers:
             return None
         why = _unforeseen(plan, observed)
         return Cause("seconds", f"{why}, so what is left takes {span(after)} of work, not {span(before)}")
+
+    def expectation(self, told: ShareTold, counted_on: Coming, until: float) -> Cause | None:
+        """The reason that another course of the share gives. counted_on: what the share should be later, as the last
+        decision saw it. until: the last second of the job's life for which that matters."""
+        if not self.expects_otherwise(told.at, counted_on, told.coming, until):
+            return None
+        return Cause(SHARE, expected(told.coming, told.at) if told.coming else "no other share is expected any more")
 
     def expects_otherwise(self, now: float, before: Coming, after: Coming, until: float = inf) -> bool:
         """True if what is to come from now on, up to a time, is another course of the share."""

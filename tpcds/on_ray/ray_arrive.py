@@ -4,7 +4,7 @@ The nodes are processes of this machine. Where it has fewer processors than node
 are not four times as quick as one; how quick they are is measured, and the clairvoyant schedule goes by that. A node
 takes seconds to begin, so it is begun that long before it is wanted, and counts from the moment at which the job is
 told of it. What beginning a node takes away from the query is in all figures but the clairvoyant's; how much that is,
-a run on one node tells, beside which nodes of another cluster begin at the same time.
+a run on one node tells, next to which nodes of another cluster begin at the same time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from qoop.tpcds.simulate.replica import ended
 
 QUERIES = (9, 11, 23, 67, 78)
 FEW, MANY = 1, 4
-_WAYS = ("adaptive", "told", "held", "beside")
+_WAYS = ("adaptive", "told", "held", "disturbed")
 MOMENT = 1 / 3
 """Part of the time alone on the few nodes after which the others are there."""
 
@@ -49,7 +49,7 @@ class RayArriveOptions:
 class Arrived:
     """One query. few, many: seconds of the plan made for one node on it, and of that for four on those, with nothing
     that changes. adaptive, told, held: seconds with nodes that arrive; told: of a session that was told when they
-    should. beside: on one node, while nodes begin that are none of its own. at: the moment at which the first of its
+    should. next_to: on one node, while nodes begin that are none of its own. at: the moment at which the first of its
     own did. switches: of the adaptive runs.
     """
 
@@ -59,7 +59,7 @@ class Arrived:
     adaptive: float = 0.0
     told: float = 0.0
     held: float = 0.0
-    beside: float = 0.0
+    next_to: float = 0.0
     at: float = 0.0
     switches: int = 0
     error: str | None = None
@@ -71,20 +71,20 @@ class Arrived:
 
     @property
     def disturbed(self) -> float:
-        """The same, where on one node everything takes as long as beside nodes that begin."""
-        return schedule_seconds(self.at, max(self.few, self.beside), self.many)
+        """The same, where on one node everything takes as long as next to nodes that begin."""
+        return schedule_seconds(self.at, max(self.few, self.next_to), self.many)
 
     def line(self) -> str:
         """A line below HEADER."""
         if self.error is not None:
             return f"{self.query:5d} {self.error}"
         known = self.clairvoyant, self.disturbed
-        seconds = (self.few, self.many, self.beside, self.at, *known, self.adaptive, self.told, self.held)
+        seconds = (self.few, self.many, self.next_to, self.at, *known, self.adaptive, self.told, self.held)
         return f"{self.query:5d} {' '.join(f'{one:11.2f}' for one in seconds)} {self.switches:9d}"
 
 
 HEADER = (
-    "query    one node  four nodes      beside  arrived at clairvoyant   disturbed        qoop        told   held plan"
+    "query    one node  four nodes     next to  arrived at clairvoyant   disturbed        qoop        told   held plan"
     "  switches"
 )
 
@@ -125,12 +125,12 @@ class _Bench:
             many = self._alone(MANY, repeat, oracle, theirs)
         except QoopError as error:
             return Arrived(number, error=f"{type(error).__name__}: {error}".splitlines()[0])
-        adaptive, told, held, beside = ([ways[place] for ways in runs] for place in range(len(_WAYS)))
+        adaptive, told, held, disturbed = ([ways[place] for ways in runs] for place in range(len(_WAYS)))
         moments = [moment for one in (*adaptive, *told, *held) if (moment := _joined_at(one)) is not None]
         if not moments:
             return Arrived(number, error="it ended before any node had arrived")
         switches = sum(isinstance(record, Switched) for one in adaptive for record in one) - len(adaptive)
-        ours, knowing, kept, alone = (median(map(ended, one)) for one in (adaptive, told, held, beside))
+        ours, knowing, kept, alone = (median(map(ended, one)) for one in (adaptive, told, held, disturbed))
         return Arrived(number, few, many, ours, knowing, kept, alone, median(moments), switches)
 
     def _alone(self, count: int, repeat: int, oracle: Oracle, theirs: pa.Table) -> float:
@@ -143,7 +143,7 @@ class _Bench:
         with self._session(FEW, replan=way in ("adaptive", "told")) as session:
             self._ran(session, oracle, theirs)  # tables are read for the first time, and statistics
             early = _beginning(self.nodes, session) - MOMENT * few  # they may be to be begun before the query is
-            bring = partial(self.others.be, MANY - FEW) if way == "beside" else partial(self.nodes.be, MANY)
+            bring = partial(self.others.be, MANY - FEW) if way == "disturbed" else partial(self.nodes.be, MANY)
             bringer = threading.Timer(max(0.0, -early), bring)
             bringer.start()
             time.sleep(max(0.0, early))
@@ -195,7 +195,7 @@ def table(done: Sequence[Arrived]) -> str:
     ran = [one for one in done if one.error is None]
     known = sum(one.clairvoyant for one in ran)
     disturbed = sum(one.disturbed for one in ran)
-    lines = ["", f"clairvoyant {known:.2f} s; beside nodes that begin {disturbed:.2f} s"]
+    lines = ["", f"clairvoyant {known:.2f} s; next to nodes that begin {disturbed:.2f} s"]
     sides = {"qoop": [one.adaptive for one in ran], "told": [one.told for one in ran]}
     for name, seconds in {**sides, "held plan": [one.held for one in ran]}.items():
         ratios = [sum(seconds) / one if one else 0.0 for one in (known, disturbed)]
