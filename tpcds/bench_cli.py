@@ -31,7 +31,7 @@ from qoop.tpcds.load.growing import commands as growing_commands
 from qoop.tpcds.map import commands as the_map
 from qoop.tpcds.on_ray import ray_arrive, ray_cost, ray_spot
 from qoop.tpcds.packed import bench as packed
-from qoop.tpcds.queries import parse_selection
+from qoop.tpcds.queries import parse_names, parse_selection
 from qoop.tpcds.queues import bench as queues
 from qoop.tpcds.scenarios import adversary, forecasts
 from qoop.tpcds.serving import bench as serving
@@ -383,20 +383,12 @@ def _interrupt(options: argparse.Namespace) -> int:
         interrupt.InterruptOptions(
             Path(options.directory), _queries(options), _positive("--longest", options.longest),
             _positive("--seeds", options.seeds), _means(options.means), results=_file(options.results),
-            sides=_sides(options.sides),
+            sides=parse_names(options.sides, interrupt.SIDES, "side"),
         ),
         _tell,
     )  # fmt: skip
     print(interrupt.table(done))
     return 1 if any(one.error for one in done) else 0
-
-
-def _sides(text: str) -> tuple[str, ...]:
-    found = tuple(part.strip() for part in text.split(","))
-    unknown = [one for one in found if one not in interrupt.SIDES]
-    if unknown:
-        raise ConfigError(f"there is no side {unknown[0]!r}; there are {', '.join(interrupt.SIDES)}")
-    return found
 
 
 def _adversary(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ them into a folder of generated data, ``DIR/queries/<number>.sql``; there any ot
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -107,6 +107,20 @@ def parse_selection(selection: str | None, suite: str = "tpcds") -> tuple[int, .
     if outside:
         raise ConfigError(f"{_suite(suite).title} has queries 1 to {size}, not {', '.join(map(str, outside))}")
     return tuple(sorted(chosen))
+
+
+def parse_names(text: str | None, known: Iterable[str], what: str) -> tuple[str, ...]:
+    """The names in a list, all that are known if there is none. Raises ConfigError for one that is not known.
+
+    >>> parse_names("B, A", ("A", "B", "C"), "length")
+    ('B', 'A')
+    """
+    names = tuple(known)
+    found = names if text is None else tuple(part.strip() for part in text.split(","))
+    unknown = [name for name in found if name not in names]
+    if unknown:
+        raise ConfigError(f"there is no {what} {unknown[0]!r}; there are {', '.join(names)}")
+    return found
 
 
 def _range(item: str) -> range:

@@ -13,11 +13,11 @@ import pytest
 
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, ExecutionError
-from qoop.tpcds import bench_cli
 from qoop.tpcds.bench import interrupt, resized
 from qoop.tpcds.bench.contest import Change, SystemUnderTest, judge
 from qoop.tpcds.bench.system_under_test import KINDS, Size, Task
 from qoop.tpcds.oracle import Oracle
+from qoop.tpcds.queries import parse_names
 from qoop.tpcds.results import Results
 
 QUERY = "SELECT d_year, count(*) AS n FROM store_sales JOIN date_dim ON ss_sold_date_sk = d_date_sk GROUP BY d_year"
@@ -157,9 +157,9 @@ def test_a_life_in_which_duckdb_has_no_hope_counts_without_being_run(
 
 
 def test_only_sides_that_there_are_can_be_asked_for() -> None:
-    assert bench_cli._sides("qoop, running") == ("qoop", "running")
+    assert parse_names("qoop, running", interrupt.SIDES, "side") == ("qoop", "running")
     with pytest.raises(ConfigError, match="there is no side 'duckdb'; there are qoop, running, keeping"):
-        bench_cli._sides("qoop,duckdb")
+        parse_names("qoop,duckdb", interrupt.SIDES, "side")
 
 
 def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:

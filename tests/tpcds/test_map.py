@@ -14,10 +14,11 @@ from qoop.planner.finish import SPILL_BYTE, Finish
 from qoop.planner.plan import Estimate, Plan, Resources, Stage
 from qoop.profiles import CapacityProfile
 from qoop.simulation import Fleet, SimulatedJob, simulate
-from qoop.tpcds.map import cells, classes, cluster, commands, pictures, playing, records
+from qoop.tpcds.map import cells, classes, cluster, pictures, playing, records
 from qoop.tpcds.map.cells import DOWN, UP, Cell
 from qoop.tpcds.map.records import Group, Record
 from qoop.tpcds.map.systems import CEILING, CLARINET, GREEDY, HINDSIGHT, OURS, ROBUST, TOLD, Contest, robust
+from qoop.tpcds.queries import parse_names
 from qoop.tpcds.results import Results
 from qoop.tpcds.simulate.ground_truth import believed, misjudged
 from qoop.tpcds.simulate.measuring import Measurements
@@ -200,8 +201,8 @@ def test_a_recorded_trace_has_the_classes_that_it_has(tmp_path: Path) -> None:
 
 def test_unknown_lengths_and_classes_are_told_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="there is no length 'Z'; there are A, B, C, D, E"):
-        commands._asked("A, Z", classes.LENGTHS, "length")
-    assert list(commands._asked(None, classes.STARTS, "class")) == list(classes.STARTS)
+        parse_names("A, Z", classes.LENGTHS, "length")
+    assert list(parse_names(None, classes.STARTS, "class")) == list(classes.STARTS)
 
 
 def test_a_query_that_was_not_measured_is_no_ground_for_a_run_as_measured(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from multiprocessing import get_context
@@ -16,7 +16,7 @@ from qoop.drawing.picture import write
 from qoop.tpcds.load import measures, pictures, playing, real
 from qoop.tpcds.load.arrivals import MIXES
 from qoop.tpcds.load.measures import Summary
-from qoop.tpcds.queries import parse_selection
+from qoop.tpcds.queries import parse_names, parse_selection
 from qoop.tpcds.suite import runner
 from qoop.tpcds.suite.commands import Plan, add_running_options, folder_of, shown, tell_failed
 from qoop.tpcds.suite.runner import Part
@@ -95,7 +95,7 @@ def _real(options: argparse.Namespace) -> int:
     queries, seeds = tuple(parse_selection(options.queries)), tuple(_seeds(options, 1))
     asked = real.RealOptions(Path(options.directory), queries, tuple(_loads(options)), options.seconds, seeds)
     if options.policies is not None:
-        named = _names(options.policies, (*playing.POLICIES, real.DUCKDB))
+        named = parse_names(options.policies, (*playing.POLICIES, real.DUCKDB), "policy")
         asked = replace(asked, schedulers=tuple(playing.POLICIES.get(name, name) for name in named))
     known = real.run(asked, print)
     print("\n".join(measures.lines(known, asked.schedulers[0])))
@@ -137,7 +137,7 @@ def _draw(known: Sequence[Summary], folder: str | None) -> None:
 
 def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, playing.Item]:
     """By load, seed and policy. Raises ConfigError."""
-    policies = tuple(playing.POLICIES) if options.policies is None else _names(options.policies, playing.POLICIES)
+    policies = parse_names(options.policies, playing.POLICIES, "policy")
     if not options.hours > 0:
         raise ConfigError("there must be time in which queries arrive")
     tenants = [tenant.name for tenant in MIXES[options.mix]]
@@ -172,11 +172,3 @@ def _loads(options: argparse.Namespace) -> list[float]:
     if not all(load > 0 for load in loads):
         raise ConfigError(f"--loads must be above 0, not {options.loads}")
     return loads
-
-
-def _names(text: str, known: Collection[str]) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(","))
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ConfigError(f"there is no policy {unknown[0]!r}; there are {', '.join(known)}")
-    return names

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from qoop.catalog.errors import ConfigError
 from qoop.drawing.picture import write
 from qoop.tpcds.map import cells, classes, pictures, playing, records
 from qoop.tpcds.map.records import Record
+from qoop.tpcds.queries import parse_names
 from qoop.tpcds.simulate.workload import workload
 from qoop.tpcds.suite import runner
 from qoop.tpcds.suite.commands import Plan, add_options, folder_of, plan_of, shown, tell_failed
@@ -49,21 +49,11 @@ def _map(options: argparse.Namespace) -> int:
 def _paper(options: argparse.Namespace) -> int:
     plan = plan_of(options)
     every = classes.items(plan.directory, plan.seed, _queries(plan), plan.profile)
-    lengths = _asked(options.lengths, classes.LENGTHS, "length")
-    names = _asked(options.classes, classes.STARTS, "class")
+    lengths = parse_names(options.lengths, classes.LENGTHS, "length")
+    names = parse_names(options.classes, classes.STARTS, "class")
     items = {name: one for name, one in every.items() if one.length in lengths and one.name in names}
     name = "paper" if plan.profile is None else f"paper-{Path(plan.profile).stem}"
     return _measured(options, Part(name, _settings(plan), items, classes.measure))
-
-
-def _asked(text: str | None, known: Iterable[str], what: str) -> Sequence[str]:
-    """The names in a text, all if there is none. Raises ConfigError for one that is not known."""
-    names = tuple(known)
-    found = names if text is None else tuple(part.strip() for part in text.split(","))
-    unknown = [name for name in found if name not in names]
-    if unknown:
-        raise ConfigError(f"there is no {what} {unknown[0]!r}; there are {', '.join(names)}")
-    return found
 
 
 def _settings(plan: Plan) -> Mapping[str, object]:
