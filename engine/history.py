@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Union
 
 from qoop.catalog.errors import Cancelled, QoopError, Revoked
@@ -18,6 +17,9 @@ Record = Union[
     "Lost", "Redone", "MemoryRaised", "MemoryExhausted", "Released", "Saved", "ShareTold", "CapacityTold",
     "CapacityAnnounced", "StageDone", "Decided", "DeadlineTold", "Ended",
 ]  # fmt: skip
+
+Coming = tuple[tuple[float, Resources], ...]
+"""Shares that a job should have later: (seconds since it began, share), in order of time."""
 
 
 def size(number: float) -> str:
@@ -276,21 +278,21 @@ class Released:
 
 @value
 class ShareTold:
-    """coming: (seconds since the job began, share), what it should be later."""
+    """coming: what it should be later."""
 
     at: float
     share: Resources
-    coming: tuple[tuple[float, Resources], ...] = ()
+    coming: Coming = ()
 
     def __str__(self) -> str:
         told = f"at {self.at:.3f} s the share became {available_of(self.share)} for tasks"
         return f"{told}; {expected(self.coming, self.at)}" if self.coming else told
 
 
-def expected(coming: Sequence[tuple[float, Resources]], now: float = 0.0) -> str:
+def expected(coming: Coming, now: float = 0.0) -> str:
     """A clause about the shares that should come: the first and the last of them.
 
-    >>> expected([(30.0, Resources(2, 10**9)), (90.0, Resources(4, 2 * 10**9))])
+    >>> expected(((30.0, Resources(2, 10**9)), (90.0, Resources(4, 2 * 10**9))))
     '2 slots and 1 GB are expected in 30 s, 4 slots and 2 GB in 90 s'
     """
     (first, share), (last, most) = coming[0], coming[-1]
@@ -425,8 +427,7 @@ class Decided:
     something finished is used. work_left_out: seconds of finished work that the chosen plan has no use for
     (backtracking). planner_seconds: what deciding took, aside from the work of the job; search_seconds: of these, for
     plans that were not known before. stages_back: how many finished stages, one above the other, the chosen plan goes
-    back from what the running one had reached. coming: (seconds from then, share): shares that the ends of plans count
-    on.
+    back from what the running one had reached. coming: shares that the ends of plans count on.
     """
 
     at: float
@@ -442,7 +443,7 @@ class Decided:
     planner_seconds: float
     search_seconds: float = 0.0
     stages_back: int = 0
-    coming: tuple[tuple[float, Resources], ...] = ()
+    coming: Coming = ()
 
     @property
     def switched(self) -> bool:
@@ -454,7 +455,7 @@ class Decided:
         return self.switched and self.work_left_out > 0
 
     def __str__(self) -> str:
-        counted_on = expected(self.coming) if self.coming and "expected in" not in self.cause else ""
+        counted_on = expected(self.coming, self.at) if self.coming and "expected in" not in self.cause else ""
         told = filter(None, (counted_on, self._compared(), self._done()))
         return f"at {self.at:.3f} s {self.cause}; {'; '.join(told)}"
 

@@ -542,8 +542,8 @@ class Run:
                 self.history.append(CapacityAnnounced(self._at, machine, capacity, max(0.0, moment - self._now)))
             case ShareChanged(job, share, coming) if job == self.job:
                 self.share = share
-                began = self._now - self._at
-                self.history.append(ShareTold(self._at, share, tuple((at - began, later) for at, later in coming)))
+                later = tuple((at - self.began, share) for at, share in coming)
+                self.history.append(ShareTold(self._at, share, later))
 
     def _take_late(self, event: Event) -> None:
         """Of a job that has ended nothing is told any more. What a late writer has left behind is given back; what is

@@ -82,10 +82,10 @@ from qoop.planner.plan_json import dump
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.decision import Option
 from qoop.replanning.replanner import Replanner
-from qoop.schedulers.base import Request, Scheduler
+from qoop.schedulers.base import Scheduler
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.reserving import Reserving
-from qoop.schedulers.shares import even_shares, times
+from qoop.schedulers.shares import parts, times
 
 ROUNDS = 8
 """The most changes of shares, because plans want other resources, for each change of jobs or machines."""
@@ -685,23 +685,13 @@ class Cluster:
             promised = self._driver.promised
             shares = self._scheduler.fair_shares(requests, promised, now)
             later = self._driver.coming(now)
-            parts = self._parts(requests, shares, promised) if later else {}
-            told = (
-                ShareChanged(name, share, tuple((at, times(capacity, parts[name])) for at, capacity in later))
+            # the scheduler is not asked of other capacities: what it hears of it may count on
+            part = parts(requests, shares, promised) if later else {}
+            told = [
+                ShareChanged(name, share, tuple((at, times(capacity, part[name])) for at, capacity in later))
                 for name, share in shares.items()
-            )
-            self._driver.take(list(told), now)
-
-    def _parts(
-        self, requests: Sequence[Request], shares: Mapping[JobId, Resources], capacity: Resources
-    ) -> dict[JobId, float]:
-        """The part of all slots that each job has, and should have of those to come; by weight, where there are none.
-
-        The scheduler is not asked of other capacities: what it hears of it may count on.
-        """
-        if not capacity.cpu:
-            return {name: share.cpu for name, share in even_shares(requests, Resources(1.0)).items()}
-        return {name: share.cpu / capacity.cpu for name, share in shares.items()}
+            ]
+            self._driver.take(told, now)
 
     def _note_size(self, now: float) -> None:
         if self._driver.capacity != self._sizes[-1][1]:

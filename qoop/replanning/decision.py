@@ -15,7 +15,7 @@ from math import inf
 from typing import Protocol
 
 from qoop.catalog.value import value
-from qoop.engine.history import Remaining
+from qoop.engine.history import Coming, Remaining
 from qoop.engine.progress import Finished
 from qoop.engine.task import Content, content_of
 from qoop.planner.estimate.observed import Errors, Joined, Observations, Tables
@@ -227,7 +227,7 @@ class Question:
     wagered: seconds of tasks run against the advice of greed (`Stay.against`) that the plan advised has no use for.
     causes: the kinds of what the decision is about (:class:`~qoop.replanning.triggers.Cause`).
     losses: how many changes of plan so far left out a good part of the work (:meth:`loses`).
-    coming: (seconds from now, share), in order of time: what the job should have later, as far as anybody has said.
+    coming: what the job should be promised later, as far as anybody has said.
     """
 
     options: tuple[Option, ...]
@@ -240,7 +240,7 @@ class Question:
     wagered: float = 0.0
     causes: tuple[str, ...] = ()
     losses: int = 0
-    coming: tuple[tuple[float, Resources], ...] = ()
+    coming: Coming = ()
 
     def with_reuse(self) -> Question:
         """The question with every option but the running one as it would be switched to: served by finished stages."""
@@ -272,7 +272,7 @@ class Question:
         """
         if not self.coming or not self.at_launch or self.options[self.running].candidate.plan.root.whole:
             return False
-        return self.coming[0][0] < self.remaining[self.running].seconds
+        return self.coming[0][0] - self.now < self.remaining[self.running].seconds
 
     @property
     def least(self) -> float:
@@ -297,10 +297,10 @@ class Question:
     def remaining(self) -> tuple[Remaining, ...]:
         """The seconds until each option would end on the share, and on those that are coming, if nothing else
         changed."""
-        return self.remaining_on(self.share, self.coming)
+        return self.remaining_on(self.share, tuple((at - self.now, share) for at, share in self.coming))
 
     def remaining_on(self, share: Resources, coming: tuple[tuple[float, Resources], ...] = ()) -> tuple[Remaining, ...]:
-        """The same on another share, and others that follow."""
+        """The same on another share, and on others that follow: (seconds from now, share)."""
         share = whole_slots(share)
         return tuple(Remaining(one.name, self._seconds(place, share, coming)) for place, one in enumerate(self.options))
 

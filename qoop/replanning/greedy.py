@@ -83,9 +83,8 @@ class Greedy:
 
     def gain_needed(self, question: Question, place: int, mine: float) -> float:
         """Seconds by which an option must end before the running plan, which would take `mine`."""
-        if question.unfitted:
-            return self.least_gain
-        return max(self.least_gain, self._needed(question) * self._doubtful(question, place, mine))
+        part = self._needed(question)
+        return max(self.least_gain, part * self._doubtful(question, place, mine)) if part else self.least_gain
 
     def _needed(self, question: Question) -> float:
         """The part of the seconds in doubt that a gain must come to."""

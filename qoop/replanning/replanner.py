@@ -15,7 +15,7 @@ from math import inf
 
 from qoop.catalog.sizes import counted
 from qoop.engine.events import Command
-from qoop.engine.history import Decided, ShareTold, StageDone, Switched
+from qoop.engine.history import Coming, Decided, ShareTold, StageDone, Switched
 from qoop.engine.run import Run
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.estimate.observed import NOTHING, Observation
@@ -26,7 +26,7 @@ from qoop.replanning.answers import Answer, Asked, Seen, Useful, Work, answer, s
 from qoop.replanning.decision import AGAIN, MISSED, SHARE, START, Option, Question, Stay, Switch, useful
 from qoop.replanning.regret_budget import RegretBudget
 from qoop.replanning.seconds_seen import SecondsSeen
-from qoop.replanning.triggers import Cause, Coming, changed
+from qoop.replanning.triggers import Cause, changed
 from qoop.schedulers.shares import whole_slot
 
 EAGER_PART = 0.02
@@ -74,7 +74,6 @@ class Replanner:
         self._pinned = False
         self._shares: list[tuple[float, Resources]] = []
         self._coming: Coming = ()  # shares that are expected
-        self._asked_with: Coming = ()  # those that the open question, or the last one, counts on
         self._counted_on: Coming = ()  # those that the last decision counts on, and that have still to come
         self._regret_budget = RegretBudget()
         self._losses = 0
@@ -214,7 +213,7 @@ class Replanner:
         """True if the share, or what it should be later, is no longer as it was when the question was asked."""
         triggers, since = self._adaptive.triggers, now - self._run.began
         moved = changed(answer.question.share, share) > triggers.share
-        return moved or triggers.expects_otherwise(since, self._asked_with, self._coming)
+        return moved or triggers.expects_otherwise(since, answer.question.coming, self._coming)
 
     def _look(self, now: float) -> None:
         history, timed = self._run.history, False
@@ -304,7 +303,6 @@ class Replanner:
     def _ask(self, now: float) -> Work:
         self._asked, self._waiting = tuple(self._waiting.values()), {}
         since = now - self._run.began
-        self._asked_with = tuple((at, share) for at, share in self._coming if at > since)
         assert self._share is not None
         finished = self._run.finished(now)
         question = Question(
@@ -318,7 +316,7 @@ class Replanner:
             self._regret_budget.until(finished),
             tuple(cause.kind for cause in self._asked),
             self._losses,
-            tuple((at - since, share) for at, share in self._asked_with),
+            tuple((at, share) for at, share in self._coming if at > since),
         )
         news, self._news = tuple(self._news), []
         asked = Asked(question, self._told, news, self._adaptive, self._job, self._found, self._seconds.observed)
@@ -346,7 +344,7 @@ class Replanner:
         self._run.note(record, now=now)
         self._regret_budget = self._regret_budget.after(answer)
         self._again = now + answer.decision.again
-        self._counted_on = self._asked_with
+        self._counted_on = answer.question.coming
         self._wanted, self._slots = answer.wanted, answer.decision.slots
         if not isinstance(answer.decision, Switch):
             if self._by_duckdb:

@@ -8,6 +8,7 @@ from math import inf, log
 
 from qoop.catalog.value import value
 from qoop.engine.history import (
+    Coming,
     DeadlineTold,
     MemoryExhausted,
     MemoryRaised,
@@ -21,9 +22,6 @@ from qoop.engine.history import (
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources, StageId, table_read
 from qoop.replanning.decision import SHARE, Option, reestimate
-
-Coming = tuple[tuple[float, Resources], ...]
-"""(seconds since the job began, share), in order of time."""
 
 LEAST_ROW_SECONDS = 1e-9
 

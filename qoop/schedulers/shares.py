@@ -6,7 +6,7 @@ Source: max-min fairness with limits by progressive filling (Bertsekas and Galla
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from qoop.planner.plan import Resources
@@ -61,6 +61,13 @@ def filled(weights: Sequence[float], limits: Sequence[float]) -> list[float]:
         open_ = open_[1:]
     total = sum(weights)
     return [part + left * weight / total for part, weight in zip(parts, weights, strict=True)]
+
+
+def parts(requests: Sequence[Request], shares: Mapping[JobId, Resources], capacity: Resources) -> dict[JobId, float]:
+    """The part of the slots that each job's share is; by weight, where there are none."""
+    if not capacity.cpu:
+        return {name: share.cpu for name, share in even_shares(requests, Resources(1.0)).items()}
+    return {name: share.cpu / capacity.cpu for name, share in shares.items()}
 
 
 def whole_slot(share: Resources) -> Resources:
