@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -31,7 +31,9 @@ from qoop.tpcds.simulate.replica import ended
 
 QUERIES = (9, 11, 23, 67, 78)
 FEW, MANY = 1, 4
-_WAYS = ("adaptive", "told", "held", "disturbed")
+_WAYS = ("adaptive", "told", "held", "next to")
+"""A session that may change plan, as nodes arrive; one that was told when they should; one held to its plan; and one on
+one node, while nodes begin that are none of its own."""
 MOMENT = 1 / 3
 """Part of the time alone on the few nodes after which the others are there."""
 
@@ -48,18 +50,14 @@ class RayArriveOptions:
 @dataclass(frozen=True, slots=True)
 class Arrived:
     """One query. few, many: seconds of the plan made for one node on it, and of that for four on those, with nothing
-    that changes. adaptive, told, held: seconds with nodes that arrive; told: of a session that was told when they
-    should. next_to: on one node, while nodes begin that are none of its own. at: the moment at which the first of its
-    own did. switches: of the adaptive runs.
+    that changes. ways: seconds of each of _WAYS. at: the moment at which the first node arrived. switches: of the
+    adaptive runs.
     """
 
     query: int
     few: float = 0.0
     many: float = 0.0
-    adaptive: float = 0.0
-    told: float = 0.0
-    held: float = 0.0
-    next_to: float = 0.0
+    ways: Mapping[str, float] = field(default_factory=dict)
     at: float = 0.0
     switches: int = 0
     error: str | None = None
@@ -72,14 +70,14 @@ class Arrived:
     @property
     def disturbed(self) -> float:
         """The same, where on one node everything takes as long as next to nodes that begin."""
-        return schedule_seconds(self.at, max(self.few, self.next_to), self.many)
+        return schedule_seconds(self.at, max(self.few, self.ways["next to"]), self.many)
 
     def line(self) -> str:
         """A line below HEADER."""
         if self.error is not None:
             return f"{self.query:5d} {self.error}"
-        known = self.clairvoyant, self.disturbed
-        seconds = (self.few, self.many, self.next_to, self.at, *known, self.adaptive, self.told, self.held)
+        *ours, next_to = (self.ways[way] for way in _WAYS)
+        seconds = (self.few, self.many, next_to, self.at, self.clairvoyant, self.disturbed, *ours)
         return f"{self.query:5d} {' '.join(f'{one:11.2f}' for one in seconds)} {self.switches:9d}"
 
 
@@ -121,17 +119,17 @@ class _Bench:
         try:
             theirs = oracle.answer(self.query)
             few = self._alone(FEW, repeat, oracle, theirs)
-            runs = [[self._arriving(few, way, oracle, theirs) for way in _WAYS] for _ in range(repeat)]
+            runs = [{way: self._arriving(few, way, oracle, theirs) for way in _WAYS} for _ in range(repeat)]
             many = self._alone(MANY, repeat, oracle, theirs)
         except QoopError as error:
             return Arrived(number, error=f"{type(error).__name__}: {error}".splitlines()[0])
-        adaptive, told, held, disturbed = ([ways[place] for ways in runs] for place in range(len(_WAYS)))
-        moments = [moment for one in (*adaptive, *told, *held) if (moment := _joined_at(one)) is not None]
+        adaptive = [ran["adaptive"] for ran in runs]
+        moments = [moment for ran in runs for one in ran.values() if (moment := _joined_at(one)) is not None]
         if not moments:
             return Arrived(number, error="it ended before any node had arrived")
         switches = sum(isinstance(record, Switched) for one in adaptive for record in one) - len(adaptive)
-        ours, knowing, kept, alone = (median(map(ended, one)) for one in (adaptive, told, held, disturbed))
-        return Arrived(number, few, many, ours, knowing, kept, alone, median(moments), switches)
+        ways = {way: median(ended(ran[way]) for ran in runs) for way in _WAYS}
+        return Arrived(number, few, many, ways, median(moments), switches)
 
     def _alone(self, count: int, repeat: int, oracle: Oracle, theirs: pa.Table) -> float:
         """The median of runs on a number of nodes, by the plan that is made for them, after one that is not timed."""
@@ -143,7 +141,7 @@ class _Bench:
         with self._session(FEW, replan=way in ("adaptive", "told")) as session:
             self._ran(session, oracle, theirs)  # tables are read for the first time, and statistics
             early = _beginning(self.nodes, session) - MOMENT * few  # they may be to be begun before the query is
-            bring = partial(self.others.be, MANY - FEW) if way == "disturbed" else partial(self.nodes.be, MANY)
+            bring = partial(self.others.be, MANY - FEW) if way == "next to" else partial(self.nodes.be, MANY)
             bringer = threading.Timer(max(0.0, -early), bring)
             bringer.start()
             time.sleep(max(0.0, early))
@@ -196,8 +194,8 @@ def table(done: Sequence[Arrived]) -> str:
     known = sum(one.clairvoyant for one in ran)
     disturbed = sum(one.disturbed for one in ran)
     lines = ["", f"clairvoyant {known:.2f} s; next to nodes that begin {disturbed:.2f} s"]
-    sides = {"qoop": [one.adaptive for one in ran], "told": [one.told for one in ran]}
-    for name, seconds in {**sides, "held plan": [one.held for one in ran]}.items():
-        ratios = [sum(seconds) / one if one else 0.0 for one in (known, disturbed)]
-        lines.append(f"{name} {sum(seconds):.2f} s = {ratios[0]:.2f} x; {ratios[1]:.2f} x")
+    for name, way in (("qoop", "adaptive"), ("told", "told"), ("held plan", "held")):
+        seconds = sum(one.ways[way] for one in ran)
+        ratios = [seconds / one if one else 0.0 for one in (known, disturbed)]
+        lines.append(f"{name} {seconds:.2f} s = {ratios[0]:.2f} x; {ratios[1]:.2f} x")
     return "\n".join(lines)
