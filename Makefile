@@ -83,7 +83,7 @@ test-queries-duckdb2: $(READY) $(READY2)
 
 test-all: check test-duckdb2
 	$(INSTALL) --editable '.[dev,tpcds,ray]'
-	$(BIN)/pytest --need-benchmarks -m 'slow or ray or not slow'
+	QOOP_SEED=random $(BIN)/pytest --need-benchmarks -m 'slow or ray or not slow'
 
 test-ray: $(READY)
 	$(INSTALL) --editable '.[dev,tpcds,ray]'

@@ -620,7 +620,7 @@ class Session:
 
         grid: the shares they are compared on; by default some of this machine. Raises as `submit` does.
         """
-        return self.planning.alternatives(self._written_out(text), grid)
+        return self.planning.alternatives(self._written_out(query_text(text)), grid)
 
     @interruptible()
     def learn(self, text: str) -> int:
@@ -733,7 +733,7 @@ class Session:
     def prepare(self, text: str, at: str | None = None) -> Prepared:
         """Bind a query and find the statistics that its planning needs. at: what ``now()`` is, as a TIMESTAMPTZ;
         None: now. Raises as `submit` does."""
-        return self.planning.prepare(text, at)
+        return self.planning.prepare(query_text(text), at)
 
     def tenants(self) -> list[TenantStatus]:
         """The status of every tenant that has or had a job here: its jobs, its share of the slots and what it uses,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import fcntl
 import os
+import random
 import signal
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -24,8 +25,13 @@ GOLDEN = Path(__file__).parent / "golden"
 DATA = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "data")
 """Generated data, also used by `make demo` and `make bench`; test runs may share it."""
 
-hypothesis.settings.register_profile("untimed", hypothesis.settings(deadline=None))
-hypothesis.settings.load_profile("untimed")  # how busy the machine is, is not for a test to say
+DRAWN = os.environ.get("QOOP_SEED", "0")
+"""The seed that tests draw by: each run of `make test` draws alike, so that it fails for a change, not by chance."""
+
+hypothesis.settings.register_profile(
+    "alike", deadline=None, derandomize=DRAWN != "random"
+)  # a busy machine is no fault
+hypothesis.settings.load_profile("alike")
 
 _NOT_IN_DUCKDB_2 = {
     duckdb.DuckDBPyConnection: ("arrow", "fetch_arrow_table", "fetch_record_batch", "pl"),
@@ -62,6 +68,12 @@ def golden(request: pytest.FixtureRequest) -> Golden:
             pytest.fail("\n".join([f"{path.name} differs; if that is meant, run `make golden`", *changes]), False)
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """QOOP_SEED, a number to repeat what a message tells, or "random" to look for something new."""
+    return random.SystemRandom().randrange(10**6) if DRAWN == "random" else int(DRAWN)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -70,6 +70,7 @@ class Binder:
         self._locked = locked
         self._lock = threading.Lock()
         self._tables: dict[str, tuple[str, tuple[TypedName, ...]]] = {}
+        self._views: set[str] = set()  # in lower case
         self._settings: dict[str, str] = {}
         self._functions = Functions()
         self._duckdb: duckdb.DuckDBPyConnection | None = None
@@ -89,6 +90,18 @@ class Binder:
         with self._lock:
             self._waiting.append(f"DROP TABLE IF EXISTS {_quoted(name)}")
             self._tables.pop(name.lower(), None)
+
+    def add_view(self, name: str, columns: str, query: str) -> None:
+        """Make a view known to `describe`, or replace it. columns: their names, in parentheses; empty: the query's.
+
+        Raises ParseError or BindError."""
+        self.define(f"CREATE OR REPLACE VIEW {_quoted(name)}{columns} AS {query}")
+        self._views.add(name.lower())
+
+    def drop_view(self, name: str) -> None:
+        """Forget a view."""
+        self.define(f"DROP VIEW IF EXISTS {_quoted(name)}")
+        self._views.discard(name.lower())
 
     def add_function(self, function: UserFunction, replace: bool = False) -> None:
         """Make a function of Python known. Raises FunctionError if one has its name that it is not to replace."""
@@ -126,8 +139,12 @@ class Binder:
         with self._lock:
             return self._functions.named(text)
 
+    def _knows(self, name: str) -> bool:
+        """True for the name of a table or view."""
+        return name.lower() in self._tables or name.lower() in self._views
+
     def define(self, text: str) -> None:
-        """Make a view known to `describe`, or forget one: CREATE VIEW or DROP VIEW. Raises ParseError or BindError."""
+        """Make a macro known to `describe`, or forget one: CREATE or DROP MACRO. Raises ParseError or BindError."""
         with self._lock:
             try:
                 self._told().execute(text)
@@ -169,7 +186,7 @@ class Binder:
         )  # loads sqlglot, which only binding needs
 
         text = without_end(text)
-        refuse_foreign(text)
+        refuse_foreign(text, self._knows)
         with self._lock:
             columns = self._describe(text)
             known, functions = dict(self._tables), self._functions.named(text)
@@ -196,7 +213,7 @@ class Binder:
 
         Raises ParseError or BindError."""
         text = without_end(text)
-        refuse_foreign(text)
+        refuse_foreign(text, self._knows)
         with self._lock:
             columns = self._describe(text)
             tables = {name: self._tables[name] for name in names}
@@ -205,7 +222,7 @@ class Binder:
 
     def describe(self, text: str) -> tuple[TypedName, ...]:
         """Names and types of the result of a text. Raises ParseError or BindError."""
-        refuse_foreign(text)
+        refuse_foreign(text, self._knows)
         with self._lock:
             return self._describe(text)
 

@@ -9,7 +9,7 @@ session's tables; what is about tables and views, the session answers before (`p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from qoop.catalog.errors import BindError, ParseError
@@ -62,19 +62,26 @@ def _quoted(name: str) -> str:
     return name.replace('"', '""')
 
 
-def refuse_foreign(text: str) -> None:
-    """Raises BindError for a query that reads what no session has.
+def refuse_foreign(text: str, is_own: Callable[[str], bool]) -> None:
+    """Raises BindError for a query that reads what no session has. is_own: true for the session's tables and views.
 
-    >>> refuse_foreign("SELECT 'query_table', duckdb_tables FROM query")
-    >>> refuse_foreign("FROM query_table('t')")
+    >>> refuse_foreign("SELECT 'query_table', duckdb_tables FROM query", lambda name: False)
+    >>> refuse_foreign("FROM duckdb_databases", lambda name: name == "duckdb_databases")
+    >>> refuse_foreign("FROM query_table('t')", lambda name: False)
     Traceback (most recent call last):
     ...
     qoop.catalog.errors.BindError: query_table() names tables by a text: write the names after FROM
     """
     if not _SUSPECT.search(text):
         return
-    for node, _ in _nodes(text):
-        _check(node)
+    for node, named in _nodes(text):
+        if not (node.get("type") == "BASE_TABLE" and _hides_catalog(node, named, is_own)):
+            _check(node)
+
+
+def _hides_catalog(node: Node, named: Names, is_own: Callable[[str], bool]) -> bool:
+    """True for a table of a WITH or of the session: it goes before one of DuckDB's catalog by the same name."""
+    return is_common_table(node, named) or (not node.get("schema_name") and is_own(node["table_name"]))
 
 
 def _check(node: Node) -> None:

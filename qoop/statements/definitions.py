@@ -151,7 +151,7 @@ class Definitions:
     def _plainly(self, text: str, catalog: Callable[[str], str] | None, write: Callable[[str], str] = quoted) -> str:
         names = [*self._catalog.tables(), *self._views.names()]
         qualified = [name.lower() for name in names if "." in name and self._schema_of(name)]
-        return plainly(text, qualified, catalog, self.schemas.default, write)
+        return plainly(text, qualified, catalog, self.schemas.default, write, self.has)
 
     def _answer_of_catalog(self, asked: str) -> str:
         from qoop.statements.session_catalog import ask_catalog
@@ -174,7 +174,7 @@ class Definitions:
         self._made.discard(name.lower())
         self._files.discard(name)
         if name in self._views:
-            self._binder.define(f"DROP VIEW IF EXISTS {quoted(name)}")
+            self._binder.drop_view(name)
             self._views.drop(name)
 
     def create_view(self, asked: CreateView) -> None:
@@ -185,7 +185,7 @@ class Definitions:
                 return
             self._binder.describe(self.as_read(asked.text))
             body = self.plainly(asked.text)
-            self._binder.define(f"CREATE OR REPLACE VIEW {quoted(name)}{asked.columns} AS {body}")
+            self._binder.add_view(name, asked.columns, body)
             lasting = self._plainly(asked.text, None)  # what it asks of the catalog is answered whenever it is read
             text = asked.text if self.schemas.default is None else self._plainly(asked.text, None, self._dotted)
             self._views.add(View(name, asked.columns, text, lasting))
@@ -194,7 +194,7 @@ class Definitions:
         """Take a view that stands for a table of an attached database, of which its columns are all that is known."""
         columns = ", ".join(f"NULL::{type_} AS {quoted(name)}" for name, type_ in view.known)
         with self._lock:
-            self._binder.define(f"CREATE OR REPLACE VIEW {quoted(view.name)} AS SELECT {columns}")
+            self._binder.add_view(view.name, "", f"SELECT {columns}")
             self._views.add(view)
 
     def do_schema(self, asked: CreateSchema | DropSchema) -> None:

@@ -46,12 +46,14 @@ def plainly(
     catalog: Callable[[str], str] | None,
     default: str | None = None,
     write: Callable[[str], str] = quoted,
+    is_own: Callable[[str], bool] = lambda name: False,
 ) -> str:
     """The text with every table by one name.
 
     qualified: names of tables with dots in them, in lower case. catalog: makes a table of what an expression tells of
     the catalog and returns its name; None: the catalog is not to be asked. default: what a name begins with that has no
-    dot, if there is such a table. write: the name of a table in SQL.
+    dot, if there is such a table. write: the name of a table in SQL. is_own: true for the name of a table or view,
+    which hides what the catalog has by it.
 
     >>> plainly("SELECT s2.t2.x, t3.y FROM s2.t2 JOIN s2.T3 AS t3 USING (x)", ["s2.t2", "s2.t3"], None)
     'SELECT t2.x, t3.y FROM "s2.t2" AS t2 JOIN "s2.T3" AS t3 USING (x)'
@@ -62,7 +64,7 @@ def plainly(
     if is_long(text) or not (may_ask or default or any(_holds(text, name) for name in qualified)):
         return text
     try:
-        return _rewritten(text, list(_places(text, qualified, catalog if may_ask else None, default, write)))
+        return _rewritten(text, list(_places(text, qualified, catalog if may_ask else None, default, write, is_own)))
     except ParseError:  # it is told when the text is bound
         return text
 
@@ -133,6 +135,7 @@ def _places(
     catalog: Callable[[str], str] | None,
     default: str | None,
     write: Callable[[str], str],
+    is_own: Callable[[str], bool],
 ) -> Iterator[_Place]:
     for node, named in nodes(tree_of(text)):
         match node.get("type"):
@@ -140,7 +143,7 @@ def _places(
                 schema, name = node.get("schema_name", ""), node["table_name"]
                 if (known := _known(node, qualified, default)) is not None:
                     yield _table(text, node, partial(_whatever, write(known)))
-                elif catalog is not None and _is_of_catalog(schema, name):
+                elif catalog is not None and _is_of_catalog(schema, name) and (schema or not is_own(name)):
                     yield _table(text, node, lambda asked: quoted(catalog(asked)))
             case "TABLE_FUNCTION" if catalog is not None and _is_of_catalog("", node["function"]["function_name"]):
                 yield _table(text, node, lambda asked: quoted(catalog(asked)))

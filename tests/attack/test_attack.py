@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,8 +27,7 @@ def the_attack() -> ModuleType:
 
 
 @pytest.mark.parametrize("name", [name for name in the_attack().known() if name in QUICK])
-def test_some_tries_of_a_series_hold(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    seed = random.SystemRandom().randrange(10**6)
+def test_some_tries_of_a_series_hold(name: str, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
     code = the_attack().main(["--series", name, "--seed", str(seed), "--runs", str(QUICK[name])])
     told = capsys.readouterr().out
     assert code == 0, told

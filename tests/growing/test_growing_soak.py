@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from pathlib import Path
 
@@ -21,13 +20,13 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.mark.timeout(300)
-def test_no_edition_is_wrong_or_lost_whatever_goes_wrong(known: World) -> None:
-    seed, happened = str(random.SystemRandom().randrange(10**6)), Counter[str]()
+def test_no_edition_is_wrong_or_lost_whatever_goes_wrong(known: World, seed: int) -> None:
+    happened = Counter[str]()
     for place in range(MOST):
         if place >= RUNS and all(happened[what] for what in WANTED):
             break
         print(f"make soak-growing SEED={seed} FIRST={place} RUNS=1")
-        happened += perform(schedule(seed, place), known)
+        happened += perform(schedule(str(seed), place), known)
     print(happened)
     for what in WANTED:
         assert happened[what] > 0, f"nothing of that: {what}"

@@ -229,8 +229,10 @@ def test_names_that_do_not_exist(data: Path, fails: Fails) -> None:
 
 def test_text_that_is_not_utf_8(fails: Fails) -> None:
     assert "not UTF-8" in fails("-c", os.fsdecode(b"SELECT '\xff'"))
-    with qoop.connect(slots=1) as session, pytest.raises(qoop.ParseError, match="character 9"):
-        session.explain("SELECT '\udcff'")
+    with qoop.connect(slots=1) as session:
+        for way in (session.explain, session.alternatives, session.prepare, session.learn, session.submit):
+            with pytest.raises(qoop.ParseError, match="character 9"):
+                way("SELECT '\udcff'")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii:surrogateescape"])

@@ -77,6 +77,20 @@ def test_what_is_asked_of_the_catalog_is_no_table_to_anybody(session: qoop.Sessi
     assert [name for name, _ in session.describe("PRAGMA table_info('m')")][:2] == ["cid", "name"]
 
 
+@pytest.mark.parametrize("create", ["CREATE TABLE {} AS SELECT 7 AS x", "CREATE VIEW {} AS SELECT 7 AS x"])
+def test_a_table_or_view_hides_what_the_catalog_has_by_its_name(create: str) -> None:
+    with qoop.connect(slots=1) as session, duckdb.connect() as oracle:
+        for name in ("pg_class", "sqlite_master", "duckdb_databases", "PRAGMA_database_list"):
+            _ = session.sql(create.format(name)), oracle.execute(create.format(name))
+            for text in (f"SELECT {name}.x FROM {name}", f"FROM main.{name}", f"WITH t AS (FROM {name}) FROM t"):
+                assert session.sql(text).fetchall() == oracle.sql(text).fetchall() == [(7,)]
+            assert session.describe(f"FROM {name}") == (("x", "INTEGER"),)
+
+
+def test_a_query_of_a_with_hides_the_catalog(session: qoop.Session) -> None:
+    assert session.sql("WITH duckdb_databases AS (SELECT 7 AS x) FROM duckdb_databases").fetchall() == [(7,)]
+
+
 def test_a_view_of_the_catalog_tells_of_it_as_it_is(session: qoop.Session) -> None:
     session.sql("CREATE OR REPLACE VIEW names AS SELECT table_name FROM information_schema.tables")
     assert session.sql("FROM names ORDER BY ALL").fetchall() == [("m",), ("names",), ("t2",), ("v",)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -22,14 +21,13 @@ PLACES = tuple(TICKS * (number - 1) + number % TICKS for number in (1, 7, 15, 25
 
 @pytest.mark.timeout(300)
 def test_some_runs_go_well_though_all_goes_wrong(
-    benchmark_texts: None, benchmark_data: Callable[[str, float], Path], tmp_path: Path
+    benchmark_texts: None, benchmark_data: Callable[[str, float], Path], tmp_path: Path, seed: int
 ) -> None:
-    seed = str(random.SystemRandom().randrange(10**6))
     happened = Happened()
     with Subjects(partial(benchmark_data, "tpcds")) as subjects:
         for place in PLACES:
             print(f"make soak SEED={seed} FIRST={place} RUNS=1")
-            happened.add(perform(scenario(seed, place), subjects, tmp_path))
+            happened.add(perform(scenario(str(seed), place), subjects, tmp_path))
     print(happened)
     for what in ("switches of plan", "changes of slots and memory", "answers equal to DuckDB's"):
         assert happened.times[what] > 0, f"nothing of that: {what}"

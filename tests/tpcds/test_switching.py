@@ -1,13 +1,12 @@
 """Forced switches at random points between plans of the TPC-DS queries: the answer is always DuckDB's.
 
 The plans are those of the whole pool, not only those worth keeping, and the switches come whatever they cost, back
-and forth; every one is taken right after a task has committed. A seed is drawn for each run and is part of every
-message; set QOOP_SEED to repeat it. `make test` runs a sample, `make test-all` all 99 queries.
+and forth; every one is taken right after a task has committed. The seed, QOOP_SEED, is part of every message. `make
+test` runs a sample, `make test-all` all 99 queries.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from itertools import permutations
@@ -27,7 +26,6 @@ from qoop.tpcds.queries import text
 SAMPLE = (1, 14, 39, 54, 72, 75, 97)  # 23 goes through all pairs of its plans
 TRIES = 12
 """Runs until a switch comes about: in some the moment drawn comes too late."""
-SEED = int(os.environ.get("QOOP_SEED") or Random().randrange(2**32))
 
 
 def candidates(session: Session, number: int) -> tuple[Candidate, ...]:
@@ -91,27 +89,33 @@ def check_pairs(session: Session, oracle: Oracle, number: int, seed: int) -> lis
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", [9, pytest.param(23, marks=pytest.mark.slow)])
-def test_a_sample_of_queries_survives_every_pair_of_plans(number: int, session: Session, tpcds_oracle: Oracle) -> None:
-    assert check_pairs(session, tpcds_oracle, number, SEED) == []
+def test_a_sample_of_queries_survives_every_pair_of_plans(
+    number: int, session: Session, tpcds_oracle: Oracle, seed: int
+) -> None:
+    assert check_pairs(session, tpcds_oracle, number, seed) == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", range(1, 100))
-def test_every_query_survives_every_pair_of_plans(number: int, session: Session, tpcds_oracle: Oracle) -> None:
-    assert check_pairs(session, tpcds_oracle, number, SEED) == []
+def test_every_query_survives_every_pair_of_plans(
+    number: int, session: Session, tpcds_oracle: Oracle, seed: int
+) -> None:
+    assert check_pairs(session, tpcds_oracle, number, seed) == []
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", SAMPLE)
-def test_a_sample_of_queries_survives_switches_anywhere(number: int, session: Session, tpcds_oracle: Oracle) -> None:
-    tries = (check(session, tpcds_oracle, number, runs=3, seed=SEED + 1000 * more) for more in range(5))
-    assert any(tries), f"QOOP_SEED={SEED}: no switch came about"  # three moments may all come too late
+def test_a_sample_of_queries_survives_switches_anywhere(
+    number: int, session: Session, tpcds_oracle: Oracle, seed: int
+) -> None:
+    tries = (check(session, tpcds_oracle, number, runs=3, seed=seed + 1000 * more) for more in range(5))
+    assert any(tries), f"QOOP_SEED={seed}: no switch came about"  # three moments may all come too late
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", range(1, 100))
-def test_every_query_survives_switches_anywhere(number: int, session: Session, tpcds_oracle: Oracle) -> None:
-    print(f"QOOP_SEED={SEED}")
-    check(session, tpcds_oracle, number, runs=8, seed=SEED)
+def test_every_query_survives_switches_anywhere(number: int, session: Session, tpcds_oracle: Oracle, seed: int) -> None:
+    print(f"QOOP_SEED={seed}")
+    check(session, tpcds_oracle, number, runs=8, seed=seed)
