@@ -63,13 +63,26 @@ class Resources:
 
 
 @value
+class Predicate:
+    """One of several predicates of a filter, which a kernel asks in the order that turns out to be the best.
+
+    filter: its number in the task. number: of the predicate in the filter. passes: the part of the rows that it lets
+    pass, as estimated."""
+
+    filter: int
+    number: int
+    passes: float
+
+
+@value
 class CallEstimate:
     """The calls of a function of Python in one task. function: its key. rows: that it is called for. row_seconds: that
-    it is believed to take for each."""
+    it is believed to take for each. within: the predicate that calls it; None: nothing else decides how often."""
 
     function: str
     rows: float
     row_seconds: float
+    within: Predicate | None = None
 
     @property
     def seconds(self) -> float:

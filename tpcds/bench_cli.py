@@ -89,21 +89,29 @@ def _add_resized(
     parser.add_argument("--staged", action="store_true", help="qoop in stages only, never by DuckDB's own plan")
     if course is resized.ARRIVE:
         parser.add_argument("--ray", action="store_true", help="Ray nodes of this machine: three more join the first")
-    parser.set_defaults(run=_resized, course=course, ray=False)
+        parser.add_argument(
+            "--processors",
+            type=float,
+            metavar="P",
+            help="with --ray: of each node, such as 0.25 (shares those there are)",
+        )
+    parser.set_defaults(run=_resized, course=course, ray=False, processors=None)
 
 
 def _add_udf(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     what = "Two predicates in Python of unknown cost: the order that is found against both orders of the text"
     parser = commands.add_parser("udf", help=what, description=f"{what}.")
     parser.add_argument("--rows", type=int, default=400_000, metavar="N", help="of the table (400000)")
-    parser.add_argument("--spins", type=int, default=4000, metavar="N", help="of the dear one's loop (4000)")
+    parser.add_argument(
+        "--bits", type=int, default=200, metavar="N", help="of the dear one's exponent (200: about 30 µs)"
+    )
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds, the shortest counts (3)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_udf)
 
 
 def _udf(options: argparse.Namespace) -> int:
-    wanted = python_order.PythonOrderOptions(options.rows, options.spins, options.repeat)
+    wanted = python_order.PythonOrderOptions(options.rows, options.bits, options.repeat)
     results = python_order.run(wanted)
     if options.json:
         Path(options.json).write_text(json.dumps(python_order.to_json(results), indent=1))
@@ -354,6 +362,8 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 def _resized(options: argparse.Namespace) -> int:
     if options.ray:
         return _ray_arrive(options)
+    if options.processors is not None:
+        raise ConfigError("--processors is of Ray nodes: give --ray as well")
     kinds = tuple(options.kinds.split(","))
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
@@ -371,8 +381,9 @@ def _resized(options: argparse.Namespace) -> int:
 
 def _ray_arrive(options: argparse.Namespace) -> int:
     queries = _queries(options) or ray_arrive.QUERIES
+    repeat = _positive("--repeat", options.repeat)
     done = ray_arrive.run(
-        ray_arrive.RayArriveOptions(Path(options.directory), queries, _positive("--repeat", options.repeat)), _tell
+        ray_arrive.RayArriveOptions(Path(options.directory), queries, repeat, options.processors), _tell
     )
     print(ray_arrive.table(done))
     return 1 if any(one.error for one in done) else 0

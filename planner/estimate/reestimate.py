@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
+from qoop.catalog.value import changed
+from qoop.planner.estimate.calls import in_best_order
 from qoop.planner.estimate.cost import BASE_MEMORY, DEFAULT
 from qoop.planner.estimate.observed import Errors, Observation, Observations, Tables, tables_below
 from qoop.planner.plan import CallEstimate, Estimate, Plan, Stage, StageId, read_table
@@ -63,7 +65,7 @@ def _timed(stage: Stage, grown: Estimate, growth: Mapping[StageId, float], obser
     """The estimate with what was seen of the seconds that nobody can foretell: of functions of Python, and of tables
     that have to be waited for. There are as many more calls as there are rows to read."""
     factor = prod(growth[id] for id in dict.fromkeys(item.stage for item in stage.stage_inputs))
-    calls = tuple(_seen_call(one, factor, observed) for one in stage.estimate.calls)
+    calls = _seen_calls(stage.estimate.calls, factor, observed)
     more = sum(new.seconds - old.seconds for new, old in zip(calls, stage.estimate.calls, strict=True))
     for item in stage.table_inputs if observed.waits else ():
         more += observed.waits.get(read_table(item.table, item.version), 0.0) / (stage.width if item.split else 1)
@@ -72,11 +74,11 @@ def _timed(stage: Stage, grown: Estimate, growth: Mapping[StageId, float], obser
     return replace(grown, task_seconds=max(LEAST_SECONDS, grown.task_seconds + more), calls=calls)
 
 
-def _seen_call(call: CallEstimate, factor: float, observed: Observations) -> CallEstimate:
-    row_seconds = observed.calls.get(call.function, call.row_seconds)
-    if factor == 1.0 and row_seconds == call.row_seconds:
-        return call
-    return CallEstimate(call.function, call.rows * factor, row_seconds)
+def _seen_calls(calls: tuple[CallEstimate, ...], factor: float, observed: Observations) -> tuple[CallEstimate, ...]:
+    seen = [changed(one, row_seconds=observed.calls.get(one.function, one.row_seconds)) for one in calls]
+    if factor == 1.0 and seen == list(calls):
+        return calls
+    return in_best_order([changed(one, rows=one.rows * factor) for one in seen])
 
 
 def _without_calls(estimate: Estimate) -> float:

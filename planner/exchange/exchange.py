@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 
+from qoop.catalog.value import changed
 from qoop.planner.algebra.expr import TRUE, Column, Expr, columns_of_all, is_movable_call
 from qoop.planner.algebra.grouping_sets import SplitSets
 from qoop.planner.algebra.relation import (
@@ -41,7 +42,7 @@ from qoop.planner.algebra.relation import (
 )
 from qoop.planner.algebra.traversal import filtered
 from qoop.planner.algebra.two_phase import TwoPhase, two_phase
-from qoop.planner.estimate.calls import sum_of
+from qoop.planner.estimate.calls import estimates_of, sum_of
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import BASE_MEMORY, CostModel
 from qoop.planner.exchange.distribution import (
@@ -198,8 +199,15 @@ class _Placer:
         row_seconds = self.costs.cost.calls
         if not row_seconds:
             return ()
-        found = sum_of(map(self.costs.calls, fragment_nodes(relation)))
-        return tuple(CallEstimate(key, rows / width, row_seconds.get(key, 0.0)) for key, rows in sorted(found.items()))
+        found: list[CallEstimate] = []
+        others: list[Mapping[str, float]] = []
+        for number, node in enumerate(fragment_nodes(relation)):
+            asked = estimates_of(node, self.costs.cardinality, row_seconds, number)
+            found.extend(asked)
+            if not asked:
+                others.append(self.costs.calls(node))
+        found.extend(CallEstimate(key, rows, row_seconds.get(key, 0.0)) for key, rows in sum_of(others).items())
+        return tuple(changed(one, rows=one.rows / width) for one in sorted(found, key=lambda one: one.function))
 
     def gathered(self, placed: Placed) -> Placed:
         """The same rows, all in one task."""

@@ -19,11 +19,10 @@ from qoop.engine.history import (
     size,
     span,
 )
+from qoop.planner.estimate.calls import LEAST_ROW_SECONDS
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources, StageId, table_read
 from qoop.replanning.decision import SHARE, Option, reestimate
-
-LEAST_ROW_SECONDS = 1e-9
 
 
 @value

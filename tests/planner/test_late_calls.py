@@ -13,7 +13,7 @@ from qoop.planner.arrange.late_calls import lifted, put_down
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.observed import Observation, Observations
 from qoop.planner.estimate.reestimate import reestimated
-from qoop.planner.plan import CallEstimate, Estimate, Plan, Stage, StageInput, TableInput
+from qoop.planner.plan import CallEstimate, Estimate, Plan, Predicate, Stage, StageInput, TableInput
 
 A, B, C, X = (Column(name, "INTEGER") for name in "abcx")
 T, U, V = (Scan(name, "v", ((column.name, column),)) for name, column in (("t", A), ("u", B), ("v", C)))
@@ -118,6 +118,30 @@ def test_more_rows_are_more_calls() -> None:
     [scan, reader] = reestimated(PLAN, Observations({"s": Observation(8e3)}, calls={"f@1": 1e-3})).stages
     assert scan.estimate.calls[0].rows == 1000 and reader.estimate.calls[0].rows == 2000
     assert reader.estimate.task_seconds > 2.0
+
+
+IN_TURN = (
+    CallEstimate("f@1", 1000, 1e-6, Predicate(1, 0, 0.5)),
+    CallEstimate("g@1", 500, 1e-6, Predicate(1, 1, 0.1)),
+    CallEstimate("h@1", 500, 1e-6, Predicate(1, 1, 0.1)),
+    CallEstimate("f@1", 7, 1e-6, Predicate(2, 0, 0.5)),
+)
+
+
+@pytest.mark.parametrize(
+    ("seen", "rows"),
+    [
+        ({}, [1000, 500, 500, 7]),
+        ({"f@1": 1e-3}, [100, 1000, 1000, 7]),
+        ({"f@1": 1e-3, "h@1": 1e-1}, [1000, 500, 500, 7]),
+    ],
+)
+def test_predicates_of_a_filter_are_counted_on_in_the_best_order(seen: dict[str, float], rows: list[float]) -> None:
+    stage = replace(SCAN, estimate=Estimate(4e3, 4e4, 0.5, calls=IN_TURN))
+    [found] = reestimated(Plan((stage,), ()), Observations(calls=seen)).stages
+    assert [call.rows for call in found.estimate.calls] == rows
+    more = sum(call.seconds for call in found.estimate.calls) - sum(call.seconds for call in IN_TURN)
+    assert found.estimate.task_seconds == pytest.approx(0.5 + more)
 
 
 def test_the_wait_for_a_table_is_divided_where_the_reading_is() -> None:

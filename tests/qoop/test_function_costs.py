@@ -137,3 +137,26 @@ def test_rows_are_the_same_wherever_the_function_is_called(
             oracle.register(name, session.tables()[name].source.data)
         oracle.create_function("odd", Counted(), ["BIGINT"], "BOOLEAN", type="arrow")
         assert session.sql(text).fetchall() == oracle.sql(text).fetchall() != []
+
+
+def test_the_order_in_which_predicates_are_written_is_no_reason_to_change_plan(opened: Opened) -> None:
+    rows, asked = 2 * ROWS, 0
+
+    def dear(number: int) -> bool:
+        time.sleep(20e-6)
+        return number % 11 != 0
+
+    def cheap(number: int) -> bool:
+        nonlocal asked
+        asked += 1
+        return number % 100 == 3
+
+    with opened(Counted()) as session:
+        session.register("u", pa.table({"i": range(rows)}))
+        for function in (dear, cheap):
+            session.register_function(function.__name__, function, ["BIGINT"], "BOOLEAN")
+        job = session.submit("SELECT count(*) FROM u WHERE dear(i) AND cheap(i)")
+        assert job.result().fetchall() == [(sum(i % 11 != 0 and i % 100 == 3 for i in range(rows)),)] != [(0,)]
+        decided = [record for record in job.history() if isinstance(record, Decided)]
+    assert decided and not any(record.switched for record in decided), "what dear takes is a reason to decide"
+    assert asked <= rows

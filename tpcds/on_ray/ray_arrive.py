@@ -1,10 +1,11 @@
 """Machines arrive while a query runs, on real Ray nodes: one of one CPU, and three more after a third of its time.
 
 The nodes are processes of this machine. Where it has fewer processors than nodes they share them, so that four nodes
-are not four times as quick as one; how quick they are is measured, and the clairvoyant schedule goes by that. A node
-takes seconds to begin, so it is begun that long before it is wanted, and counts from the moment at which the job is
-told of it. What beginning a node takes away from the query is in all figures but the clairvoyant's; how much that is,
-a run on one node tells, next to which nodes of another cluster begin at the same time.
+are not four times as quick as one, unless each is given a part of one (`cpu_quota`). How quick they are is measured,
+and the clairvoyant schedule goes by that. A node takes seconds to begin, so it is begun that long before it is wanted,
+and counts from the moment at which the job hears of it. What beginning a node takes away from the query is in all
+figures but the clairvoyant's; how much that is, a run on one node tells, next to which nodes of another cluster begin
+at the same time.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ MOMENT = 1 / 3
 
 @dataclass(frozen=True, slots=True)
 class RayArriveOptions:
-    """queries: which. repeat: rounds; the median counts."""
+    """queries: which. repeat: rounds; the median counts. processors: of a node; None: nodes share those there are."""
 
     directory: Path
     queries: tuple[int, ...]
     repeat: int = 3
+    processors: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +90,11 @@ HEADER = (
 
 
 def run(options: RayArriveOptions, told: Callable[[str], None] = print) -> list[Arrived]:
-    """Run all queries. Raises ConfigError without Ray, or data."""
+    """Run all queries. Raises ConfigError without Ray, or data, or where nodes cannot have a part of a processor."""
     done = []
     with (
-        LocalNodes() as nodes,
-        LocalNodes() as others,
+        LocalNodes(processors=options.processors) as nodes,
+        LocalNodes(processors=options.processors) as others,
         TemporaryDirectory() as folder,
         Oracle(options.directory) as oracle,
     ):

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError, ExecutionError
+from qoop.tpcds.on_ray.cpu_quota import CpuQuota
 
 if TYPE_CHECKING:
     from qoop.session import Session
@@ -28,10 +31,11 @@ _SOON = {"health_check_failure_threshold": 3, "health_check_period_ms": 500, "he
 class LocalNodes:
     """A cluster on which a session can be opened at `address`. Use as a context manager.
 
-    head_cpus: of the head. memory: bytes that each node says it has. Raises ConfigError if Ray is not installed.
+    head_cpus: of the head. memory: bytes that each node says it has. processors: that all processes of a node share,
+    whatever it says it has (`cpu_quota`); None: as many as there are. Raises ConfigError if Ray is not installed.
     """
 
-    def __init__(self, head_cpus: int = 0, memory: int = 2 << 30) -> None:
+    def __init__(self, head_cpus: int = 0, memory: int = 2 << 30, processors: float | None = None) -> None:
         from qoop.engine.backends.ray.nodes import load
 
         load()
@@ -40,13 +44,16 @@ class LocalNodes:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         self._memory = memory
+        self._processors = processors
         self.there: list[str] = []
         """Ids of the nodes, those besides the head, the oldest first."""
         self.address: str = self._ask("begin", cpus=head_cpus, memory=memory)
 
     def add(self, cpus: int = 1) -> str:
-        """Begin a node; its id. A session hears of it a little later; before the first is there none can be opened."""
-        node: str = self._ask("add", cpus=cpus, memory=self._memory, wait=not self.there)
+        """Begin a node; its id. A session hears of it a little later; before the first is there none can be opened.
+
+        Raises ConfigError where a node cannot be given a part of a processor."""
+        node: str = self._ask("add", cpus=cpus, memory=self._memory, processors=self._processors, wait=not self.there)
         self.there.append(node)
         return node
 
@@ -84,7 +91,10 @@ class LocalNodes:
         print(json.dumps({"what": what, **arguments}), file=self._process.stdin, flush=True)
         while line := self._process.stdout.readline():
             if line.startswith("{"):
-                return json.loads(line)["answer"]
+                told = json.loads(line)
+                if told["wrong"] is not None:
+                    raise ConfigError(told["wrong"])
+                return told["answer"]
         raise ExecutionError("the Ray cluster on this machine has ended")
 
 
@@ -118,28 +128,60 @@ def _serve() -> None:
     from ray.cluster_utils import Cluster
 
     cluster: Any = Cluster()
-    nodes: dict[str, Any] = {}
+    nodes: dict[str, _Begun] = {}
     try:
         for line in sys.stdin:
-            print(json.dumps({"answer": _obey(cluster, nodes, json.loads(line))}), flush=True)
+            told: dict[str, str | None] = {"answer": None, "wrong": None}
+            try:
+                told["answer"] = _obey(cluster, nodes, json.loads(line))
+            except ConfigError as error:
+                told["wrong"] = str(error)
+            print(json.dumps(told), flush=True)
     finally:
         cluster.shutdown()
+        for one in nodes.values():
+            one.put_away()
 
 
-def _obey(cluster: Any, nodes: dict[str, Any], asked: Mapping[str, Any]) -> str | None:
-    if asked["what"] == "kill":
-        cluster.remove_node(nodes.pop(asked["node"]), allow_graceful=False)
-        return None
-    size = {"num_cpus": asked["cpus"], "memory": asked["memory"], "object_store_memory": _OBJECTS}
+@dataclass(frozen=True)
+class _Begun:
+    """A node of this process's cluster. quota: of its processes, if they have one."""
+
+    node: Any
+    quota: CpuQuota | None
+
+    def put_away(self) -> None:
+        """Its processes are dead."""
+        if self.quota is not None:
+            self.quota.close()
+
+
+def _obey(cluster: Any, nodes: dict[str, _Begun], asked: Mapping[str, Any]) -> str | None:
     match asked["what"]:
         case "begin":
-            cluster.add_node(**size, include_dashboard=False, _system_config=_SOON)
+            cluster.add_node(**_size(asked), include_dashboard=False, _system_config=_SOON)
             return str(cluster.address)
         case "add":
-            node = cluster.add_node(wait=asked["wait"], **size)
-            nodes[node.node_id] = node
-            return str(node.node_id)
+            begun = _begin(cluster, asked)
+            nodes[begun.node.node_id] = begun
+            return str(begun.node.node_id)
+        case "kill":
+            gone = nodes.pop(asked["node"])
+            cluster.remove_node(gone.node, allow_graceful=False)
+            gone.put_away()
+            return None
     raise ConfigError(f"there is nothing called {asked['what']}")
+
+
+def _begin(cluster: Any, asked: Mapping[str, Any]) -> _Begun:
+    processors = asked["processors"]
+    quota = None if processors is None else CpuQuota(f"qoop-{os.getpid()}-{time.monotonic_ns()}", processors)
+    with contextlib.nullcontext() if quota is None else quota.entered():
+        return _Begun(cluster.add_node(wait=asked["wait"], **_size(asked)), quota)
+
+
+def _size(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"num_cpus": asked["cpus"], "memory": asked["memory"], "object_store_memory": _OBJECTS}
 
 
 if __name__ == "__main__":

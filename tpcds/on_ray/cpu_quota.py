@@ -1,0 +1,79 @@
+"""A part of a processor for a group of processes: nodes of one machine are then as quick as machines of their own.
+
+The kernel's control groups (Linux, `cgroups(7)`) let all processes of a group together run for a part of each period.
+Who is in the group when it begins another process has that in the group, too. Both versions of the file system are
+used: version 1 has a folder for the processors alone, version 2 one for everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from qoop.catalog.errors import ConfigError
+
+_ROOT = Path("/sys/fs/cgroup")
+_PERIOD = 20_000
+"""Microseconds after which a group may run again: far less than a node may take to say that it lives."""
+_ENDS = 5.0  # seconds that processes which were killed may take to be gone
+
+
+class CpuQuota:
+    """A group of processes that have `processors` together. Raises ConfigError where no group can be made.
+
+    name: of the group; nothing else on the machine may have it. root: where groups are made.
+    """
+
+    def __init__(self, name: str, processors: float, root: Path = _ROOT) -> None:
+        if not 0 < processors <= (os.cpu_count() or 1):
+            raise ConfigError(f"a node can have up to {os.cpu_count()} processors, not {processors:g}")
+        quota = round(processors * _PERIOD)
+        first = (root / "cpu").is_dir()
+        if first:
+            limits = {"cpu.cfs_period_us": str(_PERIOD), "cpu.cfs_quota_us": str(quota)}
+        else:
+            limits = {"cpu.max": f"{quota} {_PERIOD}"}
+        self._above = root / "cpu" if first else root
+        self._folder = self._above / name
+        try:
+            if not first:
+                (root / "cgroup.subtree_control").write_text("+cpu")
+            self._folder.mkdir()
+            self._limit(limits)
+        except OSError as error:
+            raise ConfigError(f"nodes cannot be given a part of a processor here: {error}") from error
+
+    def _limit(self, limits: Mapping[str, str]) -> None:
+        try:
+            for file, limit in limits.items():
+                (self._folder / file).write_text(limit)
+        except OSError:
+            self._folder.rmdir()
+            raise
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Processes that are begun within belong to the group; this one does until then."""
+        self._move(self._folder)
+        try:
+            yield
+        finally:
+            self._move(self._above)
+
+    def close(self) -> None:
+        """Put the group away. Its processes have been killed. Raises OSError if some do not end."""
+        deadline = time.monotonic() + _ENDS
+        while True:
+            try:
+                return self._folder.rmdir()
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
+
+    @staticmethod
+    def _move(folder: Path) -> None:
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
