@@ -51,6 +51,7 @@ from qoop.engine.history import (
     Called,
     CapacityAnnounced,
     CapacityTold,
+    Coming,
     DeadlineTold,
     Decided,
     Ended,
@@ -112,6 +113,7 @@ class Run:
         self.state = State.SWITCHING
         self.error: QoopError | None = None
         self.share: Resources | None = None
+        self._coming: Coming = ()
         self.history: list[Record] = []
         self.plans: list[Plan] = []
         self._tables = tables
@@ -447,6 +449,11 @@ class Run:
             tuple((attempt.key, attempt.started) for attempt in running),
         )
 
+    def expected(self, now: float) -> Coming:
+        """The shares that should come: (seconds from now, share)."""
+        since = now - self.began
+        return tuple((at - since, share) for at, share in self._coming if at > since)
+
     def finished(self, now: float) -> Finished:
         """The work so far, in the terms in which another plan may be judged."""
         frontier = self._plan_frontier
@@ -542,8 +549,8 @@ class Run:
                 self.history.append(CapacityAnnounced(self._at, machine, capacity, max(0.0, moment - self._now)))
             case ShareChanged(job, share, coming) if job == self.job:
                 self.share = share
-                later = tuple((at - self.began, share) for at, share in coming)
-                self.history.append(ShareTold(self._at, share, later))
+                self._coming = tuple((at - self.began, share) for at, share in coming)
+                self.history.append(ShareTold(self._at, share, self._coming))
 
     def _take_late(self, event: Event) -> None:
         """Of a job that has ended nothing is told any more. What a late writer has left behind is given back; what is

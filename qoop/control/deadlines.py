@@ -170,13 +170,16 @@ def _whole(one: _Watched, now: float, share: Resources) -> float | None:
 def _likely(run: Run, runs: Callable[[], Option], now: float) -> float | None:
     if run.share is None or run.ending or not run.plans:
         return None
-    left = left_of(runs(), run.finished(now), run.share)
+    left = left_of(runs(), run.finished(now), run.share, run.expected(now))
     return left.likely if left is not None else None
 
 
 def _left(one: _Watched, now: float, share: Resources | None = None) -> Left | None:
+    """share: in place of what the job has and should have later."""
     run = one.run
-    share = share or run.share
-    if share is None or run.ending or not run.plans:
+    if run.share is None or run.ending or not run.plans:
         return None
-    return left_of(one.runs(), run.finished(now), share)
+    option, finished = one.runs(), run.finished(now)
+    if share is not None:
+        return left_of(option, finished, share)
+    return left_of(option, finished, run.share, run.expected(now))

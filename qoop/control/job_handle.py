@@ -216,13 +216,14 @@ class JobHandle:
             going_on = run.plans and not run.ending and run.share is not None
             waits_for, gave_way = self._cluster.waits_for(self.id), self._cluster.gave_way(self.id)
             finished = run.finished(now) if going_on and not waits_for else None
+            coming = run.expected(now)
             elapsed = run.history[-1].at if run.state.final and run.history else now - self._submitted
             history, place = list(run.history), self._cluster.place_in_queue(self.id)
             plan = self._runs() if finished is not None else None
         left = None
         if finished is not None and plan is not None:
             assert run.share is not None
-            left = left_of(plan, finished, run.share)
+            left = left_of(plan, finished, run.share, coming)
             done = work_done(plan, finished, progress.fraction, run.share)
             progress = replace(progress, fraction=self._told(len(run.plans), progress.fraction, done))
         takes = elapsed + (left.likely if left is not None else 0.0)

@@ -1,7 +1,8 @@
 """The status of a running job, for people: its finished work, the resources it uses, and its end.
 
 When it will end is the completion time estimate of the re-planner (paper section 4) for the plan that runs, the same
-number that its decisions compare. Nobody knows what the tasks that are left will do, so it is told as a range.
+number that its decisions compare, over the shares that should come, if anybody has said so. Nobody knows what the tasks
+that are left will do, so it is told as a range.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
 from qoop.engine.history import (
     Began,
+    Coming,
     DeadlineTold,
     Ended,
     Failed,
@@ -32,7 +34,7 @@ from qoop.engine.task import AttemptId, JobId
 from qoop.planner.plan import Plan, Resources
 from qoop.replanning.decision import Option, own_progress, pace_of
 from qoop.replanning.pace import NEVER_OVER, end, part_over
-from qoop.schedulers.shares import times
+from qoop.schedulers.shares import times, whole_slot
 from qoop.schedulers.terms import Terms
 
 if TYPE_CHECKING:
@@ -227,19 +229,23 @@ def waited(history: Sequence[Record], until: float) -> float:
     return min(began.values(), default=until)
 
 
-def left_of(option: Option, finished: Finished, share: Resources) -> Left | None:
-    """The time to the end of a job, if the share stays as it is; None: it has no slot. Its likely number is that of the
-    decisions (:mod:`qoop.replanning.pace`), unless these count on another share.
+def left_of(option: Option, finished: Finished, share: Resources, coming: Coming = ()) -> Left | None:
+    """The time to the end of a job, if its share changes no more than it should; None: it never ends so. Its likely
+    number is that of the decisions (:mod:`qoop.replanning.pace`).
 
-    option: the plan that runs. A share of less than a slot is one for a part of the time.
+    option: the plan that runs. A share of less than a slot is one for a part of the time. coming: (seconds from now,
+    share), those that should take its place.
     """
-    if 0 < share.cpu < 1:
+    if 0 < share.cpu < 1 and not coming:
         whole = left_of(option, finished, times(share, 1.0 / share.cpu))
         return whole and Left(whole.likely / share.cpu, whole.least / share.cpu, whole.most / share.cpu)
-    likely = end(option.candidate.finish, own_progress(option, finished), share, pace_of(option, finished))
+    done, pace = own_progress(option, finished), pace_of(option, finished)
+    ends = partial(end, option.candidate.finish, done, whole_slot(share), pace)
+    likely = ends(tuple((at, whole_slot(one)) for at, one in coming))
     if not isfinite(likely):
         return None
-    return Left(likely, max(0.0, likely / _SOONER - _OVERHEAD), likely * _LATER + _OVERHEAD)
+    soonest = min(likely, ends()) if coming else likely  # less may be expected, and not come
+    return Left(likely, max(0.0, soonest / _SOONER - _OVERHEAD), likely * _LATER + _OVERHEAD)
 
 
 def work_done(option: Option, finished: Finished, ended: float, share: Resources) -> float:

@@ -52,6 +52,36 @@ def followed(factor: float, every: float = 0.5) -> tuple[float, list[tuple[float
     return clock.now(), told
 
 
+@pytest.mark.parametrize(("slots", "later"), [(1, 4), (4, 1), (0, 4)])
+def test_what_should_come_counts(slots: int, later: int) -> None:
+    clock = VirtualClock()
+    backend = SimulatedBackend({"m": Resources(slots, 8 * GB)}, clock, as_estimated)
+    cluster = Cluster(backend, clock=clock, thread=False)
+    cluster.expect([(7.0, later)])
+    handle, told = cluster.submit(JobRequest(PLAN)), []
+    while cluster.busy:
+        cluster.step(0.5)
+        if clock.now() >= 7.0 and not told:
+            cluster.resize(slots=later, memory=8 * GB)
+            told.append(later)
+        elif not told and (left := handle.status().left) is not None:
+            assert clock.now() < 7.0 and left.least <= left.likely
+            ends = clock.now() + left.likely
+    assert ends == pytest.approx(clock.now(), abs=2.0)
+
+
+def test_a_share_that_should_fall_makes_no_end_certain() -> None:
+    """It may last: the job may then end as soon as on what it has."""
+    on_all, *_ = [left for _, left in followed(1.0)[1]]
+    clock = VirtualClock()
+    cluster = Cluster(SimulatedBackend({"m": Resources(4, 8 * GB)}, clock, as_estimated), clock=clock, thread=False)
+    cluster.expect([(2.0, 1)])
+    handle = cluster.submit(JobRequest(PLAN))
+    cluster.step(0.5)
+    left = handle.status().left
+    assert left is not None and left.likely > 2 * on_all.likely and left.least == pytest.approx(on_all.least, abs=0.5)
+
+
 @pytest.mark.parametrize("factor", [0.5, 1.0, 3.0, 8.0])
 def test_half_way_the_true_end_lies_in_the_range(factor: float) -> None:
     end, told = followed(factor)

@@ -121,7 +121,8 @@ class _Bench:
         try:
             theirs = oracle.answer(self.query)
             few = self._alone(FEW, repeat, oracle, theirs)
-            runs = [{way: self._arriving(few, way, oracle, theirs) for way in _WAYS} for _ in range(repeat)]
+            beginning = self._beginning()
+            runs = [{way: self._arriving(few, beginning, way, oracle, theirs) for way in _WAYS} for _ in range(repeat)]
             many = self._alone(MANY, repeat, oracle, theirs)
         except QoopError as error:
             return Arrived(number, error=f"{type(error).__name__}: {error}".splitlines()[0])
@@ -138,11 +139,18 @@ class _Bench:
         with self._session(count, replan=False) as session:
             return median([ended(self._ran(session, oracle, theirs)) for _ in range(repeat + 1)][1:])
 
-    def _arriving(self, few: float, way: str, oracle: Oracle, theirs: pa.Table) -> Sequence[Record]:
+    def _beginning(self) -> float:
+        """Seconds from when the other nodes are asked for to when a session has them."""
+        with self._session(FEW, replan=False) as session:
+            began = time.monotonic()
+            wait_for_nodes(session, self.nodes, MANY)
+            return time.monotonic() - began
+
+    def _arriving(self, few: float, beginning: float, way: str, oracle: Oracle, theirs: pa.Table) -> Sequence[Record]:
         """The history of a run that gets the other nodes when a third of `few` seconds is over. way: one of _WAYS."""
         with self._session(FEW, replan=way in ("adaptive", "told")) as session:
             self._ran(session, oracle, theirs)  # tables are read for the first time, and statistics
-            early = _beginning(self.nodes, session) - MOMENT * few  # they may be to be begun before the query is
+            early = beginning - MOMENT * few  # they may be to be begun before the query is
             bring = partial(self.others.be, MANY - FEW) if way == "next to" else partial(self.nodes.be, MANY)
             bringer = threading.Timer(max(0.0, -early), bring)
             bringer.start()
@@ -173,15 +181,6 @@ class _Bench:
             session.close()
             raise
         return session
-
-
-def _beginning(nodes: LocalNodes, session: Session) -> float:
-    """Seconds from when nodes are asked for to when a session has them; then there are as many as before."""
-    began = time.monotonic()
-    wait_for_nodes(session, nodes, MANY)
-    seconds = time.monotonic() - began
-    wait_for_nodes(session, nodes, FEW)
-    return seconds
 
 
 def _joined_at(history: Sequence[Record]) -> float | None:
