@@ -364,10 +364,7 @@ def _resized(options: argparse.Namespace) -> int:
         return _ray_arrive(options)
     if options.processors is not None:
         raise ConfigError("--processors is of Ray nodes: give --ray as well")
-    kinds = tuple(options.kinds.split(","))
-    unknown = [kind for kind in kinds if kind not in KINDS]
-    if unknown:
-        raise ConfigError(f"there is no system {unknown[0]!r}; there are {', '.join(KINDS)}")
+    kinds = parse_names(options.kinds, KINDS, "system")
     done = resized.run(
         resized.ResizedOptions(
             Path(options.directory), options.course, _queries(options), _positive("--longest", options.longest),
@@ -582,10 +579,7 @@ def _decisions(options: argparse.Namespace) -> int:
 
 
 def _fidelity(options: argparse.Namespace) -> int:
-    profiles = tuple(options.profiles.split(","))
-    unknown = [name for name in profiles if name not in fidelity.PROFILES]
-    if unknown:
-        raise ConfigError(f"there is no profile {unknown[0]!r}; there are {', '.join(fidelity.PROFILES)}")
+    profiles = parse_names(options.profiles, fidelity.PROFILES, "profile")
     queries = fidelity.QUICK if options.quick and options.queries is None else parse_selection(options.queries)
     repeat = _positive("--repeat", options.repeat or (1 if options.quick else 3))
     results = _file(options.results)
