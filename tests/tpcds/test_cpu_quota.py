@@ -12,25 +12,29 @@ import pytest
 from qoop.catalog.errors import ConfigError
 from qoop.tpcds.on_ray.cpu_quota import CpuQuota
 
-SPIN = """
-import time
-began = time.monotonic()
+BEGIN = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.stdin.readline()]).wait()"
+SPIN = """import time; began = time.monotonic()
 while time.monotonic() - began < 1.0: pass
 print(time.process_time() / (time.monotonic() - began))
 """
 
 
-def test_processes_begun_within_have_no_more_together() -> None:
+def test_processes_that_are_taken_and_those_they_begin_have_no_more_together() -> None:
     name = f"qoop-test-{os.getpid()}"
     try:
         quota = CpuQuota(name, 0.2)
     except ConfigError as error:
         pytest.skip(str(error))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    begun = [subprocess.Popen([sys.executable, "-c", BEGIN], **pipes) for _ in range(2)]  # type: ignore[call-overload]
     try:
-        with quota.entered():
-            spinning = [subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE) for _ in range(2)]
+        for one in begun:
+            quota.take(one.pid)
+        for one in begun:
+            one.stdin.write(f"exec({SPIN!r})\n".encode())
+            one.stdin.flush()
         assert name not in Path("/proc/self/cgroup").read_text()
-        parts = [float(one.communicate()[0]) for one in spinning]
+        parts = [float(one.communicate()[0]) for one in begun]
     finally:
         quota.close()
     assert 0 < sum(parts) < 0.35

@@ -1,7 +1,7 @@
 """A part of a processor for a group of processes: nodes of one machine are then as quick as machines of their own.
 
 The kernel's control groups (Linux, `cgroups(7)`) let all processes of a group together run for a part of each period.
-Who is in the group when it begins another process has that in the group, too. Both versions of the file system are
+A process that is in the group begins others in the group. Both versions of the file system are
 used: version 1 has a folder for the processors alone, version 2 one for everything.
 """
 
@@ -10,14 +10,16 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from qoop.catalog.errors import ConfigError
 
 _ROOT = Path("/sys/fs/cgroup")
 _PERIOD = 20_000
 """Microseconds after which a group may run again: far less than a node may take to say that it lives."""
+_LOOKS = 2
 _ENDS = 5.0  # seconds that processes which were killed may take to be gone
 
 
@@ -54,14 +56,14 @@ class CpuQuota:
             self._folder.rmdir()
             raise
 
-    @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
-        """Processes that are begun within belong to the group; this one does until then."""
-        self._move(self._folder)
-        try:
-            yield
-        finally:
-            self._move(self._above)
+    def take(self, root: int) -> None:
+        """A process and all below it belong to the group from now on, and so do those that they will begin.
+
+        Raises ConfigError if psutil is not installed."""
+        for _ in range(_LOOKS):  # a process may have begun another before it was taken
+            for one in below(root):
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    (self._folder / "cgroup.procs").write_text(str(one.pid))
 
     def close(self) -> None:
         """Put the group away. Its processes have been killed. Raises OSError if some do not end."""
@@ -74,6 +76,16 @@ class CpuQuota:
                     raise
             time.sleep(0.05)
 
-    @staticmethod
-    def _move(folder: Path) -> None:
-        (folder / "cgroup.procs").write_text(str(os.getpid()))
+
+def below(root: int) -> Sequence[Any]:
+    """A process and all below it that live, as psutil has them. Raises ConfigError if that is not installed."""
+    try:
+        import psutil
+    except ImportError as error:
+        raise ConfigError("the processes of nodes are found by psutil: pip install psutil") from error
+
+    try:
+        above = psutil.Process(root)
+        return [above, *above.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []

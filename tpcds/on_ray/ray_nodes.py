@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError, ExecutionError
-from qoop.tpcds.on_ray.cpu_quota import CpuQuota
+from qoop.tpcds.on_ray.cpu_quota import CpuQuota, below
 
 if TYPE_CHECKING:
     from qoop.session import Session
@@ -110,14 +110,10 @@ def wait_for_nodes(session: Session, nodes: LocalNodes, count: int) -> None:
 
 def cpu_seconds(root: int) -> float:
     """Processor seconds of a process and all below it that live. Raises ConfigError if psutil is not installed."""
-    try:
-        import psutil
-    except ImportError as error:
-        raise ConfigError("the processor time of nodes is read by psutil: pip install psutil") from error
+    found, living = 0.0, below(root)
+    import psutil
 
-    above = psutil.Process(root)
-    found = 0.0
-    for one in (above, *above.children(recursive=True)):
+    for one in living:
         with contextlib.suppress(psutil.Error):  # it has just ended
             times = one.cpu_times()
             found += times.user + times.system
@@ -176,8 +172,10 @@ def _obey(cluster: Any, nodes: dict[str, _Begun], asked: Mapping[str, Any]) -> s
 def _begin(cluster: Any, asked: Mapping[str, Any]) -> _Begun:
     processors = asked["processors"]
     quota = None if processors is None else CpuQuota(f"qoop-{os.getpid()}-{time.monotonic_ns()}", processors)
-    with contextlib.nullcontext() if quota is None else quota.entered():
-        return _Begun(cluster.add_node(wait=asked["wait"], **_size(asked)), quota)
+    begun = _Begun(cluster.add_node(wait=asked["wait"], **_size(asked)), quota)
+    if quota is not None:
+        quota.take(begun.node.all_processes["raylet"][0].process.pid)  # all others of the node are below it
+    return begun
 
 
 def _size(asked: Mapping[str, Any]) -> Mapping[str, Any]:
