@@ -172,9 +172,10 @@ def _obey(cluster: Any, nodes: dict[str, _Begun], asked: Mapping[str, Any]) -> s
 def _begin(cluster: Any, asked: Mapping[str, Any]) -> _Begun:
     processors = asked["processors"]
     quota = None if processors is None else CpuQuota(f"qoop-{os.getpid()}-{time.monotonic_ns()}", processors)
-    begun = _Begun(cluster.add_node(wait=asked["wait"], **_size(asked)), quota)
-    if quota is not None:
-        quota.take(begun.node.all_processes["raylet"][0].process.pid)  # all others of the node are below it
+    if quota is None:
+        return _Begun(cluster.add_node(wait=asked["wait"], **_size(asked)), None)
+    begun = _Begun(cluster.add_node(wait=True, **_size(asked)), quota)  # Ray's own agents there, too, have begun
+    quota.take(begun.node.all_processes["raylet"][0].process.pid)  # all others of the node are below it
     return begun
 
 
