@@ -1,8 +1,8 @@
 """The pace of a job: by which factor its tasks take longer than estimated, and the end, and how far it is, by that.
 
-One estimate for all that tells of an end: the decisions, the header of the live view, deadlines and the page. Only
-decisions count on shares that are expected; the others tell nobody of an end that nobody has promised. The factor is
-the machine's as much as the plan's, so it holds for every plan of a job alike.
+One estimate for all that tells of an end: the decisions, the header of the live view, deadlines and the page. All count
+on the shares that are expected. The factor is the machine's as much as the plan's, so it holds for every plan of a job
+alike.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ from qoop.tpcds.simulate.replica import ended
 
 QUERIES = (9, 11, 23, 67, 78)
 FEW, MANY = 1, 4
-_WAYS = ("adaptive", "told", "held", "next to")
-"""A session that may change plan, as nodes arrive; one that was told when they should; one held to its plan; and one on
-one node, while nodes begin that are none of its own."""
+_OURS, _NEXT_TO = ("adaptive", "told", "held"), "next to"
+"""A session that may change plan, as nodes arrive; one that was told when they should; and one held to its plan. One on
+one node, while nodes begin that are none of its own, where these share its processors."""
 MOMENT = 1 / 3
 """Part of the time alone on the few nodes after which the others are there."""
 
@@ -52,7 +52,7 @@ class RayArriveOptions:
 @dataclass(frozen=True, slots=True)
 class Arrived:
     """One query. few, many: seconds of the plan made for one node on it, and of that for four on those, with nothing
-    that changes. ways: seconds of each of _WAYS. at: the moment at which the first node arrived. switches: of the
+    that changes. ways: seconds of each way. at: the moment at which the first node arrived. switches: of the
     adaptive runs.
     """
 
@@ -72,14 +72,19 @@ class Arrived:
     @property
     def disturbed(self) -> float:
         """The same, where on one node everything takes as long as next to nodes that begin."""
-        return schedule_seconds(self.at, max(self.few, self.ways["next to"]), self.many)
+        return schedule_seconds(self.at, max(self.few, self._next_to), self.many)
+
+    @property
+    def _next_to(self) -> float:
+        """Of nodes that have their own part of a processor nobody asks it."""
+        return self.ways.get(_NEXT_TO, self.few)
 
     def line(self) -> str:
         """A line below HEADER."""
         if self.error is not None:
             return f"{self.query:5d} {self.error}"
-        *ours, next_to = (self.ways[way] for way in _WAYS)
-        seconds = (self.few, self.many, next_to, self.at, self.clairvoyant, self.disturbed, *ours)
+        ours = (self.ways[way] for way in _OURS)
+        seconds = (self.few, self.many, self._next_to, self.at, self.clairvoyant, self.disturbed, *ours)
         return f"{self.query:5d} {' '.join(f'{one:11.2f}' for one in seconds)} {self.switches:9d}"
 
 
@@ -101,8 +106,9 @@ def run(options: RayArriveOptions, told: Callable[[str], None] = print) -> list[
         told(HEADER)
         for number in options.queries:
             bench = _Bench(
-                nodes, others, options.directory, Path(folder) / str(number), text(number, directory=options.directory)
-            )
+                nodes, others, options.directory, Path(folder) / str(number), text(number, directory=options.directory),
+                _OURS if options.processors is not None else (*_OURS, _NEXT_TO),
+            )  # fmt: skip
             done.append(bench.measured(number, options.repeat, oracle))
             told(done[-1].line())
     return done
@@ -115,6 +121,7 @@ class _Bench:
     directory: Path
     folder: Path
     query: str
+    ways: tuple[str, ...]
 
     def measured(self, number: int, repeat: int, oracle: Oracle) -> Arrived:
         """All runs of one query, one after another."""
@@ -122,7 +129,9 @@ class _Bench:
             theirs = oracle.answer(self.query)
             few = self._alone(FEW, repeat, oracle, theirs)
             beginning = self._beginning()
-            runs = [{way: self._arriving(few, beginning, way, oracle, theirs) for way in _WAYS} for _ in range(repeat)]
+            runs = [
+                {way: self._arriving(few, beginning, way, oracle, theirs) for way in self.ways} for _ in range(repeat)
+            ]
             many = self._alone(MANY, repeat, oracle, theirs)
         except QoopError as error:
             return Arrived(number, error=f"{type(error).__name__}: {error}".splitlines()[0])
@@ -131,7 +140,7 @@ class _Bench:
         if not moments:
             return Arrived(number, error="it ended before any node had arrived")
         switches = sum(isinstance(record, Switched) for one in adaptive for record in one) - len(adaptive)
-        ways = {way: median(ended(ran[way]) for ran in runs) for way in _WAYS}
+        ways = {way: median(ended(ran[way]) for ran in runs) for way in self.ways}
         return Arrived(number, few, many, ways, median(moments), switches)
 
     def _alone(self, count: int, repeat: int, oracle: Oracle, theirs: pa.Table) -> float:
@@ -147,11 +156,11 @@ class _Bench:
             return time.monotonic() - began
 
     def _arriving(self, few: float, beginning: float, way: str, oracle: Oracle, theirs: pa.Table) -> Sequence[Record]:
-        """The history of a run that gets the other nodes when a third of `few` seconds is over. way: one of _WAYS."""
+        """The history of a run that gets the other nodes when a third of `few` seconds is over. way: one of `ways`."""
         with self._session(FEW, replan=way in ("adaptive", "told")) as session:
             self._ran(session, oracle, theirs)  # tables are read for the first time, and statistics
             early = beginning - MOMENT * few  # they may be to be begun before the query is
-            bring = partial(self.others.be, MANY - FEW) if way == "next to" else partial(self.nodes.be, MANY)
+            bring = partial(self.others.be, MANY - FEW) if way == _NEXT_TO else partial(self.nodes.be, MANY)
             bringer = threading.Timer(max(0.0, -early), bring)
             bringer.start()
             time.sleep(max(0.0, early))

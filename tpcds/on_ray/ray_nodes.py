@@ -49,13 +49,14 @@ class LocalNodes:
         """Ids of the nodes, those besides the head, the oldest first."""
         self.address: str = self._ask("begin", cpus=head_cpus, memory=memory)
 
-    def add(self, cpus: int = 1) -> str:
-        """Begin a node; its id. A session hears of it a little later; before the first is there none can be opened.
+    def add(self, cpus: int = 1, count: int = 1) -> str:
+        """Begin nodes, all at once; the id of the last. A session hears of them a little later; before the first is
+        there none can be opened.
 
         Raises ConfigError where a node cannot be given a part of a processor."""
-        node: str = self._ask("add", cpus=cpus, memory=self._memory, processors=self._processors, wait=not self.there)
-        self.there.append(node)
-        return node
+        size = {"cpus": cpus, "memory": self._memory, "processors": self._processors}
+        self.there += self._ask("add", **size, count=count, wait=not self.there)
+        return self.there[-1]
 
     def kill(self, node: str) -> None:
         """Take a node away with all its processes, as a machine goes that loses its power."""
@@ -66,8 +67,8 @@ class LocalNodes:
         """Have `count` nodes of one CPU; the oldest go first."""
         while len(self.there) > count:
             self.kill(self.there[0])
-        while len(self.there) < count:
-            self.add()
+        if len(self.there) < count:
+            self.add(count=count - len(self.there))
 
     def cpu_seconds(self) -> float:
         """Processor seconds that all its processes have had so far."""
@@ -127,7 +128,7 @@ def _serve() -> None:
     nodes: dict[str, _Begun] = {}
     try:
         for line in sys.stdin:
-            told: dict[str, str | None] = {"answer": None, "wrong": None}
+            told: dict[str, Any] = {"answer": None, "wrong": None}
             try:
                 told["answer"] = _obey(cluster, nodes, json.loads(line))
             except ConfigError as error:
@@ -152,15 +153,15 @@ class _Begun:
             self.quota.close()
 
 
-def _obey(cluster: Any, nodes: dict[str, _Begun], asked: Mapping[str, Any]) -> str | None:
+def _obey(cluster: Any, nodes: dict[str, _Begun], asked: Mapping[str, Any]) -> Any:
     match asked["what"]:
         case "begin":
             cluster.add_node(**_size(asked), include_dashboard=False, _system_config=_SOON)
             return str(cluster.address)
         case "add":
             begun = _begin(cluster, asked)
-            nodes[begun.node.node_id] = begun
-            return str(begun.node.node_id)
+            nodes.update({one.node.node_id: one for one in begun})
+            return [str(one.node.node_id) for one in begun]
         case "kill":
             gone = nodes.pop(asked["node"])
             cluster.remove_node(gone.node, allow_graceful=False)
@@ -169,13 +170,15 @@ def _obey(cluster: Any, nodes: dict[str, _Begun], asked: Mapping[str, Any]) -> s
     raise ConfigError(f"there is nothing called {asked['what']}")
 
 
-def _begin(cluster: Any, asked: Mapping[str, Any]) -> _Begun:
-    processors = asked["processors"]
-    quota = None if processors is None else CpuQuota(f"qoop-{os.getpid()}-{time.monotonic_ns()}", processors)
-    if quota is None:
-        return _Begun(cluster.add_node(wait=asked["wait"], **_size(asked)), None)
-    begun = _Begun(cluster.add_node(wait=True, **_size(asked)), quota)  # Ray's own agents there, too, have begun
-    quota.take(begun.node.all_processes["raylet"][0].process.pid)  # all others of the node are below it
+def _begin(cluster: Any, asked: Mapping[str, Any]) -> list[_Begun]:
+    processors, numbers = asked["processors"], range(asked["count"])
+    if processors is None:
+        return [_Begun(cluster.add_node(wait=asked["wait"], **_size(asked)), None) for _ in numbers]
+    quotas = [CpuQuota(f"qoop-{os.getpid()}-{time.monotonic_ns()}", processors) for _ in numbers]
+    begun = [_Begun(cluster.add_node(wait=False, **_size(asked)), quota) for quota in quotas]
+    cluster.wait_for_nodes()  # then Ray's own agents there have begun
+    for one, quota in zip(begun, quotas, strict=True):
+        quota.take(one.node.all_processes["raylet"][0].process.pid)  # all others of the node are below it
     return begun
 
 
