@@ -35,6 +35,7 @@ from qoop.planner.variants import Variant
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.greedy import Greedy
 from qoop.replanning.observations import Seen, committed, misestimate, outputs
+from qoop.replanning.pace import MachinePace
 from qoop.replanning.policies import policy_named
 from qoop.replanning.seconds_seen import SecondsSeen
 from qoop.session_tables import SessionTables, weakly
@@ -93,12 +94,19 @@ class QueryPlanning:
             plan_cache, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._seen.calls
         )
         self._duckdb_plans = DuckDBPlans(tables, shared=config.reuse or config.checkpoints is not None)
+        self._machine_pace = MachinePace()
         self._learning = threading.Lock()
         self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
 
     def apart(self, tables: SessionTables) -> QueryPlanning:
         """The planning of other tables, as here; what it learns it keeps for itself."""
         return QueryPlanning(tables, PlanCache(), self._cost, self._config, self._share)
+
+    @property
+    def pace(self) -> float:
+        """By which factor the tasks of the session's jobs have taken longer than estimated."""
+        with self._learning:
+            return self._machine_pace.value
 
     @property
     def cost(self) -> CostModel:
@@ -356,7 +364,12 @@ class QueryPlanning:
         for planned, handle in ended:
             self._duckdb_plans.learn(planned.bound.text, handle)
             self._seen.add_calls(SecondsSeen.of(handle.history()).calls if planned.bound.functions else {})
-            staged = [plan for plan in (planned.plan, *handle.plans()[1:]) if not plan.root.whole]
+            plans = handle.plans()
+            if len(plans) == 1:
+                history = handle.history()
+                with self._learning:
+                    self._machine_pace.learn(plans[0], history)
+            staged = [plan for plan in (planned.plan, *plans[1:]) if not plan.root.whole]
             facts = committed(handle.history()) if staged else ()
             seen = [(plan, outputs(plan, facts)) for plan in staged]
             for plan, rows in seen:

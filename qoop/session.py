@@ -572,6 +572,7 @@ class Session:
             follows=follows,
             course=course,
             last_resort=planned.last_resort,
+            pace=self.planning.pace,
         )
         if resume:
             self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])

@@ -10,17 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qoop.catalog.functions.function import UserFunction
-from qoop.catalog.value import changed
 from qoop.planner.algebra.expr import Expr, calls_python, conjunction, is_movable_call, python_calls
 from qoop.planner.algebra.relation import Aggregate, Filter, Join, Project, Relation, Window
 from qoop.planner.estimate.cardinality import Cardinality
+from qoop.planner.estimate.reestimate import rank
 from qoop.planner.plan import CallEstimate, Predicate
 
 SCALAR_ROW, VECTORISED_ROW = 1.5e-6, 30e-9
 """Seconds a row of a function that does next to nothing: measured, with DuckDB's part of the call."""
-
-LEAST_ROW_SECONDS = 1e-9
-"""Seconds a row below which functions are not told apart."""
 
 Rows = Mapping[str, float]
 """By function, the rows that it is called for."""
@@ -66,31 +63,6 @@ def estimates_of(
     )
 
 
-def in_best_order(calls: Sequence[CallEstimate]) -> tuple[CallEstimate, ...]:
-    """The calls, where predicates of one filter are asked in the order that is the best for the seconds they take.
-
-    >>> quick = CallEstimate("f", 100.0, 1e-6, Predicate(1, 0, 0.2))
-    >>> dear = CallEstimate("g", 20.0, 1e-7, Predicate(1, 1, 0.5))
-    >>> [one.rows for one in in_best_order([quick, dear])]
-    [50.0, 100.0]
-    """
-    rows: dict[Predicate, float] = {}
-    for filter in dict.fromkeys(one.within.filter for one in calls if one.within is not None):
-        of_filter = [(one.within, one) for one in calls if one.within is not None and one.within.filter == filter]
-        seconds = {one: sum(call.row_seconds for within, call in of_filter if within == one) for one, _ in of_filter}
-        left = max(call.rows for _, call in of_filter)
-        for one in sorted(seconds, key=lambda one: _rank(one.passes, seconds[one])):
-            rows[one] = left
-            left *= one.passes
-    return tuple(one if one.within is None else changed(one, rows=rows[one.within]) for one in calls)
-
-
-def _rank(passes: float, seconds: float) -> float:
-    """The predicates of a filter cost least in the order of this (Hellerstein and Stonebraker, "Predicate Migration",
-    SIGMOD 1993)."""
-    return (passes - 1.0) / max(seconds, LEAST_ROW_SECONDS)
-
-
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """A predicate of a filter that calls Python. rows: for which it is asked. passes: the part that it lets pass."""
@@ -106,7 +78,7 @@ def _asked(relation: Filter, cardinality: Cardinality, row_seconds: Mapping[str,
     left = cardinality.rows(relation.input) * cardinality.selectivity(conjunction(cheap), relation.input)
     costly = [(one, cardinality.selectivity(one, relation.input)) for one in relation.predicates if calls_python(one)]
     found = []
-    for one, passes in sorted(costly, key=lambda it: _rank(it[1], _seconds(it[0], row_seconds))):
+    for one, passes in sorted(costly, key=lambda it: rank(it[1], _seconds(it[0], row_seconds))):
         found.append(_Asked(one, left, passes))
         left *= passes
     return found

@@ -9,15 +9,14 @@ of which there are not more because there are more rows, but it errs alike for a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
 from qoop.catalog.value import changed
-from qoop.planner.estimate.calls import in_best_order
 from qoop.planner.estimate.cost import BASE_MEMORY, DEFAULT
 from qoop.planner.estimate.observed import Errors, Observation, Observations, Tables, tables_below
-from qoop.planner.plan import CallEstimate, Estimate, Plan, Stage, StageId, read_table
+from qoop.planner.plan import CallEstimate, Estimate, Plan, Predicate, Stage, StageId, read_table
 
 ROW_SECONDS = DEFAULT.build_row + DEFAULT.miss_row + DEFAULT.group_row + DEFAULT.aggregate_row + DEFAULT.state_miss
 """The seconds that one more row takes at most: to join and to group it. A stage believed to read next to nothing
@@ -28,6 +27,9 @@ ROW_BYTES = 128.0
 
 LEAST_SECONDS = 1e-4
 """The seconds that a task takes at least, however quick its functions are."""
+
+LEAST_ROW_SECONDS = 1e-9
+"""Seconds a row below which functions of Python are not told apart."""
 
 NO_MEMORY: Mapping[StageId, float] = {}
 NO_ERRORS: Errors = {}
@@ -79,6 +81,32 @@ def _seen_calls(calls: tuple[CallEstimate, ...], factor: float, observed: Observ
     if factor == 1.0 and seen == list(calls):
         return calls
     return in_best_order([changed(one, rows=one.rows * factor) for one in seen])
+
+
+def in_best_order(calls: Sequence[CallEstimate]) -> tuple[CallEstimate, ...]:
+    """The calls, where predicates of one filter are asked in the order that is the best for the seconds they take: a
+    kernel finds it while it runs (:mod:`qoop.engine.functions.ordering`).
+
+    >>> quick = CallEstimate("f", 100.0, 1e-6, Predicate(1, 0, 0.2))
+    >>> dear = CallEstimate("g", 20.0, 1e-7, Predicate(1, 1, 0.5))
+    >>> [one.rows for one in in_best_order([quick, dear])]
+    [50.0, 100.0]
+    """
+    rows: dict[Predicate, float] = {}
+    for filter in dict.fromkeys(one.within.filter for one in calls if one.within is not None):
+        of_filter = [(one.within, one) for one in calls if one.within is not None and one.within.filter == filter]
+        seconds = {one: sum(call.row_seconds for within, call in of_filter if within == one) for one, _ in of_filter}
+        left = max(call.rows for _, call in of_filter)
+        for one in sorted(seconds, key=lambda one: rank(one.passes, seconds[one])):
+            rows[one] = left
+            left *= one.passes
+    return tuple(one if one.within is None else changed(one, rows=rows[one.within]) for one in calls)
+
+
+def rank(passes: float, seconds: float) -> float:
+    """The predicates of a filter cost least in the order of this (Hellerstein and Stonebraker, "Predicate Migration",
+    SIGMOD 1993)."""
+    return (passes - 1.0) / max(seconds, LEAST_ROW_SECONDS)
 
 
 def _without_calls(estimate: Estimate) -> float:

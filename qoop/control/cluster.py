@@ -256,15 +256,15 @@ class Cluster:
         run = Run(name, request.tables, *about)
         ends_at = message.at + request.timeout if request.timeout is not None else None
         request = changed(request, plan=own_non_deterministic(request.plan, name))
-        replanner = Replanner(name, adaptive, run, request.plan) if adaptive is not None else None
-        launch = (Option("", Candidate(request.plan, "launch")),)
+        replanner = Replanner(name, adaptive, run, request.plan, request.pace) if adaptive is not None else None
+        launch = (Option("", Candidate(request.plan, "launch"), pace=request.pace),)
         remaining_work = RunRemainingWork(
             run,
             self._clock,
             lambda: self._driver.served(name, self._clock.now()),
             lambda: replanner.kept if replanner is not None else launch,
         )
-        runs, options = partial(_runs, run, replanner), partial(_options, replanner)
+        runs, options = partial(_runs, run, replanner, request.pace), partial(_options, replanner)
         handle = JobHandle(
             self, name, run, message.at, request.terms, remaining_work.alone, request.text, runs, options
         )
@@ -591,7 +591,7 @@ class Cluster:
         if self._watch_deadlines and needed_at < math.inf:
             self._deadlines = self._deadlines or _deadlines(self._running, lambda: self._driver.promised)
             given = job.request.terms.deadline
-            self._deadlines.add(run, partial(_runs, run, job.replanner), needed_at, given, now)
+            self._deadlines.add(run, partial(_runs, run, job.replanner, job.request.pace), needed_at, given, now)
         self._driver.add(run, now)
         self._shares_stale = True
         if self._admission is not None and not job.request.follows:
@@ -606,7 +606,7 @@ class Cluster:
             self._order(run.job, run.fail(error, now=now))
 
     def _running(self) -> Iterable[Running]:
-        return [(job.run, partial(_runs, job.run, job.replanner)) for job in self._jobs.values()]
+        return [(job.run, partial(_runs, job.run, job.replanner, job.request.pace)) for job in self._jobs.values()]
 
     def _let_in(self, admission: Admission) -> None:
         """Let jobs that queue begin, as far as may be."""
@@ -769,8 +769,8 @@ def _because(why: str, event: Event) -> Event:
     return replace(event, why=why) if why and isinstance(event, SlotsChanged) else event
 
 
-def _runs(run: Run, replanner: Replanner | None) -> Option:
-    return replanner.option if replanner is not None else Option("", Candidate(run.plan, ""))
+def _runs(run: Run, replanner: Replanner | None, pace: float) -> Option:
+    return replanner.option if replanner is not None else Option("", Candidate(run.plan, ""), pace=pace)
 
 
 def _options(replanner: Replanner | None) -> Sequence[Option]:

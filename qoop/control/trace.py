@@ -86,11 +86,11 @@ from qoop.engine.events import (
 from qoop.engine.storage.guard import versions
 
 FORMAT = "qoop-trace"
-VERSION = 13
-READABLE = (8, 9, 10, 11, 12, VERSION)
+VERSION = 14
+READABLE = (8, 9, 10, 11, 12, 13, VERSION)
 """The versions that can be read: one of 8 tells nothing of attempts that wait, and not where their seconds went; one
 before 10 nothing of what DuckDB told of them under EXPLAIN ANALYZE; one before 11 not what programs were told; one
-before 12 knows no last resort, and one before 13 nothing of what is expected."""
+before 12 knows no last resort, one before 13 nothing of what is expected, and one before 14 no pace of earlier jobs."""
 
 EVENTS = (
     Queued, Begun, TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsSeen, MachineJoined, MachineLost,

@@ -7,12 +7,14 @@ alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import erfc, exp, log, sqrt
 
+from qoop.engine.history import Record, Regranted, Started, Succeeded
 from qoop.engine.progress import Finished
-from qoop.engine.task import Content
+from qoop.engine.task import AttemptId, Content
 from qoop.planner.finish import Done, Finish
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, StageId
@@ -30,6 +32,13 @@ _SPREAD = 0.85
 """The standard deviation of its logarithm; 0.96 was measured over 99 queries at scale 10 on a busy machine."""
 
 _FURTHEST = 30.0  # standard deviations; nothing is beyond
+
+_JOBS, _DOUBT = 16, 0.5
+"""The number of the last jobs whose paces are believed of the next one, and the weight, in jobs, of what is believed
+before any has told."""
+
+_TELLING = 0.1
+"""Seconds that the tasks of a job must take to tell its pace: less is mostly their start."""
 
 
 def pace(
@@ -58,6 +67,41 @@ def pace(
         took += sum(running)
     trust = _TRUST * total
     return (took + trust * believed) / (thought + trust) if trust > 0 else believed
+
+
+class MachinePace:
+    """The pace that is believed of a job before any of its work is done: that of the jobs before it. Not thread-safe.
+
+    Estimates are of machines that were measured once; those at hand may be three times as slow, or shared. All plans of
+    a job take as many times longer, so the plan it begins with is the same. But when it ends, and whether a task that
+    runs is nearly done or should be left, hangs on it, as does what shares are worth that should come at some time.
+    """
+
+    def __init__(self) -> None:
+        self._logs: deque[float] = deque(maxlen=_JOBS)
+
+    @property
+    def value(self) -> float:
+        """The factor: the geometric mean of the last jobs', nearer to 1 the fewer there are."""
+        return exp(sum(self._logs) / (len(self._logs) + _DOUBT))
+
+    def learn(self, plan: Plan, history: Iterable[Record]) -> None:
+        """A job has run, by that plan alone. DuckDB's own plan, and tasks whose slots have changed, tell nothing."""
+        believed = took = 0.0
+        slots: dict[AttemptId, float] = {}
+        for record in history:
+            match record:
+                case Started(attempt=attempt, resources=resources):
+                    slots[attempt] = resources.cpu
+                case Regranted(_, attempt):
+                    slots.pop(attempt, None)
+                case Succeeded(_, attempt, committed) if attempt in slots:
+                    stage = plan.by_id[attempt.task.stage]
+                    if not stage.whole:
+                        believed += on_threads(stage.estimate.task_seconds, slots[attempt])
+                        took += committed.seconds
+        if believed > 0 and took >= _TELLING:
+            self._logs.append(log(took / believed))
 
 
 def end(

@@ -19,8 +19,8 @@ from qoop.engine.history import (
     size,
     span,
 )
-from qoop.planner.estimate.calls import LEAST_ROW_SECONDS
 from qoop.planner.estimate.observed import Observations
+from qoop.planner.estimate.reestimate import LEAST_ROW_SECONDS
 from qoop.planner.plan import Plan, Resources, StageId, table_read
 from qoop.replanning.decision import SHARE, Option, reestimate
 

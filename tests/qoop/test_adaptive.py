@@ -96,9 +96,15 @@ class Bench:
             self.backend.happen(event, at)
 
     def submit(
-        self, launch: Plan, *others: Plan, again: Sequence[Plan] = (), reuse: bool = False, **options: object
+        self,
+        launch: Plan,
+        *others: Plan,
+        again: Sequence[Plan] = (),
+        reuse: bool = False,
+        pace: float = 1.0,
+        **options: object,
     ) -> JobHandle:
-        """others: what the first search finds; again: what the second does."""
+        """others: what the first search finds; again: what the second does. pace: of jobs before."""
         self.searches: list[Observations] = []
 
         def find(observed: Observations) -> Sequence[Candidate]:
@@ -106,7 +112,7 @@ class Bench:
             return [Candidate(other, "") for other in (others if len(self.searches) == 1 else again)]
 
         adaptive = Adaptive(find, available(self.slots), **options)  # type: ignore[arg-type]
-        return self.cluster.submit(JobRequest(launch, TABLES, adaptive=adaptive, reuse=reuse))
+        return self.cluster.submit(JobRequest(launch, TABLES, adaptive=adaptive, reuse=reuse, pace=pace))
 
     def demand_aware(self) -> None:
         for _ in range(10_000):
@@ -201,6 +207,19 @@ def test_a_second_job_takes_half_and_both_are_thought_over() -> None:
     bench.demand_aware()
     assert second.state is State.SUCCEEDED and first.state is State.SUCCEEDED
     assert "the share fell from 8 to 4 slots" in [record.cause for record in decisions(first)]
+
+
+def three_times(spec: TaskSpec) -> Outcome:
+    usual = as_estimated(spec)
+    return replace(usual, seconds=3 * usual.seconds)
+
+
+@pytest.mark.parametrize(("pace", "taken", "end"), [(1.0, "A", 60.0), (3.0, "AB", 11.0 + 33.0)])
+def test_at_the_pace_of_earlier_jobs_a_task_is_not_nearly_done(pace: float, taken: str, end: float) -> None:
+    """It should take 20 s, and has run for 11 when slots come; on four the other plan should take 11."""
+    bench = Bench(1, slots(11.0, 4), script=three_times)
+    handle = bench.run(plan("root 1 20"), plan("wide 20 2\nroot 1 1 wide"), pace=pace)
+    assert moves(handle) == taken and bench.clock.now() == pytest.approx(end, abs=0.5)
 
 
 def expected(at: float, *course: tuple[float, float]) -> tuple[float, Event]:

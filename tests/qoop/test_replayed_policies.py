@@ -11,7 +11,7 @@ import pytest
 
 from qoop.control.cluster import Cluster
 from qoop.control.messages import CancelAsked, JobRequest
-from qoop.control.trace import Chain, MemoryTrace
+from qoop.control.trace import READABLE, VERSION, Chain, MemoryTrace
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
@@ -108,12 +108,12 @@ def test_a_trace_tells_which_attempts_waited(tmp_path: Path) -> None:
     assert begun and begun <= queued
 
 
-@pytest.mark.parametrize("version", [8, 9, 10, 11, 12])
+@pytest.mark.parametrize("version", READABLE[:-1])
 def test_a_trace_of_an_earlier_version_is_read(tmp_path: Path, version: int) -> None:
     """That of 8 is one without attempts that wait and accounts of tasks; neither has profiles."""
     opening, sealing = Chain(), Chain()
     lines = [opening.opened(line) for line in played("Reserving(policy=MaxMin())", kernels=None).to_json()]
-    old = [lines[0].replace('"version": 13', f'"version": {version}'), *map(_without_account, lines[1:])]
+    old = [lines[0].replace(f'"version": {VERSION}', f'"version": {version}'), *map(_without_account, lines[1:])]
     assert old[0] != lines[0] and old[1:] != lines[1:]
     path = tmp_path / "old.jsonl"
     path.write_text("".join(f"{sealing.sealed(line)}\n" for line in old))

@@ -455,7 +455,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 13', '"version": 5'), "is of version 5; only 8, 9, 10, 11, 12 and 13"),
+        (tamper("qoop-trace", '"version": 14', '"version": 5'), "is of version 5; only 8, 9, 10, 11, 12, 13 and 14"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),

@@ -16,13 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
 from qoop.catalog.errors import ExecutionError, QoopError
 from qoop.engine.history import CapacityTold, Record, Switched
+from qoop.engine.task import MachineId
 from qoop.session import Session, connect
 from qoop.tpcds.bench.resized import schedule_seconds
 from qoop.tpcds.on_ray.ray_nodes import LocalNodes, wait_for_nodes
@@ -52,7 +53,7 @@ class RayArriveOptions:
 @dataclass(frozen=True, slots=True)
 class Arrived:
     """One query. few, many: seconds of the plan made for one node on it, and of that for four on those, with nothing
-    that changes. ways: seconds of each way. at: the moment at which the first node arrived. switches: of the
+    that changes. ways: seconds of each way. at: the moment at which the others arrived, in the mean. switches: of the
     adaptive runs.
     """
 
@@ -193,9 +194,17 @@ class _Bench:
 
 
 def _joined_at(history: Sequence[Record]) -> float | None:
-    """The moment when the job was told of the first node that came while it ran; None: of none."""
-    told = (record for record in history if isinstance(record, CapacityTold) and record.capacity is not None)
-    return next((record.at for record in told if record.at > 0.0), None)
+    """The moment at which the other nodes came, in the mean, for they come one by one; None: none came in time.
+
+    A clairvoyant who has all from then on is as quick as one who has each when it comes, if a node more makes the same
+    difference whatever there is."""
+    came: dict[MachineId, float] = {}
+    for record in history:
+        if isinstance(record, CapacityTold) and record.capacity is not None and record.capacity.cpu >= 1:
+            came.setdefault(record.machine, record.at)
+    others = sorted(came.values())[FEW:]
+    others += [ended(history)] * (MANY - FEW - len(others))
+    return fmean(others) if others[0] < ended(history) else None
 
 
 def table(done: Sequence[Arrived]) -> str:

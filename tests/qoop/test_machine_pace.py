@@ -1,0 +1,82 @@
+"""The pace of a session's jobs, which is believed of the next one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+import qoop
+from qoop.control.cluster import Cluster
+from qoop.control.job_handle import JobHandle
+from qoop.control.messages import JobRequest
+from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
+from qoop.engine.clock import VirtualClock
+from qoop.engine.task import TaskSpec
+from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.replanning.pace import MachinePace
+
+COLUMNS = (("x", "BIGINT"),)
+SCAN = Stage("scan", "", (), COLUMNS, 12, "scan", estimate=Estimate(task_seconds=2.0))
+ROOT = Stage("root", "", (StageInput("scan", "scan", "all"),), COLUMNS, 1, "root", estimate=Estimate(task_seconds=1.0))
+PLAN = Plan((SCAN, ROOT), COLUMNS)
+
+
+def run(factor: float, plan: Plan = PLAN, pace: float = 1.0) -> tuple[JobHandle, float, float]:
+    """A job on four slots whose tasks take that many times as long as estimated; the end that was told once it had
+    begun, and the true one."""
+    clock = VirtualClock()
+
+    def script(spec: TaskSpec) -> Outcome:
+        usual = as_estimated(spec)
+        return replace(usual, seconds=usual.seconds * factor)
+
+    cluster = Cluster(SimulatedBackend({"m": Resources(4, 8e9)}, clock, script), clock=clock, thread=False)
+    handle = cluster.submit(JobRequest(plan, pace=pace))
+    cluster.step(0.1)
+    left = handle.status().left
+    assert left is not None
+    told = clock.now() + left.likely
+    while cluster.busy:
+        cluster.step()
+    return handle, told, clock.now()
+
+
+@pytest.mark.parametrize("factor", [0.25, 1.0, 4.0])
+def test_the_more_jobs_have_told_the_more_it_is_believed(factor: float) -> None:
+    learned, values = MachinePace(), []
+    for _ in range(9):
+        handle, told, end = run(factor, pace=learned.value)
+        learned.learn(PLAN, handle.history())
+        values.append(learned.value)
+    assert values == sorted(values, reverse=factor < 1.0)
+    assert values[-1] == pytest.approx(factor, rel=0.1) and told == pytest.approx(end, rel=0.1)
+
+
+def test_it_follows_what_the_last_jobs_told() -> None:
+    learned = MachinePace()
+    for factor, jobs in ((4.0, 20), (1.0, 20)):
+        for _ in range(jobs):
+            learned.learn(PLAN, run(factor)[0].history())
+    assert learned.value == pytest.approx(1.0, rel=0.01)
+
+
+def test_duckdbs_plan_and_short_tasks_tell_nothing() -> None:
+    learned = MachinePace()
+    history = run(4.0)[0].history()
+    learned.learn(Plan(tuple(replace(stage, whole=True) for stage in PLAN.stages), COLUMNS), history)
+    short = Plan((replace(SCAN, width=1, estimate=Estimate(task_seconds=1e-3)),), COLUMNS)
+    learned.learn(short, run(4.0, short)[0].history())
+    learned.learn(PLAN, ())
+    assert learned.value == 1.0
+
+
+def test_a_session_tells_the_next_job() -> None:
+    with qoop.connect(slots=2) as session:
+        session.register("t", pa.table({"i": range(300_000)}))
+        query = "SELECT i % 7 AS k, max(md5(repeat(i::VARCHAR, {}))) FROM t GROUP BY k ORDER BY k"
+        assert session.planning.pace == 1.0
+        for times in (30, 31):
+            assert len(session.sql(query.format(times)).fetchall()) == 7
+        assert session.planning.pace > 1.0, "md5 of a long text takes longer than a function is believed to"
