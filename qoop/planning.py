@@ -22,12 +22,14 @@ from qoop.config import Config
 from qoop.control.job_handle import JobHandle
 from qoop.duckdb_plans import GOES_ON, SHORT_SECONDS, DuckDBPlan, DuckDBPlans, as_they_turned_out, possible_slots
 from qoop.engine.events import Committed
+from qoop.engine.history import Record
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.job import Planned, Prepared
 from qoop.plan_cache import PlanCache
 from qoop.plan_memo import PlanMemo, about, versions
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.observed import MISJUDGED, Observations
+from qoop.planner.estimate.reestimate import reestimated
 from qoop.planner.finish import Done, finish_time
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
@@ -366,9 +368,7 @@ class QueryPlanning:
             self._seen.add_calls(SecondsSeen.of(handle.history()).calls if planned.bound.functions else {})
             plans = handle.plans()
             if len(plans) == 1:
-                history = handle.history()
-                with self._learning:
-                    self._machine_pace.learn(plans[0], history)
+                self._learn_pace(plans[0], handle.history())
             staged = [plan for plan in (planned.plan, *plans[1:]) if not plan.root.whole]
             facts = committed(handle.history()) if staged else ()
             seen = [(plan, outputs(plan, facts)) for plan in staged]
@@ -377,6 +377,14 @@ class QueryPlanning:
             share = planned.available or (planned.adaptive.available if planned.adaptive is not None else None)
             if share is not None and any(misestimate(plan, rows) > MISJUDGED for plan, rows in seen):
                 self._plan_memo.forget(planned.bound.text, share, self._grid(share))
+
+    def _learn_pace(self, plan: Plan, history: Sequence[Record]) -> None:
+        """A job has run by one plan."""
+        rows = outputs(plan, committed(history))
+        known = {stage.signature: rows[stage.id] for stage in plan.stages if stage.id in rows}
+        corrected = reestimated(plan, Observations(known))
+        with self._learning:
+            self._machine_pace.learn(corrected, history)
 
     def _adaptive(
         self,

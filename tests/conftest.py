@@ -25,7 +25,7 @@ GOLDEN = Path(__file__).parent / "golden"
 DATA = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "data")
 """Generated data, also used by `make demo` and `make bench`; test runs may share it."""
 
-DRAWN = os.environ.get("QOOP_SEED", "0")
+DRAWN = os.environ.get("QOOP_SEED") or "0"
 """The seed that tests draw by: each run of `make test` draws alike, so that it fails for a change, not by chance."""
 
 hypothesis.settings.register_profile(

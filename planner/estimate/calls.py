@@ -54,10 +54,13 @@ def estimates_of(
     if not isinstance(relation, Filter) or len(relation.predicates) < 2:
         return ()
     asked = _asked(relation, cardinality, row_seconds)
-    if len(asked) < 2 or not all(is_movable_call(one.predicate) for one in asked):
+    movable = [one for one in asked if is_movable_call(one.predicate)]
+    if len(movable) < 2:
         return ()
     return tuple(
-        CallEstimate(key, one.rows, row_seconds.get(key, 0.0), Predicate(number, place, one.passes))
+        CallEstimate(
+            key, one.rows, row_seconds.get(key, 0.0), Predicate(number, place, one.passes) if one in movable else None
+        )
         for place, one in enumerate(asked)
         for key in python_calls(one.predicate)
     )

@@ -138,7 +138,7 @@ def _enough(one: _Watched, now: float, slack: float) -> float | None:
     share = one.run.share
     if share is None or slack <= 0:
         return None
-    for more in _MORE:
+    for more in (1, *_MORE) if one.run.expected(now) else _MORE:  # those there are would do, if they stayed
         left = _left(one, now, times(share, more))
         if left is not None and left.likely <= slack:
             return share.cpu * more

@@ -34,7 +34,7 @@ from qoop.engine.task import AttemptId, JobId
 from qoop.planner.plan import Plan, Resources
 from qoop.replanning.decision import Option, own_progress, pace_of
 from qoop.replanning.pace import NEVER_OVER, end, part_over
-from qoop.schedulers.shares import times, whole_slot
+from qoop.schedulers.shares import times
 from qoop.schedulers.terms import Terms
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class JobStatus:
     """The status of a job.
 
     elapsed: seconds since it was submitted. share: what it is sure of, None before it was told. used: by its running
-    tasks. left: None if it has ended, cannot go on (there is no slot), or waits for one. waits_for: the jobs that have
-    the slots then. gave_way: how often a task of it was interrupted for another job.
+    tasks. left: None if it has ended, cannot go on (there is no slot, and none is expected), or waits for one.
+    waits_for: the jobs that have the slots then. gave_way: how often a task of it was interrupted for another job.
     waited: of the elapsed seconds, those before its first task began. place: in the queue of jobs that are not admitted
     yet, from 1; None: it is not in it. deadline: seconds until its answer is needed,
     below 0: that is over; None: it has none. rho: the time that it takes, to its likely end, over the time that it
@@ -234,17 +234,19 @@ def left_of(option: Option, finished: Finished, share: Resources, coming: Coming
     number is that of the decisions (:mod:`qoop.replanning.pace`).
 
     option: the plan that runs. A share of less than a slot is one for a part of the time. coming: (seconds from now,
-    share), those that should take its place.
+    share), those that should take its place; they do not count where one of all is less than a slot, or none is left in
+    the end.
     """
-    if 0 < share.cpu < 1 and not coming:
+    if 0 < share.cpu < 1:
         whole = left_of(option, finished, times(share, 1.0 / share.cpu))
         return whole and Left(whole.likely / share.cpu, whole.least / share.cpu, whole.most / share.cpu)
     done, pace = own_progress(option, finished), pace_of(option, finished)
-    ends = partial(end, option.candidate.finish, done, whole_slot(share), pace)
-    likely = ends(tuple((at, whole_slot(one)) for at, one in coming))
+    ends = partial(end, option.candidate.finish, done, share, pace)
+    soonest = likely = ends()
+    if coming and not any(0 < one.cpu < 1 for _, one in coming) and isfinite(later := ends(coming)):
+        soonest, likely = min(later, likely), later  # less may be expected, and not come
     if not isfinite(likely):
         return None
-    soonest = min(likely, ends()) if coming else likely  # less may be expected, and not come
     return Left(likely, max(0.0, soonest / _SOONER - _OVERHEAD), likely * _LATER + _OVERHEAD)
 
 

@@ -43,7 +43,8 @@ class Option:
     candidate: the plan, with the job's own non-deterministic stages, and its finish times.
     planned: the plan with the estimates it was planned with, where they have been put right since.
     known: the tables over which something was seen when it was planned, whose joins it does not misjudge as others do.
-    pace: by which factor tasks took longer than estimated when the job went over to it.
+    pace: by which factor tasks took longer than estimated when the job went over to it; of the first plan, those of the
+        session's jobs before.
     """
 
     name: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import erfc, exp, log, sqrt
+from math import erfc, exp, inf, log, sqrt
 
 from qoop.engine.history import Record, Regranted, Started, Succeeded
 from qoop.engine.progress import Finished
@@ -38,7 +38,13 @@ _JOBS, _DOUBT = 16, 0.5
 before any has told."""
 
 _TELLING = 0.1
-"""Seconds that the tasks of a job must take to tell its pace: less is mostly their start."""
+"""Seconds that the tasks of a job must take to tell its pace."""
+
+_SHORT = 0.02
+"""Seconds that a task should take to tell anything: less is mostly its start, which estimates leave out."""
+
+_MOST_PACE = 4.0
+"""A job that went further from its estimates, in either direction, tells no more than that."""
 
 
 def pace(
@@ -49,8 +55,9 @@ def pace(
     Tasks that run longer than estimated tell as much as those that are done. Of DuckDB's own plan nothing is known but
     how long it has run: 1.
 
-    contents: of the plan's stages. done: its progress. believed: the factor before any of them has told: of a plan that
-    the job has gone over to, that of the plan before, or the end would change with the plan that it was chosen for.
+    contents: of the plan's stages. done: its progress. believed: the factor before any of them has told: that of the
+    session's jobs before (:class:`MachinePace`), and of a plan that the job has gone over to that of the plan before,
+    or the end would change with the plan that it was chosen for.
     """
     if plan.root.whole:
         return 1.0
@@ -86,7 +93,11 @@ class MachinePace:
         return exp(sum(self._logs) / (len(self._logs) + _DOUBT))
 
     def learn(self, plan: Plan, history: Iterable[Record]) -> None:
-        """A job has run, by that plan alone. DuckDB's own plan, and tasks whose slots have changed, tell nothing."""
+        """A job has run, by that plan alone. DuckDB's own plan, stages that call functions of Python, and tasks whose
+        slots have changed tell nothing.
+
+        plan: with its estimates put right by the rows that were seen, or the errors of these would count as the pace.
+        """
         believed = took = 0.0
         slots: dict[AttemptId, float] = {}
         for record in history:
@@ -97,11 +108,11 @@ class MachinePace:
                     slots.pop(attempt, None)
                 case Succeeded(_, attempt, committed) if attempt in slots:
                     stage = plan.by_id[attempt.task.stage]
-                    if not stage.whole:
+                    if not stage.whole and not stage.estimate.calls and stage.estimate.task_seconds >= _SHORT:
                         believed += on_threads(stage.estimate.task_seconds, slots[attempt])
                         took += committed.seconds
-        if believed > 0 and took >= _TELLING:
-            self._logs.append(log(took / believed))
+        if 0 < believed < inf and took >= _TELLING:
+            self._logs.append(log(min(max(took / believed, 1.0 / _MOST_PACE), _MOST_PACE)))
 
 
 def end(

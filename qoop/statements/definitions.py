@@ -19,7 +19,7 @@ from qoop.planner.sql.sources import OF_CATALOG, is_of_catalog
 from qoop.statements import keeping
 from qoop.statements.databases.schemas import MAIN, CreateSchema, DropSchema, Schemas
 from qoop.statements.files import files_read, is_glob
-from qoop.statements.plain_names import plainly
+from qoop.statements.plain_names import plainly, reads
 from qoop.statements.views import View, Views
 from qoop.statements.words import Words
 
@@ -184,6 +184,8 @@ class Definitions:
             if self._taken(name, asked.replace and name in self._views, asked.unless):
                 return
             self._binder.describe(self.as_read(asked.text))
+            if not self.has(name) and reads(asked.text, name):  # one of DuckDB's catalog, which it would hide
+                raise CatalogError(f"the view {name} would read itself: give it a name that nothing it reads has")
             body = self.plainly(asked.text)
             self._binder.add_view(name, asked.columns, body)
             lasting = self._plainly(asked.text, None)  # what it asks of the catalog is answered whenever it is read

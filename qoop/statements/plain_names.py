@@ -92,11 +92,26 @@ def hidden(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def reads(text: str, name: str) -> bool:
+    """True if a text reads a table by that name alone, in whatever case.
+
+    >>> reads("FROM A", "a"), reads("WITH a AS (FROM b) FROM a, s.a", "a")
+    (True, False)
+    """
+    tables = ((node, named) for node, named in _nodes(text) if node.get("type") == "BASE_TABLE")
+    return any(
+        node["table_name"].lower() == name.lower() and not node.get("schema_name")
+        for node, named in tables
+        if not is_common_table(node, named)
+    )
+
+
 def _places_of(text: str, names: Mapping[str, str]) -> Iterator[_Place]:
     for node, named in _nodes(text):
         match node.get("type"):
             case "BASE_TABLE" if not is_common_table(node, named) and node["table_name"].lower() in names:
-                yield _table(text, node, partial(_whatever, quoted(names[node["table_name"].lower()])))
+                if node.get("schema_name", "").lower() not in _CATALOG_SCHEMAS:
+                    yield _table(text, node, partial(_whatever, quoted(names[node["table_name"].lower()])))
             case "COLUMN_REF":
                 before = _before_main([name.lower() for name in node["column_names"]])
                 if before and node["column_names"][before].lower() in names:

@@ -19,6 +19,7 @@ from qoop.engine.progress import Progress
 from qoop.engine.task import TaskSpec
 from qoop.page.account import Account
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
+from qoop.schedulers.terms import Terms
 from qoop.terminal import Terminal
 
 GB = 2**30
@@ -80,6 +81,24 @@ def test_a_share_that_should_fall_makes_no_end_certain() -> None:
     cluster.step(0.5)
     left = handle.status().left
     assert left is not None and left.likely > 2 * on_all.likely and left.least == pytest.approx(on_all.least, abs=0.5)
+
+
+def test_where_no_slot_should_be_left_the_end_is_told_by_those_there_are() -> None:
+    cluster = Cluster(SimulatedBackend({"m": Resources(4, 8 * GB)}, VirtualClock(), as_estimated), thread=False)
+    cluster.expect([(2.0, 0)])
+    handle = cluster.submit(JobRequest(PLAN, terms=Terms(deadline=5.0)))
+    cluster.step(0.5)
+    status = handle.status()
+    assert status.left is not None and status.late is not None and status.late > 0
+
+
+def test_jobs_that_take_turns_on_a_slot_end_later_whatever_is_expected() -> None:
+    cluster = Cluster(SimulatedBackend({"m": Resources(1, 8 * GB)}, VirtualClock(), as_estimated), thread=False)
+    cluster.expect([(1000.0, 2)])
+    handles = [cluster.submit(JobRequest(PLAN)) for _ in range(4)]
+    cluster.step(0.5)
+    told = [handle.status().left for handle in handles]
+    assert all(left is None or left.likely > 150 for left in told) and any(told), told
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 3.0, 8.0])

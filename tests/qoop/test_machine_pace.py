@@ -14,7 +14,7 @@ from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.task import TaskSpec
-from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.planner.plan import CallEstimate, Estimate, Plan, Resources, Stage, StageInput
 from qoop.replanning.pace import MachinePace
 
 COLUMNS = (("x", "BIGINT"),)
@@ -72,11 +72,34 @@ def test_duckdbs_plan_and_short_tasks_tell_nothing() -> None:
     assert learned.value == 1.0
 
 
+def test_a_job_far_from_its_estimates_tells_no_more_than_four_times() -> None:
+    learned = MachinePace()
+    learned.learn(PLAN, run(100.0)[0].history())
+    assert 1.0 < learned.value < 4.0
+
+
+def test_functions_of_python_tell_nothing() -> None:
+    calling = replace(SCAN, estimate=Estimate(task_seconds=2.0, calls=(CallEstimate("f@1", 10.0, 1e-6),)))
+    learned = MachinePace()
+    learned.learn(Plan((calling,), COLUMNS), run(4.0, Plan((calling,), COLUMNS))[0].history())
+    assert learned.value == 1.0
+
+
 def test_a_session_tells_the_next_job() -> None:
     with qoop.connect(slots=2) as session:
-        session.register("t", pa.table({"i": range(300_000)}))
+        session.register("t", pa.table({"i": range(1_000_000)}))
         query = "SELECT i % 7 AS k, max(md5(repeat(i::VARCHAR, {}))) FROM t GROUP BY k ORDER BY k"
         assert session.planning.pace == 1.0
-        for times in (30, 31):
+        for times in (20, 21):
             assert len(session.sql(query.format(times)).fetchall()) == 7
-        assert session.planning.pace > 1.0, "md5 of a long text takes longer than a function is believed to"
+        assert session.planning.pace > 1.0, "long texts take longer than is believed: of that rows tell nothing"
+
+
+def test_of_rows_that_were_misjudged_the_pace_tells_nothing() -> None:
+    """The groups are 200 times as many as is believed, and the plan's seconds are put right by that."""
+    with qoop.connect(slots=1) as session:
+        session.register("t", pa.table({"i": range(3_000_000)}))
+        query = "SELECT count(*) FROM (SELECT hash(i) % 2_900_000 AS k, sum(i) AS s FROM t GROUP BY k) WHERE s > {}"
+        for least in (3, 4):
+            assert session.sql(query.format(least)).fetchall() != [(0,)]
+        assert 0.4 < session.planning.pace < 2.5

@@ -87,6 +87,15 @@ def test_a_table_or_view_hides_what_the_catalog_has_by_its_name(create: str) -> 
             assert session.describe(f"FROM {name}") == (("x", "INTEGER"),)
 
 
+def test_a_view_does_not_read_what_it_would_hide() -> None:
+    with qoop.connect(slots=1) as session:
+        with pytest.raises(qoop.CatalogError, match="would read itself"):
+            session.sql("CREATE VIEW pg_tables AS SELECT tablename FROM pg_tables")
+        session.sql("CREATE VIEW pg_tables AS SELECT tablename FROM pg_catalog.pg_tables")
+        session.sql("CREATE TABLE m AS SELECT 1 AS x")
+        assert ("m",) in session.sql("FROM pg_tables").fetchall()
+
+
 def test_a_query_of_a_with_hides_the_catalog(session: qoop.Session) -> None:
     assert session.sql("WITH duckdb_databases AS (SELECT 7 AS x) FROM duckdb_databases").fetchall() == [(7,)]
 

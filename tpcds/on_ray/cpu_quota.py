@@ -66,14 +66,14 @@ class CpuQuota:
                     (self._folder / "cgroup.procs").write_text(str(one.pid))
 
     def close(self) -> None:
-        """Put the group away. Its processes have been killed. Raises OSError if some do not end."""
+        """Put the group away. Its processes have been killed. Raises ConfigError if some do not end."""
         deadline = time.monotonic() + _ENDS
         while True:
             try:
                 return self._folder.rmdir()
-            except OSError:
+            except OSError as error:
                 if time.monotonic() > deadline:
-                    raise
+                    raise ConfigError(f"processes of a node that was killed do not end: {error}") from error
             time.sleep(0.05)
 
 

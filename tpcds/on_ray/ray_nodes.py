@@ -137,7 +137,8 @@ def _serve() -> None:
     finally:
         cluster.shutdown()
         for one in nodes.values():
-            one.put_away()
+            with contextlib.suppress(ConfigError):  # the others are to be put away as well
+                one.put_away()
 
 
 @dataclass(frozen=True)
@@ -173,12 +174,17 @@ def _obey(cluster: Any, nodes: dict[str, _Begun], asked: Mapping[str, Any]) -> A
 def _begin(cluster: Any, asked: Mapping[str, Any]) -> list[_Begun]:
     processors, numbers = asked["processors"], range(asked["count"])
     if processors is None:
-        return [_Begun(cluster.add_node(wait=asked["wait"], **_size(asked)), None) for _ in numbers]
-    quotas = [CpuQuota(f"qoop-{os.getpid()}-{time.monotonic_ns()}", processors) for _ in numbers]
-    begun = [_Begun(cluster.add_node(wait=False, **_size(asked)), quota) for quota in quotas]
-    cluster.wait_for_nodes()  # then Ray's own agents there have begun
-    for one, quota in zip(begun, quotas, strict=True):
-        quota.take(one.node.all_processes["raylet"][0].process.pid)  # all others of the node are below it
+        nodes = [cluster.add_node(wait=asked["wait"] and number == 0, **_size(asked)) for number in numbers]
+        return [_Begun(node, None) for node in nodes]
+    with contextlib.ExitStack() as undo:
+        quotas = [CpuQuota(f"qoop-{os.getpid()}-{time.monotonic_ns()}", processors) for _ in numbers]
+        for quota in quotas:
+            undo.callback(quota.close)
+        begun = [_Begun(cluster.add_node(wait=False, **_size(asked)), quota) for quota in quotas]
+        cluster.wait_for_nodes()  # then Ray's own agents there have begun
+        for one, quota in zip(begun, quotas, strict=True):
+            quota.take(one.node.all_processes["raylet"][0].process.pid)  # all others of the node are below it
+        undo.pop_all()
     return begun
 
 
