@@ -38,12 +38,15 @@ def plan(tasks: int, seconds: float = 1.0) -> Plan:
     return Plan((Stage("s", "", (), (("x", "INTEGER"),), tasks, "s", estimate=estimate),), (("x", "INTEGER"),))
 
 
-def told(deadline: float, slowness: float = 1.0, resize: float | None = None) -> tuple[list[DeadlineTold], float]:
+def told(
+    deadline: float, slowness: float = 1.0, resize: float | None = None, expected: tuple[tuple[float, int], ...] = ()
+) -> tuple[list[DeadlineTold], float]:
     """The news of its deadline of a job of 40 tasks of a second on two slots, and when it ends. slowness: of its tasks,
-    against their estimates. resize: the second at which there are eight slots."""
+    against their estimates. resize: the second at which there are eight slots. expected: slots that should come."""
     clock = VirtualClock()
     backend = SimulatedBackend({"m": Resources(2, 8e9)}, clock, lambda _: Outcome(slowness))
     cluster = Cluster(backend, clock=clock, thread=False)
+    cluster.expect(expected)
     job = cluster.submit(JobRequest(plan(40), terms=Terms(deadline=deadline)))
     while cluster.busy:
         cluster.step()
@@ -63,6 +66,13 @@ def test_one_that_will_be_missed_is_told_at_once_with_what_would_help_and_ends_n
     assert late.at < 1.0 and late.late == pytest.approx(8.0, abs=1.0) and late.enough == 4.0 and not late.certain
     assert "will miss its deadline by 8" in str(late) and "4 slots would do" in str(late)
     assert missed.certain and ended == pytest.approx(20.0)
+
+
+def test_slots_that_should_come_count_and_those_there_are_may_do() -> None:
+    assert told(12.0, resize=1.5, expected=((2.0, 8),))[0] == [], "eight slots should come, and do"
+    [late, back], _ = told(25.0, expected=((2.0, 1),))
+    assert late.at < 1.0 and late.enough == 2.0, "those there are would do, if they stayed"
+    assert "will meet its deadline after all" in str(back)
 
 
 def test_another_time_is_told_where_only_others_stand_in_the_way() -> None:
