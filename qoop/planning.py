@@ -69,6 +69,9 @@ and 0.91 for one. Both are above 1.15 for the same queries."""
 BETWEEN_LOSSES = 60.0
 """Seconds between the losses that outputs are kept for. Nobody knows; who keeps them expects some."""
 
+_GROWS = 4
+"""Times the slots that there are, up to which plans are compared where machines may join."""
+
 Present = Callable[[Sequence[CheckpointKey]], Sequence[Committed]]
 """Those of the keys that are committed."""
 
@@ -97,12 +100,17 @@ class QueryPlanning:
         )
         self._duckdb_plans = DuckDBPlans(tables, shared=config.reuse or config.checkpoints is not None)
         self._machine_pace = MachinePace()
+        self._expected = 0.0
         self._learning = threading.Lock()
         self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
 
     def apart(self, tables: SessionTables) -> QueryPlanning:
         """The planning of other tables, as here; what it learns it keeps for itself."""
         return QueryPlanning(tables, PlanCache(), self._cost, self._config, self._share)
+
+    def expect(self, slots: float) -> None:
+        """Plans are to be compared on that many slots as well; 0: on no more than twice those there are."""
+        self._expected = slots
 
     @property
     def pace(self) -> float:
@@ -185,7 +193,8 @@ class QueryPlanning:
     def _grid(self, share: Resources) -> Grid:
         """The shares that plans are compared on. No plan is a single task where no node has all slots, or stages alone
         are wanted and their outputs are to survive."""
-        return local_grid(share, lone=self._config.ray is None and not (self._survives and self._config.staged))
+        lone = self._config.ray is None and not (self._survives and self._config.staged)
+        return local_grid(share, lone, max(self._expected, 0.0 if self._config.ray is None else _GROWS * share.cpu))
 
     @property
     def _survives(self) -> bool:

@@ -700,7 +700,9 @@ class Session:
         Raises ConfigError for times or slots that cannot be, SessionClosed.
         """
         self._tables.check_open()
-        self.cluster.expect(course_of(course))
+        told = course_of(course)
+        self.planning.expect(max((slots for _, slots in told), default=0))
+        self.cluster.expect(told)
 
     def jobs(self) -> list[Job]:
         """The jobs that somebody has in hand, in the order in which they came."""

@@ -75,12 +75,12 @@ class Grid:
 
 
 @lru_cache(maxsize=64)
-def local_grid(available: Resources, lone: bool = True) -> Grid:
+def local_grid(available: Resources, lone: bool = True, most: float = 0.0) -> Grid:
     """For one machine: 1, 2, 4 … slots up to twice those there are, with a quarter of its memory and all of it.
-    lone: see `Grid`."""
+    lone: see `Grid`. most: slots that there may be, where that is more than twice as many."""
     slots = max(1, int(available.cpu))
     cpus = [1]
-    while cpus[-1] < 2 * slots:
+    while cpus[-1] < max(2 * slots, most):
         cpus.append(2 * cpus[-1])
     each = available.memory / slots
     return replace(Grid.of(cpus, (each / 4, each), threads=slots), lone=lone)

@@ -145,6 +145,7 @@ def test_pruning_a_pool_leaves_the_others_out() -> None:
 
 
 def test_grids() -> None:
+    assert max(point.cpu for point in local_grid(Resources(2, 8.0), most=9).points) == 16
     assert [(point.cpu, point.memory) for point in local_grid(Resources(2, 8.0)).points] == [
         (1, 1.0), (2, 2.0), (4, 4.0), (1, 4.0), (2, 8.0), (4, 16.0)
     ]  # fmt: skip

@@ -128,3 +128,19 @@ def test_a_job_held_to_its_plan_decides_nothing(tables: dict[str, pa.Table]) -> 
         assert rows(job) == expected(LONG, tables)
         assert decisions(job) == [] and len(job.plans) == 1
         assert not any(thread.name == "qoop-planner" for thread in set(threading.enumerate()) - threads)
+
+
+def test_plans_are_compared_on_as_many_slots_as_are_expected() -> None:
+    """Of the plans kept on one slot and two, none need be any good on eight."""
+
+    def most(session: Session) -> float:
+        pool = session.alternatives("SELECT i % 1000 AS k, count(*) FROM t GROUP BY k").pool
+        return max(point.cpu for point in pool.grid.points)
+
+    with connect(slots=1, memory="1GB") as session:
+        session.register("t", pa.table({"i": range(1_000_000)}))
+        assert most(session) == 2
+        session.expect([(60, 8), (90, 4)])
+        assert most(session) == 8
+        session.expect([])
+        assert most(session) == 2
