@@ -376,10 +376,11 @@ class QueryPlanning:
             self._duckdb_plans.learn(planned.bound.text, handle)
             self._seen.add_calls(SecondsSeen.of(handle.history()).calls if planned.bound.functions else {})
             plans = handle.plans()
-            if len(plans) == 1:
-                self._learn_pace(plans[0], handle.history())
             staged = [plan for plan in (planned.plan, *plans[1:]) if not plan.root.whole]
-            facts = committed(handle.history()) if staged else ()
+            history = handle.history() if staged else ()
+            facts = committed(history)
+            if staged and len(plans) == 1:
+                self._learn_pace(plans[0], history, facts)
             seen = [(plan, outputs(plan, facts)) for plan in staged]
             for plan, rows in seen:
                 self._seen.add(plan, rows)
@@ -387,9 +388,9 @@ class QueryPlanning:
             if share is not None and any(misestimate(plan, rows) > MISJUDGED for plan, rows in seen):
                 self._plan_memo.forget(planned.bound.text, share, self._grid(share))
 
-    def _learn_pace(self, plan: Plan, history: Sequence[Record]) -> None:
-        """A job has run by one plan."""
-        rows = outputs(plan, committed(history))
+    def _learn_pace(self, plan: Plan, history: Sequence[Record], facts: Sequence[Committed]) -> None:
+        """A job has run by one plan. facts: of its outputs."""
+        rows = outputs(plan, facts)
         known = {stage.signature: rows[stage.id] for stage in plan.stages if stage.id in rows}
         corrected = reestimated(plan, Observations(known))
         with self._learning:

@@ -28,10 +28,8 @@ DATA = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" 
 DRAWN = os.environ.get("QOOP_SEED") or "0"
 """The seed that tests draw by: each run of `make test` draws alike, so that it fails for a change, not by chance."""
 
-hypothesis.settings.register_profile(
-    "alike", deadline=None, derandomize=DRAWN != "random"
-)  # a busy machine is no fault
-hypothesis.settings.load_profile("alike")
+hypothesis.settings.register_profile("alike", deadline=None, derandomize=DRAWN != "random")
+hypothesis.settings.load_profile("alike")  # without deadlines: how busy the machine is, is not for a test to say
 
 _NOT_IN_DUCKDB_2 = {
     duckdb.DuckDBPyConnection: ("arrow", "fetch_arrow_table", "fetch_record_batch", "pl"),

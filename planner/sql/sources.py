@@ -141,8 +141,14 @@ def tables_read(text: str) -> tuple[str, ...]:
     >>> tables_read("WITH RECURSIVE a AS (FROM a UNION ALL SELECT i + 1 FROM a) FROM a")  # begins with a table
     ('a',)
     """
-    found = ((node, named) for node, named in _nodes(text) if node.get("type") == "BASE_TABLE")
-    return tuple(dict.fromkeys(node["table_name"] for node, named in found if not is_common_table(node, named)))
+    return tuple(dict.fromkeys(node["table_name"] for node in base_tables(text)))
+
+
+def base_tables(text: str) -> Iterator[Node]:
+    """The parts of FROM that are tables, views or files, but for those that a WITH of the text names."""
+    for node, named in _nodes(text):
+        if node.get("type") == "BASE_TABLE" and not is_common_table(node, named):
+            yield node
 
 
 def _nodes(text: str) -> Iterator[tuple[Node, Names]]:

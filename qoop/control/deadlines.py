@@ -168,18 +168,17 @@ def _whole(one: _Watched, now: float, share: Resources) -> float | None:
 
 
 def _likely(run: Run, runs: Callable[[], Option], now: float) -> float | None:
-    if run.share is None or run.ending or not run.plans:
-        return None
-    left = left_of(runs(), run.finished(now), run.share, run.expected(now))
+    left = _left_of(run, runs, now)
     return left.likely if left is not None else None
 
 
 def _left(one: _Watched, now: float, share: Resources | None = None) -> Left | None:
+    return _left_of(one.run, one.runs, now, share)
+
+
+def _left_of(run: Run, runs: Callable[[], Option], now: float, share: Resources | None = None) -> Left | None:
     """share: in place of what the job has and should have later."""
-    run = one.run
     if run.share is None or run.ending or not run.plans:
         return None
-    option, finished = one.runs(), run.finished(now)
-    if share is not None:
-        return left_of(option, finished, share)
-    return left_of(option, finished, run.share, run.expected(now))
+    coming = run.expected(now) if share is None else ()
+    return left_of(runs(), run.finished(now), share or run.share, coming)

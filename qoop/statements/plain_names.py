@@ -16,7 +16,7 @@ from qoop.catalog.errors import ParseError
 from qoop.catalog.lexed import Lexeme, behind_closing, lexed, quoted
 from qoop.catalog.value import value
 from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
-from qoop.planner.sql.sources import is_long
+from qoop.planner.sql.sources import base_tables, is_long
 from qoop.statements.databases.schemas import OWN
 
 _MAY_ASK_CATALOG = re.compile(r"duckdb_|information_schema|pg_|sqlite_|pragma_", re.I)
@@ -98,12 +98,8 @@ def reads(text: str, name: str) -> bool:
     >>> reads("FROM A", "a"), reads("WITH a AS (FROM b) FROM a, s.a", "a")
     (True, False)
     """
-    tables = ((node, named) for node, named in _nodes(text) if node.get("type") == "BASE_TABLE")
-    return any(
-        node["table_name"].lower() == name.lower() and not node.get("schema_name")
-        for node, named in tables
-        if not is_common_table(node, named)
-    )
+    alone = (node["table_name"] for node in base_tables(text) if not node.get("schema_name"))
+    return name.lower() in map(str.lower, alone)
 
 
 def _places_of(text: str, names: Mapping[str, str]) -> Iterator[_Place]:

@@ -1,8 +1,8 @@
 """A part of a processor for a group of processes: nodes of one machine are then as quick as machines of their own.
 
 The kernel's control groups (Linux, `cgroups(7)`) let all processes of a group together run for a part of each period.
-A process that is in the group begins others in the group. Both versions of the file system are
-used: version 1 has a folder for the processors alone, version 2 one for everything.
+A process that is in the group begins others in the group. Both versions of the file system are used: version 1 has a
+folder for the processors alone, version 2 one for everything.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class CpuQuota:
 
         Raises ConfigError if psutil is not installed."""
         for _ in range(_LOOKS):  # a process may have begun another before it was taken
-            for one in below(root):
+            for one in _below(root):
                 with contextlib.suppress(ProcessLookupError):  # it has just ended
                     (self._folder / "cgroup.procs").write_text(str(one.pid))
 
@@ -77,7 +77,7 @@ class CpuQuota:
             time.sleep(0.05)
 
 
-def below(root: int) -> Sequence[Any]:
+def _below(root: int) -> Sequence[Any]:
     """A process and all below it that live, as psutil has them. Raises ConfigError if that is not installed."""
     try:
         import psutil

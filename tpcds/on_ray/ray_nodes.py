@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError, ExecutionError
-from qoop.tpcds.on_ray.cpu_quota import CpuQuota, below
+from qoop.tpcds.on_ray.cpu_quota import CpuQuota
 
 if TYPE_CHECKING:
     from qoop.session import Session
@@ -70,10 +70,6 @@ class LocalNodes:
         if len(self.there) < count:
             self.add(count=count - len(self.there))
 
-    def cpu_seconds(self) -> float:
-        """Processor seconds that all its processes have had so far."""
-        return cpu_seconds(self._process.pid)
-
     def close(self) -> None:
         """End all processes. Leaves Ray, if this process is connected to it."""
         from qoop.engine.backends.ray.nodes import load
@@ -107,18 +103,6 @@ def wait_for_nodes(session: Session, nodes: LocalNodes, count: int) -> None:
         if time.monotonic() > deadline:
             raise ExecutionError(f"there are {session.available.cpu:g} nodes instead of {count}")
         time.sleep(0.05)
-
-
-def cpu_seconds(root: int) -> float:
-    """Processor seconds of a process and all below it that live. Raises ConfigError if psutil is not installed."""
-    found, living = 0.0, below(root)
-    import psutil
-
-    for one in living:
-        with contextlib.suppress(psutil.Error):  # it has just ended
-            times = one.cpu_times()
-            found += times.user + times.system
-    return found
 
 
 def _serve() -> None:
