@@ -225,7 +225,6 @@ class Session:
         Raises SourceError if it cannot be read.
         """
         self._tables.register(name, source, version)
-        self._texts.forget_frame(name)
 
     @interruptible()
     def register_folder(self, directory: str | os.PathLike[str]) -> None:
@@ -256,7 +255,8 @@ class Session:
     @interruptible()
     def describe(self, text: str) -> tuple[tuple[str, str], ...]:
         """Names and types of the columns of a query, which is not run. Raises ParseError, BindError."""
-        return self._tables.describe(self._written_out(query_text(text)))
+        with self._written_out(query_text(text)) as query:
+            return self._tables.describe(query)
 
     @interruptible()
     def statistics(self, table: str) -> TableStats:
@@ -425,13 +425,13 @@ class Session:
         def asked(query: str) -> Result:
             return answer(self.start(self.planning.plan(query), timeout, terms=terms), watch)
 
-        query = self._written_out(query_text(with_parameters(text, parameters)), asked)
-        planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
-        reuse = resume if resume is not None else self.config.reuse and plan is None
-        job = self.start(planned, timeout, reuse, terms)
-        if plan is None and terms.deadline < math.inf:
-            self._tell_sample(job, planned, terms.deadline)
-        return job
+        with self._written_out(query_text(with_parameters(text, parameters)), asked) as query:
+            planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
+            reuse = resume if resume is not None else self.config.reuse and plan is None
+            job = self.start(planned, timeout, reuse, terms)
+            if plan is None and terms.deadline < math.inf:
+                self._tell_sample(job, planned, terms.deadline)
+            return job
 
     def _tell_sample(self, job: Job, planned: Planned, deadline: float) -> None:
         """Tell how much of its tables an approximate answer would read, in case that the deadline will be missed."""
@@ -490,7 +490,6 @@ class Session:
         from qoop.growing.goal import Goal
 
         goal = Goal(self._options.goal["error_goal"], self._options.goal["confidence"]).given(error, confidence)
-        query = self._written_out(query_text(with_parameters(text, parameters)))
         begun, reuse = time.monotonic(), self.config.reuse if resume is None else resume
 
         def begin(planned: Planned, *, follows: bool = False, course: Course | None = None) -> Job:
@@ -501,7 +500,8 @@ class Session:
         cut_short = partial(self.cluster.cut_short, terms.tenant) if if_busy else None
         within = self._options.goal["exact_within"]
         ways = goal, seed, begin, within, busy, cut_short, terms.deadline, self.cluster.telling()
-        return ask(query, self._tables, self.planning, self.config, *ways)
+        with self._written_out(query_text(with_parameters(text, parameters))) as query:
+            return ask(query, self._tables, self.planning, self.config, *ways)
 
     @interruptible()
     def iterate(
@@ -578,6 +578,7 @@ class Session:
             self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])
         handle = self.cluster.submit(request)
         self.planning.started(planned, handle)
+        self._texts.started(handle, planned.tables)
 
         def to_bundle(path: Path, grace: float, copies: bool) -> None:
             from qoop.sessions.suspension import suspend
@@ -621,7 +622,8 @@ class Session:
 
         grid: the shares they are compared on; by default some of this machine. Raises as `submit` does.
         """
-        return self.planning.alternatives(self._written_out(query_text(text)), grid)
+        with self._written_out(query_text(text)) as query:
+            return self.planning.alternatives(query, grid)
 
     @interruptible()
     def learn(self, text: str) -> int:
@@ -661,8 +663,8 @@ class Session:
         """
         from qoop.sessions.explanations import explanation
 
-        query = self._written_out(query_text(text))
-        return explanation(self._execution(), query, alternatives, analyze, history, diff, format)
+        with self._written_out(query_text(text)) as query:
+            return explanation(self._execution(), query, alternatives, analyze, history, diff, format)
 
     @property
     def available(self) -> Resources:
@@ -791,7 +793,7 @@ class Session:
     def _execution(self, watch: Callable[[Job], object] | None = None) -> Execution:
         return Execution(self, self._tables, self._options, self._texts, watch)
 
-    def _written_out(self, text: str, asked: Asked | None = None) -> str:
+    def _written_out(self, text: str, asked: Asked | None = None) -> contextlib.AbstractContextManager[str]:
         """asked: answers a query, by default as `sql`."""
         return self._texts.written_out(text, asked or self.sql)
 

@@ -23,7 +23,7 @@ from qoop.catalog.opening import EXTENSIONS, listed, open_duckdb
 from qoop.catalog.value import changed, value
 from qoop.planner.algebra.expr import quote
 from qoop.planner.algebra.query_timestamp import QueryTimestamp
-from qoop.planner.sql.sources import is_long, is_of_catalog, refuse_foreign, tables_mentioned
+from qoop.planner.sql.sources import is_long, is_of_query, refuse_foreign, tables_mentioned
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -344,7 +344,7 @@ def _explained(
 ) -> QueryError:
     message, position, _ = _message(error)
     kind = ParseError if isinstance(error, duckdb.ParserException) else BindError
-    here = sorted(name for name in tables if not is_of_catalog(name))
+    here = sorted(name for name in tables if not is_of_query(name))
     if "Table with name" in message:
         message = _STRANGE_ADVICE.sub("", message) + f"\nTables here: {', '.join(here) or 'none'}"
     if "Function with name" in message:

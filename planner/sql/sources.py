@@ -36,6 +36,8 @@ _SCHEMAS = frozenset(("information_schema", "pg_catalog"))
 
 OF_CATALOG = " of this session"
 """The end of the names of tables that hold what a query asked of the session's catalog."""
+OF_PROGRAM = " of the program"
+"""The end of the names of tables that are variables of the program."""
 
 MOST_LISTED = 1000
 """Commas in a text that is taken apart: beyond, sqlglot needs longer for it than DuckDB for the whole answer."""
@@ -46,9 +48,9 @@ def is_long(text: str) -> bool:
     return text.count(",") > MOST_LISTED
 
 
-def is_of_catalog(name: str) -> bool:
-    """True for a table that a query has made of the catalog: nobody has given it a name."""
-    return name.endswith(OF_CATALOG)
+def is_of_query(name: str) -> bool:
+    """True for a table that is there for the sake of a query, of the catalog or a variable: no statement named it."""
+    return name.endswith((OF_CATALOG, OF_PROGRAM))
 
 
 def tables_mentioned(text: str, known: Iterable[str]) -> frozenset[str]:

@@ -80,8 +80,9 @@ class Execution:
 
     def query(self, text: str) -> Result:
         """The rows of a query."""
-        planned = self.session.planning.plan(self.texts.written_out(text, self.session.sql))
-        return answer(self.session.start(planned, resume=self.session.config.reuse), self.watch)
+        with self.texts.written_out(text, self.session.sql) as query:
+            job = self.session.start(self.session.planning.plan(query), resume=self.session.config.reuse)
+        return answer(job, self.watch)
 
     def _change(self, statement: _CHANGES) -> Result:
         definitions, settings = self.tables.definitions, self.tables.binder.settings
@@ -96,7 +97,9 @@ class Execution:
                 definitions.create_empty(statement, Result, settings)
                 return counted(0)
             case Change():
-                return counted(definitions.change(statement, self.query, Result, settings))
+                return counted(
+                    definitions.change(statement, self.query, Result, settings, self.texts.frames(statement.text))
+                )
             case CreateTable(text=text):
                 wanted = definitions.wanted(statement)
                 if wanted is None:  # there is one of that name already

@@ -17,20 +17,25 @@ from qoop.statements.statement import Explain
 
 def explained(run: Execution, asked: Explain) -> Result:
     """The answer to the statement, as DuckDB has it: what kind of explanation there is, and its text."""
-    query, session = run.texts.written_out(asked.text, run.session.sql), run.session
-    match asked.what:
-        case "alternatives":
-            kind, text = "alternatives", explaining.explained_alternatives(session.alternatives(query))
-        case "analyze":
-            kind, text = "analyzed_plan", analyzed(run, query)
-        case "history":
-            kind, text = "history", history_of(run, query)
-        case "approximate":
-            kind, text = "growth", _growth(run, query)
-        case "plan":
-            kind, text = "physical_plan", explaining.explained_plan(session.planning.plan(query).plan)
+    with run.texts.written_out(asked.text, run.session.sql) as query:
+        kind, text = _explained(run, query, asked)
     columns = tuple((name, "VARCHAR") for name in EXPLANATION)
     return Result(pa.table({"c0": [kind], "c1": [text]}), columns)
+
+
+def _explained(run: Execution, query: str, asked: Explain) -> tuple[str, str]:
+    session = run.session
+    match asked.what:
+        case "alternatives":
+            return "alternatives", explaining.explained_alternatives(session.alternatives(query))
+        case "analyze":
+            return "analyzed_plan", analyzed(run, query)
+        case "history":
+            return "history", history_of(run, query)
+        case "approximate":
+            return "growth", _growth(run, query)
+        case "plan":
+            return "physical_plan", explaining.explained_plan(session.planning.plan(query).plan)
 
 
 def explanation(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sized
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,10 @@ from qoop.catalog.errors import QueryError
 from qoop.config import Config
 from qoop.result import Result
 from qoop.session_tables import SessionTables
+from qoop.sessions.frames import Frames
 
 if TYPE_CHECKING:
+    from qoop.control.job_handle import JobHandle
     from qoop.statements.parameters import Parameters
     from qoop.statements.remembered import Remembered
 
@@ -25,7 +28,8 @@ class Texts:
     def __init__(self, config: Config, tables: SessionTables) -> None:
         self._config = config
         self._tables = tables
-        self._frames: dict[str, object] = {}  # variables of the program that are tables, by name in lower case
+        self._sees_frames = config.local_frames and not config.locked
+        self._frames = Frames(tables)
 
     @cached_property
     def remembered(self) -> Remembered:
@@ -39,21 +43,36 @@ class Texts:
         if "remembered" in vars(self):
             self.remembered.changed()
 
-    def forget_frame(self, name: str) -> None:
-        """Leave a name to the table that the program has registered."""
-        self._frames.pop(name.lower(), None)
+    def frames(self, text: str) -> Collection[str]:
+        """The names of variables of the program that a text may read."""
+        return self._frames.named(text).keys() if self._sees_frames else ()
 
-    def written_out(self, text: str, asked: Asked) -> str:
-        """A query with the values of variables, and with those that its PIVOTs find in the data."""
+    @contextmanager
+    def written_out(self, text: str, asked: Asked) -> Iterator[str]:
+        """A query with the values of variables, with those that its PIVOTs find in the data, and with the tables of the
+        program that it reads: these are there until the block ends, and for the jobs that it has begun."""
         if "getvariable" in text.lower() and not self._config.locked:
             text = self._with_variables(text)
-        if self._config.local_frames and not self._config.locked:
-            self._see_frames(text)
-        if "pivot" not in text.lower():
-            return text
+        if "pivot" in text.lower():
+            text = self._with_pivoted(text, asked)
+        if not self._sees_frames:
+            yield text
+            return
+        with self._frames.read_by(text) as read:
+            yield read
+
+    def started(self, job: JobHandle, tables: Mapping[str, object]) -> None:
+        """A job reads some tables. tables: by name in lower case."""
+        self._frames.started(job, tables)
+
+    def _with_pivoted(self, text: str, asked: Asked) -> str:
         from qoop.statements.pivots import with_values
 
-        return with_values(text, lambda query: [str(value) for (value,) in asked(query).fetchall()])
+        def values(query: str) -> list[str]:
+            with self.written_out(query, asked) as written:
+                return [str(value) for (value,) in asked(written).fetchall()]
+
+        return with_values(text, values)
 
     def _with_variables(self, text: str) -> str:
         """A query with the values of variables, and the columns that it has as it was given."""
@@ -67,22 +86,6 @@ class Texts:
         except QueryError:
             return written  # its fault is told where it is planned
         return with_names(written, [name for name, _ in now], [name for name, _ in wanted])
-
-    def _see_frames(self, text: str) -> None:
-        """Register the variables of the program that a query names as tables; forget those that are none any more."""
-        from qoop.statements.local_frames import may_change, names_where_tables_stand, variables
-
-        asked = names_where_tables_stand(text)
-        names = [*(name for name in asked if name.lower() in self._frames), *self._tables.unknown(asked)]
-        holding = variables(names) if names else {}
-        for name in names:
-            seen, found = self._frames.get(name.lower()), holding.get(name)
-            if found is None and seen is not None:
-                self._tables.forget(name)
-                del self._frames[name.lower()]
-            elif found is not None and (found is not seen or may_change(found)):
-                self._tables.register(name, found)
-                self._frames[name.lower()] = found
 
 
 def with_parameters(text: str, parameters: Parameters | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from qoop.catalog.errors import CatalogError, Forbidden, SourceError, UnknownTab
 from qoop.catalog.lexed import quoted
 from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.stores.objects import is_remote
-from qoop.planner.sql.sources import OF_CATALOG, is_of_catalog
+from qoop.planner.sql.sources import OF_CATALOG, is_of_query
 from qoop.statements import keeping
 from qoop.statements.databases.schemas import MAIN, CreateSchema, DropSchema, Schemas
 from qoop.statements.files import files_read, is_glob
@@ -104,7 +104,7 @@ class Definitions:
     def listed(self) -> Mapping[str, Table]:
         """The tables that were registered or created."""
         tables = self._catalog.tables().items()
-        return {name: table for name, table in tables if name not in self._files and not is_of_catalog(name)}
+        return {name: table for name, table in tables if name not in self._files and not is_of_query(name)}
 
     def views(self) -> list[str]:
         """The names of all views, as they were given."""
@@ -272,10 +272,12 @@ class Definitions:
         run: Callable[[str], Result],
         made: Callable[[pa.Table, Columns], Result],
         settings: Settings,
+        variables: Collection[str] = (),
     ) -> int:
         """Make a new version of a table; one change at a time. What reads the old one goes on to.
 
-        run: answers a query. made: an answer out of rows. Returns the number of rows that changed.
+        run: answers a query. made: an answer out of rows. variables: names of the program's that the change may read.
+        Returns the number of rows that changed.
 
         Raises UnknownTable, CatalogError for a table
         that is not the session's own, QueryError, Forbidden in a locked session.
@@ -288,6 +290,7 @@ class Definitions:
             now = run(f"FROM {quoted(name)}")
             before = self._catalog.table(name).version
             others = {other: self._parts(other) for other in self._read_by(asked.text) - {name}}
+            others |= {variable: (variable,) for variable in variables}
             default = self.schemas.default
             rows, count = apply(asked, self._parts(name), others, run, now, settings, default)
             with self._lock:

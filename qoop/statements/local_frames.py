@@ -17,13 +17,26 @@ from qoop.catalog.lexed import lexed
 
 _LIBRARIES = ("pyarrow", "pandas", "polars")
 _KINDS = ("DataFrame", "LazyFrame", "Table", "RecordBatch", "RecordBatchReader", "FileSystemDataset", "InMemoryDataset")
+_BEFORE_TABLES = (
+    "FROM",
+    "JOIN",
+    ",",
+    "USING",
+    "TABLE",
+    "PIVOT",
+    "PIVOT_WIDER",
+    "UNPIVOT",
+    "DESCRIBE",
+    "DESC",
+    "SUMMARIZE",
+)
 _BETWEEN = frozenset({__name__.partition(".")[0], "contextlib", "IPython"})
 """Packages between the program and the place where its variables are asked for."""
 
 
 @lru_cache(maxsize=128)
 def names_where_tables_stand(text: str) -> tuple[str, ...]:
-    """The names behind FROM, JOIN or a comma that nothing is called by, each once.
+    """The names where tables may stand (behind FROM, JOIN, a comma and the like) that nothing is called by, each once.
 
     >>> names_where_tables_stand("SELECT a FROM df, b.c JOIN other ON f(x) > 1, range(3), df")
     ('df', 'other')
@@ -34,7 +47,7 @@ def names_where_tables_stand(text: str) -> tuple[str, ...]:
 def _names(text: str) -> Iterator[str]:
     words = [word for word in lexed(text) if word.kind != "comment"]
     for before, word, after in zip(words, words[1:], [*words[2:], None], strict=False):
-        begins = before.says("FROM", "JOIN", ",")
+        begins = before.says(*_BEFORE_TABLES)
         if begins and word.name and not (after is not None and after.text in ("(", ".", "=", ":")):
             yield word.name
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
+import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -35,3 +38,91 @@ def test_variables_are_tables_where_no_table_has_the_name() -> None:
 def test_they_can_be_left_alone(off: dict[str, bool]) -> None:
     with qoop.connect(slots=1, memory="500MB", **off) as session, pytest.raises(qoop.QoopError, match="of_the_module"):
         session.sql("FROM of_the_module")
+
+
+def test_a_table_of_the_session_goes_before_a_variable() -> None:
+    with qoop.connect(slots=1, memory="500MB") as session:
+        t = pa.table({"n": [1]})
+        assert session.sql("FROM t").fetchall() == [(1,)]
+        assert not session.tables()
+        session.sql("CREATE OR REPLACE TABLE t AS SELECT 2 AS n")
+        t = pa.table({"n": [3]})
+        assert session.sql("FROM t").fetchall() == [(2,)]
+        assert session.sql("INSERT INTO t FROM range(5, 6)").fetchall() == [(1,)]
+        assert session.sql("FROM t ORDER BY n").fetchall() == [(2,), (5,)]
+        session.sql("DROP TABLE t")
+        assert session.sql("FROM t").fetchall() == [(3,)]
+        session.register("t", pa.table({"n": [4]}))
+        assert session.sql("FROM t").fetchall() == [(4,)]
+        del t
+
+
+def test_a_query_of_a_with_goes_before_a_variable() -> None:
+    with qoop.connect(slots=1, memory="500MB") as session:
+        t = pa.table({"n": [1]})
+        assert session.sql("WITH t AS (SELECT 2 AS n) FROM t").fetchall() == [(2,)]
+        assert session.sql("WITH t AS (SELECT n + 1 AS n FROM t) FROM t, (FROM t) AS u").fetchall() == [(2, 2)]
+        assert session.sql("FROM t, (WITH t AS (SELECT 7 AS n) FROM t) AS u").fetchall() == [(1, 7)]
+        recursive = "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t WHERE n < 3) SELECT sum(n) FROM t"
+        assert session.sql(recursive).fetchall() == [(6,)]
+        assert not session.tables()
+        del t
+
+
+READS_A_VARIABLE = [
+    "SELECT sum(t.n) FROM t",
+    "SELECT (SELECT max(n) FROM t)",
+    "PIVOT t ON k USING sum(n)",
+    "UNPIVOT t ON n INTO NAME a VALUE b",
+    "SELECT * FROM t PIVOT (sum(n) FOR k IN ('a', 'b'))",
+    "DESCRIBE t",
+    "SELECT t.n FROM main.t, t AS u WHERE t.n = u.n ORDER BY ALL",
+]
+
+
+@pytest.mark.parametrize("query", READS_A_VARIABLE)
+def test_a_variable_is_read_wherever_a_table_is(query: str) -> None:
+    t = pa.table({"n": [1, 2], "k": ["a", "b"]})
+    with qoop.connect(slots=1, memory="500MB") as session:
+        assert session.sql(query).fetchall() == duckdb.sql(query).fetchall() != []
+    del t
+
+
+def test_tables_change_by_what_variables_hold() -> None:
+    change = [
+        "CREATE TABLE kept AS FROM t", "INSERT INTO kept FROM t", "UPDATE kept SET n = t.n * 10 FROM t WHERE t.n = 2",
+        "DELETE FROM kept USING t WHERE kept.n = 20 AND t.n = 1",
+    ]  # fmt: skip
+    t = pa.table({"n": [1, 2]})
+    with qoop.connect(slots=1, memory="500MB") as session, duckdb.connect() as oracle:
+        for text in change[:3]:
+            session.sql(text)
+            oracle.sql(text)
+        query = "FROM kept ORDER BY n"
+        assert session.sql(query).fetchall() == oracle.sql(query).fetchall() != []
+        session.sql(change[3])
+        oracle.sql(change[3])
+        assert session.sql(query).fetchall() == oracle.sql(query).fetchall()
+    del t
+
+
+def test_each_thread_reads_its_own_variable() -> None:
+    def summed(number: int) -> list[int]:
+        t = pa.table({"n": [number] * 10})
+        found = []
+        for _ in range(20):
+            found += session.sql("SELECT sum(n) FROM t").fetchall()[0]
+        del t
+        return found
+
+    with qoop.connect(slots=2, memory="500MB") as session, ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(summed, range(8))) == [[10 * number] * 20 for number in range(8)]
+
+
+def test_values_of_before_are_not_kept() -> None:
+    with qoop.connect(slots=1, memory="500MB") as session:
+        for number in range(5):
+            t = pa.table({"n": [number]})
+            assert session.sql("FROM t").fetchall() == [(number,)]
+        del t
+        assert len(session._tables.catalog.tables()) == 1
