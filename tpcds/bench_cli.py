@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.sizes import parse_bytes
 from qoop.catalog.user_folders import cache_directory
 from qoop.drawing.picture import write
 from qoop.profiles.volatility import Volatility
 from qoop.tpcds.bench import (
     checkpoint_cost,
+    continued,
     core_speed,
     decision_speed,
     eta,
@@ -23,7 +26,7 @@ from qoop.tpcds.bench import (
     short_next_to_long,
     transfer,
 )
-from qoop.tpcds.bench.system_under_test import KINDS
+from qoop.tpcds.bench.system_under_test import KINDS, Size
 from qoop.tpcds.links import bench as links
 from qoop.tpcds.links import ray_links
 from qoop.tpcds.load import commands as load_commands
@@ -45,6 +48,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
     _add_resized(commands, resized.SHRINK, "Take a slot and most of the memory away in mid-query")
     _add_resized(commands, resized.ARRIVE, "Give a second slot and more memory in mid-query")
+    _add_continued(commands)
     _add_interrupt(commands)
     _add_adversary(commands)
     _add_forecasts(commands)
@@ -146,6 +150,24 @@ def _add_interrupt(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     known = ",".join(interrupt.SIDES)
     parser.add_argument("--sides", default=known, metavar="A,B", help=f"only these of {known}")
     parser.set_defaults(run=_interrupt)
+
+
+def _add_continued(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    what = "Kill the process at a part of its work and start it again: how much of that is saved, by default options"
+    parser = commands.add_parser("continue", help=what, description=f"{what}.")
+    _add_common(parser)
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of each kind (1)")
+    points = ",".join(f"{point:g}" for point in continued.POINTS)
+    parser.add_argument("--points", default=points, metavar="A,B", help=f"parts of the work of a whole run ({points})")
+    usual = continued.USUAL
+    parser.add_argument("--slots", type=int, default=usual.slots, metavar="N", help=f"tasks at a time ({usual.slots})")
+    parser.add_argument("--memory", default="2GB", metavar="SIZE", help="for all tasks (2GB)")
+    parser.add_argument(
+        "--least", type=float, default=continued.LEAST, metavar="S",
+        help=f"seconds that a query must take to be killed ({continued.LEAST:g})",
+    )  # fmt: skip
+    parser.add_argument("--staged", action="store_true", help="in stages only, in place of the default options")
+    parser.set_defaults(run=_continued)
 
 
 def _add_adversary(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -386,6 +408,18 @@ def _ray_arrive(options: argparse.Namespace) -> int:
     return 1 if any(one.error for one in done) else 0
 
 
+def _continued(options: argparse.Namespace) -> int:
+    size = Size(_positive("--slots", options.slots), _positive("--memory", parse_bytes(options.memory)))
+    wanted = continued.ContinuedOptions(
+        Path(options.directory), _queries(options), _positive("--longest", options.longest),
+        _positive("--repeat", options.repeat), _points(options.points), size, options.least, options.staged,
+        _file(options.results),
+    )  # fmt: skip
+    done = continued.run(wanted, _tell)
+    print(continued.table(done, wanted))
+    return 1 if any(one.error for one in done) else 0
+
+
 def _interrupt(options: argparse.Namespace) -> int:
     done = interrupt.run(
         interrupt.InterruptOptions(
@@ -604,13 +638,23 @@ def _positive(name: str, value: int) -> int:
 
 
 def _means(text: str) -> tuple[float, ...]:
+    return _numbers("--means", text, math.inf)
+
+
+def _points(text: str) -> tuple[float, ...]:
+    return _numbers("--points", text, 1.0)
+
+
+def _numbers(name: str, text: str, most: float) -> tuple[float, ...]:
+    """Numbers above 0 and below `most`."""
     try:
-        means = tuple(float(part) for part in text.split(","))
+        numbers = tuple(float(part) for part in text.split(","))
     except ValueError:
-        means = ()
-    if not means or min(means) <= 0:
-        raise ConfigError(f"--means wants numbers above 0 with commas between, not {text!r}")
-    return means
+        numbers = ()
+    if not numbers or not all(0 < number < most for number in numbers):
+        limit = "" if most == math.inf else f" and below {most:g}"
+        raise ConfigError(f"{name} wants numbers above 0{limit} with commas between, not {text!r}")
+    return numbers
 
 
 def _file(name: str | None) -> Path | None:

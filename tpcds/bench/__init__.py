@@ -10,6 +10,7 @@
     shared_steps.py      what DuckDB can keep of a query when it begins again
     resized.py           resources change in mid-query: they go away and come back, or arrive
     interrupt.py         the process is killed again and again
+    continued.py         the process is killed at a part of its work, and another goes on
     overhead.py          what adaptivity costs where nothing changes
     eta.py               how good the predicted end is
     reuse_share.py       how much finished work serves after a switch

@@ -25,6 +25,8 @@ from qoop.tpcds.bench.system_under_test import Size, Task
 from qoop.tpcds.oracle import Oracle
 
 _START_SECONDS = 120.0
+_LOOK = 0.02
+"""Seconds between looks at how much a process has done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,19 @@ class SystemUnderTest:
         reply = self._hear(begun + limit)
         return self._outcome(reply) if reply is not None else Outcome(limit, "not ended", limited=True)
 
+    def go_until(self, cpu: float) -> float | None:
+        """Let it begin, and kill it once it has taken that many processor seconds since: how many it has; None: it
+        ended before. Linux only."""
+        self.bind(self.task.size.slots)
+        before, spent = self._cpu_seconds(), 0.0
+        self._tell("go")
+        while spent < cpu:
+            if self._hear(time.monotonic() + _LOOK) is not None:
+                return None
+            spent = self._cpu_seconds() - before
+        self.kill()
+        return spent
+
     def finished(self, until: float) -> Outcome | None:
         """Wait for the end until a moment of the monotonic clock; for tasks that do not wait to begin."""
         reply = self._hear(until)
@@ -113,6 +128,11 @@ class SystemUnderTest:
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
+
+    def _cpu_seconds(self) -> float:
+        """Processor seconds of all its threads so far."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None

@@ -40,7 +40,8 @@ class Task:
     checkpoints: a folder for durable outputs, which the next process with the same task takes up; of DuckDB only where
     it keeps something.
     waits: it waits for a line after it is ready; else it begins at once. staged: qoop has no plan of DuckDB's among its
-    own. restarts_on_more: DuckDB that starts again does so when it is given more, too.
+    own. restarts_on_more: DuckDB that starts again does so when it is given more, too. fresh: qoop knows nothing of the
+    text when it is ready, but has loaded the modules; else it has the statistics.
     """
 
     kind: str
@@ -52,6 +53,7 @@ class Task:
     waits: bool = True
     staged: bool = False
     restarts_on_more: bool = False
+    fresh: bool = False
 
     def line(self) -> str:
         """For the other process."""
@@ -85,7 +87,9 @@ class Qoop:
         size = task.size
         self.session = qoop.connect(size.slots, size.memory, task.checkpoints, replan=replan, staged=task.staged)
         self.session.register_folder(task.directory)
-        if task.waits:
+        if task.fresh:
+            self.session.alternatives("SELECT 1")
+        elif task.waits:
             with contextlib.suppress(qoop.QoopError):  # the run will say what is wrong with the text
                 self.session.prepare(task.text)  # statistics are collected once for a table, not once for a query
         self.job: qoop.Job | None = None
@@ -197,16 +201,16 @@ def serve(requests: TextIO, replies: TextIO) -> None:
     tell(replies, {"ready": True})
     if task.waits:
         requests.readline()
-    begun = time.perf_counter()
+    begun, cpu = time.perf_counter(), time.process_time()
     try:
         with _listening(requests, system.resize):
             table = system.answer()
-            seconds = time.perf_counter() - begun
+            seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
     except Exception as error:
         tell(replies, {"seconds": time.perf_counter() - begun, "error": f"{type(error).__name__}: {error}"})
         return
     _write(Path(task.answer), table)
-    tell(replies, {"seconds": seconds, "rows": table.num_rows, **system.facts()})
+    tell(replies, {"seconds": seconds, "cpu": cpu, "rows": table.num_rows, **system.facts()})
 
 
 @contextmanager
