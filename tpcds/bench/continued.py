@@ -64,6 +64,10 @@ class Taken:
     cpu: float
     outputs: int = 0
 
+    def seconds(self, part: str) -> float:
+        """part: wall or cpu."""
+        return self.wall if part == "wall" else self.cpu
+
 
 @dataclass(frozen=True, slots=True)
 class Second:
@@ -89,7 +93,7 @@ class QueryResult:
 
     def whole(self, part: str) -> float:
         """Seconds of a run with checkpoints: the median. part: wall or cpu."""
-        return median(getattr(one, part) for one in self.undisturbed["with"])
+        return median(one.seconds(part) for one in self.undisturbed["with"])
 
     def done(self, point: float) -> float:
         """The part of a whole run that was done when it was killed, in the mean."""
@@ -97,7 +101,7 @@ class QueryResult:
 
     def saved(self, point: float, part: str = "wall") -> float:
         """The part of a whole run that the second run saves, in the mean. part: wall or cpu."""
-        return 1.0 - mean(getattr(one.taken, part) for one in self.seconds[point]) / self.whole(part)
+        return 1.0 - mean(one.taken.seconds(part) for one in self.seconds[point]) / self.whole(part)
 
     def of_done(self, point: float, part: str = "wall") -> float:
         """The part that is saved over the part that was done."""
