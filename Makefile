@@ -11,7 +11,7 @@ DUCKDB2 := $(abspath $(VENV)-duckdb2)
 READY2  := $(DUCKDB2)/.installed
 DBT     := $(abspath $(VENV)-dbt)
 IBIS    := $(abspath $(VENV)-ibis)
-CODE    := catalog planner engine qoop tpcds tests docs
+CODE    := catalog planner engine qoop tpcds tests docs .ci
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 # What uv installs in 10 seconds takes pip 100; pip does where uv cannot be had.
 UV      := VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet

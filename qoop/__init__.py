@@ -55,8 +55,12 @@
 from __future__ import annotations
 
 import logging
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if not os.path.isdir(os.path.join(__path__[0], "catalog")):  # in a clone, catalog/ and the like are beside this folder
+    __path__.append(os.path.dirname(__path__[0]))
 
 from qoop.catalog.errors import (
     BindError,

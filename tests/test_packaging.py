@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import zipfile
@@ -89,3 +91,44 @@ def test_the_wheel_works_without_a_checkout(wheel: Path, tmp_path: Path) -> None
     where, _, answer = done.stdout.partition("\n")
     assert Path(where).is_relative_to(tmp_path)
     assert "42" in answer
+
+
+ANSWER = "import qoop; print(qoop.connect(slots=1).sql('SELECT 6 * 7').fetchall())"
+
+
+def answer(*words: str, cwd: Path) -> str:
+    """What a new interpreter prints."""
+    usual = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([*words], cwd=cwd, env=usual, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_clone_is_imported_from_its_own_folder() -> None:
+    """As where a wheel is installed and Python starts in the clone: no finder of an editable install helps."""
+    libraries = sysconfig.get_paths()["purelib"]
+    text = f"import sys; sys.path.append({libraries!r}); {ANSWER}"
+    assert answer(sys.executable, "-S", "-c", text, cwd=ROOT) == "[(42,)]\n"
+
+
+def test_a_folder_that_holds_the_clone_does_not_hide_the_package(tmp_path: Path) -> None:
+    """A folder without ``__init__.py`` is a namespace package, which goes before the finders of editable installs."""
+    (tmp_path / "qoop").symlink_to(ROOT)
+    assert answer(sys.executable, "-c", ANSWER, cwd=tmp_path) == "[(42,)]\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [("--editable",), ()], ids=["editable", "wheel"])
+def test_an_installed_package_is_found_in_and_above_the_clone(how: tuple[str, ...], tmp_path: Path) -> None:
+    """In an environment of its own, which borrows the packages that qoop needs from that of the tests."""
+    clone, own = tmp_path / "qoop", tmp_path / "venv" / "bin" / "python"
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in listed.stdout.splitlines():
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, clone / name)
+    subprocess.run([sys.executable, "-m", "venv", str(own.parents[1])], check=True)
+    words = ("install", "--no-deps", "--quiet", "--disable-pip-version-check", *how, str(clone))
+    subprocess.run([str(own), "-m", "pip", *words], check=True)
+    borrowed = f"import sys; sys.path.append({sysconfig.get_paths()['purelib']!r}); {ANSWER}"
+    for folder in (tmp_path, clone, tmp_path / "venv"):
+        assert answer(str(own), "-c", borrowed, cwd=folder) == "[(42,)]\n"
