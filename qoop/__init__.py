@@ -59,7 +59,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if not os.path.isdir(os.path.join(__path__[0], "catalog")):  # in a clone, catalog/ and the like are beside this folder
+if not os.path.isdir(os.path.join(__path__[0], "catalog")):  # in a clone, its siblings hold the rest
     __path__.append(os.path.dirname(__path__[0]))
 
 from qoop.catalog.errors import (

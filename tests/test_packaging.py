@@ -97,7 +97,7 @@ ANSWER = "import qoop; print(qoop.connect(slots=1).sql('SELECT 6 * 7').fetchall(
 
 
 def answer(*words: str, cwd: Path) -> str:
-    """What a new interpreter prints."""
+    """The output of a new interpreter."""
     usual = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run([*words], cwd=cwd, env=usual, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
