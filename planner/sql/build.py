@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlglot import exp
 
 from qoop.catalog.errors import BindError, PlanError, QueryError
-from qoop.planner.algebra.expr import Column, Expr, Literal, cast, quote
+from qoop.planner.algebra.expr import Column, Expr, Literal, cast
 from qoop.planner.algebra.relation import (
     Limit,
     Opaque,
@@ -30,8 +30,9 @@ from qoop.planner.algebra.types import common_type, type_of
 from qoop.planner.identity.determinism import is_non_deterministic
 from qoop.planner.sql.bind import Bound, TypedName
 from qoop.planner.sql.convert import Env, has_aggregate
+from qoop.planner.sql.parts import check_parts
 from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items
-from qoop.planner.sql.scope import Cte, Names, Scope, Source, Unsupported, count_uses, named_source, refuse
+from qoop.planner.sql.scope import Cte, Names, Scope, Source, Unsupported, count_uses, given, named_source, refuse
 from qoop.planner.sql.select_block import SelectBlock
 from qoop.planner.sql.select_list import has_own_names
 from qoop.planner.sql.sources import MOST_LISTED, is_long, tables_mentioned
@@ -132,6 +133,7 @@ class Builder:
 
     def query(self, node: exp.Expression, parent: Scope | None, ctes: dict[str, Cte]) -> QueryBlock:
         """Build a SELECT, set operation, VALUES or a parenthesised one of these."""
+        check_parts(node)
         ctes = self.with_(node, ctes)
         match node:
             case exp.Subquery():
@@ -173,8 +175,9 @@ class Builder:
             name = item.alias.lower()
             columns = tuple(column.name for column in item.args["alias"].columns)
             inlined = item.args.get("materialized") is False
-            recursive = bool(clause.args.get("recursive")) and _reads(item.this, name)
-            visible[name] = Cte(name, item.this, columns, dict(visible), self.uses.get(name, 0), inlined, recursive)
+            reads_itself = _reads(item.this, name) or bool(item.args.get("key_expressions"))
+            recursive = bool(clause.args.get("recursive")) and reads_itself
+            visible[name] = Cte(name, item, columns, dict(visible), self.uses.get(name, 0), inlined, recursive)
         return visible
 
     def cte(self, cte: Cte) -> Source:
@@ -265,7 +268,6 @@ class Builder:
         return QueryBlock(Values(columns, tuple(rows)), columns, names)
 
     def set_operation(self, node: exp.SetOperation, parent: Scope | None, ctes: dict[str, Cte]) -> QueryBlock:
-        refuse(node, {"this", "expression", "distinct", "by_name", "with_", "order", "limit", "offset"})
         kind: SetKind = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}[type(node)]  # type: ignore[assignment]
         keep_duplicates = not node.args.get("distinct")
         blocks = [self.query(part, parent, ctes) for part in _operands(node)]
@@ -365,8 +367,6 @@ class Builder:
     ) -> tuple[SortKey, ...]:
         keys = []
         for item, expr in zip(order_items(node, len(columns)), order, strict=True):
-            if item.args.get("with_fill"):
-                raise Unsupported("WITH FILL")
             if isinstance(expr, int):
                 found = columns[expr] if 0 <= expr < len(columns) else None
             else:
@@ -383,9 +383,6 @@ class Builder:
         limit, offset = node.args.get("limit"), node.args.get("offset")
         if limit is None and offset is None:
             return None
-        for clause in (limit, offset):
-            if clause is not None:
-                refuse(clause, {"this", "expression"})
         if isinstance(limit, exp.Fetch):
             raise Unsupported("FETCH")
         count = self._integer(limit.expression) if limit is not None else None
@@ -412,7 +409,7 @@ def _listed_type(values: Sequence[Expr]) -> str:
 def _operands(node: exp.SetOperation) -> list[exp.Expression]:
     """Operands of a set operation; a left-deep chain of the same associative one is flattened."""
     left = node.this
-    while isinstance(left, exp.Subquery) and not left.alias and isinstance(left.this, exp.SetOperation):
+    while isinstance(left, exp.Subquery) and set(given(left)) == {"this"} and isinstance(left.this, exp.SetOperation):
         left = left.this
     same = (
         type(left) is type(node)
@@ -455,9 +452,6 @@ def with_definitions(node: exp.Expression, ctes: dict[str, Cte]) -> str:
     text = node.sql(dialect="duckdb")
     if not ctes:
         return text
-    definitions = []
-    for cte in ctes.values():
-        columns = f"({', '.join(map(quote, cte.columns))})" if cte.columns else ""
-        definitions.append(f"{quote(cte.name)}{columns} AS ({cte.query.sql(dialect='duckdb')})")
+    definitions = ", ".join(cte.item.sql(dialect="duckdb") for cte in ctes.values())
     recursive = "RECURSIVE " if any(cte.recursive for cte in ctes.values()) else ""
-    return f"WITH {recursive}{', '.join(definitions)} SELECT * FROM ({text})"
+    return f"WITH {recursive}{definitions} SELECT * FROM ({text})"

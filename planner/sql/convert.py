@@ -42,7 +42,8 @@ from qoop.planner.algebra.types import (
     type_of,
     unnesting_names,
 )
-from qoop.planner.sql.scope import Cte, Names, Scope, Unsupported
+from qoop.planner.sql.parts import EXPRESSIONS
+from qoop.planner.sql.scope import Cte, Names, Scope, Unsupported, given
 
 Attachment = Callable[[Relation], Relation]
 
@@ -51,6 +52,7 @@ _BINARY: dict[type[exp.Expression], str] = {
     exp.Or: "or", exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",
     exp.DPipe: "||",
 }  # fmt: skip
+_OF_OPERATOR = frozenset(("this", "expression", "typed", "safe"))
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "DOUBLE", "FLOAT")
 _BOOLEAN = frozenset(("=", "<>", "<", "<=", ">", ">=", "and", "or"))
 _NOW = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.CurrentDatetime, exp.Localtime, exp.Localtimestamp)
@@ -105,7 +107,7 @@ class Env:
             return negate(self.convert(positive))
         handler = _HANDLERS.get(type(node))
         if handler is not None:
-            unknown = [key for key, value in node.args.items() if value and key not in _HANDLED_ARGS]
+            unknown = [key for key in given(node) if key not in EXPRESSIONS.get(type(node), _OF_OPERATOR)]
             if not unknown:
                 return handler(self, node)
             if type(node) not in _BINARY and not isinstance(node, exp.Func):
@@ -361,17 +363,6 @@ _HANDLERS: dict[type[exp.Expression], Callable[[Env, exp.Expression], Expr]] = {
     exp.Window: Env.window,  # type: ignore[dict-item]
     **dict.fromkeys(_BINARY, Env.operator),
 }
-
-
-# What the handlers above look at; a node with anything else is printed as it stands.
-_HANDLED_ARGS = frozenset(
-    (
-        *("this", "expression", "expressions", "is_string", "quoted", "table", "db", "catalog", "safe", "typed"),
-        *("low", "high", "symmetric", "query", "unnest", "field", "ifs", "default", "to", "alias", "with_", "joins"),
-        *("partition_by", "order", "spec", "over", "first", "from_", "where", "group", "having", "limit", "offset"),
-        *("distinct", "qualify", "kind"),
-    )
-)
 
 
 def has_aggregate(node: exp.Expression) -> bool:

@@ -15,7 +15,7 @@ from qoop.planner.algebra.relation import Filter, Join, JoinKind, Project, Relat
 from qoop.planner.algebra.types import type_of
 from qoop.planner.sql.convert import Env
 from qoop.planner.sql.lateral import joined_laterally
-from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, refuse, unlike_names
+from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, given, refuse, unlike_names
 from qoop.planner.sql.subquery import refuse_typeof
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class FromClause:
         if not any(column.table.lower() in aliases for column in node.this.find_all(exp.Column)):
             return None
         inner: exp.Expression = node.args["this"]
-        plain = {key for key, part in node.args.items() if part} == {"this", "alias"}
+        plain = set(given(node)) == {"this", "alias"}
         if not plain or self.builder.is_closed(inner, self.ctes):
             return None
         return exp.Lateral(this=exp.Subquery(this=inner.copy()), alias=node.args["alias"].copy())
@@ -184,7 +184,6 @@ class FromClause:
 
     def join(self, node: exp.Join, first: int) -> None:
         """Join the next item to those from the `first` source on."""
-        refuse(node, {"this", "on", "using", "side", "kind", "method"})
         correlated = self.correlated(node.this)
         if correlated is not None:
             self.relation = self.lateral(correlated, _join_kind(node), (node,))
@@ -258,6 +257,7 @@ def _lateral(node: exp.Expression) -> exp.Expression | None:
     """The query of a LATERAL item."""
     if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
         refuse(node, {"this", "alias"})
+        refuse(node.this, {"this", "with_"})
         return node.this.this if not node.this.args.get("with_") else node.this
     return None
 
@@ -265,7 +265,7 @@ def _lateral(node: exp.Expression) -> exp.Expression | None:
 def _is_parenthesised(node: exp.Expression) -> bool:
     """True for parentheses around a FROM item, which change nothing."""
     around = isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Query | exp.Summarize)
-    return around and not node.alias and not node.args.get("pivots") and not node.args.get("sample")
+    return around and set(given(node)) <= {"this", "joins"}
 
 
 def _only_duckdb(node: exp.Expression, tables: Collection[str], ctes: Collection[str]) -> str | None:
@@ -330,7 +330,7 @@ def _comma_separated(node: exp.Expression, select: exp.Select) -> list[tuple[exp
     """The FROM items between commas, which bind less than any JOIN, each with the joins that follow it."""
     parts: list[tuple[exp.Expression, list[exp.Join]]] = [(node, [])]
     for join in select.args.get("joins") or ():
-        if {key for key, value in join.args.items() if value} == {"this"}:
+        if set(given(join)) == {"this"}:
             parts.append((join.this, []))
         else:
             parts[-1][1].append(join)

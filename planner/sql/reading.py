@@ -161,6 +161,7 @@ def _plain(node: Any) -> Any:
         plain["function_name"] = _function(plain["function_name"])
         arguments = [item["expression"] for item in plain.pop("arguments", ())] or plain.get("children", [])
         plain["children"] = _arguments(plain["function_name"], arguments)
+        plain["argument_names"] = _argument_names(node)
     for key in ("type", "function_name"):
         positive = _NEGATED.get(str(plain.get(key)))
         if positive is not None:
@@ -180,6 +181,12 @@ def _arguments(function: str, arguments: list[Any]) -> list[Any]:
     if function == "range" and len(arguments) == 2 and arguments[0].get("constant") == "0":
         return arguments[1:]
     return arguments
+
+
+def _argument_names(call: Any) -> list[str]:
+    """The names of the arguments that have any: ``struct_pack(a)`` is no ``struct_pack(_0 := a)``."""
+    arguments = [item["expression"] for item in call.get("arguments", ())] or call.get("children", [])
+    return [name.lower() for item in arguments if (name := item.get("alias"))]
 
 
 def _uncast(node: Any) -> Any:

@@ -21,9 +21,14 @@ class Unsupported(Exception):
 
 def refuse(node: exp.Expression, known: Collection[str]) -> None:
     """Raise Unsupported if the node has a part that is not among the `known` ones."""
-    for key, argument in node.args.items():
-        if argument and key not in known:
+    for key in given(node):
+        if key not in known:
             raise Unsupported(f"{key} in {type(node).__name__}")
+
+
+def given(node: exp.Expression) -> Iterator[str]:
+    """The parts that a node has."""
+    return (key for key, part in node.args.items() if part)
 
 
 @value
@@ -136,19 +141,24 @@ class Scope:
 
 @dataclass
 class Cte:
-    """A WITH item: its definition, and its relation once it was built to be shared.
+    """A WITH item as it is written, and its relation once it was built to be shared.
 
     inlined: it says NOT MATERIALIZED, so that every use is computed again. recursive: it reads itself.
     """
 
     name: str
-    query: exp.Expression
+    item: exp.CTE
     columns: tuple[str, ...]
     visible: dict[str, Cte]
     uses: int
     inlined: bool = False
     recursive: bool = False
     shared: tuple[Relation, tuple[str, ...]] | None = None
+
+    @property
+    def query(self) -> exp.Expression:
+        """Its definition."""
+        return self.item.this  # type: ignore[no-any-return]
 
 
 def count_uses(root: exp.Expression) -> dict[str, int]:

@@ -25,7 +25,7 @@ from qoop.planner.sql.distinct_on import first_of_each
 from qoop.planner.sql.from_clause import NO_SOURCE, FromClause
 from qoop.planner.sql.group_by import GroupKeys, grouping_sets
 from qoop.planner.sql.query_block import QueryBlock, meant, order_exprs, order_items, ordinal
-from qoop.planner.sql.scope import Cte, Scope, Unsupported, refuse
+from qoop.planner.sql.scope import Cte, Scope, Unsupported
 from qoop.planner.sql.select_list import SelectItem, aliases, places, select_items
 from qoop.planner.sql.stars import expanded, has_columns
 
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 class SelectBlock:
     """One SELECT, clause by clause. `relation` grows from FROM upwards."""
 
-    KNOWN = frozenset(
-        "with_ kind hint distinct expressions from_ joins where group having qualify order limit offset sample".split()  # noqa: SIM905
-    )
-
     def __init__(self, builder: Builder, node: exp.Select, scope: Scope, ctes: dict[str, Cte]) -> None:
         self.builder = builder
         self.node = node
@@ -49,7 +45,6 @@ class SelectBlock:
         self.correlated: list[Expr] = []
 
     def build(self) -> QueryBlock:
-        refuse(self.node, self.KNOWN)
         self.relation = FromClause(self.builder, self.scope, self.ctes).build(self.node)
         selects = select_items(self.node, self.scope)
         named = aliases(selects)

@@ -28,7 +28,7 @@ from qoop.planner.algebra.expr import (
 )
 from qoop.planner.algebra.relation import Aggregate, Aggregation, Join, Project, Relation
 from qoop.planner.sql.convert import Env
-from qoop.planner.sql.scope import Unsupported
+from qoop.planner.sql.scope import Unsupported, refuse
 
 if TYPE_CHECKING:
     from qoop.planner.sql.build import Builder
@@ -213,6 +213,7 @@ class SubqueryJoins:
     def block(self, node: exp.Expression, env: Env) -> QueryBlock:
         """Build the subquery with the env's scope around it."""
         while isinstance(node, exp.Subquery) and not node.args.get("with_"):
+            refuse(node, {"this", "alias"})
             node = node.this
         if not isinstance(node, exp.Query):
             raise Unsupported(f"{type(node).__name__} as a subquery")

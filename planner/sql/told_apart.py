@@ -11,6 +11,9 @@ from itertools import count
 
 from sqlglot import exp
 
+_RECURRING = "recurring"
+"""The schema by which a WITH RECURSIVE … USING KEY reads all rows that it has found so far."""
+
 
 def told_apart(ast: exp.Expression) -> exp.Expression:
     """The statement with no two queries of a WITH alike in name; itself where none are.
@@ -38,7 +41,7 @@ class _Renaming:
     def visit(self, node: exp.Expression, names: Mapping[str, str]) -> None:
         """Rename in a part of the statement. names: the new names, by the lower-case ones that stand there."""
         clause = node.args.get("with_")
-        if isinstance(node, exp.Table) and not node.args.get("db") and node.name.lower() in names:
+        if isinstance(node, exp.Table) and node.name.lower() in names and node.db.lower() in ("", _RECURRING):
             self._point(node, names[node.name.lower()])
         if clause is not None:
             names = self._define(clause, names)
