@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -39,6 +40,10 @@ _USAGE, _INTERRUPTED = 2, 130
 _COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile", "serve", "slt", "cluster", "page")
 """The meaning of a first word even if there is a file of that name; that one is ./tpcds."""
 
+_MAY_BE_COMMAND = re.compile(r"^\s*(?:\\|\.[a-z?])", re.M | re.I)
+"""A line that may be a command of the shell, unless it is within a statement."""
+
+_DATA = "a folder of <table>.parquet and <table>/*.parquet, a DuckDB file, or a Parquet, CSV or JSON file"
 _BENCH = "Compare with DuckDB, and plans with each other, while the resources change"
 _PROFILE = "List, draw and convert capacity profiles: spot markets, logs of machines, CSV"
 _TPCDS = "Make TPC-DS data, run its 99 queries, compare with DuckDB"
@@ -79,14 +84,17 @@ def _run(words: Sequence[str]) -> int:
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="qoop", description="SQL on Parquet files and DuckDB databases, run as stages of tasks."
+        prog="qoop",
+        usage="qoop [DIR ...] [-c SQL | -f FILE] [OPTION ...]\n       qoop COMMAND [DIR ...] [OPTION ...]",
+        description=f"SQL on data of yours, run as stages of tasks. DIR is {_DATA}; several may stand side by side. "
+        "Without -c and -f, and with a terminal to type at, it opens the shell.",
     )
     parser.add_argument("--version", action=_Version)
     _add_query_options(parser, "run")
     parser.add_argument("--format", type=_format, metavar="FORMAT", help=f"print answers as {', '.join(FORMATS)}")
     _add_page_option(parser)
     parser.set_defaults(run=lambda options: _query(parser, options))
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="qoop")
     if not names_no_command(words):  # to describe them all takes several ms
         _add_commands(commands, words)
     return parser
@@ -116,10 +124,7 @@ def _add_query_options(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def _add_session_options(parser: argparse.ArgumentParser) -> None:
-    data = (
-        "a folder of <table>.parquet and <table>/*.parquet, a DuckDB file, or a Parquet, CSV or JSON file; repeatable"
-    )
-    parser.add_argument("--data", metavar="DIR", action="append", default=[], help=data)
+    parser.add_argument("--data", metavar="DIR", action="append", default=[], help=f"{_DATA}; DIR alone does, too")
     for name, flag in FLAGS.items():
         _add_option(parser, name, flag)
 
@@ -215,11 +220,14 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             return _shell(options)
         parser.print_help(sys.stderr)
         return _USAGE
+    text = _text(options)
+    if _MAY_BE_COMMAND.search(text):
+        return _script(options, text)
     with loading_little():
         from qoop.commands.named import tables_named
         from qoop.statements.statement import SetOption, statements
 
-        asked = statements(_text(options))
+        asked = statements(text)
         named = tables_named(asked)
         opened = _session(options, named)
     with opened as session:
@@ -228,6 +236,23 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             result = _executed(session, statement, options.data if named is not None else ())
             if not isinstance(statement, SetOption) and not result.says_done:
                 _show(options, result)
+    return 0
+
+
+def _script(options: argparse.Namespace, text: str) -> int:
+    """Run a text that may hold commands of the shell, such as \\d."""
+    from qoop.repl.commands import Quit
+    from qoop.repl.shell import Shell
+
+    with _session(options) as session:
+        _show_page(options, session)
+        shell = Shell(session, options.format or "table", _watch)
+        try:
+            shell.run_script(text)
+        except Quit:
+            return 0
+        finally:
+            shell.close_output()
     return 0
 
 
@@ -270,7 +295,7 @@ def _shell(options: argparse.Namespace) -> int:
     for path in options.data:
         if "://" not in path and not os.path.exists(os.path.expanduser(path)):
             raise ConfigError(f"there is no {path}")
-    from qoop.repl.shell import Shell
+    from qoop.repl.interactive import InteractiveShell
 
     def opened() -> Session:
         session = _watching(_session(options), options)
@@ -281,7 +306,7 @@ def _shell(options: argparse.Namespace) -> int:
             raise
         return session
 
-    return Shell(opened, options.format or "table").run()
+    return InteractiveShell(opened, options.format or "table").run()
 
 
 def _show_page(options: argparse.Namespace, session: Session) -> None:
@@ -411,11 +436,9 @@ class _Version(argparse.Action):
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="print the version")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        import duckdb
+        from qoop.commands.loading import version_text
 
-        import qoop
-
-        print(f"qoop {qoop.__version__} on DuckDB {duckdb.__version__}")
+        print(version_text())
         parser.exit()
 
 

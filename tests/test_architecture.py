@@ -105,7 +105,7 @@ def test_a_small_answer_is_printed_without_pandas() -> None:
 
 def test_the_prompt_comes_before_the_engine() -> None:
     code = (
-        "import qoop.__main__, qoop.repl.shell, sys; "
+        "import qoop.__main__, qoop.repl.interactive, sys; "
         "print([m for m in ('duckdb', 'pyarrow', 'sqlglot', 'numpy', 'rich') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")

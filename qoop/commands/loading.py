@@ -44,3 +44,12 @@ def _load_arrow_alone() -> None:
         import pyarrow  # noqa: F401 — for its effect
     finally:
         del sys.modules["numpy"]
+
+
+def version_text() -> str:
+    """The versions of qoop and of the DuckDB that it runs on."""
+    import duckdb
+
+    import qoop
+
+    return f"qoop {qoop.__version__} on DuckDB {duckdb.__version__}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from qoop.catalog.errors import ConfigError, DiskFull
-from qoop.drawing.table_text import table_text
+from qoop.drawing.table_text import USUAL, Look, table_text
 from qoop.terminal import Terminal, width_of
 
 if TYPE_CHECKING:
@@ -35,15 +35,15 @@ def checked_format(name: str) -> str:
     return known
 
 
-def write(result: Result, form: str, stream: TextIO, terminal: Terminal | None = None) -> None:
+def write(result: Result, form: str, stream: TextIO, terminal: Terminal | None = None, look: Look = USUAL) -> None:
     """Print an answer in one of FORMATS."""
-    for piece in pieces(result, form, terminal or Terminal.of(stream)):
+    for piece in pieces(result, form, terminal or Terminal.of(stream), look):
         stream.write(piece)
 
 
-def pieces(result: Result, form: str, terminal: Terminal | None = None) -> Iterator[str]:
+def pieces(result: Result, form: str, terminal: Terminal | None = None, look: Look = USUAL) -> Iterator[str]:
     """An answer in one of FORMATS, piece by piece: of those for programs whole lines, and of CSV the names alone."""
-    return _WRITERS[checked_format(form)](result, terminal or Terminal())
+    return _WRITERS[checked_format(form)](result, terminal or Terminal(), look)
 
 
 def explanation(result: Result) -> str | None:
@@ -83,20 +83,20 @@ def _save_arrow(result: Result, file: Path) -> None:
         writer.write_table(table)
 
 
-def _table(result: Result, terminal: Terminal) -> Iterator[str]:
-    yield table_text(result, terminal) + "\n"
+def _table(result: Result, terminal: Terminal, look: Look) -> Iterator[str]:
+    yield table_text(result, terminal, look=look) + "\n"
 
 
-def _separated(delimiter: str) -> Callable[[Result, Terminal], Iterator[str]]:
-    def texts(result: Result, _: Terminal) -> Iterator[str]:
+def _separated(delimiter: str) -> Callable[[Result, Terminal, Look], Iterator[str]]:
+    def texts(result: Result, _: Terminal, look: Look) -> Iterator[str]:
         from qoop.drawing.separated import separated  # most answers are printed as tables
 
-        return separated(result, delimiter)
+        return separated(result, delimiter, look)
 
     return texts
 
 
-def _json(result: Result, terminal: Terminal) -> Iterator[str]:
+def _json(result: Result, terminal: Terminal, look: Look) -> Iterator[str]:
     separator = "["
     for row in result.json_rows():
         yield f"{separator}{row}"
@@ -104,31 +104,33 @@ def _json(result: Result, terminal: Terminal) -> Iterator[str]:
     yield "]\n" if separator != "[" else "[]\n"
 
 
-def _json_lines(result: Result, terminal: Terminal) -> Iterator[str]:
+def _json_lines(result: Result, terminal: Terminal, look: Look) -> Iterator[str]:
     return (f"{row}\n" for row in result.json_rows())
 
 
-def _markdown(result: Result, terminal: Terminal) -> Iterator[str]:
+def _markdown(result: Result, terminal: Terminal, look: Look) -> Iterator[str]:
+    null = "NULL" if look.null is None else look.null
     yield _marked(result.columns)
     yield _marked(["---"] * len(result.columns))
     for row in result.text_rows():
-        yield _marked(["NULL" if value is None else value for value in row])
+        yield _marked([null if value is None else value for value in row])
 
 
 def _marked(cells: list[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|').replace(chr(10), '<br>') for cell in cells)} |\n"
 
 
-def _vertical(result: Result, terminal: Terminal) -> Iterator[str]:
+def _vertical(result: Result, terminal: Terminal, look: Look) -> Iterator[str]:
+    null = terminal.paint("NULL" if look.null is None else look.null, "faint")
     widest = max(map(width_of, result.columns), default=0)
     for number, row in enumerate(result.text_rows(), 1):
         yield terminal.paint(f"── row {number} ".ljust(min(40, terminal.width), "─"), "faint") + "\n"
         for name, value in zip(result.columns, row, strict=True):
-            shown = terminal.paint("NULL", "faint") if value is None else value
+            shown = null if value is None else value
             yield f"{' ' * (widest - width_of(name))}{terminal.paint(name, 'bold')} = {shown}\n"
 
 
-_WRITERS: dict[str, Callable[[Result, Terminal], Iterator[str]]] = {
+_WRITERS: dict[str, Callable[[Result, Terminal, Look], Iterator[str]]] = {
     "table": _table,
     "markdown": _markdown,
     "csv": _separated(","),

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from qoop.drawing.table_text import USUAL, Look
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -22,22 +24,24 @@ _PLAIN = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|DECIMAL\(.*|DOUBLE|F
 """Types whose texts hold nothing that is to be quoted."""
 
 
-def separated(result: Result, delimiter: str) -> Iterator[str]:
+def separated(result: Result, delimiter: str, look: Look = USUAL) -> Iterator[str]:
     """The line of the names, then those of the rows, many at a time."""
-    yield _line(result.columns, delimiter)
+    null = _cell(look.null, delimiter) if look.null else ""
+    if look.headers:
+        yield _line(result.columns, delimiter)
     if len(result) <= FEW:
-        yield from (_line(row, delimiter) for row in result.text_rows())
+        yield from (_line(row, delimiter, null) for row in result.text_rows())
     else:
-        yield from map(_joined, result.expressed(_expression(result.types, result.text_casts(), delimiter)))
+        yield from map(_joined, result.expressed(_expression(result.types, result.text_casts(), delimiter, null)))
 
 
-def _line(cells: Sequence[str | None], delimiter: str) -> str:
-    r"""A line of cells.
+def _line(cells: Sequence[str | None], delimiter: str, null: str = "") -> str:
+    r"""A line of cells. null: stands for NULL.
 
     >>> _line(["a", None, "", "b,c", 'say "x" twice'], ",")
     'a,,"","b,c","say ""x"" twice"\n'
     """
-    return delimiter.join("" if cell is None else _cell(cell, delimiter) for cell in cells) + "\n"
+    return delimiter.join(null if cell is None else _cell(cell, delimiter) for cell in cells) + "\n"
 
 
 def _cell(text: str, delimiter: str) -> str:
@@ -51,12 +55,15 @@ def _marks(delimiter: str) -> str:
     return f'{delimiter}"#\n\r'
 
 
-def _expression(types: Sequence[str], casts: Sequence[str], delimiter: str) -> str:
+def _expression(types: Sequence[str], casts: Sequence[str], delimiter: str, null: str) -> str:
     """The SQL of a line. concat takes NULL for nothing."""
     cells = [
         cast if _PLAIN.fullmatch(type_) else _quoted_cell(cast, delimiter)
         for type_, cast in zip(types, casts, strict=True)
     ]
+    if null:
+        text = null.replace("'", "''")
+        cells = [f"coalesce({cell}, '{text}')" for cell in cells]
     marks = [f"chr({ord(mark)})" for mark in delimiter * (len(cells) - 1) + "\n"]
     parts = chain.from_iterable(zip(cells, marks, strict=True))
     return f"concat({', '.join(parts)})"

@@ -30,34 +30,60 @@ Row = tuple[str | None, ...]
 
 
 @value
+class Look:
+    """How answers are printed where the user has a choice.
+
+    headers: whether the names of the columns are printed, where a format can be without. null: the text that stands
+    for NULL; None: what the format has for it. widths: cells that columns of a table take at least, from the left.
+    most_rows: rows of a table that are shown; None: as many as fit the screen."""
+
+    headers: bool = True
+    null: str | None = None
+    widths: tuple[int, ...] = ()
+    most_rows: int | None = None
+
+
+USUAL = Look()
+
+
+@value
 class _Column:
-    """right: values stand at the right. gap: stands for columns that are left out."""
+    """right: values stand at the right. null: stands for NULL. least: cells that it takes at least. gap: stands for
+    columns that are left out."""
 
     name: str
     type: str
     right: bool
     values: tuple[str | None, ...]
+    null: str = "NULL"
+    least: int = 1
     gap: bool = False
 
     @property
     def width(self) -> int:
-        return max(width_of(self.name), width_of(self.type), *(width_of(_cell(value)) for value in self.values), 1)
+        cells = (width_of(self.null if value is None else value) for value in self.values)
+        return max(width_of(self.name), width_of(self.type), *cells, self.least)
 
 
-def table_text(result: Result, terminal: Terminal, most_rows: int | None = None, note: str = "") -> str:
-    """The table, and a line that says how many rows there are.
-
-    most_rows: how many are shown; by default as many as fit the screen, but at least ten. note: the end of that line.
+def table_text(result: Result, terminal: Terminal, note: str = "", look: Look = USUAL) -> str:
+    """The table, and a line that says how many rows there are; by default it shows as many as fit the screen, but at
+    least ten. note: the end of that line.
     """
-    most = max(10, terminal.height - _FRAME) if most_rows is None else most_rows
+    most = max(10, terminal.height - _FRAME) if look.most_rows is None else look.most_rows
     head, tail = shown_rows(len(result), most)
     rows = [*islice(result.slice(0, head).text_rows(), head), *result.slice(len(result) - tail, tail).text_rows()]
+    null = "NULL" if look.null is None else _visible(look.null)
+    least = (*look.widths, *[1] * len(result.columns))
     columns = [
-        _Column(_visible(name), shortened(type_.lower(), 24), bool(_NUMBERS.fullmatch(type_)), values)
-        for name, type_, values in zip(result.columns, result.types, _turned(rows, len(result.columns)), strict=True)
+        _Column(_visible(name), shortened(type_.lower(), 24), bool(_NUMBERS.fullmatch(type_)), values, null, cells)
+        for name, type_, values, cells in zip(
+            result.columns, result.types, _turned(rows, len(result.columns)), least[: len(result.columns)], strict=True
+        )
     ]
     fitted, widths, left_out = _fit(columns, terminal.width)
     lines = _lines(fitted, widths, head if tail else None, terminal)
+    if not look.headers:
+        del lines[1:4]
     total = _total(len(result), head + tail, len(columns), left_out)
     return "\n".join([*lines, terminal.paint(total + note, "faint")])
 
@@ -87,10 +113,6 @@ def _turned(rows: Sequence[Row], columns: int) -> list[tuple[str | None, ...]]:
 
 def _visible(text: str) -> str:
     return text.translate(_UNSEEN)
-
-
-def _cell(value: str | None) -> str:
-    return "NULL" if value is None else value
 
 
 def _fit(columns: Sequence[_Column], width: int) -> tuple[list[_Column], list[int], int]:
@@ -157,7 +179,7 @@ def _lines(columns: Sequence[_Column], widths: Sequence[int], dots_after: int | 
 
 def _value(column: _Column, place: int, width: int, terminal: Terminal) -> str:
     value = column.values[place]
-    text = shortened(_cell(value), width)
+    text = shortened(column.null if value is None else value, width)
     space = " " * (width - width_of(text))
     painted = terminal.paint(text, "faint") if value is None or column.gap else text
     return space + painted if column.right else painted + space

@@ -2,9 +2,10 @@
 
 ::
 
-    shell.py          reads, runs, prints
+    shell.py          what commands act on: runs and prints, without a prompt
+    interactive.py    the shell at a terminal: a prompt, texts that are typed ahead
     tokens.py         the words of SQL in an unfinished text
-    typed.py          what is typed: a command, or statements, whole or not
+    typed.py          what is typed: commands and statements, whole or not
     commands.py       \\d, \\resize, \\jobs …
     habits.py         \\e, \\watch, \\!, \\set, .import: what people bring from psql and DuckDB
     names.py          names of keywords, functions, tables and columns

@@ -7,19 +7,22 @@ import shlex
 import tempfile
 import webbrowser
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import counted
 from qoop.catalog.value import value
+from qoop.commands.loading import version_text
 from qoop.drawing.formats import FORMATS, checked_format, save
 from qoop.drawing.view import due, of_share, span_of, under_way
 from qoop.engine.history import available_of, size, span
 from qoop.repl.habits import edit, import_file, run_program, set_variable, unset_variable, watch
 from qoop.repl.jobs import Entry
+from qoop.repl.typed import is_command
 from qoop.retrace.story import story
 
 if TYPE_CHECKING:
@@ -32,13 +35,15 @@ if TYPE_CHECKING:
 class Command:
     """names: without the \\, the usual one first. arguments: as help shows them. help: what it does, in a line.
 
-    run: gets the shell and the rest of the line.
+    run: gets the shell and the rest of the line. when: it is done if it is typed while a query runs: at once, in its
+    turn (what was typed before it may wait), or after the query in front, as it runs queries itself or leaves.
     """
 
     names: tuple[str, ...]
     arguments: str
     help: str
     run: Callable[[Shell, str], None]
+    when: Literal["at once", "in turn", "after"] = "at once"
 
 
 class Quit(Exception):
@@ -47,16 +52,33 @@ class Quit(Exception):
 
 def run_command(shell: Shell, line: str) -> None:
     """Do what a line asks for. Raises ConfigError for an unknown command, and whatever the command raises."""
-    word, _, rest = line.strip().rstrip(";").partition(" ")
-    if word.startswith("\\!"):  # as in psql, with or without a space
-        word, rest = word[:2], f"{word[2:]} {rest}"
-    name = word[1:]
-    command = _BY_NAME.get(name) or _BY_NAME.get(name.lower())
+    word, rest = _parted(line)
+    command, name = _named(word), word[1:]
     if command is None:
         near = [known for known in _BY_NAME if name and known.startswith(name[:2])]
         hint = f"; did you mean {', '.join(chr(92) + known for known in near)}?" if near else "; \\help lists them"
         raise ConfigError(f"there is no command {word}{hint}")
     command.run(shell, rest.strip())
+
+
+def may_run(text: str, others_wait: bool) -> bool:
+    """True if what was typed while a query runs is done at once. others_wait: other texts do, which were before it."""
+    if not is_command(text):
+        return text.endswith("&")
+    command = _named(_parted(text)[0])
+    when = "at once" if command is None else command.when
+    return when == "at once" or (when == "in turn" and not others_wait)
+
+
+def _parted(line: str) -> tuple[str, str]:
+    """A command with its mark, and the rest of its line."""
+    word, _, rest = line.strip().rstrip(";").partition(" ")
+    # as in psql, with or without a space
+    return (word[:2], f"{word[2:]} {rest}") if word.startswith("\\!") else (word, rest)
+
+
+def _named(word: str) -> Command | None:
+    return _BY_NAME.get(word[1:]) or _BY_NAME.get(word[1:].lower())
 
 
 def _help(shell: Shell, name: str) -> None:
@@ -193,7 +215,7 @@ def _register(shell: Shell, line: str) -> None:
     else:
         shell.session.register_path(words[0])
     shell.forget_names()
-    shell.tell(f"tables: {', '.join(sorted(set(shell.session.tables()) - before)) or 'replaced'}")
+    shell.confirm(f"tables: {', '.join(sorted(set(shell.session.tables()) - before)) or 'replaced'}")
 
 
 def _resize(shell: Shell, line: str) -> None:
@@ -359,19 +381,22 @@ def _timeline(shell: Shell, line: str) -> None:
 
 
 def _mode(shell: Shell, name: str) -> None:
+    shown = f"answers are printed as {checked_format(name or shell.form)}; there are {', '.join(FORMATS)}"
     if name:
         shell.form = checked_format(name)
-    shell.tell(f"answers are printed as {shell.form}; there are {', '.join(FORMATS)}")
+        shell.confirm(shown)
+    else:
+        shell.tell(shown)
 
 
 def _expanded(shell: Shell, _: str) -> None:
     shell.form = "table" if shell.form == "vertical" else "vertical"
-    shell.say(f"answers are printed as {shell.form}")
+    shell.confirm(f"answers are printed as {shell.form}")
 
 
 def _timing(shell: Shell, word: str) -> None:
     shell.timing = _switch(word, shell.timing)
-    shell.say(f"timing is {'on' if shell.timing else 'off'}")
+    shell.confirm(f"timing is {'on' if shell.timing else 'off'}")
 
 
 def _switch(word: str, now: bool) -> bool:
@@ -384,7 +409,49 @@ def _output(shell: Shell, path: str) -> None:
     shell.close_output()
     if path:
         shell.open_output(path)
-        shell.tell(f"answers go to {path}; \\o alone ends that")
+        shell.confirm(f"answers go to {path}; \\o alone ends that")
+
+
+def _once(shell: Shell, path: str) -> None:
+    if not path:
+        raise ConfigError("\\once FILE puts the next answer in a file, as \\mode says")
+    shell.open_output(path, once=True)
+
+
+def _headers(shell: Shell, word: str) -> None:
+    shell.look = replace(shell.look, headers=_switch(word, shell.look.headers))
+
+
+def _null(shell: Shell, text: str) -> None:
+    shell.look = replace(shell.look, null=" ".join(shlex.split(text)) if text else None)
+
+
+def _widths(shell: Shell, line: str) -> None:
+    widths = tuple(
+        _count("\\width takes cells of columns from the left, 0 for what fits", word) for word in line.split()
+    )
+    shell.look = replace(shell.look, widths=widths)
+
+
+def _most_rows(shell: Shell, word: str) -> None:
+    most = (
+        _count("\\maxrows takes the most rows that a table shows; without a number, what fits", word) if word else None
+    )
+    shell.look = replace(shell.look, most_rows=most)
+
+
+def _count(use: str, word: str) -> int:
+    if not word.isdecimal():
+        raise ConfigError(f"{use}, not {word!r}")
+    return int(word)
+
+
+def _databases(shell: Shell, _: str) -> None:
+    shell.run_script("SHOW DATABASES")
+
+
+def _version(shell: Shell, _: str) -> None:
+    shell.say(version_text())
 
 
 def _save(shell: Shell, path: str) -> None:
@@ -404,11 +471,9 @@ def _page(shell: Shell, word: str) -> None:
 
 
 def _read(shell: Shell, path: str) -> None:
-    try:
-        text = Path(shlex.split(path)[0] if path else "").expanduser().read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    shell.run_script(text)
+    if not path:
+        raise ConfigError("\\read FILE runs the statements and commands of a file")
+    shell.run_file(Path(shlex.split(path)[0]).expanduser())
 
 
 def _inputs(shell: Shell, _: str) -> None:
@@ -424,8 +489,15 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
                 ("d", "describe", "tables", "dt", "schema"), "[TABLE]", "tables, or one with its statistics", _tables
             ),
             Command(("functions", "df"), "", "functions of Python, and what they have taken", _functions),
-            Command(("register", "open", "attach"), "[NAME] PATH", "make a file, folder or database known", _register),
-            Command(("import",), "FILE TABLE", "put the rows of a file into a table", import_file),
+            Command(
+                ("register", "open", "attach"),
+                "[NAME] PATH",
+                "make a file, folder or database known",
+                _register,
+                "in turn",
+            ),
+            Command(("import",), "FILE TABLE", "put the rows of a file into a table", import_file, "after"),
+            Command(("databases",), "", "the databases that are attached", _databases, "after"),
         ),
     ),
     (
@@ -437,16 +509,17 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
                 "[WITHIN n PERCENT] [SQL]",
                 "an answer that grows, of the last query or a new one",
                 _approximate,
+                "after",
             ),
-            Command(("fg",), "[JOB]", "bring a job to the front, or show its answer", _foreground),
+            Command(("fg",), "[JOB]", "bring a job to the front, or show its answer", _foreground, "after"),
             Command(("jobs",), "", "what runs and what has run", _jobs),
             Command(("tenants",), "", "whom queries are for: jobs, shares, slots in use, fairness (ρ)", _tenants),
             Command(("cancel", "kill"), "[JOB]", "stop a job", _cancel),
             Command(("suspend",), "[JOB [PATH]]", "stop a job and keep what it has done", _suspend),
             Command(("resume",), "[JOB|PATH]", "go on with a suspended job", _resume),
-            Command(("read", "i", "include"), "FILE", "run the statements of a file", _read),
-            Command(("e", "edit"), "[FILE]", "the last query, or a file, in your editor; then it runs", edit),
-            Command(("watch",), "[SECONDS [TIMES]]", "run the last query again and again", watch),
+            Command(("read", "i", "include"), "FILE", "run the statements and commands of a file", _read, "after"),
+            Command(("e", "edit"), "[FILE]", "the last query, or a file, in your editor; then it runs", edit, "after"),
+            Command(("watch",), "[SECONDS [TIMES]]", "run the last query again and again", watch, "after"),
         ),
     ),
     (
@@ -468,14 +541,25 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
     (
         "Answers",
         (
-            Command(("mode", "format"), "[FORMAT]", f"how they are printed: {', '.join(FORMATS)}", _mode),
-            Command(("x",), "", "a value a line, and back", _expanded),
-            Command(("timing", "timer"), "[on|off]", "say how long queries take", _timing),
-            Command(("save", "export"), "FILE", "put the last one in a file: .csv .json .parquet .arrow …", _save),
+            Command(("mode", "format"), "[FORMAT]", f"how they are printed: {', '.join(FORMATS)}", _mode, "in turn"),
+            Command(("x",), "", "a value a line, and back", _expanded, "in turn"),
+            Command(("timing", "timer"), "[on|off]", "say how long queries take", _timing, "in turn"),
             Command(
-                ("page", "pager"), "[live]", "the last one whole, in a pager; live: what runs, in a browser", _page
+                ("save", "export"), "FILE", "put the last one in a file: .csv .json .parquet .arrow …", _save, "after"
             ),
-            Command(("o", "output"), "[FILE]", "print answers to a file from now on", _output),
+            Command(
+                ("page", "pager"),
+                "[live]",
+                "the last one whole, in a pager; live: what runs, in a browser",
+                _page,
+                "in turn",
+            ),
+            Command(("o", "output"), "[FILE]", "print answers to a file from now on", _output, "in turn"),
+            Command(("once",), "FILE", "print the next one to a file", _once, "in turn"),
+            Command(("headers", "header"), "[on|off]", "names of columns: table, csv, tsv", _headers, "in turn"),
+            Command(("nullvalue",), "[TEXT]", "what stands for NULL", _null, "in turn"),
+            Command(("width",), "[CELLS …]", "how wide columns of a table are at least", _widths, "in turn"),
+            Command(("maxrows",), "[ROWS]", "the most rows that a table shows", _most_rows, "in turn"),
         ),
     ),
     (
@@ -483,10 +567,13 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
         (
             Command(("help", "h", "?"), "[COMMAND]", "this", _help),
             Command(("s",), "", "what was typed before", _inputs),
-            Command(("set",), "[NAME TEXT]", "a text by name, for :NAME, :'NAME' and :\"NAME\"", set_variable),
-            Command(("unset",), "NAME", "forget it", unset_variable),
+            Command(
+                ("set",), "[NAME TEXT]", "a text by name, for :NAME, :'NAME' and :\"NAME\"", set_variable, "in turn"
+            ),
+            Command(("unset",), "NAME", "forget it", unset_variable, "in turn"),
+            Command(("version",), "", "of qoop and of DuckDB", _version),
             Command(("!", "shell", "system"), "[COMMAND]", "run a program", run_program),
-            Command(("q", "quit", "exit"), "", "leave", _quit),
+            Command(("q", "quit", "exit"), "", "leave", _quit, "after"),
         ),
     ),
 )

@@ -197,4 +197,4 @@ def import_file(shell: Shell, line: str) -> None:
     shell.forget_names()
     rows = result.fetchall()
     made = f"{rows[0][0]:,} rows" if rows else "its rows"
-    shell.say(f"{made} of {words[0]} are in {words[1]}")
+    shell.confirm(f"{made} of {words[0]} are in {words[1]}")

@@ -17,6 +17,14 @@ _LOOK = 0.2
 """Seconds between looks at what has been decided about a job in the background."""
 
 
+class SentBack(Exception):
+    """The user wants the query to go on in the background."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"{job.id} goes on in the background")
+        self.job = job
+
+
 @dataclass
 class Entry:
     """A query and where it runs. shown: how many records of its history the screen has."""

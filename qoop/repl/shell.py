@@ -1,38 +1,22 @@
-"""The shell: reads statements and commands, runs them, prints answers.
+"""The shell without a prompt: a session, its queries, and how answers are printed; commands act on it.
 
-The prompt is there before the engine is: a thread loads it, and opens the data, while the first query is typed.
+So the text of ``qoop -c``, a file or a pipe may hold commands, too, and needs no terminal.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
 from pathlib import Path
 from time import perf_counter, time_ns
 from typing import TYPE_CHECKING, TextIO
 
-from prompt_toolkit import PromptSession
-from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
-from prompt_toolkit.filters import completion_is_selected
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.input import Input
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.output import Output
-from prompt_toolkit.patch_stdout import patch_stdout
-from prompt_toolkit.styles import Style
-
 from qoop.catalog.errors import Cancelled, ConfigError, DiskFull, QoopError
-from qoop.catalog.stores.private import make_folder, open_private
-from qoop.repl.completer import NameCompleter
-from qoop.repl.highlighting import STYLE, SqlLexer
-from qoop.repl.names import Names, of_duckdb
-from qoop.repl.typed import is_bare_command, is_command, is_whole, split_command
+from qoop.drawing.table_text import Look, table_text
+from qoop.repl.typed import is_command, pieces
 from qoop.streams import EndedBySignal
 from qoop.terminal import Terminal, between_words
 
@@ -44,43 +28,36 @@ if TYPE_CHECKING:
     from qoop.session import Session
     from qoop.statements.statement import Approximate, Statement
 
-_WELCOME = "qoop {version}: \\help lists commands, a statement ends with ;"
-_STATUS_REFRESH = 0.5
-
 
 class Shell:
-    """open: makes the session; called in a thread, once.
+    """session: the one that commands and statements are for; `InteractiveShell` opens its own. watch: is called with
+    every query in front, before its end is waited for.
 
-    Attributes that commands change: form (how answers are printed), timing, replaying, suspended (folders by job),
-    asked_to_quit, variables (texts by name, which statements write as :name).
+    Attributes that commands change: form and look (how answers are printed), timing, replaying, suspended (folders by
+    job), asked_to_quit, variables (texts by name, which statements write as :name).
     """
 
     def __init__(
-        self,
-        open: Callable[[], Session],
-        form: str = "table",
-        history: Path | None = None,
-        input: Input | None = None,
-        output: Output | None = None,
+        self, session: Session | None = None, form: str = "table", watch: Callable[[Job], object] | None = None
     ) -> None:
-        self._open = open
         self._opened: Future[Session] = Future()
-        self._names: Names | None = None
-        self._begun_opening = False
-        self._history: History = _history(history)
-        self._input, self._output = input, output
+        if session is not None:
+            self._opened.set_result(session)
+        self._show: Callable[[Job], object] | None = watch
         self._file: TextIO | None = None
+        self._once = False
         self._last_result: Result | None = None
         self._last_text = ""
         self._jobs: Jobs | None = None
+        self._reading: list[Path] = []
+        self._begun_text = ""  # what the next prompt begins with
         self.form = form
-        self.timing = True
+        self.look = Look()
+        self.timing = False
         self.asked_to_quit = False
         self.replaying: Replay | None = None
         self.suspended: dict[str, Path] = {}
         self.variables: dict[str, str] = {}
-        self._begun_text = ""  # of a statement, in the midst of which a command was given
-        self._told_why = ""  # the session has fewer resources than it was opened with
 
     # What commands use
 
@@ -116,6 +93,9 @@ class Shell:
         """Print lines, each broken between words where it does not fit the screen."""
         self.say(between_words(text, max(30, self.terminal().width)))
 
+    def confirm(self, sentence: str) -> None:
+        """Say that something was done, where a person types: a script's output holds answers alone."""
+
     def complain(self, error: BaseException) -> None:
         """Print an error."""
         terminal = self.terminal()
@@ -132,7 +112,8 @@ class Shell:
 
     def begin(self, text: str) -> None:
         """Have a text at the next prompt, for the user to go on with in the line below it."""
-        self._begun_text = text
+        # on a line of its own a command is one; right behind the text it would be a part of it
+        self._begun_text = f"{text}\n" if text else ""
 
     def last_query(self) -> str:
         """The text of the last query. Raises ConfigError if there was none."""
@@ -147,12 +128,11 @@ class Shell:
         return self._last_result
 
     def forget_names(self) -> None:
-        """Tables have changed: look them up again."""
-        self._names = None
+        """Tables have changed: look them up again before the next completion."""
 
     def typed(self) -> list[str]:
-        """The lines typed in this and earlier sessions, the last at the end."""
-        return list(self._history.get_strings())
+        """The texts typed in this and earlier sessions, the last at the end."""
+        return []
 
     def show_rows(self, columns: Mapping[str, Sequence[str | None]], right: Collection[str] = ()) -> None:
         """Print columns of texts as a table, all of its rows. right: those that stand at the right."""
@@ -174,8 +154,10 @@ class Shell:
             self.session.resize("auto", "auto")
             self.say("the profile has ended; queries have all resources again")
 
-    def open_output(self, path: str) -> None:
-        """Print answers to a file from now on. Raises DiskFull."""
+    def open_output(self, path: str, once: bool = False) -> None:
+        """Print answers to a file from now on, or the next one alone. Raises DiskFull."""
+        self.close_output()
+        self._once = once
         try:
             self._file = Path(path).expanduser().open("w", encoding="utf-8", newline="")
         except OSError as error:
@@ -191,51 +173,48 @@ class Shell:
         """Show all rows of an answer in a pager."""
         from pydoc import pager
 
-        from qoop.drawing.table_text import table_text
-
         os.environ.setdefault("LESS", "-SRX")
-        pager(table_text(result, Terminal(width=1_000_000), len(result)))
+        pager(table_text(result, Terminal(width=1_000_000), look=replace(self.look, most_rows=len(result))))
 
-    # The loop
-
-    def run(self) -> int:
-        """Read and run until the user leaves; return the exit code."""
-        self.say(self.terminal().paint(_WELCOME.format(version=_version()), "faint"))
-        prompt = self._prompt()
-        self._start_opening(prompt)
-        try:
-            while True:
-                try:
-                    if not self._goes_on(self._next_text(prompt)):
-                        return 0
-                except EndedBySignal:
-                    raise
-                except KeyboardInterrupt:  # also between two prompts, where the terminal makes a signal of Ctrl-C
-                    continue
-        finally:
-            self._close()
+    # What is typed or read
 
     def handle(self, text: str) -> None:
-        """Do what was typed: a command, or statements; errors are printed."""
+        """Do what was typed: commands and statements; errors are printed."""
         try:
-            if is_command(text):
-                from qoop.repl.commands import run_command
-
-                run_command(self, text)
-            else:
-                self._run_statements(text)
+            begun = self._do(text)
+            if begun:
+                self.begin(begun)
         except Cancelled as error:
             self.complain(error)
         except EndedBySignal:
             raise
         except KeyboardInterrupt:
             self.complain(Cancelled("interrupted"))
+            self._interrupted()
         except QoopError as error:
             self.complain(error)
 
     def run_script(self, text: str) -> None:
-        """Run the statements of a text. Raises what the first that fails raises."""
-        self._run_statements(text)
+        """Do the commands and statements of a text. Raises what the first that fails raises."""
+        begun = self._do(text)
+        if begun:
+            self._run_statements(begun)
+
+    def run_file(self, path: Path) -> None:
+        """Do the commands and statements of a file. Raises ConfigError if it cannot be read; else as `run_script`."""
+        if path.resolve() in self._reading:
+            raise ConfigError(f"{path} reads itself")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path} is not UTF-8: see byte {error.start + 1}") from error
+        self._reading.append(path.resolve())
+        try:
+            self.run_script(text)
+        finally:
+            self._reading.pop()
 
     def start_in_background(self, text: str) -> None:
         """Start a query and return at once. Raises as `Session.submit` does."""
@@ -261,33 +240,26 @@ class Shell:
 
     # Inside
 
-    def _next_text(self, prompt: PromptSession[str]) -> str:
-        try:
-            with patch_stdout(raw=True):
-                begun, self._begun_text = self._begun_text, ""
-                # on a line of its own a command is one; right behind the text it would be a part of it
-                return prompt.prompt(default=f"{begun}\n" if begun else "")
-        except EOFError:
-            return "\\q"
+    def _do(self, text: str) -> str:
+        """Do what a text holds; return the statement that a command at its end has come into."""
+        done, begun = pieces(text)
+        for piece in done:
+            if is_command(piece):
+                from qoop.repl.commands import run_command
 
-    def _goes_on(self, text: str) -> bool:
-        from qoop.repl.commands import Quit
+                run_command(self, piece)
+            else:
+                self._run_statements(piece)
+        return begun
 
-        text = text.strip()
-        if not text:
-            return True
-        if is_bare_command(text.rstrip(";")):
-            text = "\\" + text.rstrip(";").lower()
-        begun, text = split_command(text)
-        try:
-            asked = self.asked_to_quit
-            self.handle(text)
-            if asked:
-                self.asked_to_quit = False
-        except Quit:
-            return False
-        self._begun_text = begun or self._begun_text
-        return True
+    def _interrupted(self) -> None:
+        """Ctrl-C has ended what was being done."""
+
+    def _watch(self, job: Job) -> None:
+        """Stay with a query until it has ended, or the user wants it to go on in the background."""
+        self.jobs.add(job)
+        if self._show is not None:
+            self._show(job)
 
     def _run_statements(self, text: str) -> None:
         from qoop.repl.habits import with_variables
@@ -297,16 +269,11 @@ class Shell:
         if stripped.endswith("&"):
             self.start_in_background(stripped[:-1])
             return
-        session = self._session_here()
+        session = self.session
         from qoop.statements.statement import statements
 
         for statement in statements(text):
             self._run(session, statement)
-
-    def _session_here(self) -> Session:
-        if not self._opened.done():
-            self.say(self.terminal().paint("opening the data …", "faint"))
-        return self.session
 
     def _run(self, session: Session, statement: Statement) -> None:
         from qoop.sessions.options import SYNONYMS
@@ -332,7 +299,7 @@ class Shell:
         if not isinstance(statement, Query | Approximate | Explain):
             self.forget_names()
         if isinstance(statement, SetOption) and (ours := SYNONYMS.get(statement.name.lower())):
-            self.say(self.terminal().paint(f"{statement.name} means {ours} here", "faint"))
+            self.confirm(f"{statement.name} means {ours} here")
         if result.says_done:
             return
         self._print(result, perf_counter() - begun, seen[-1] if seen else None)
@@ -358,40 +325,8 @@ class Shell:
             self.tell(f"note: {note}")
         return last.result
 
-    def _watch(self, job: Job) -> None:
-        from qoop.repl.live import LiveView
-
-        entry = self.jobs.add(job)
-        view = LiveView(
-            job,
-            self.terminal,
-            self.handle,
-            lambda: self._news(entry),
-            lambda: self.session.held_back,
-            self._input,
-            self._output,
-        )
-        with patch_stdout(raw=True):
-            view.show()
-        for line in self._news(entry):
-            self.say(line)
-
-    def _news(self, entry: Entry) -> list[str]:
-        """The decisions about a job's plan, and why its resources changed, since the last time."""
-        told, self._told_why = self._told_why, self.session.held_back
-        return [*self._resource_news(told, self._told_why), *self.jobs.news(entry)]
-
-    def _resource_news(self, before: str, now: str) -> list[str]:
-        from textwrap import wrap
-
-        if before == now:
-            return []
-        terminal = self.terminal()
-        lines = wrap(f"↕ {now or 'queries have all their available again'}", max(30, terminal.width - 1))
-        return [terminal.paint(line, "magenta") for line in lines]
-
     def _sent_back(self, error: BaseException) -> bool:
-        from qoop.repl.live import SentBack
+        from qoop.repl.jobs import SentBack
 
         if not isinstance(error, SentBack):
             return False
@@ -401,20 +336,21 @@ class Shell:
 
     def _print(self, result: Result, seconds: float, job: Job | None) -> None:
         from qoop.drawing.formats import explanation, write
-        from qoop.drawing.table_text import table_text
 
         self._last_result = result
         terminal, note = self.terminal(), self._note(seconds, job)
         if self._file is not None:
-            write(result, self.form, self._file)
+            write(result, self.form, self._file, look=self.look)
             self._file.flush()
+            if self._once:
+                self.close_output()
         elif (told := explanation(result)) is not None:
             self.tell_lines(told)
         elif self.form == "table":
-            self.say(table_text(result, terminal, note=note))
+            self.say(table_text(result, terminal, note, self.look))
             return
         else:
-            write(result, self.form, sys.stdout, terminal)
+            write(result, self.form, sys.stdout, terminal, self.look)
         if note:
             self.say(terminal.paint(note.removeprefix(" · "), "faint"))
 
@@ -424,150 +360,3 @@ class Shell:
         switches = len(job.plans) - 1 if job is not None else 0
         changed = f" · the plan was changed {'once' if switches == 1 else f'{switches} times'}" if switches else ""
         return (f" · {span(seconds)}" if self.timing else "") + changed
-
-    def _prompt(self) -> PromptSession[str]:
-        return PromptSession(
-            "qoop> ",
-            multiline=True,
-            prompt_continuation=lambda width, number, wrapped: "...> "[-width:],
-            key_bindings=_keys(),
-            completer=NameCompleter(self._known_names, self._commands),
-            complete_while_typing=False,
-            lexer=SqlLexer(self._known_names),
-            auto_suggest=AutoSuggestFromHistory(),
-            history=self._history,
-            style=Style.from_dict(STYLE | {"bottom-toolbar": "noreverse ansibrightblack"}),
-            bottom_toolbar=self._toolbar,
-            refresh_interval=_STATUS_REFRESH,
-            include_default_pygments_style=False,
-            input=self._input,
-            output=self._output,
-        )
-
-    def _known_names(self) -> Names:
-        """The completions: without the tables until the session is there."""
-        if not self._opened.done() or self._opened.exception() is not None:
-            return Names()
-        if self._names is None:
-            from qoop.planner.algebra.expr import quote
-
-            keywords, functions = of_duckdb()
-            describe = lru_cache(maxsize=256)(partial(_described, self.session))
-            tables = {table.name: table.columns for table in self.session.tables().values()}
-            views = {view: describe(f"FROM {quote(view)}") for view in self.session.views()}
-            self._names = Names(keywords, functions, {**tables, **views}, describe)
-        return replace(self._names, variables=tuple(sorted(self.variables)))
-
-    def _commands(self) -> Sequence[str]:
-        from qoop.repl.commands import NAMES  # with the engine, which takes its time
-
-        return NAMES
-
-    def _toolbar(self) -> str:
-        if not self._opened.done():
-            return " opening …"
-        if self._opened.exception() is not None:
-            return ""
-        from qoop.engine.history import available_of
-
-        available, status = self.session.given, self._jobs.status() if self._jobs is not None else ""
-        tables = len(self.session.tables())
-        parts = [f"{tables} table{'' if tables == 1 else 's'}", available_of(available), status, self.session.held_back]
-        return " " + " · ".join(filter(None, parts))
-
-    # Opening and closing
-
-    def _start_opening(self, prompt: PromptSession[str]) -> None:
-        """Open the session in a thread, once the prompt is on the screen."""
-
-        def begin(_: object) -> None:
-            prompt.app.after_render -= begin
-            self._begun_opening = True
-            threading.Thread(target=self._load, args=(prompt,), name="qoop-open", daemon=True).start()
-
-        prompt.app.after_render += begin
-
-    def _load(self, prompt: PromptSession[str]) -> None:
-        try:
-            session = self._open()
-            of_duckdb()
-            self._commands()
-            self._opened.set_result(session)
-            if session.config.files:
-                self.tell(f"configured by {' and '.join(map(str, session.config.files))}")
-            prompt.app.invalidate()  # the last line of the screen no longer says that it is being opened
-        except BaseException as error:
-            self._opened.set_exception(error)
-            loop = prompt.app.loop
-            if loop is not None:
-                loop.call_soon_threadsafe(partial(_leave, prompt, error))
-
-    def _close(self) -> None:
-        self.close_output()
-        if not self._begun_opening:
-            return
-        with suppress(BaseException):  # it was told when it happened
-            self._opened.result()
-        if self._opened.exception() is None:
-            self.session.close()
-
-
-def _leave(prompt: PromptSession[str], error: BaseException) -> None:
-    """End the prompt with an error, unless it has ended by itself; then the next use of the session raises it."""
-    if prompt.app.is_running:
-        prompt.app.exit(exception=error)
-
-
-def _described(session: Session, text: str) -> tuple[tuple[str, str], ...]:
-    """The columns of a query; none if it is at fault, as what is being typed often is."""
-    try:
-        return session.describe(text)
-    except QoopError:
-        return ()
-
-
-def _keys() -> KeyBindings:
-    keys = KeyBindings()
-
-    @keys.add("enter", filter=~completion_is_selected)
-    def enter(event: KeyPressEvent) -> None:
-        """Run a text that is whole; else begin a new line."""
-        buffer = event.current_buffer
-        if is_whole(buffer.text):
-            buffer.validate_and_handle()
-        else:
-            buffer.insert_text("\n")
-
-    @keys.add("enter", filter=completion_is_selected)
-    def take(event: KeyPressEvent) -> None:
-        """Take what is chosen in the menu."""
-        event.current_buffer.complete_state = None
-
-    @keys.add("escape", "enter")
-    def run(event: KeyPressEvent) -> None:
-        event.current_buffer.validate_and_handle()
-
-    return keys
-
-
-def _history(path: Path | None) -> History:
-    """The history of inputs: in a file of the user's, unless there can be none."""
-    told = os.environ.get("QOOP_HISTORY")
-    file = path or (Path(told).expanduser() if told else _state_folder() / "qoop" / "history")
-    try:
-        make_folder(file.parent)
-        open_private(file, "a").close()
-    except OSError:  # a home that cannot be written: this session only
-        return InMemoryHistory()
-    return FileHistory(file)
-
-
-def _state_folder() -> Path:
-    told = os.environ.get("XDG_STATE_HOME")
-    return Path(told) if told else Path.home() / ".local" / "state"
-
-
-def _version() -> str:
-    from qoop import __version__
-
-    return str(__version__)

@@ -54,6 +54,31 @@ def test_a_statement_without_rows_prints_nothing(capsys: pytest.CaptureFixture[s
     assert "Success" not in out and "7" in out and out.count("1 row") == 1
 
 
+def test_commands_of_the_shell_need_no_terminal(data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([data, "-c", "\\d"]) == 0
+    assert "│ t " in capsys.readouterr().out
+    file = tmp_path / "report.sql"
+    file.write_text(
+        f".mode csv\n.headers off\n-- all\nSELECT b,\n  a FROM t\n  WHERE b <> '\n.d';\n.once {tmp_path}/sum.csv\n"
+        "SELECT sum(a) FROM t;\n.nullvalue ?\nSELECT max(b) FROM t WHERE a IS NULL\n"
+    )
+    assert main([data, "-f", str(file)]) == 0
+    assert capsys.readouterr() == ('"say ""x""",1\n"y,z",2\n?\n', "")
+    assert (tmp_path / "sum.csv").read_text() == "3\n"
+    assert main([data, "-c", "\\x\n\\nonsense\nSELECT 1"]) == 1
+    assert capsys.readouterr() == ("", "qoop: there is no command \\nonsense; \\help lists them\n")
+    assert main([data, "-c", "SELECT 42 AS answer;\n\\q\nSELECT nothing"]) == 0
+    assert "42" in capsys.readouterr().out
+    assert main(["-c", "SELECT '\n\\d' AS no_command"]) == 0
+    assert "no_command" in capsys.readouterr().out
+
+
+def test_help_shows_where_the_data_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "usage: qoop [DIR ...] [-c SQL | -f FILE]" in capsys.readouterr().out
+
+
 def test_csv_can_be_read_back(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = "SELECT b, b, a::HUGEINT AS a, [a] AS l, DATE '2020-01-02' AS d FROM t ORDER BY a"
     assert main(["-c", text, "--data", data, "--format", "csv"]) == 0

@@ -11,8 +11,8 @@ import pytest
 
 import qoop
 from qoop.repl.completer import offers
+from qoop.repl.interactive import _described
 from qoop.repl.names import Names
-from qoop.repl.shell import _described
 
 
 @pytest.fixture(scope="module")

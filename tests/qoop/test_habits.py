@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 
+import duckdb
 import pytest
 from prompt_toolkit.input import DummyInput
 from prompt_toolkit.output import DummyOutput
 
 import qoop
 from qoop.repl.commands import GROUPS
-from qoop.repl.shell import Shell
+from qoop.repl.interactive import InteractiveShell as Shell
 from qoop.terminal import Terminal
 
 
@@ -68,7 +69,7 @@ def test_the_editor_has_the_last_query_and_what_is_whole_runs(
     monkeypatch.delenv("VISUAL", raising=False)
     assert "afterwards" in do("\\e")
     monkeypatch.setenv("EDITOR", editor(tmp_path, 'printf "SELECT 1," > "$1"'))
-    assert do("\\e") == "" and shell._begun_text == "SELECT 1,"
+    assert do("\\e") == "" and shell._begun_text == "SELECT 1,\n"
     do("SELECT 19 AS saved -- as it was")
     monkeypatch.setenv("EDITOR", "true")
     assert "19 │" in do("\\e"), "a query that is saved unchanged runs"
@@ -128,3 +129,30 @@ def test_help_fits_the_screen_and_says_all(
     words = " ".join(told.split())
     for command in (one for _, commands in GROUPS for one in commands):
         assert " ".join(command.help.split()) in words, command.names
+
+
+def test_answers_look_as_the_user_likes_them(do: Callable[..., str], shell: Shell, tmp_path: Path) -> None:
+    query = "SELECT 'tea' AS leaf, NULL AS price FROM range(4);"
+    assert "none" in do(".nullvalue none", query) and "NULL" not in do(query)
+    assert "leaf" not in do(".headers off", query) and "tea" in do(query)
+    assert do(".mode csv", query).partition("\n")[2] == 4 * "tea,none\n"
+    many = do("SELECT CASE WHEN range % 2 = 0 THEN range END FROM range(2000);").splitlines()  # DuckDB makes the lines
+    assert many[:2] == ["0", "none"] and len(many) == 2000
+    assert do(f".once {tmp_path}/one.csv", query, "SELECT 42;") == "42\n"
+    assert (tmp_path / "one.csv").read_text() == 4 * "tea,none\n"
+    do(".nullvalue", ".headers on", ".mode table")
+    assert "4 rows, 2 of them shown" in do(".maxrows 2", query) and "NULL" in do(query)
+    assert len(do(".width 20 0", ".maxrows", query).splitlines()[0]) == 20 + len("price") + 2 + 7
+    do(".width")
+    assert "on or off, not 'maybe'" in do(".headers maybe") and "not 'few'" in do(".maxrows few", ".width few")
+    assert "memory" in do(".databases") and f"DuckDB {duckdb.__version__}" in do(".version")
+
+
+def test_a_file_of_commands_and_statements_is_read(do: Callable[..., str], tmp_path: Path) -> None:
+    inner, outer = tmp_path / "inner.sql", tmp_path / "outer.sql"
+    inner.write_text("-- an inner one\n.headers on\n")
+    outer.write_text(f".headers off\nSELECT 'before'\n  AS word;\n.read {inner}\nSELECT 'after' AS word;\n")
+    told = do(f".read {outer}")
+    assert told.count("word") == 1 and told.index("before") < told.index("word") < told.index("after")
+    inner.write_text(f".read {outer}\n")
+    assert "reads itself" in do(f".read {outer}", ".headers on")

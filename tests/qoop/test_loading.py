@@ -47,8 +47,8 @@ MOST_OF_OURS = 202
 HEAVY = (
     "IPython", "networkx", "numpy", "pandas", "polars", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet",
     "qoop.dbapi", "qoop.engine.backends.ray", "qoop.notebook", "qoop.planner.join_order", "qoop.planner.planner",
-    "qoop.planner.rules", "qoop.planner.sql.build", "qoop.repl.shell", "qoop.simulation", "qoop.tpcds", "ray", "rich",
-    "sqlglot",
+    "qoop.planner.rules", "qoop.planner.sql.build", "qoop.repl.interactive", "qoop.simulation", "qoop.tpcds", "ray",
+    "rich", "sqlglot",
 )  # fmt: skip
 
 

@@ -144,6 +144,83 @@ def test_ctrl_c_cancels_the_query_and_not_the_program(screen: Screen) -> None:
     assert screen.end() == 0
 
 
+def test_what_is_typed_while_a_query_runs_waits_for_its_turn(screen: Screen) -> None:
+    screen.type("\\resize slots=0{enter}")
+    screen.wait("0 slots")
+    screen.type(LONG + ";{enter}")
+    screen.wait_now("waits for a slot")
+    screen.type("select 6 * 7 as answer;{enter}")
+    screen.wait_now("then select 6 * 7 as answer;")
+    pasted = "select count(*)\nas many\nfrom items;\n.headers off\nselect 'a row''s text';"
+    screen.type(f"\x1b[200~{pasted}\x1b[201~{{enter}}")  # as terminals mark what is pasted
+    screen.wait_now("answer; · select count(*) as many from items; · .headers…")
+    screen.type("select price{enter}from items{enter}where item = 3;{enter}select 1 as begun")  # as those without marks
+    screen.wait_now("> select 1 as begun")
+    screen.type("{enter}\\jobs{enter}")  # in the midst of it: what the command says comes at once
+    screen.wait("│ job1")
+    assert "42" not in screen.text and "Traceback" not in screen.all_text
+    screen.type("\\resize slots=4{enter}")
+    shown = screen.wait("1,000 rows", "42", "many", "500", "a row's text", "4.5")
+    assert "Unhandled" not in screen.all_text
+    order = [
+        "qoop> select 6 * 7 as answer;",
+        "qoop> select count(*)",
+        "...> as many",
+        "qoop> select price",
+        "...> where",
+    ]
+    places = [screen.all_text.index(line) for line in order]
+    assert places == sorted(places), shown
+    screen.wait("qoop> select 1 as begun")  # what was not ended is at the prompt
+    screen.type(", 17 as more;{enter}")
+    screen.wait("17")
+    screen.type("\\jobs{enter}")
+    screen.wait_now("running", times=0)
+
+
+def test_ctrl_c_drops_what_was_typed_ahead_and_the_history_has_it(screen: Screen) -> None:
+    screen.type("\\resize slots=0{enter}")
+    screen.wait("0 slots")
+    screen.type(LONG + ";{enter}")
+    screen.wait_now("waits for a slot")
+    screen.type("select 6 * 7 as answer;{enter}")
+    screen.wait_now("then select 6 * 7 as answer;")
+    screen.type("{ctrl-c}")
+    screen.wait("the job was cancelled", "what was typed ahead is not run")
+    screen.type("\\resize slots=4{enter}")
+    screen.wait("queries now have 4 slots")
+    assert "42" not in screen.all_text
+    screen.type("{up}{up}{enter}")
+    screen.wait("42")
+
+
+def test_what_was_typed_ahead_runs_when_the_query_is_sent_back_and_leaves_at_its_end(screen: Screen) -> None:
+    screen.type("\\resize slots=0{enter}")
+    screen.wait("0 slots")
+    screen.type(LONG + ";{enter}")
+    screen.wait_now("waits for a slot")
+    screen.type("\\d items{enter}\\watch 0.1 2{enter}\\q{enter}")
+    screen.wait("500 rows")  # at once: it does not wait
+    screen.wait_now("then \\watch 0.1 2 · \\q")
+    screen.type("\\resize slots=4{enter}")
+    screen.wait("every 0.1 s")
+    assert screen.end() == 0
+    assert screen.all_text.count("1,000 rows") == 3
+
+
+def test_a_paste_of_several_lines_holds_commands_and_statements(screen: Screen) -> None:
+    pasted = (
+        "\\pset\n-- rows of it\n.nullvalue none\nselect since,\n\\help mode\nname from items limit 1;\n\n"
+        ".maxrows 2\nfrom items;"
+    )
+    screen.type(f"\x1b[200~{pasted}\x1b[201~{{enter}}")
+    screen.wait("there is no command \\pset")
+    pasted = pasted.partition("\n")[2]
+    screen.type(f"\x1b[200~{pasted}\x1b[201~{{enter}}")
+    shown = screen.wait("how they are printed", "none", "tea", "500 rows, 2 of them shown")
+    assert "NULL" not in shown
+
+
 def test_jobs_in_the_background_are_followed_fetched_and_cancelled(screen: Screen) -> None:
     screen.type("\\resize slots=0{enter}")
     screen.wait("0 slots")
