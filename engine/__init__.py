@@ -27,5 +27,4 @@
     invariants.py    the invariants of a run, checked after every event
     clock.py         wall time and simulated time
     interpreter.py   limits how long a thread keeps Python's lock
-    relief.py        gives freed memory back to the system
 """

@@ -75,6 +75,19 @@ class CallsSeen:
 
 
 @value
+class WorkSeen:
+    """The progress of an attempt at DuckDB's own plan, or at another text of a user's, that goes on.
+
+    part: of its work that DuckDB believes to be over, above 0 and up to 1; None: it does not say. slowed: the factor
+    by which its threads take longer because others use the CPUs.
+    """
+
+    attempt: AttemptId
+    part: float | None
+    slowed: float = 1.0
+
+
+@value
 class TaskFailed:
     """The attempt ended without output. retryable: the machine or the resources were at fault, not the work."""
 
@@ -192,6 +205,7 @@ Event = (
     | TaskStopped
     | TaskRegranted
     | CallsSeen
+    | WorkSeen
     | MachineJoined
     | MachineLost
     | SlotsChanged

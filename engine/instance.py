@@ -12,7 +12,7 @@ import duckdb
 from qoop.catalog.access import Access
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.opening import confine, open_duckdb
-from qoop.catalog.quiet import silence
+from qoop.catalog.quiet import count_progress, silence
 from qoop.engine.storage.partition import quoted
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ class Instance:
         self._applied: dict[str, object] = {}
         self._views: dict[str, str] = {}
         self._functions: dict[str, str] = {}  # the versions of functions of Python, by the names they have here
+
+    def count_progress(self) -> None:
+        """Have DuckDB keep count of the work that is over."""
+        count_progress(self.connection)
 
     def confine(self, access: Access) -> None:
         """Let it open this, and what it spills, and nothing else, for good."""

@@ -66,7 +66,7 @@ WORN = 1_000
 
 
 class Kernel:
-    """Runs one task at a time; only `interrupt` and `regrant` may be called from other threads.
+    """Runs one task at a time; only `interrupt`, `regrant` and `part_over` may be called from other threads.
 
     Fragments that the planner has printed run in an instance of DuckDB that can open the files of the tables it was
     given so far, and no others. A user's own text (an opaque stage) may read files, so it has an instance of its own;
@@ -229,6 +229,12 @@ class Kernel:
             with self._lock:
                 self._querying = False
 
+    def part_over(self) -> float | None:
+        """The part of the query that runs now which DuckDB believes to be over; None: none runs, or it does not say."""
+        with self._lock:
+            percent = self._connection.query_progress() if self._querying else 0.0
+        return min(1.0, percent / 100.0) if percent > 0.0 else None
+
     def interrupt(self) -> None:
         """End the query that runs now, within about 1 ms. Without effect if none runs *yet*: repeat it."""
         with self._lock:
@@ -280,6 +286,8 @@ class Kernel:
         found = self._instances.get(users)
         if found is None or found.tasks >= WORN or not found.serves(access, options, extensions):
             found = self._instances[users] = self._open(found, access, extensions)
+            if users:  # other tasks are short
+                found.count_progress()
         found.load(extensions)
         found.tasks += 1
         found.configure(options)

@@ -44,6 +44,7 @@ from qoop.engine.events import (
     TaskRegranted,
     TaskStopped,
     TaskSucceeded,
+    WorkSeen,
 )
 from qoop.engine.frontier import Frontier, StageNode, TaskNode
 from qoop.engine.history import (
@@ -461,6 +462,7 @@ class Run:
         running: dict[Content, tuple[float, ...]] = {}
         weights: dict[Content, tuple[float, ...]] = {}
         slots: dict[Content, float] = {}
+        seen: dict[Content, WorkSeen] = {}
         for attempt in self._attempts.values():
             if not attempt.stopping:
                 content, spent = attempt.key.content, attempt.spent(now)
@@ -469,6 +471,8 @@ class Run:
                     spent *= pace(attempt.resources.cpu, there)
                 elif attempt.stage.stage.whole:
                     slots[content] = attempt.resources.cpu
+                if attempt.seen is not None:
+                    seen[content] = attempt.seen
                 running[content] = (*running.get(content, ()), spent)
                 weights[content] = (*weights.get(content, ()), self._weight(attempt.key))
         return Finished(
@@ -480,6 +484,7 @@ class Run:
             exhausted=self.exhausted,
             slots=slots,
             weights=weights,
+            seen=seen,
         )
 
     def _weight(self, key: CheckpointKey) -> float:
@@ -525,6 +530,8 @@ class Run:
                 self._succeeded(event)
             case CallsSeen(id, called) if id.task.job == self.job and id.number in self._attempts:
                 self.history.append(Called(self._at, id, called))
+            case WorkSeen(id) if id.task.job == self.job and id.number in self._attempts:
+                self._attempts[id.number].seen = event
             case TaskFailed(id, error, retryable):
                 self._failed(id, error, retryable)
             case TaskStopped(id):

@@ -26,6 +26,7 @@ from math import inf
 from typing import Protocol
 
 from qoop.catalog.value import value
+from qoop.engine.events import WorkSeen
 from qoop.engine.frontier import StageNode
 from qoop.engine.task import AttemptId, CheckpointKey, MachineId
 from qoop.planner.packing import pace
@@ -106,6 +107,7 @@ class Attempt:
     with others, and has not said yet which it has. since: when it would have begun to be as far as it is, with the
     slots that it has now. extra: it runs on a slot that its machine has not got. granted: when it
     was. queued: its machine has said that it waits there; begun: that it waits no more, which is its last word on that.
+    seen: the last report of its progress.
     """
 
     id: AttemptId
@@ -123,6 +125,7 @@ class Attempt:
     granted: float = 0.0
     queued: bool = False
     begun: bool = False
+    seen: WorkSeen | None = None
 
     def spent(self, now: float) -> float:
         """Seconds of the slots it has now in which it would have come as far as it is."""

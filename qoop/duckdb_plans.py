@@ -21,6 +21,7 @@ from qoop.plan_cache import is_steady
 from qoop.planner.packing import on_threads
 from qoop.planner.sql.bind import at_present
 from qoop.planner.whole_query import Size, seconds_from_footers, whole_plan
+from qoop.replanning.pace import CARRIED
 from qoop.statements.normal_text import normal_text
 
 if TYPE_CHECKING:
@@ -51,10 +52,6 @@ expected to take half as long again."""
 GROWTH = 2
 """A task of DuckDB's plan may come to have that many times the slots that there were when it was planned: to divide the
 work by four times the threads there are costs a tenth, by twice as many a twentieth."""
-
-CARRIED = 0.5
-"""The part (of its logarithm) of the error of one plan's estimate that the other plans of its query have, too, as they
-stand on the same rows: by regression over 50 pairs of DuckDB's plan and one of ours it is 0.4 (1.5.5) and 0.6 (2.0)."""
 
 Basis = Literal["footers", "statistics", "run"]
 

@@ -37,6 +37,8 @@ import pyarrow as pa
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError, Revoked
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.last_first import LastFirst
+from qoop.engine.backends.relief import Relief
+from qoop.engine.backends.work_watch import WorkWatch
 from qoop.engine.clock import Stopwatch
 from qoop.engine.events import (
     Begun,
@@ -57,7 +59,6 @@ from qoop.engine.functions.ledger import Ledger
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.kernel import Kernel
-from qoop.engine.relief import Relief
 from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.storage.growing import Output, Timed
 from qoop.engine.storage.guard import Origin
@@ -182,6 +183,7 @@ class LocalBackend:
             self._scratch.close()
             raise
         self._relief = Relief(memory)
+        self._work_watch = WorkWatch(self._events.put)
         self._ledger = Ledger()
         self._work: deque[_Attempt] = deque()
         self._changed = LastFirst()  # guards `_work` and what decides whether a worker leaves
@@ -381,6 +383,7 @@ class LocalBackend:
         self._staff(0)
         for thread in (*self._workers, *self._helpers):
             thread.join()
+        self._work_watch.close()
         self._relief.close()
         end_short_turns()
         try:
@@ -574,7 +577,8 @@ class LocalBackend:
             return Timed(self.store.begin(schema, parts, attempt.check), writing)
 
         read = self._reader(attempt, reading)
-        made = kernel.run(spec, read, attempt.check, begin, partial(self._tell, spec.attempt))
+        with self._watched(spec, kernel):
+            made = kernel.run(spec, read, attempt.check, begin, partial(self._tell, spec.attempt))
         committed = Committed(
             spec.key,
             tuple(table.num_rows for table in made.tables),
@@ -594,6 +598,12 @@ class LocalBackend:
             self._relief.relieve(_CROWDED)
         rest = time.perf_counter() - began - reading.seconds - writing.seconds
         return committed, TaskAccount(waited, reading.seconds, rest, writing.seconds)
+
+    def _watched(self, spec: TaskSpec, kernel: Kernel) -> contextlib.AbstractContextManager[None]:
+        """Report the progress meanwhile of a text of a user's, which may take long."""
+        if spec.stage.opaque is None:
+            return contextlib.nullcontext()
+        return self._work_watch.watched(spec.attempt, kernel.part_over)
 
     def _tell(self, attempt: AttemptId, called: tuple[FunctionCalls, ...]) -> None:
         self._events.put(CallsSeen(attempt, called))

@@ -14,10 +14,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from qoop.engine.relief import POOL
 from qoop.planner.plan import Stage
 
 PARTITION_FUNCTION = "duckdb-hash"
+
+POOL = pa.system_memory_pool()
+"""For rows that are made by one thread and freed by another (`engine/backends/relief.py`)."""
 
 
 def quoted(name: str) -> str:

@@ -162,7 +162,8 @@ def _whole(one: _Watched, now: float, share: Resources) -> float | None:
     if left is None:
         return None
     option, finished, slots = one.runs(), one.run.finished(now), min(1.0, share.cpu)
-    seconds = end(option.candidate.finish, Done(), times(share, 1.0 / slots), pace_of(option, finished)) / slots
+    whole = times(share, 1.0 / slots)
+    seconds = end(option.candidate.finish, Done(), whole, pace_of(option, finished, whole)) / slots
     spent = max((max(each) for each in finished.running.values() if each), default=0.0)
     return max(seconds, left.likely + spent)
 

@@ -240,7 +240,7 @@ def left_of(option: Option, finished: Finished, share: Resources, coming: Coming
     if 0 < share.cpu < 1:
         whole = left_of(option, finished, times(share, 1.0 / share.cpu))
         return whole and Left(whole.likely / share.cpu, whole.least / share.cpu, whole.most / share.cpu)
-    done, pace = own_progress(option, finished), pace_of(option, finished)
+    done, pace = own_progress(option, finished), pace_of(option, finished, share)
     ends = partial(end, option.candidate.finish, done, share, pace)
     soonest = likely = ends()
     if coming and not any(0 < one.cpu < 1 for _, one in coming) and isfinite(later := ends(coming)):
@@ -261,7 +261,7 @@ def work_done(option: Option, finished: Finished, ended: float, share: Resources
         spent = max((max(one) for one in done.running.values() if one), default=0.0)
         takes = left_of(option, replace(finished, running={}), share)
         return ended if takes is None else max(ended, part_over(spent, takes.likely))
-    pace, total, within = pace_of(option, finished), 0.0, 0.0
+    pace, total, within = pace_of(option, finished, share), 0.0, 0.0
     for stage, content, _ in option.stages:
         seconds = stage.estimate.task_seconds
         total += stage.width * seconds

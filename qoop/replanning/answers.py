@@ -107,9 +107,7 @@ class Answer:
     @property
     def options(self) -> tuple[Option, ...]:
         """The options after a switch: the one that is switched to is as it runs, at the pace of the one before."""
-        before = self.question.options[self.question.running]
-        pace = before.pace if before.candidate.plan.root.whole else self.question.pace  # DuckDB's plan tells none
-        runs = replace(self.served[self.runs], pace=pace)
+        runs = replace(self.served[self.runs], pace=self.question.pace_of_others)
         return tuple(runs if place == self.runs else option for place, option in enumerate(self.question.options))
 
 

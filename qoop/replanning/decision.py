@@ -8,10 +8,11 @@ All values and pure functions: who asks, when, and what becomes of the answer is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import inf
+from itertools import chain
+from math import inf, log2
 from typing import Protocol
 
 from qoop.catalog.value import value
@@ -24,7 +25,7 @@ from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 from qoop.planner.search.candidate import Candidate
 from qoop.planner.search.reuse import FinishedStage, finished_stages, reuse
-from qoop.replanning.pace import end, pace
+from qoop.replanning.pace import duckdb_pace, end, pace, pace_of_others
 
 START, SHARE, MISSED, AGAIN = "start", "share", "missed", "again"
 """Kinds of causes: the other plans became known at the start, the share has changed, a share that was expected has not
@@ -57,6 +58,16 @@ class Option:
     def as_planned(self) -> Plan:
         """The plan with the estimates it was planned with."""
         return self.planned or self.candidate.plan
+
+    @property
+    def by_duckdb(self) -> bool:
+        """True of DuckDB's own plan of the query."""
+        return self.candidate.plan.root.whole
+
+    @property
+    def content(self) -> Content:
+        """The content of the answer."""
+        return content_of(self.candidate.plan.root)
 
     @cached_property
     def stages(self) -> tuple[tuple[Stage, Content, bool], ...]:
@@ -138,10 +149,13 @@ def own_progress(option: Option, finished: Finished) -> Done:
     return Done(finished.done, running, slots)
 
 
-def pace_of(option: Option, finished: Finished) -> float:
+def pace_of(option: Option, finished: Finished, share: Resources) -> float:
     """By which factor the tasks of the plan that runs take longer than estimated."""
+    done = own_progress(option, finished)
     contents = {stage.id: content for stage, content, _ in option.stages}
-    return pace(option.candidate.plan, contents, own_progress(option, finished), finished, option.pace)
+    if option.by_duckdb:
+        return duckdb_pace(option.candidate.finish, done, whole_slots(share), finished.seen.get(option.content))
+    return pace(option.candidate.plan, contents, done, finished, option.pace)
 
 
 def left_out(old: Option, new: Option, finished: Finished) -> float:
@@ -291,8 +305,27 @@ class Question:
 
     @cached_property
     def pace(self) -> float:
-        """By which factor tasks take longer than estimated, under every plan."""
-        return pace_of(self.options[self.running], self.finished)
+        """By which factor the tasks of the plan that runs take longer than estimated."""
+        return pace_of(self.options[self.running], self.finished, self.share)
+
+    @cached_property
+    def pace_of_others(self) -> float:
+        """The same of plans that the job may change to: what slows one slows all."""
+        running = self.options[self.running]
+        if not running.by_duckdb:
+            return self.pace
+        return pace_of_others(self.pace, self._slowed)
+
+    @property
+    def misjudged(self) -> float:
+        """The times that DuckDB's own plan takes twice as long as estimated, other programs aside; 0 under another."""
+        return max(0.0, log2(self.pace / self._slowed)) if self.options[self.running].by_duckdb else 0.0
+
+    @property
+    def _slowed(self) -> float:
+        """The factor by which other programs slow DuckDB's own plan, which runs."""
+        seen = self.finished.seen.get(self.options[self.running].content)
+        return seen.slowed if seen is not None else 1.0
 
     @cached_property
     def remaining(self) -> tuple[Remaining, ...]:
@@ -316,9 +349,17 @@ class Question:
 
     def loses(self, place: int) -> bool:
         """True if going over to an option leaves out a good part of all work done so far, also of tasks that run."""
-        kept = self.options[place].contents
-        begun = sum(sum(spent) for content, spent in self.finished.running.items() if content not in kept)
+        begun = sum(self._begun_in_vain(place))
         return self.left_out(place) + begun > LOSS_PART * sum(self.finished.worked.values())
+
+    def lost(self, place: int) -> float:
+        """Seconds for which the longest of the running tasks has run that going over to an option would stop."""
+        return max(self._begun_in_vain(place), default=0.0)
+
+    def _begun_in_vain(self, place: int) -> Iterator[float]:
+        """The seconds of running tasks of which an option has no use."""
+        kept = self.options[place].contents
+        return chain.from_iterable(spent for content, spent in self.finished.running.items() if content not in kept)
 
     def stages_back(self, place: int) -> int:
         """See :func:`stages_back`: how deep going over to an option goes back."""
@@ -345,7 +386,8 @@ class Question:
         option, done = self.options[place], self.done[place]
         if self.finished.exhausted and self._meets_exhausted(option, done):
             return inf
-        return end(option.candidate.finish, done, share, self.pace, coming)
+        pace = self.pace if place == self.running else self.pace_of_others
+        return end(option.candidate.finish, done, share, pace, coming)
 
     def _meets_exhausted(self, option: Option, done: Done) -> bool:
         needed = option.candidate.finish.needed(done)

@@ -26,6 +26,8 @@ class Greedy:
         on the estimates that the last decision rested on, so no more caution is called for than a change costs.
     careful: elsewhere the fraction is of all that only one of the two plans would still do, if that is more than the
         running plan's time. Estimates of work that plans share err alike; of other work they err each in its own way.
+        It is also of the seconds for which a running task that would be stopped has run: they are spent for certain,
+        and the gain is an estimate.
     least_gain: and by this many seconds: less is not worth stopping attempts for.
     backtracking: it may go back to before what the running plan has reached; without (for comparison, figure 2.13),
         only plans count that use every finished stage which the running plan has still to read.
@@ -35,8 +37,9 @@ class Greedy:
 
     Of many estimates the lowest is the likeliest to be too low, so a query that is misjudged would be led from one
     plan that looks better than it is to the next. So each misestimate takes the hysteresis off what is left of the
-    running plan's time once more, and so does it that nothing of the query has been seen at all. Where only the share
-    has changed, no estimate is news.
+    running plan's time once more, and so does it that nothing of the query has been seen at all. So does each time that
+    DuckDB's own plan takes twice as long as estimated, where no other program slows it. Where only the share has
+    changed, no estimate is news.
 
     Where another share is to come, and nothing has been done, the running plan has nothing to be said for it: it was
     chosen a moment ago by the same estimates, for a share that will not last. `least_gain` is enough then.
@@ -90,17 +93,20 @@ class Greedy:
         """The part of the seconds in doubt that a gain must come to."""
         if question.unfitted:
             return 0.0
-        once, doubts = self.share_hysteresis, 0
+        once, doubts = self.share_hysteresis, 0.0
         if not question.by_share:
-            once, doubts = self.hysteresis, question.misestimates + (not question.finished.present)
+            once = self.hysteresis
+            doubts = question.misestimates + (not question.finished.present) + question.misjudged
         losses = question.losses if self.careful else 0
         times = (1 + doubts) * 2.0 ** min(losses, MOST_LOSSES)
         return float(1.0 - (1.0 - once) ** times)
 
     def _doubtful(self, question: Question, place: int, mine: float) -> float:
         """Seconds of estimates that the gain is to be held against."""
-        careful = self.careful and mine < inf and not question.by_share
-        return max(mine, question.apart(place)) if careful else mine
+        if not self.careful or mine == inf:
+            return mine
+        lost = question.lost(place)
+        return max(mine, lost) if question.by_share else max(mine, lost, question.apart(place))
 
     def _allowed(self, question: Question) -> Sequence[int]:
         places = range(len(question.options))

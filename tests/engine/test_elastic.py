@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from qoop.catalog.errors import Revoked
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.events import Begun, Event, Queued, SlotsChanged, TaskFailed, TaskRegranted, TaskSucceeded
+from qoop.engine.events import Begun, Event, Queued, SlotsChanged, TaskFailed, TaskRegranted, TaskSucceeded, WorkSeen
 from qoop.engine.instance import Instance
 from qoop.engine.kernel import Kernel
 from qoop.engine.storage.growing import InMemory
@@ -46,11 +46,11 @@ def backend(tmp_path: Path) -> Iterator[LocalBackend]:
 
 
 def ended(backend: LocalBackend, reports: int = 1) -> list[Event]:
-    """All events until that many attempts have ended, but for those that waited."""
+    """All events until that many attempts have ended, but for waiting and progress."""
     events: list[Event] = []
     while sum(isinstance(event, TaskSucceeded | TaskFailed) for event in events) < reports:
         events += backend.wait(20)
-    return [event for event in events if not isinstance(event, Queued | Begun)]
+    return [event for event in events if not isinstance(event, Queued | Begun | WorkSeen)]
 
 
 def regranted(events: list[Event]) -> list[Resources]:

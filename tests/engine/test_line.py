@@ -36,6 +36,7 @@ from qoop.engine.events import (
     TaskRegranted,
     TaskStopped,
     TaskSucceeded,
+    WorkSeen,
 )
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.node_queues.ticket import JobLeft, Ticket
@@ -147,6 +148,7 @@ def test_orders_and_events_are_the_same_again() -> None:
         End(attempt), Change(attempt, resources), Settle(attempt), Allow(resources), Drop("job", (key, more)),
         Queued(attempt), Begun(attempt), TaskSucceeded(attempt, committed, TaskAccount(1.0, 2.0, 3.0, 4.0), profile),
         TaskStopped(attempt), TaskRegranted(attempt, resources), CallsSeen(attempt, calls), CheckpointLost(key),
+        WorkSeen(attempt, 0.25, 1.5), WorkSeen(attempt, None),
         CheckpointSaved(("job", "other"), key, 5, 0.5, True, 0.25),
     ]  # fmt: skip
     text = written(every)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from qoop.catalog.opening import open_duckdb
-from qoop.engine.relief import Relief, anonymous_memory
+from qoop.engine.backends.relief import Relief, anonymous_memory
 from qoop.engine.storage.partition import cut
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")

@@ -637,3 +637,42 @@ def test_a_plan_that_keeps_the_rows_handed_out_may_still_follow() -> None:
 def test_rows_that_rest_on_a_non_deterministic_stage_are_not_handed_out_before_the_end() -> None:
     _, held = pinned(3.0, plan("scan 2 1 island\nroot 8 2 scan as=r"), OTHER)
     assert not held
+
+
+# --- DuckDB's own plan ------------------------------------------------------------------------------------------------
+
+
+def by_duckdb(seconds: float) -> Plan:
+    """DuckDB's own plan, which should take that long."""
+    [stage] = plan(f"all 1 {seconds} as=root").stages
+    return Plan((replace(stage, whole=True),), COLUMNS)
+
+
+def taking(factor: float, whole: float | None = None) -> Callable[[TaskSpec], Outcome]:
+    """Tasks take that many times as long as estimated; DuckDB's own plan `whole` times."""
+
+    def script(spec: TaskSpec) -> Outcome:
+        usual = as_estimated(spec)
+        times = whole if whole is not None and spec.stage.whole else factor
+        return replace(usual, seconds=usual.seconds * times)
+
+    return script
+
+
+@pytest.mark.parametrize("factor", [1.0, 4.0, 20.0, 80.0])
+def test_where_all_tasks_are_slow_duckdbs_plan_is_not_left_for_one_that_is_as_slow(factor: float) -> None:
+    """The other plan should take a little less by its estimate: at that, the work of minutes is not thrown away."""
+    bench = Bench(1, script=taking(factor))
+    handle = bench.run(by_duckdb(2.0), plan("part 1 1.4\nroot 1 0.5 part"))
+    assert moves(handle) == "A" and bench.clock.now() == pytest.approx(2.0 * factor)
+
+
+@pytest.mark.parametrize("factor", [1.0, 20.0])
+def test_the_end_of_a_plan_that_is_changed_to_follows_the_pace_seen(factor: float) -> None:
+    """The share halves when DuckDB's plan has run for long: both ends that are compared follow the clock."""
+    bench = Bench(2, slots(30.0, 1), script=taking(factor))
+    handle = bench.run(by_duckdb(20.0), plan("part 1 1.4\nroot 1 0.5 part"))
+    compared = [one.candidates for one in decisions(handle) if one.after.cpu == 1 and len(one.candidates) > 1]
+    for _, other in compared:
+        assert other.seconds >= 1.9 and (factor == 1.0 or other.seconds > 3.0)
+    assert compared or factor == 1.0

@@ -34,6 +34,7 @@ from qoop.engine.events import (
     MachineLost,
     SlotsChanged,
     TaskFailed,
+    WorkSeen,
 )
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.history import Ended
@@ -286,6 +287,7 @@ class Lot:
             case 14:
                 attempt = AttemptId(TaskId("job1", "scan", 0), self.random.randint(1, 3))
                 happen(CallsSeen(attempt, (FunctionCalls("f@1", 10, self.random.random()),)), now)
+                happen(WorkSeen(attempt, self.random.random(), 1.0 + self.random.random()), now)
             case 15:
                 self.expect(now)
 
@@ -455,7 +457,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 14', '"version": 5'), "is of version 5; only 8, 9, 10, 11, 12, 13 and 14"),
+        (tamper("qoop-trace", '"version": 15', '"version": 5'), "only 8, 9, 10, 11, 12, 13, 14 and 15"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),

@@ -26,6 +26,7 @@ from qoop.engine.events import (
     TaskRegranted,
     TaskStopped,
     TaskSucceeded,
+    WorkSeen,
 )
 from qoop.engine.node_queues.ticket import Ticket
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec
@@ -35,7 +36,7 @@ _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         Begin, End, Change, Settle, Allow, Drop,
-        Queued, Begun, TaskSucceeded, TaskStopped, TaskRegranted, CallsSeen, CheckpointLost, CheckpointSaved,
+        Queued, Begun, TaskSucceeded, TaskStopped, TaskRegranted, CallsSeen, WorkSeen, CheckpointLost, CheckpointSaved,
     )
 }  # fmt: skip
 

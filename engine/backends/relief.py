@@ -8,7 +8,7 @@ outputs held were 31 MB. So each of them is told to give back what it does not n
   memory. One is kept here for that alone. It takes 12 ms to give back 150 MB and 0.3 ms if there is nothing.
 - The C library's gives back all pages that hold nothing.
 - Arrow's can give back only what the calling thread has freed. Hence whatever is large and short-lived, and freed by
-  other threads than made it, is made with the C library's: see `POOL`.
+  other threads than made it, is made with the C library's: see `POOL` of `storage/partition`.
 
 Not always, since getting memory again costs page faults: that added 10 to 40 % CPU.
 """
@@ -19,20 +19,17 @@ import ctypes
 import os
 import resource
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import duckdb
 import pyarrow as pa
 
 from qoop.catalog.opening import open_duckdb
-
-POOL = pa.system_memory_pool()
-"""For rows that are made by one thread and freed by another."""
+from qoop.engine.backends.while_working import WhileWorking
 
 _PAUSE, _LONGEST = 0.02, 0.2  # seconds between looks while there is work: longer where much more may come
 _FASTEST = 4e9  # bytes a second that a process takes at most
-_LINGER = 1.0  # seconds without work after which nobody looks
 _CROWDED = 0.8  # of the memory: above it, what is free goes back in the midst of work
 _GROWTH = 0.05  # of the memory, that must have come since the last time
 _LIMIT = "SET memory_limit = '16MB'"
@@ -48,31 +45,14 @@ class Relief:
     def __init__(self, memory: int) -> None:
         self.memory = memory
         self._after = 0  # anonymous memory after it was last given back
-        self._work = 0  # how many work
-        self._idle = False  # the thread waits for work
         self._closed = False
-        self._changed = threading.Condition()
         self._giving = threading.Lock()
         self._instance: duckdb.DuckDBPyConnection | None = None
-        self._thread: threading.Thread | None = None
+        self._thread = WhileWorking(self._look, "qoop-relief", first=_PAUSE)
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self) -> AbstractContextManager[None]:
         """Within it there is work."""
-        with self._changed:
-            self._work += 1
-            if self._thread is None and not self._closed:
-                thread = threading.Thread(target=self._watch, name="qoop-relief", daemon=True)
-                with suppress(RuntimeError):  # at the end of the interpreter Python lets no thread begin
-                    thread.start()
-                    self._thread = thread
-            if self._idle:
-                self._changed.notify_all()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._work -= 1
+        return self._thread.watched()
 
     def relieve(self, share: float, growth: float = 0.0) -> int:
         """Give back what is free if the process holds more than a share of its memory, and, with `growth`, that
@@ -89,34 +69,17 @@ class Relief:
 
     def close(self) -> None:
         """Look no more."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-            thread = self._thread
-        if thread is not None:
-            thread.join()
+        self._closed = True
+        self._thread.close()
         with self._giving:
             if self._instance is not None:
                 self._instance.close()
                 self._instance = None
 
-    def _watch(self) -> None:
-        pause = _PAUSE
-        while self._waits_for_work(pause):
-            spare = _CROWDED * self.memory - self.relieve(_CROWDED, _GROWTH)
-            pause = min(_LONGEST, max(_PAUSE, spare / _FASTEST))
-
-    def _waits_for_work(self, pause: float) -> bool:
-        """True if there is work after a pause; if there is none for long, the thread is gone."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed, pause)
-            self._idle = True
-            self._changed.wait_for(lambda: self._closed or self._work > 0, _LINGER)
-            self._idle = False
-            if self._closed or not self._work:
-                self._thread = None
-                return False
-            return True
+    def _look(self) -> float:
+        """Returns the seconds until the next look."""
+        spare = _CROWDED * self.memory - self.relieve(_CROWDED, _GROWTH)
+        return min(_LONGEST, max(_PAUSE, spare / _FASTEST))
 
     def _give_back(self) -> None:
         pa.default_memory_pool().release_unused()

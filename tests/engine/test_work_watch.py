@@ -1,0 +1,73 @@
+"""Reports of long attempts while they run: DuckDB's own count of progress, and the cost of other programs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from qoop.engine.backends.local import MACHINE, LocalBackend
+from qoop.engine.backends.work_watch import ThreadTimes
+from qoop.engine.events import Event, TaskSucceeded, WorkSeen
+from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
+from qoop.planner.plan import Resources, Stage
+
+
+@contextmanager
+def crowd() -> Iterator[None]:
+    """A program for each CPU, which works all the time."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+
+
+def work(seconds: float) -> float:
+    """Work that long on a CPU; returns the seconds that passed."""
+    since, until = time.perf_counter(), time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+    return time.perf_counter() - since
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the system does not tell who waits for a CPU")
+def test_who_waits_for_a_cpu_is_known() -> None:
+    times = ThreadTimes()
+    times.read()
+    ran, waited = times.ran, times.waited
+    with crowd():
+        passed = work(0.2)
+        times.read()
+    assert times.ran - ran == pytest.approx(0.2, rel=0.5)
+    assert (times.ran - ran) + (times.waited - waited) == pytest.approx(passed, rel=0.5)
+    assert times.waited > waited
+
+
+def test_a_long_query_tells_how_far_it_is(tmp_path: Path) -> None:
+    columns = (("n", "BIGINT"),)
+    path = tmp_path / "numbers.parquet"
+    rows = pa.table({"i": range(300_000), "k": [i % 1_000 for i in range(300_000)]})
+    pq.write_table(rows, path, row_group_size=10_000)
+    sql = f"SELECT count(*) AS n FROM '{path}' a JOIN '{path}' b ON a.k = b.k WHERE hash(a.i, b.i) % 7 = 3"
+    stage = Stage("all", sql, (), columns, 1, "all", opaque="DuckDB plans it", whole=True)
+    attempt = AttemptId(TaskId("job", "all", 0), 1)
+    with closing(LocalBackend(1, 1_000_000_000, spill_dir=tmp_path)) as backend:
+        backend.start(MACHINE, TaskSpec(attempt, stage, checkpoint_key(stage, 0), (), {}, Resources(1, 200e6)))
+        events: list[Event] = []
+        while not any(isinstance(event, TaskSucceeded) for event in events):
+            events += backend.wait(20)
+    seen = [event for event in events if isinstance(event, WorkSeen)]
+    parts = [event.part for event in seen if event.part is not None]
+    assert parts == sorted(parts) and all(0 < part <= 1 for part in parts) and parts
+    assert all(event.attempt == attempt and event.slowed >= 1.0 for event in seen)
