@@ -83,6 +83,11 @@ class Demands:
         return None if all_of_it else self._raised[content]
 
     @property
+    def slots(self) -> float:
+        """The slots of all machines together."""
+        return sum(capacity.cpu for capacity in self._machines.values())
+
+    @property
     def raised(self) -> Mapping[Content, float]:
         """Bytes that tasks are known to need, learnt from those that ran out of memory."""
         return self._raised

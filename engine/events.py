@@ -173,7 +173,7 @@ class CheckpointSaved:
     """A durable output of these jobs is on disk; until now a killed process would have lost it.
 
     behind: seconds since it was committed; seconds: of these, those that writing took. kept: False: it was not
-    written, since the directory's budget is full of what running jobs need.
+    written. why: not, as a clause.
     """
 
     jobs: tuple[JobId, ...]
@@ -182,6 +182,7 @@ class CheckpointSaved:
     behind: float
     kept: bool
     seconds: float = 0.0
+    why: str = ""
 
 
 @value

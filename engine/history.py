@@ -15,7 +15,7 @@ from qoop.planner.plan import Resources, StageId
 Record = Union[
     "Switched", "Started", "Waiting", "Began", "Regranted", "Called", "Succeeded", "Failed", "Stopping", "Stopped",
     "Lost", "Redone", "MemoryRaised", "MemoryExhausted", "Released", "Saved", "ShareTold", "CapacityTold",
-    "CapacityAnnounced", "StageDone", "Decided", "DeadlineTold", "Ended",
+    "CapacityAnnounced", "StageDone", "Decided", "DeadlineTold", "Continued", "NotContinued", "NotSaved", "Ended",
 ]  # fmt: skip
 
 Coming = tuple[tuple[float, Resources], ...]
@@ -65,6 +65,73 @@ class Switched:
         kept = f"{counted(self.kept, 'checkpoint')} kept, {counted(len(self.carried), 'attempt')} carried on"
         left = counted(self.tasks, "task")
         return f"at {self.at:.3f} s {what}: {left} to run, {kept}, {len(self.stopped)} stopped{why}"
+
+
+@value
+class Continued:
+    """A plan begins with outputs that were there before the job. found: how many, of all outputs of the plan. left:
+    those that must still be made. seconds: what the found ones took, on the slots that there are."""
+
+    at: float
+    found: int
+    outputs: int
+    left: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s {self.notice}"
+
+    @property
+    def notice(self) -> str:
+        saved = f", about {span(self.seconds)} saved" if self.seconds >= _TOLD else ""
+        if self.left == 0:
+            return f"continued: the answer was there{saved}"
+        return f"continued: {self.found} of {counted(self.outputs, 'output')} found, {self.left} to make{saved}"
+
+
+@value
+class NotContinued:
+    """A run of the same text did not end, and the job has found none of its outputs. why: as a clause."""
+
+    at: float
+    why: str
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s {self.notice}"
+
+    @property
+    def notice(self) -> str:
+        return f"not continued: {self.why}"
+
+
+@value
+class NotSaved:
+    """The first output of the job that is not written where it would outlive the process. why: as a clause."""
+
+    at: float
+    bytes: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s {self.notice}"
+
+    @property
+    def notice(self) -> str:
+        return not_saved(self.bytes, self.why)
+
+
+Notice = Continued | NotContinued | NotSaved
+"""Records that a user should see without the history: each has a `notice`, a sentence without the time."""
+
+
+def not_saved(bytes_: int, why: str) -> str:
+    """A sentence about an output that does not outlive the process. why: as a clause, with advice.
+
+    >>> not_saved(2 * 10**9, "the disk is full: free space").partition(". ")[0]
+    'an output of 2 GB is not on disk, since the disk is full: free space'
+    """
+    lost = "If the query is killed, it starts again from what is on disk, at the worst from zero"
+    return f"an output of {size(bytes_)} is not on disk, since {why}. {lost}"
 
 
 @value

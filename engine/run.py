@@ -15,7 +15,16 @@ from itertools import takewhile
 from math import floor
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import Cancelled, CheckpointError, ExecutionError, OutOfMemory, PlanError, QoopError, Revoked
+from qoop.catalog.errors import (
+    Cancelled,
+    CheckpointError,
+    DiskFull,
+    ExecutionError,
+    OutOfMemory,
+    PlanError,
+    QoopError,
+    Revoked,
+)
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.engine.data_locality import DataLocality
@@ -53,6 +62,7 @@ from qoop.engine.history import (
     CapacityAnnounced,
     CapacityTold,
     Coming,
+    Continued,
     DeadlineTold,
     Decided,
     Ended,
@@ -60,6 +70,8 @@ from qoop.engine.history import (
     Lost,
     MemoryExhausted,
     MemoryRaised,
+    NotContinued,
+    NotSaved,
     Record,
     Redone,
     Regranted,
@@ -74,6 +86,7 @@ from qoop.engine.history import (
     Switched,
     Waiting,
     mentions,
+    not_saved,
     size,
 )
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of, weights_of
@@ -140,6 +153,9 @@ class Run:
         self._useful: frozenset[Content] | None = None
         self._exhausted: dict[Content, OutOfMemory] = {}
         self._attempts: dict[int, Attempt] = {}
+        self._outside: dict[CheckpointKey, float] = {}  # the slot seconds of outputs that were there before
+        self._counted: frozenset[CheckpointKey] = frozenset()  # those of them that `Continued` counts
+        self._all_saved = True
         self._strays: set[CheckpointKey] = set()
         self._failures: dict[CheckpointKey, int] = {}
         self._revocations: dict[CheckpointKey, int] = {}
@@ -223,8 +239,14 @@ class Run:
             self._release([key for key in self._present if self._useless(key)])
         return self._flush()
 
-    def note(self, record: Decided | DeadlineTold, *, now: float) -> None:
-        """Put down what was decided about this job's plan, or is known of its deadline; `at` is filled in."""
+    @property
+    def continued(self) -> bool:
+        """True if a plan of it began with outputs that were there before."""
+        return bool(self._counted)
+
+    def note(self, record: Decided | DeadlineTold | NotContinued, *, now: float) -> None:
+        """Put down what was decided about this job's plan, or is known of its deadline or of an earlier run; `at` is
+        filled in."""
         self._tick(now)
         self.history.append(replace(record, at=self._at))
 
@@ -540,8 +562,10 @@ class Run:
                 self._regranted(id, resources)
             case CheckpointLost(key):
                 self._lost(key)
-            case CheckpointSaved(jobs, key, bytes_, behind, kept, seconds) if self.job in jobs:
+            case CheckpointSaved(jobs, key, bytes_, behind, kept, seconds, why) if self.job in jobs:
                 self.history.append(Saved(self._at, key, bytes_, behind, kept, seconds))
+                if why:
+                    self._not_saved(bytes_, why)
             case MachineLost(machine):
                 self._machine_lost(machine)
             case MachineJoined(machine, capacity) | SlotsChanged(machine, capacity):
@@ -875,6 +899,7 @@ class Run:
         for committed in found:
             if committed.key not in self._present:
                 self._add(committed)
+                self._outside[committed.key] = max(committed.seconds, committed.cpu_seconds)
 
     def _add(self, committed: Committed) -> None:
         key = committed.key
@@ -933,6 +958,24 @@ class Run:
         stopped = tuple(attempt.id for attempt in self._attempts.values() if attempt.stopping)
         active, kept = sum(task.active for task in tasks), sum(task.present for task in tasks)
         self.history.append(Switched(self._at, self._switches, active, kept, carried, stopped, why))
+        self._note_continued(active)
+
+    def _note_continued(self, left: int) -> None:
+        """The plan begins: note the outputs that were there before, unless all are noted. left: tasks to run."""
+        keys = self._plan_frontier.by_key
+        found = frozenset(key for key in self._outside if key in keys)
+        if not found <= self._counted:
+            self._counted |= found
+            seconds = sum(self._outside[key] for key in found) / max(1.0, self._demands.slots)
+            self.history.append(Continued(self._at, len(found), len(keys), left, seconds))
+
+    def _not_saved(self, bytes_: int, why: str) -> None:
+        """An output does not outlive the process, though the job is durable."""
+        if self._all_saved:
+            self._all_saved = False
+            self.history.append(NotSaved(self._at, bytes_, why))
+        if self._limits.all_saved:
+            self._decide(State.FAILED, DiskFull(not_saved(bytes_, why)))
 
     def _ready_node(self, task: TaskId) -> TaskNode:
         node = self._plan_frontier.nodes.get(task.stage)

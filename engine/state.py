@@ -74,6 +74,7 @@ class Limits:
         of it starts any more, and `Run.stuck` is the error, until a switch to a plan without it, or `fail`.
     near: True: of equal ready tasks one is begun whose input lies on the machine (`data_locality`).
     locked: True: tasks run where DuckDB opens no file but those of their tables (`kernel`).
+    all_saved: True: a durable output that cannot be written fails the job.
     profiled: True: DuckDB's profiles of the tasks are wanted, which cost a short query up to a tenth of its time.
     """
 
@@ -86,6 +87,7 @@ class Limits:
     near: bool = False
     locked: bool = False
     profiled: bool = False
+    all_saved: bool = False
 
 
 USUAL_LIMITS = Limits()

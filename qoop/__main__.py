@@ -333,8 +333,24 @@ def _show(options: argparse.Namespace, result: Result) -> None:
 
 
 def _watch(job: Job) -> None:
+    """Stay until a job has ended; tell on stderr what there was of an earlier run, and how far the job is."""
     if sys.stderr.isatty():
         _show_bar(job)
+    else:
+        _follow(job, 0.2, lambda line: print(line, file=sys.stderr, flush=True))
+
+
+def _follow(job: Job, every: float, tell: Callable[[str], object], shown: Callable[[], object] = lambda: None) -> None:
+    """Tell of an earlier run as soon as it is known. shown: is called at this interval in seconds."""
+    from qoop.drawing.view import of_earlier_runs
+
+    ended, seen = False, 0
+    while not ended:
+        ended, history = job.wait(every), job.history()
+        for sentence in of_earlier_runs(history, seen):
+            tell(f"qoop: {sentence}")
+        seen = len(history)
+        shown()
 
 
 def _explain(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
@@ -419,16 +435,20 @@ def _watching(session: Session, options: argparse.Namespace) -> Session:
 def _show_bar(job: Job) -> None:
     """Show on stderr how far a job is, if it takes its time."""
     if job.wait(0.5):
+        _follow(job, 0.0, lambda line: print(line, file=sys.stderr))
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(job.id, total=1.0)
-        while not job.wait(0.1):
+
+        def show() -> None:
             progress = job.progress()
             done, total = (sum(stage.done for stage in progress.stages), sum(stage.total for stage in progress.stages))
             bar.update(task, completed=progress.fraction, description=f"{done} of {total} tasks")
+
+        _follow(job, 0.1, lambda line: bar.console.print(line, markup=False, highlight=False), show)
 
 
 class _Version(argparse.Action):

@@ -23,6 +23,7 @@ from qoop.options import IN_FILES, OPTIONS, SCHEDULERS, SessionOption
 from qoop.schedulers.terms import USUAL_PRIORITY
 
 Persist = Literal["all", "worthwhile"]
+Full = Literal["warn", "error"]
 Statistics = Literal["pilot", "footers", "full"]
 PolicyName = Literal["greedy", "robust", "forecast", "cheapest"]
 
@@ -37,6 +38,7 @@ class Config:
     checkpoints may also be the URL of a store that machines share (text).
     wait_for_capacity: seconds that a job waits while there is no slot at all, before it fails; inf: for ever.
     checkpoint_budget: bytes that the folder of checkpoints may take; None: the usual, see `connect`.
+    checkpoint_full: what happens where that folder has no space for an output.
     reuse: queries take over what earlier ones, even of another process, have put out, and leave theirs for others.
     guard_always: see QOOP_GUARD.
     trace: the file, or folder, that what happens is written to; None: it is not.
@@ -62,6 +64,7 @@ class Config:
     wait_for_capacity: float = 600.0
     plan_cache: Path | None = None
     checkpoint_budget: int | None = None
+    checkpoint_full: Full = "warn"
     reuse: bool = False
     guard_always: bool = False
     trace: Path | None = None

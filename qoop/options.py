@@ -232,6 +232,10 @@ OPTIONS = (
     ),
     SessionOption("checkpoint_budget", "a tenth of the file system of the folder of checkpoints, at most 100 GB", size),
     SessionOption(
+        "checkpoint_full", '"warn": where that folder has no space for an output, the query goes on; or "error"',
+        one_of("warn", "error"), lambda: "warn",
+    ),
+    SessionOption(
         "persist", '"all" outputs go to the folder of checkpoints; or "worthwhile"', one_of("all", "worthwhile"),
         lambda: "all",
     ),

@@ -106,6 +106,7 @@ def connect(
     copy_to: Sequence[str | os.PathLike[str]] | None = None,
     statistics: str | None = None,
     pack: bool | None = None,
+    checkpoint_full: str | None = None,
 ) -> Session:
     """Open a session on this machine, or on the nodes of a Ray cluster.
 
@@ -121,6 +122,8 @@ def connect(
     checkpoint_budget: bytes, or a text such as "10GB", that the folder of checkpoints may take; what no running job of
         any process needs is removed for it, what is worth least first. By default a tenth of its file system, at most
         100 GB, and no limit for a place that machines share.
+    checkpoint_full: what happens where that folder, or its disk, has no space for an output: "warn", which is the
+        default, warns once for each query, which goes on but would begin again if it were killed; "error" fails it.
     reuse: whether a query takes over what earlier ones have put out, and leaves its own for others: within the session
         as far as memory goes, and between processes through the folder of checkpoints. What is the same is told by
         content (text, tables and their versions, settings), so answers do not depend on it. By default with a
@@ -566,7 +569,7 @@ class Session:
             reuse=resume,
             adaptive=_for_deadline(planned.adaptive, terms.deadline),
             text=planned.bound.text,
-            limits=Limits(near=self.config.ray is not None, locked=self.config.locked, profiled=profiled),
+            limits=self._limits(profiled),
             functions=tuple(planned.bound.functions.values()),
             terms=terms,
             follows=follows,
@@ -789,6 +792,11 @@ class Session:
         return f"<Session with {counted(self.config.slots, 'slot')}, {self.config.memory / 1e9:.1f} GB, {state}>"
 
     # Inside
+
+    def _limits(self, profiled: bool) -> Limits:
+        config = self.config
+        all_saved = config.checkpoint_full == "error"
+        return Limits(near=config.ray is not None, locked=config.locked, profiled=profiled, all_saved=all_saved)
 
     def _execution(self, watch: Callable[[Job], object] | None = None) -> Execution:
         return Execution(self, self._tables, self._options, self._texts, watch)

@@ -19,7 +19,7 @@ import contextlib
 import threading
 import time
 import warnings
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from qoop.catalog.stores.objects import is_remote, open_objects
 from qoop.catalog.value import value
 from qoop.engine.digest import Digest, Digester
 from qoop.engine.events import CheckpointSaved, Committed
+from qoop.engine.history import not_saved, size
 from qoop.engine.storage.growing import Growing
 from qoop.engine.storage.guard import Ledger, Origin, Side, mismatch
 from qoop.engine.storage.manifest import CheckpointDirectory, Checkpoints, Saved, Unsaved, refuse_if_open
@@ -42,6 +43,7 @@ from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Signature
 
 _GROWING = 4  # of the budget, the part that an output may take while it is made
+_WARNED = 1000  # jobs that are remembered, so that each gets one warning
 
 
 @dataclass(eq=False)
@@ -83,6 +85,7 @@ class Retention:
     always: make the digest of every shared output at once, not just where two meet.
     key: what lies in the directory must bear its seal; None: a checksum.
     pack: in a store that machines share, keep many outputs in one file where that saves requests.
+    usual_budget: the budget is the usual one. strict: outputs that cannot be written are an error, not a warning.
     """
 
     directory: Path | str | None = None
@@ -92,6 +95,29 @@ class Retention:
     always: bool = False
     key: bytes | None = field(default=None, repr=False)
     pack: bool = True
+    usual_budget: bool = False
+    strict: bool = False
+
+    @property
+    def no_space(self) -> str:
+        """The reason that an output found no space, as a clause with advice; empty where there is no budget."""
+        if self.budget is None:
+            return ""
+        usual = " by default" if self.usual_budget else ""
+        return (
+            f"checkpoint_budget is {size(self.budget)}{usual}, and running queries need what is there: "
+            "set it, or QOOP_CHECKPOINT_BUDGET, to more"
+        )
+
+
+@value
+class _Outcome:
+    """The fate of an output that was to be written. saved: where it is. why: it is not, as a clause with advice.
+    failure: the error that ends the jobs that made it."""
+
+    saved: Saved | None = None
+    why: str = ""
+    failure: QoopError | None = None
 
 
 KEEP_NOTHING = Retention()
@@ -99,7 +125,8 @@ KEEP_NOTHING = Retention()
 
 def open_checkpoints(retention: Retention) -> Checkpoints | None:
     """The place that durable outputs go to; None, with a warning, if it is a folder that cannot be written. Raises
-    ConfigError if it is no place, or one whose content cannot be believed."""
+    ConfigError if it is no place, or one whose content cannot be believed; DiskFull in place of the warning where
+    outputs must be written."""
     if retention.directory is None:
         return None
     place, key = str(retention.directory), retention.key
@@ -109,6 +136,8 @@ def open_checkpoints(retention: Retention) -> Checkpoints | None:
         try:
             return CheckpointDirectory(Path(place), retention.budget, key)
         except DiskFull as error:
+            if retention.strict:
+                raise
             _warn(error)
             return None
     from qoop.engine.storage.shared_store import SharedCheckpoints  # few need it
@@ -154,6 +183,7 @@ class Store:
             self._lock, threads, self._write, (lambda entry: entry.committed.key.content) if together else None
         )
         self._degraded = False
+        self._warned: deque[JobId] = deque(maxlen=_WARNED)
 
     @property
     def used(self) -> int:
@@ -506,13 +536,12 @@ class Store:
         began = time.monotonic()
         outcomes = self._save([one for one, _ in waited])
         each = (time.monotonic() - began) / len(waited)
-        for (entry, since), (saved, failure) in zip(waited, outcomes, strict=True):
-            self._written(entry, saved, failure, since, each)
+        for (entry, since), outcome in zip(waited, outcomes, strict=True):
+            self._written(entry, outcome, since, each)
 
-    def _written(
-        self, entry: _Entry, saved: Saved | None, failure: QoopError | None, since: float, seconds: float
-    ) -> None:
+    def _written(self, entry: _Entry, outcome: _Outcome, since: float, seconds: float) -> None:
         """One of them was written, or not. seconds: its part of the time that took."""
+        saved, failure = outcome.saved, outcome.failure or self._warn_not_saved(entry, outcome.why)
         with self._lock:
             self._behind.done(entry, failure)
             entry.busy, entry.durable, entry.saved = False, saved is not None, saved
@@ -525,23 +554,41 @@ class Store:
                 self._directory.remove(saved)  # while it was written it turned out that it must not be used
             elif not jobs:
                 self._directory.unpin([key])
-        behind = time.monotonic() - since
-        self._told(CheckpointSaved(jobs, key, entry.bytes, behind, saved is not None and trusted, seconds))
+        behind, kept = time.monotonic() - since, saved is not None and trusted
+        self._told(CheckpointSaved(jobs, key, entry.bytes, behind, kept, seconds, outcome.why))
 
-    def _save(self, entries: Sequence[_Entry]) -> list[tuple[Saved | None, QoopError | None]]:
-        """The place of each, or the reason why it has none."""
+    def _warn_not_saved(self, entry: _Entry, why: str) -> QoopError | None:
+        """Warn once for each job of an output that is not written. Returns an error where warnings are errors."""
+        with self._lock:
+            jobs = [job for job in sorted(entry.jobs) if why and job not in self._warned]
+            self._warned.extend(jobs)
+        if not jobs or self._retention.strict:
+            return None
+        sentence = f"{', '.join(jobs)}: {not_saved(entry.bytes, why)}"
+        try:
+            warnings.warn(sentence, RuntimeWarning, stacklevel=2)
+        except RuntimeWarning:
+            return DiskFull(sentence)
+        return None
+
+    def _save(self, entries: Sequence[_Entry]) -> list[_Outcome]:
+        """Write outputs; the fate of each."""
         assert self._directory is not None
         try:
             saved = self._directory.save_all([self._unsaved(entry) for entry in entries])
         except DiskFull as error:  # they are in memory, or will be spilled
-            return [(None, self._degrade(error))] * len(entries)
+            return [_Outcome(why=f"{error}: free space there, or name another folder")] * len(entries)
         except Exception as error:  # whatever it is, the writer must live on and somebody must be told
             names = ", ".join(str(entry.committed.key) for entry in entries)
-            return [(None, CheckpointError(f"checkpoint {names} cannot be written: {error!r}"))] * len(entries)
-        return [
-            (one, None) if (bad := self._differs(entry, one)) is None else (None, bad)
-            for entry, one in zip(entries, saved, strict=True)
-        ]
+            failure = CheckpointError(f"checkpoint {names} cannot be written: {error!r}")
+            return [_Outcome(failure=failure)] * len(entries)
+        return [self._outcome(entry, one) for entry, one in zip(entries, saved, strict=True)]
+
+    def _outcome(self, entry: _Entry, saved: Saved | None) -> _Outcome:
+        if saved is None:
+            return _Outcome(why=self._retention.no_space)
+        different = self._differs(entry, saved)
+        return _Outcome(saved) if different is None else _Outcome(failure=different)
 
     def _unsaved(self, entry: _Entry) -> Unsaved:
         tables = entry.tables or entry.mapped or ()
@@ -549,9 +596,9 @@ class Store:
             entry.committed = replace(entry.committed, digest=self._digester.of(tables))
         return Unsaved(entry.committed, tables, needed=bool(entry.jobs))
 
-    def _differs(self, entry: _Entry, saved: Saved | None) -> GuardMismatch | None:
+    def _differs(self, entry: _Entry, saved: Saved) -> GuardMismatch | None:
         """The mismatch, if somebody else's output, which is there in place of this one, is not the same."""
-        if saved is None or saved.committed is entry.committed:
+        if saved.committed is entry.committed:
             return None
         try:
             self._compare([_Entry(saved.committed, None, saved=saved, durable=True)], [entry])
@@ -560,7 +607,9 @@ class Store:
         return None
 
     def _degrade(self, error: QoopError) -> QoopError | None:
-        """Say once that outputs are not durable. Returns the error where warnings are errors."""
+        """Say once that outputs are not durable. Returns the error where it is to be one."""
+        if self._retention.strict:
+            return error
         told, self._degraded = self._degraded, True
         try:
             if not told:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError, Suspended
-from qoop.control.job_status import Alone, JobStatus, helps, left_of, mean_share, rho_of, waited, work_done
+from qoop.control.job_status import Alone, JobStatus, helps, left_of, mean_share, notices, rho_of, waited, work_done
 from qoop.control.messages import CancelAsked, HoldAsked, PinAsked, ReconsiderAsked, ReleaseAsked, SuspendAsked
 from qoop.engine.events import Committed
 from qoop.engine.history import Record
@@ -235,6 +235,7 @@ class JobHandle:
             deadline=self.terms.deadline - elapsed if self.terms.deadline < math.inf else None,
             rho=rho_of(takes, mean_share(history, elapsed), self._alone) if ends and run.plans else None,
             helps=helps(history) if self.terms.deadline < math.inf and not run.state.final else (),
+            notices=notices(history),
         )  # fmt: skip
 
     def _told(self, plans: int, ended: float, done: float) -> float:

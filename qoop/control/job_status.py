@@ -22,6 +22,7 @@ from qoop.engine.history import (
     DeadlineTold,
     Ended,
     Failed,
+    Notice,
     Record,
     ShareTold,
     Started,
@@ -69,6 +70,7 @@ class JobStatus:
     below 0: that is over; None: it has none. rho: the time that it takes, to its likely end, over the time that it
     would take alone on its share (:mod:`qoop.schedulers.finish_time`); None: not known.
     helps: ways to meet the deadline, as clauses, from when it was last told that it will be missed.
+    notices: sentences about outputs of earlier runs, and about outputs that would not outlive the process.
     """
 
     progress: Progress
@@ -83,6 +85,7 @@ class JobStatus:
     deadline: float | None = None
     rho: float | None = None
     helps: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
 
     @property
     def queued(self) -> int:
@@ -193,6 +196,11 @@ def rho_of(seconds: float, slots: float, alone: Alone) -> float | None:
     """The time that a job takes over the time alone on its share; None: it had none, or it is too short to tell."""
     whole = alone(slots) if slots > 0 else 0.0
     return seconds / whole if _TELLING <= whole < inf else None
+
+
+def notices(history: Sequence[Record]) -> tuple[str, ...]:
+    """See :class:`JobStatus`."""
+    return tuple(record.notice for record in history if isinstance(record, Notice))
 
 
 def mean_share(history: Sequence[Record], until: float) -> float:

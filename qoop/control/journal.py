@@ -2,8 +2,8 @@
 
 The records of a job's history are what is told, each at the level of its kind; they become text only if somebody
 listens at that level. INFO: a query begins, changes plan, ends. DEBUG: its tasks, shares and decisions. WARNING: what
-should not be and was mended: outputs that were lost, tasks that failed and are tried again, memory that was too little,
-answers that differ.
+should not be and was mended: outputs that were lost or would not
+outlive the process, tasks that failed and are tried again, memory that was too little, answers that differ.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from itertools import islice
 from qoop.catalog.errors import GuardMismatch, Revoked
 from qoop.engine.history import (
     CapacityTold,
+    Continued,
     DeadlineTold,
     Decided,
     Ended,
@@ -22,9 +23,10 @@ from qoop.engine.history import (
     Lost,
     MemoryExhausted,
     MemoryRaised,
+    NotContinued,
+    NotSaved,
     Record,
     Redone,
-    Saved,
     Switched,
 )
 from qoop.engine.task import JobId
@@ -61,17 +63,15 @@ def level_of(record: Record) -> int:
     match record:
         case DeadlineTold(late=late):
             return logging.WARNING if late > 0 else logging.INFO
-        case Lost() | Redone() | MemoryRaised() | MemoryExhausted():
+        case Lost() | Redone() | MemoryRaised() | MemoryExhausted() | NotSaved():
             return logging.WARNING
         case Failed(error=error, retryable=retryable):
             return logging.WARNING if retryable and not isinstance(error, Revoked) else logging.DEBUG
-        case Saved(kept=kept):
-            return logging.DEBUG if kept else logging.WARNING
         case Ended(error=error):
             return logging.WARNING if isinstance(error, GuardMismatch) else logging.INFO
         case Decided(switched=switched):
             return logging.INFO if switched else logging.DEBUG
-        case Switched():
+        case Switched() | Continued() | NotContinued():
             return logging.INFO
         case CapacityTold(at=at):
             return logging.INFO if at else logging.DEBUG

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from qoop.control.job_status import JobStatus, Left
-from qoop.engine.history import DeadlineTold, Decided, Record, Switched, size, span
+from qoop.engine.history import Continued, DeadlineTold, Decided, NotContinued, Record, Switched, size, span
 from qoop.engine.progress import StageProgress
 from qoop.terminal import Paint, Terminal, shortened, width_of
 
@@ -82,13 +82,15 @@ def due(status: JobStatus) -> str:
 
 
 def news(history: Sequence[Record], since: int, terminal: Terminal) -> list[str]:
-    """The decisions about the plan since that many records, as sentences: switches, and what was stayed with; and
-    what became known of its deadline."""
+    """The decisions about the plan since that many records, as sentences: switches, and what was stayed with; what
+    became known of its deadline; and what there was of an earlier run."""
     told = []
     for record in history[since:]:
         if isinstance(record, DeadlineTold):
             lines = wrap(f"! {record}", max(30, terminal.width - 1), subsequent_indent="  ")
             told += [terminal.paint(line, "red") if record.late > 0 else line for line in lines]
+        for sentence in of_earlier_runs([record]):
+            told += [terminal.paint(line, "magenta") for line in wrap(sentence, max(30, terminal.width - 1))]
         if isinstance(record, Switched) and record.why:
             first, *rest = wrap(f"⇄ switched plan {record}", max(30, terminal.width - 1), subsequent_indent="  ")
             told += [terminal.paint(first, "magenta"), *rest]
@@ -98,6 +100,11 @@ def news(history: Sequence[Record], since: int, terminal: Terminal) -> list[str]
             first, *rest = wrap(f"{mark} {record}", max(30, terminal.width - 1), subsequent_indent="  ")
             told += [terminal.paint(mark, *paints) + first.removeprefix(mark), *rest]
     return told
+
+
+def of_earlier_runs(history: Sequence[Record], since: int = 0) -> list[str]:
+    """Sentences on what there was of an earlier run, since that many records."""
+    return [record.notice for record in history[since:] if isinstance(record, Continued | NotContinued)]
 
 
 def most_telling(stages: Sequence[StageProgress], most: int) -> list[StageProgress]:

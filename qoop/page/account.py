@@ -15,6 +15,7 @@ from qoop.engine.history import (
     Began,
     CapacityAnnounced,
     CapacityTold,
+    Continued,
     DeadlineTold,
     Decided,
     Ended,
@@ -22,10 +23,11 @@ from qoop.engine.history import (
     Lost,
     MemoryExhausted,
     MemoryRaised,
+    NotContinued,
+    NotSaved,
     Record,
     Redone,
     Regranted,
-    Saved,
     ShareTold,
     Started,
     Stopped,
@@ -50,7 +52,10 @@ from qoop.replanning.pace import NEVER_OVER, part_over
 _STEP = 0.02
 """The part of a task that must be over before that is told again."""
 
-_EVENTS = (CapacityAnnounced, CapacityTold, DeadlineTold, Ended, Lost, MemoryExhausted, MemoryRaised, Redone)
+_EVENTS = (
+    CapacityAnnounced, CapacityTold, Continued, DeadlineTold, Ended, Lost, MemoryExhausted, MemoryRaised, NotContinued,
+    Redone, NotSaved,
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -192,7 +197,7 @@ class Account:
             case Ended(at, state, error):
                 self.ended, self.error = at, error
                 self.state = "SUSPENDED" if isinstance(error, Suspended) else state
-        if isinstance(record, _EVENTS) or (isinstance(record, Saved) and not record.kept):
+        if isinstance(record, _EVENTS):
             self.events.append(record)
 
     def _switch(self) -> None:

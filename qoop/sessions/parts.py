@@ -140,8 +140,11 @@ def _share(config: Config) -> RayShare | None:
 
 def _retention(config: Config) -> Retention:
     folder = config.checkpoints if isinstance(config.checkpoints, Path) else cache_directory()
-    budget = config.checkpoint_budget
+    budget, strict = config.checkpoint_budget, config.checkpoint_full == "error"
+    usual = budget is None and isinstance(config.checkpoints, Path)
     if budget is None and isinstance(config.checkpoints, Path):
         budget = usual_budget(config.checkpoints)
     quarantine, key = folder / "quarantine", chosen_key()
-    return Retention(config.checkpoints, budget, config.reuse, quarantine, config.guard_always, key, config.pack)
+    return Retention(
+        config.checkpoints, budget, config.reuse, quarantine, config.guard_always, key, config.pack, usual, strict
+    )

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from qoop.catalog.errors import (
     Cancelled,
     CheckpointError,
+    DiskFull,
     ExecutionError,
     OutOfMemory,
     PlanError,
@@ -22,6 +23,7 @@ from qoop.engine.events import (
     Begun,
     CapacityNotice,
     CheckpointLost,
+    CheckpointSaved,
     Command,
     Committed,
     MachineJoined,
@@ -36,7 +38,7 @@ from qoop.engine.events import (
     TaskStopped,
     TaskSucceeded,
 )
-from qoop.engine.history import Began, Lost, Waiting
+from qoop.engine.history import Began, Continued, Lost, NotSaved, Waiting
 from qoop.engine.run import Run
 from qoop.engine.state import TRANSITIONS, Limits, State
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId, checkpoint_key
@@ -629,7 +631,39 @@ def test_a_start_takes_checkpoints_found_elsewhere_and_runs_only_the_rest() -> N
     run = Run("j", {})
     run.switch(plan, [found], now=0.0)
     assert [demand.task.stage for demand in run.ready()] == ["root"]
-    assert str(run.history[-1]).startswith("at 0.000 s started: 1 task to run, 1 checkpoint kept")
+    assert str(run.history[-2]).startswith("at 0.000 s started: 1 task to run, 1 checkpoint kept")
+    assert str(run.history[-1]) == "at 0.000 s continued: 1 of 5 outputs found, 1 to make, about 1.0 s saved"
+    run.switch(plan, now=1.0)
+    assert sum(isinstance(record, Continued) for record in run.history) == 1
+
+
+def test_an_output_that_is_found_later_is_noted_when_a_plan_uses_it() -> None:
+    plan = make_plan(LEFT)
+    run = Run("j", {})
+    run.handle(MachineJoined("m", Resources(2.0, 1e9)), now=0.0)
+    run.switch(plan, now=0.0)
+    assert not run.continued and not any(isinstance(record, Continued) for record in run.history)
+    run.adopt([Committed(checkpoint_key(plan.by_id["ab"], 0), (7,), (56,), 1.0, cpu_seconds=3.0)], now=1.0)
+    run.switch(plan, now=1.0)
+    assert run.continued
+    assert [str(record) for record in run.history if isinstance(record, Continued)] == [
+        "at 1.000 s continued: 1 of 5 outputs found, 1 to make, about 1.5 s saved"  # on two slots
+    ]
+
+
+def test_a_job_whose_outputs_must_outlive_the_process_fails_if_one_does_not() -> None:
+    def saved(run: Run, why: str) -> None:
+        run.switch(make_plan(LEFT), now=0.0)
+        for _ in range(2):
+            run.handle(CheckpointSaved(("j",), checkpoint_key(run.plan.root, 0), 10, 0.1, not why, why=why), now=1.0)
+
+    kept, lax, strict = Run("j", {}), Run("j", {}), Run("j", {}, limits=Limits(all_saved=True))
+    saved(kept, "")
+    saved(lax, "the budget is 1 GB")
+    saved(strict, "the budget is 1 GB")
+    assert [sum(isinstance(record, NotSaved) for record in run.history) for run in (kept, lax, strict)] == [0, 1, 1]
+    assert not lax.state.final and strict.state is State.FAILED
+    assert isinstance(strict.error, DiskFull) and "the budget is 1 GB" in str(strict.error)
 
 
 def test_a_plan_whose_root_is_held_is_done_at_once() -> None:

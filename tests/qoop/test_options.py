@@ -17,7 +17,8 @@ from qoop.options import FLAGS, IN_FILES, OPTIONS, SETTABLE, VARIABLES, SessionO
 
 ROOT = Path(__file__).parents[2]
 SAID = {
-    "slots": "3", "memory": "1GB", "checkpoints": "/c", "checkpoint_budget": "2GB", "persist": "worthwhile",
+    "slots": "3", "memory": "1GB", "checkpoints": "/c", "checkpoint_budget": "2GB", "checkpoint_full": "error",
+    "persist": "worthwhile",
     "pack": "off", "statistics": "full", "tenant": "x", "tenants": "x=2", "priority": "7", "deadline": "30",
     "error_goal": "0.02", "confidence": "0.9", "exact_within": "5", "scheduler": "MaxMin()",
     "most_jobs": "4", "most_queued": "9",

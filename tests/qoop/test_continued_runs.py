@@ -1,0 +1,146 @@
+"""A query that goes on from outputs of an earlier run says so, and one whose outputs find no space warns, where users
+look: in the status and history of the job, in the log, in the shell and on the command line."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import qoop
+from qoop.__main__ import main
+from qoop.drawing.view import news
+from qoop.engine.history import Continued, NotSaved, Saved
+from qoop.streams import one_line_warnings
+from qoop.terminal import Terminal
+
+TEXT = "SELECT k % 7 AS k, sum(v) AS total FROM facts GROUP BY 1 ORDER BY 1"
+WAITS = (
+    "SELECT k, later(total) AS total FROM (SELECT k % 7 AS k, sum(v)::BIGINT AS total FROM facts GROUP BY 1) ORDER BY 1"
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    table = pa.table({"k": [n % 1000 for n in range(600_000)], "v": range(600_000)})
+    pq.write_table(table, folder / "facts.parquet", row_group_size=100_000)
+    return folder
+
+
+def expected(data: Path) -> list[tuple[object, ...]]:
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE VIEW facts AS FROM '{data / 'facts.parquet'}'")
+        rows = connection.execute(TEXT).fetchall()
+    assert len(rows) == 7
+    return rows
+
+
+def session(data: Path, folder: Path, **options: object) -> qoop.Session:
+    found = qoop.connect(2, "500MB", folder, staged=True, **options)  # type: ignore[arg-type]
+    found.register_folder(data)
+    return found
+
+
+@contextmanager
+def noticed(found: qoop.Session) -> Iterator[qoop.Job]:
+    """A job whose last stage waits until the job has a notice."""
+    go_on = threading.Event()
+
+    def later(total: int) -> int:
+        assert go_on.wait(60)
+        return total
+
+    found.register_function("later", later, ["BIGINT"], "BIGINT")
+    job = found.submit(WAITS)
+    deadline = time.monotonic() + 60
+    while not job.status().notices and time.monotonic() < deadline and not job.wait(0.01):
+        pass
+    go_on.set()
+    yield job
+
+
+def test_a_run_that_goes_on_says_what_was_found(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with session(data, tmp_path) as first:
+        job = first.submit(TEXT)
+        assert job.result().fetchall() == expected(data)
+        assert job.status().notices == ()
+    last = max(tmp_path.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    last.unlink()  # as if it had been killed before the last output was on disk
+    with session(data, tmp_path) as second, caplog.at_level(logging.INFO, "qoop.job"):
+        job = second.submit(TEXT)
+        assert job.result().fetchall() == expected(data)
+    [told] = [record for record in job.history() if isinstance(record, Continued)]
+    assert 0 < told.found < told.outputs and told.left == 1
+    assert told.notice.startswith(f"continued: {told.found} of {told.outputs} outputs found, 1 to make")
+    assert job.status().notices == (told.notice,)
+    assert told.notice in caplog.text
+    assert news(job.history(), 0, Terminal())[0].startswith("continued: ")
+
+
+def test_an_answer_that_was_there_is_told_as_such(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [str(data), "--checkpoints", str(tmp_path), "--staged", "--format", "csv", "-c", TEXT]
+    assert main(command) == 0
+    first = capsys.readouterr()
+    assert first.err == "" and first.out.splitlines()[1:] == [f"{k},{total}" for k, total in expected(data)]
+    assert main(command) == 0
+    second = capsys.readouterr()
+    assert second.out == first.out and second.err.startswith("qoop: continued: the answer was there")
+
+
+def test_outputs_that_find_no_space_are_warned_of_once_for_each_job(data: Path, tmp_path: Path) -> None:
+    with (
+        session(data, tmp_path, checkpoint_budget="1KB") as found,
+        pytest.warns(RuntimeWarning) as caught,
+    ):
+        with noticed(found) as job:
+            assert job.result().fetchall() == expected(data)
+        found.unregister_function("later")
+        with noticed(found) as other:
+            assert other.result().fetchall() == expected(data)
+    told = [str(one.message) for one in caught]
+    assert [text.partition(":")[0] for text in told] == [job.id, other.id]
+    for text in told:
+        assert "checkpoint_budget is 1 KB, " in text and "QOOP_CHECKPOINT_BUDGET" in text
+        assert "If the query is killed, it starts again" in text and "at the worst from zero" in text
+    assert sum(isinstance(record, Saved) and not record.kept for record in job.history()) > 1
+    [notice] = [record.notice for record in job.history() if isinstance(record, NotSaved)]
+    assert job.status().notices == (notice,) and notice in told[0]
+
+
+def test_the_command_line_and_the_shell_warn_in_a_line(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qoop.sessions.parts.usual_budget", lambda _: 1000)
+    with one_line_warnings(), session(data, tmp_path) as found, noticed(found) as job:
+        assert len(job.result()) == 7
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("qoop: job1: an output of ") and "checkpoint_budget is 1 KB by default" in line
+
+
+def test_a_query_fails_where_its_outputs_must_outlive_the_process(data: Path, tmp_path: Path) -> None:
+    with (
+        warnings.catch_warnings(),
+        session(data, tmp_path, checkpoint_budget="1KB", checkpoint_full="error") as found,
+    ):
+        warnings.simplefilter("error")
+        with noticed(found) as job, pytest.raises(qoop.DiskFull, match=r"checkpoint_budget is 1 KB"):
+            job.result()
+        assert job.state == "FAILED"
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(qoop.DiskFull, match="cannot be written"):
+        session(data, file / "folder", checkpoint_full="error")
+    with pytest.raises(qoop.ConfigError, match="checkpoint_full must be one of warn, error"):
+        qoop.connect(checkpoint_full="maybe")
