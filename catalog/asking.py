@@ -31,7 +31,15 @@ def parsed(text: str) -> list[duckdb.Statement]:
 
 def is_several(statement: duckdb.Statement) -> bool:
     """True for a PIVOT without values, or a part of what DuckDB 1 makes of one: several statements without a text."""
-    return not statement.query or statement.type.name == "MULTI"
+    return not statement.query or type_of(statement) == duckdb.StatementType.MULTI
+
+
+def type_of(statement: duckdb.Statement) -> duckdb.StatementType:
+    """The kind of a statement. INVALID: DuckDB parses it, but has no name for its kind in Python."""
+    try:
+        return statement.type
+    except ValueError:
+        return duckdb.StatementType.INVALID
 
 
 @lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from qoop.catalog.errors import Forbidden
 from qoop.planner.options import CHANGES_RESULTS
-from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
+from qoop.planner.parse_tree import Names, Node, arguments_of, is_common_table, nodes, text_of, tree_of
 
 TABLE_FUNCTIONS = frozenset((
     "generate_series", "icu_calendar_names", "json_each", "json_tree", "pg_timezone_names", "range", "repeat",
@@ -89,12 +89,12 @@ def _table_function(node: Node) -> None:
 def _function(node: Node) -> None:
     name = node["function_name"].lower()
     if name == "current_setting":
-        _setting(node.get("children", []))
+        _setting(arguments_of(node))
     elif name in REFUSED or (name.startswith(_REFUSED_BEGINNINGS) and name not in _HARMLESS):
         refuse(f"{name}() is refused")
 
 
 def _setting(arguments: list[Any]) -> None:
-    value = arguments[0].get("value", {}).get("value") if len(arguments) == 1 else None
-    if not isinstance(value, str) or value.lower() not in _SETTINGS:
+    name = text_of(arguments[0]) if len(arguments) == 1 else None
+    if name is None or name.lower() not in _SETTINGS:
         refuse(f"current_setting() tells of these options, named outright: {', '.join(CHANGES_RESULTS)}")

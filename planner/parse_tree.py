@@ -54,3 +54,18 @@ def is_common_table(node: Node, named: Names) -> bool:
     if node.get("catalog_name") or node.get("schema_name", "") not in ("", "recurring"):
         return False
     return node["table_name"].lower() in named
+
+
+def arguments_of(function: Node) -> list[Any]:
+    """The arguments of a function. DuckDB 2.0 has a name beside each, DuckDB 1 their expressions alone."""
+    if "arguments" in function:
+        return [argument["expression"] for argument in function["arguments"]]
+    return list(function.get("children", ()))
+
+
+def text_of(constant: Node) -> str | None:
+    """The text that a constant is; None: it is something else. DuckDB 2.0 has it as written, DuckDB 1 as a value."""
+    literal, value = constant.get("literal", {}), constant.get("value", {})
+    if literal.get("kind") == "STRING":
+        return str(literal["text"])
+    return str(value["value"]) if value.get("type", {}).get("id") == "VARCHAR" else None

@@ -7,6 +7,7 @@ import fcntl
 import os
 import random
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,8 @@ from qoop.catalog.errors import ConfigError
 
 if TYPE_CHECKING:
     from qoop.tpcds.scenarios.scenario import Scenario
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `waits`, which all folders use
 
 GOLDEN = Path(__file__).parent / "golden"
 DATA = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "data")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from qoop.catalog.errors import BindError, ParseError
-from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
+from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, text_of, tree_of
 
 _SUSPECT = re.compile(
     r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show|current_|txid_|stats|(?:limit|offset)\s+'", re.I
@@ -109,17 +109,9 @@ def _check(node: Node) -> None:
 
 def _check_number(name: str, bound: object) -> None:
     """Refuse a text that is no number, as DuckDB 1.5 does: 2.0 does so when the query runs."""
-    text = _text(bound) if isinstance(bound, dict) and bound.get("class") == "CONSTANT" else None
+    text = text_of(bound) if isinstance(bound, dict) and bound.get("class") == "CONSTANT" else None
     if text is not None and not _NUMBER.fullmatch(text):
         raise BindError(f"{name} takes a number, not '{text}'")
-
-
-def _text(constant: Node) -> str | None:
-    """The text that a constant is; None: it is something else. DuckDB 2.0 tells it in another way."""
-    literal, value = constant.get("literal", {}), constant.get("value", {})
-    if literal.get("kind") == "STRING":
-        return str(literal["text"])
-    return str(value["value"]) if value.get("type", {}).get("id") == "VARCHAR" else None
 
 
 def _is_of_duckdb(name: str) -> bool:

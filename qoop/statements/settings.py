@@ -25,8 +25,17 @@ _ALIASES = {"null_order": "default_null_order"}
 @cache
 def options() -> tuple[str, ...]:
     """The options of a session: those of the DuckDB in use that change results."""
-    known = {name for (name,) in ask("SELECT name FROM duckdb_settings()")}
-    return tuple(name for name in CHANGES_RESULTS if name in known)
+    listed = {name for (name,) in ask("SELECT name FROM duckdb_settings()")}
+    return tuple(name for name in CHANGES_RESULTS if name in listed or _is_hidden(name))
+
+
+def _is_hidden(option: str) -> bool:
+    """True if DuckDB has the option and lists it nowhere, as 2.0 does with those that keep earlier answers."""
+    try:
+        ask(f"SELECT current_setting('{option}')")
+    except duckdb.Error:
+        return False
+    return True
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import duckdb
 
-from qoop.catalog.asking import is_several, parsed
+from qoop.catalog.asking import is_several, parsed, type_of
 from qoop.catalog.errors import Forbidden, ParseError, QueryError
 from qoop.catalog.lexed import lexed
 from qoop.catalog.value import value
@@ -175,7 +175,7 @@ def _parsed(text: str) -> list[_Parsed]:
         raise ParseError(str(error)) from error
     if not found:
         raise QueryError("there is no statement in the text")
-    return [_Parsed(item.type, item.query, frozenset(item.named_parameters)) for item in found]
+    return [_Parsed(type_of(item), item.query, frozenset(item.named_parameters)) for item in found]
 
 
 def _import_or(text: str) -> list[_Parsed]:
@@ -277,7 +277,8 @@ def _statement(item: _Parsed) -> Statement:
         return Query(f"FROM {words.rest}")
     read = _OTHERS.get(item.type)
     if read is None:
-        raise _not_for_a_session(item.type.name)
+        nameless = item.type == duckdb.StatementType.INVALID
+        raise _not_for_a_session(" ".join(text.upper().split()[:2]) if nameless else item.type.name)
     return read(text)
 
 

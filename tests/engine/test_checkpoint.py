@@ -377,13 +377,13 @@ def test_a_put_waits_for_the_writer(spill: Path, durable: Path, monkeypatch: pyt
 
     def slowly(stream: object, *args: object, **more: object) -> object:
         writing.set()
-        may_write.wait(10)
+        may_write.wait(60)
         return write_segments(stream, *args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(manifest, "write_segments", slowly)
     store = Store(100_000, spill, Retention(durable))  # half of it may wait
     put(store, 1, rows=2000, durable=True)
-    writing.wait(10)
+    writing.wait(60)
     parts = tables(3)
 
     def stop() -> None:
@@ -396,7 +396,7 @@ def test_a_put_waits_for_the_writer(spill: Path, durable: Path, monkeypatch: pyt
         time.sleep(0.15)
         assert not second.done()
         may_write.set()
-        second.result(10)
+        second.result(60)
     store.close()
     assert len(files(durable)) == 4
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from waits import PATIENCE
 
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage import users
@@ -131,20 +134,26 @@ def test_a_store_tells_what_was_written_and_what_found_no_space(tmp_path: Path) 
 def test_no_output_is_committed_while_an_older_one_waits_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save = CheckpointDirectory.save
+    save, may_save = CheckpointDirectory.save, threading.Semaphore(0)
 
     def slowly(self: CheckpointDirectory, *arguments: object, **more: object) -> object:
-        time.sleep(0.3)
+        assert may_save.acquire(timeout=PATIENCE)
         return save(self, *arguments, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(CheckpointDirectory, "save", slowly)
-    monkeypatch.setattr("qoop.engine.storage.write_behind.WAITING_SECONDS", 0.1)
+    monkeypatch.setattr("qoop.engine.storage.write_behind.WAITING_SECONDS", 0.0)
     told: list[CheckpointSaved] = []
     store = Store(1 << 30, tmp_path, Retention(tmp_path / "kept"), told.append)
-    for number in range(4):
-        time.sleep(0.11)  # the one before has waited too long: this is committed only once that is written
-        store.put(facts(number), "job", [ROWS], durable=True)
-        assert len(told) == number
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(4):
+            put = pool.submit(store.put, facts(number), "job", [ROWS], durable=True)
+            if number:
+                with pytest.raises(TimeoutError):
+                    put.result(0.05)  # the one before waits, so this is not committed until that is written
+                may_save.release()
+            put.result(PATIENCE)
+            assert len(told) == number
+    may_save.release()
     store.close()
 
 

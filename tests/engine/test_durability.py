@@ -52,7 +52,7 @@ class Gate:
 
     def __call__(self, stream: object, *arguments: object, **more: object) -> object:
         self.reached.set()
-        assert self.open.wait(20)
+        assert self.open.wait(60)
         return write_segments(stream, *arguments, **more)  # type: ignore[arg-type]
 
 
@@ -80,11 +80,11 @@ def test_of_two_that_write_one_output_the_first_to_commit_wins(tmp_path: Path, m
     with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
         gate = Gate(patch)
         late = pool.submit(slow.save, facts(1), [ROWS])
-        assert gate.reached.wait(20)
+        assert gate.reached.wait(60)
         patch.setattr(manifest, "write_segments", write_segments)
         first = quick.save(facts(1), [ROWS])
         gate.open.set()
-        second = late.result(20)
+        second = late.result(60)
     assert first is not None and second is not None and second.path == first.path
     assert files(tmp_path) == [".arrow", ".json"], "the other's data are gone"
     assert quick.read(first, 0).equals(ROWS)
@@ -116,7 +116,7 @@ def test_a_disk_without_space_for_a_word_of_what_is_needed(tmp_path: Path, monke
     with monkeypatch.context() as patch:
         gate = Gate(patch)
         store.put(facts(1), "job", [ROWS], durable=True)
-        assert gate.reached.wait(20)
+        assert gate.reached.wait(60)
         FullLogs(patch)
         store.release("job", [key(1)])
         gate.open.set()
@@ -219,19 +219,19 @@ def test_no_more_may_be_lost_than_was_said_however_many_put(tmp_path: Path, monk
 
     def slowly(self: Store, *arguments: object) -> None:  # between asking for space and being queued
         waiting.release()
-        go_on.wait(20)
+        go_on.wait(60)
         trim(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Store, "trim", slowly)
     store = Store(PLENTY, tmp_path, Retention(tmp_path / "kept"))
     with ThreadPoolExecutor(4) as pool:
         puts = [pool.submit(store.put, facts(number), "job", [ROWS], durable=True) for number in range(4)]
-        assert waiting.acquire(timeout=20) and waiting.acquire(timeout=20)
+        assert waiting.acquire(timeout=60) and waiting.acquire(timeout=60)
         assert not waiting.acquire(timeout=0.3), "two had space"
         go_on.set()
         gate.open.set()
         for put in puts:
-            put.result(20)
+            put.result(60)
     store.flush()
     store.close()
     assert len(files(tmp_path / "kept")) == 8
@@ -270,7 +270,7 @@ def test_what_a_job_needed_may_go_once_it_was_released(
     store = Store(PLENTY, tmp_path, Retention(tmp_path / "kept", budget=15_000))
     gate = Gate(monkeypatch)
     store.put(facts(1), "job", [ROWS], durable=True)
-    assert gate.reached.wait(20)
+    assert gate.reached.wait(60)
     if moment == "after that":
         gate.open.set()
         store.flush()
@@ -308,7 +308,7 @@ def test_what_turned_out_wrong_is_not_there_for_the_next(
         store.flush()
         store.release("job", [committed.key])
         assert files(kept) == [".arrow", ".json"]
-    assert gate.reached.wait(20)
+    assert gate.reached.wait(60)
     committed, rows, origin = differing("other", [1, 2])
     with pytest.raises(GuardMismatch):
         store.put(committed, "job", rows, origin=origin)

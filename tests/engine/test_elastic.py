@@ -49,7 +49,7 @@ def ended(backend: LocalBackend, reports: int = 1) -> list[Event]:
     """All events until that many attempts have ended, but for waiting and progress."""
     events: list[Event] = []
     while sum(isinstance(event, TaskSucceeded | TaskFailed) for event in events) < reports:
-        events += backend.wait(20)
+        events += backend.wait(60)
     return [event for event in events if not isinstance(event, Queued | Begun | WorkSeen)]
 
 

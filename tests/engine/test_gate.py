@@ -50,7 +50,7 @@ def task(stage: Stage, number: int, job: str = "job", seconds: float = 5.0) -> T
 def ended(door: Door) -> Event:
     """The next report on an attempt."""
     while True:
-        for event in door.backend.wait(20):
+        for event in door.backend.wait(60):
             if isinstance(event, TaskSucceeded | TaskStopped | TaskFailed):
                 return event
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
+
+from waits import until
 
 from qoop.engine.backends.last_first import LastFirst
 
@@ -20,18 +21,16 @@ def test_the_thread_that_came_last_is_woken_first_and_all_are_in_the_end() -> No
     threads = [threading.Thread(target=wait, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
-        while thread.is_alive() and len(waiting) < threads.index(thread) + 1:
-            time.sleep(0.001)
+        until(lambda: len(waiting) == threads.index(thread) + 1)  # noqa: B023
     for expected in ([3], [3, 2]):
         with condition:
             condition.notify()
-        while len(woken) < len(expected):
-            time.sleep(0.001)
+        until(lambda: len(woken) >= len(expected))  # noqa: B023
         assert woken == expected
     with condition:
         condition.notify_all()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert sorted(woken) == [0, 1, 2, 3]
     with condition:
         condition.notify()  # nobody is there

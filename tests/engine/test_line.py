@@ -7,13 +7,13 @@ import json
 import queue
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from waits import until
 
 from qoop.catalog.errors import ExecutionError
 from qoop.catalog.sources.memory import ArrowSource
@@ -92,9 +92,7 @@ def session_at(node: Node, tls: bool = False, address: str | None = None) -> Ses
 
 
 def heard(end: SessionEnd) -> Any:
-    deadline = time.monotonic() + 30
-    while (found := end.receive(0.05)) is None:
-        assert time.monotonic() < deadline
+    [found] = until(lambda: [one for one in [end.receive(0.05)] if one is not None])
     return found
 
 
@@ -108,7 +106,7 @@ def test_orders_go_there_and_events_come_back_in_order(shows: Callable[[str], No
     for one in every:
         session.send(one)
         node.happened.put(one)
-    assert [node.told.get(timeout=30) for _ in every] == every
+    assert [node.told.get(timeout=60) for _ in every] == every
     assert [heard(session) for _ in every] == every
     session.close()
     node.end.close()
@@ -122,10 +120,10 @@ def test_what_json_cannot_hold_is_carried_by_ray_and_keeps_its_turn(node: Node) 
     for one in every:
         session.send(one)
         node.happened.put(one)
-    assert node.told.get(timeout=30) == every[0]
+    assert node.told.get(timeout=60) == every[0]
     for one in reversed(late):
         node.end.bring(*one)
-    assert [node.told.get(timeout=30) for _ in every[1:]] == every[1:] and len(late) == 2
+    assert [node.told.get(timeout=60) for _ in every[1:]] == every[1:] and len(late) == 2
     assert [heard(session) for _ in every] == every
     session.close()
 
@@ -189,7 +187,7 @@ def test_who_has_not_got_the_key_is_not_let_in_and_keeps_nobody_out(node: Node) 
     stranger.close()
     session = session_at(node)
     session.send(said("hello"))
-    assert node.told.get(timeout=30) == said("hello") and node.told.empty()
+    assert node.told.get(timeout=60) == said("hello") and node.told.empty()
     with pytest.raises(OSError):  # nor is another one who has it
         session_at(node)
     session.close()
@@ -237,7 +235,7 @@ def test_what_was_seen_on_the_way_cannot_be_sent_again(node: Node) -> None:
     session = session_at(node, address=between.address)
     before = len(between.heard)
     session.send(said("once"))
-    assert node.told.get(timeout=30) == said("once")
+    assert node.told.get(timeout=60) == said("once")
     between.node.sendall(between.heard[before:])
     with pytest.raises(OSError):  # the node has hung up
         while True:
@@ -247,7 +245,7 @@ def test_what_was_seen_on_the_way_cannot_be_sent_again(node: Node) -> None:
     connected(other.end.address).sendall(between.heard)
     session = session_at(other)
     session.send(said("hello"))
-    assert other.told.get(timeout=30) == said("hello") and other.told.empty() and node.told.empty()
+    assert other.told.get(timeout=60) == said("hello") and other.told.empty() and node.told.empty()
     session.close()
     other.end.close()
 

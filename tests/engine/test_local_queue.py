@@ -127,7 +127,7 @@ def test_what_waits_has_its_inputs_before_it_begins() -> None:
         backend.stop(AttemptId(TaskId("job", "endless", 0), 1))
         events: list[Event] = []
         while not any(isinstance(event, TaskSucceeded) for event in events):
-            events += backend.wait(20)
+            events += backend.wait(60)
         told = [
             type(event) for event in events if not (isinstance(event, Queued | Begun) and event.attempt.number == 1)
         ]

@@ -11,6 +11,7 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
+from waits import until
 
 from qoop.catalog.errors import CheckpointError
 from qoop.engine.backends.local import Read
@@ -72,9 +73,7 @@ def inputs() -> Callable[[Distant], PeerInputs]:
 def test_a_task_pulls_from_several_nodes_at_once_but_not_from_all(inputs: Callable[[Distant], PeerInputs]) -> None:
     peers = Distant()
     pulling, wanted = inputs(peers), [(key(part), 0) for part in range(8)]
-    began = time.perf_counter()
     found = pulling.fetch(spec(0), wanted)
-    assert time.perf_counter() - began < 0.75 * 8 * LATENCY  # one after the other takes 8
     assert [table["part"][0].as_py() for table in found.values()] == list(range(8))
     assert list(found) == wanted
     assert 1 < peers.most <= 4
@@ -147,8 +146,7 @@ def test_who_has_a_slot_comes_before_who_waits_for_one_and_jobs_take_turns() -> 
         ask, ahead = partial(order.append, name), name in ("ahead", "hastened")
         tasks.append(threading.Thread(target=partial(pulls.all, [ask], 0, one, ahead)))
         tasks[-1].start()
-        while len(pulls._waiting) < len(tasks):
-            time.sleep(0.001)
+        until(lambda: len(pulls._waiting) >= len(tasks))
     pulls.hasten(asked["hastened"].attempt)
     first.set()
     for task in (asking, *tasks):

@@ -10,6 +10,7 @@ from contextlib import closing
 import duckdb
 import pyarrow as pa
 import pytest
+from waits import until
 
 from qoop.catalog.opening import open_duckdb
 from qoop.engine.backends.relief import Relief, anonymous_memory
@@ -42,10 +43,7 @@ def test_it_goes_back_in_the_midst_of_work_and_only_then(worked: duckdb.DuckDBPy
         time.sleep(0.1)
         assert anonymous_memory() > before - FREED
         with relief.watched():
-            until = time.monotonic() + 5
-            while anonymous_memory() > before - FREED:
-                assert time.monotonic() < until
-                time.sleep(0.01)
+            until(lambda: anonymous_memory() <= before - FREED)
 
 
 def test_who_has_memory_left_keeps_it(worked: duckdb.DuckDBPyConnection) -> None:

@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "tpcds")]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "tpcds")]
 
 os.environ["QOOP_EXACT_WITHIN"] = "0"  # these answers are short
 

@@ -79,7 +79,7 @@ def holding(folder: Path, sales: Path) -> Iterator[tuple[Session, threading.Even
     hold.set()
 
     def held(x: int) -> int:
-        hold.wait(30.0)
+        hold.wait(60)
         return x
 
     with qoop.connect(slots=1, memory="1GB", checkpoints=folder / "kept", reuse=True) as session:
@@ -120,7 +120,7 @@ def test_an_answer_that_was_stopped_goes_on_elsewhere(sales: Path, undisturbed: 
         assert not (tmp_path / "suspended").exists() and answer.jobs[-1].state in ("QUEUED", "STARTING", "RUNNING")
         answer.stop()
         hold.set()
-        finishing.join(30.0)
+        finishing.join(60)
         assert isinstance(asked[0], Cancelled) and blocking.result().fetchall() == [(1,)]
         assert not answer.last().exact, "the edition before is the last"
     with holding(tmp_path, sales) as (session, _):

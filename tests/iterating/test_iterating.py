@@ -108,7 +108,7 @@ def test_a_stopped_one_has_the_step_before_as_its_last(session: Session) -> None
     last = iteration.stop()
     assert first.loss == 8.0 and last is not None and iteration.why == "it was stopped"
     assert iteration.last() is last and list(iteration.steps())[-1] is last
-    assert all(job.wait(5.0) for job in iteration.jobs)
+    assert all(job.wait(60) for job in iteration.jobs)
 
 
 @pytest.mark.parametrize(

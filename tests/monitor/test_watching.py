@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from waits import until
 
 import qoop
 from qoop.__main__ import _watching
@@ -60,13 +60,6 @@ def session(stage: Stage) -> Iterator[qoop.Session]:
     with qoop.connect(slots=2, memory=MEMORY, watch_machine=True) as made:
         made.register("big", pa.table({"i": pa.array(range(300_000), pa.int64())}))
         yield made
-
-
-def until(seen: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SOON
-    while not seen():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.005)
 
 
 def settled(stage: Stage) -> None:
@@ -131,7 +124,7 @@ def test_slots_that_the_command_line_names_stand(stage: Stage, monkeypatch: pyte
     monkeypatch.setattr("qoop.monitor.machine.Machine.readable", lambda: True)
     stage.others = 2.0
     with _watching(qoop.connect(slots=2, memory=MEMORY), Namespace(slots=2)) as session:
-        assert stage.looked.acquire(timeout=5) and stage.looked.acquire(timeout=5)
+        assert stage.looked.acquire(timeout=60) and stage.looked.acquire(timeout=60)
         assert session.available.cpu == 2
         session.resize(slots="auto")
         until(lambda: session.available.cpu == 1)

@@ -94,7 +94,7 @@ class Chromium:
             number = self._last
             message = {"id": number, "method": method, "params": params} | ({"sessionId": session} if session else {})
             os.write(self._write, json.dumps(message).encode() + b"\0")
-            if not self._changed.wait_for(lambda: number in self._answers, timeout=30):
+            if not self._changed.wait_for(lambda: number in self._answers, timeout=60):
                 raise PageError(f"Chromium did not answer {method}")
             answer = self._answers.pop(number)
         if "error" in answer:
@@ -117,7 +117,7 @@ class Chromium:
     def close(self) -> None:
         os.write(self._write, json.dumps({"id": 0, "method": "Browser.close"}).encode() + b"\0")
         try:
-            self._process.wait(10)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -58,7 +58,7 @@ def test_a_query_is_watched_switches_is_resized_and_cancelled(believed_long: Non
             tab.click("dialog .danger")
             tab.wait("document.querySelector('.badge').dataset.state === 'CANCELLED'")
             with pytest.raises(qoop.Cancelled):
-                job.result(10)
+                job.result(60)
             assert tab.errors == []
             assert all(address.startswith(page.url) for address in tab.requests), tab.requests
             page.close()

@@ -30,7 +30,7 @@ class World:
         self.path = "/" + self.page.url.split("/", 3)[3]
 
     def ask(self, path: str, method: str = "GET", body: object = None, **headers: str) -> tuple[int, Any, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.page.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.page.port, timeout=60)
         told = {name.replace("_", "-"): value for name, value in headers.items()}
         data = None if body is None else json.dumps(body)
         connection.request(method, path if path.startswith("/") else self.path + path, data, told)
@@ -98,7 +98,7 @@ def test_a_size_that_cannot_be_is_refused_with_words(world: World, body: object)
 
 def test_events_come_when_something_changes(world: World) -> None:
     job = world.session.submit(SLOW)
-    connection = http.client.HTTPConnection("127.0.0.1", world.page.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", world.page.port, timeout=60)
     connection.request("GET", f"{world.path}events?job={job.id}")
     stream = connection.getresponse()
     assert stream.headers["content-type"].startswith("text/event-stream")
@@ -180,7 +180,7 @@ def test_a_page_ends_with_its_session_and_its_streams_with_it() -> None:
     with qoop.connect(slots=1, memory="1GB") as session:
         world = World(session)
         assert session.page() is world.page
-        connection = http.client.HTTPConnection("127.0.0.1", world.page.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", world.page.port, timeout=60)
         connection.request("GET", f"{world.path}events")
         stream = connection.getresponse()
         stream.readline()

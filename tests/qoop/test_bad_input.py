@@ -372,11 +372,10 @@ def test_signals_end_a_query_and_leave_nothing(
 ) -> None:
     process = start("-c", FOREVER.replace("big a", "big a, big c"), "--data", data, "--slots", "2")
     until(lambda: list(temporary.glob("*/kernel-*")) or list(temporary.iterdir()), process)
-    time.sleep(0.5)
-    begun = time.monotonic()
+    time.sleep(0.5)  # so that it most likely runs by then
     process.send_signal(number)
     assert process.communicate(timeout=60) == ("", said)
-    assert process.returncode == code and time.monotonic() - begun < 5
+    assert process.returncode == code
     assert list(temporary.iterdir()) == []
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from math import inf
 
 import pyarrow as pa
 import pytest
+from waits import until
 
 import qoop
 from qoop.catalog.errors import Cancelled, ConfigError, Timeout
@@ -166,10 +166,7 @@ def test_jobs_that_take_much_longer_than_estimated_take_turns_and_all_end() -> N
 def test_a_job_that_waits_says_for_whom(session: qoop.Session) -> None:
     endless = [session.submit(ENDLESS.replace("3", str(number))) for number in (3, 4, 5, 6)]
     last = endless[-1]
-    until = time.monotonic() + 10
-    while not last.status().waits_for and time.monotonic() < until:
-        time.sleep(0.02)
-    status = last.status()
+    status = until(lambda: (found := last.status()).waits_for and found)
     (headline, *_) = view(last.id, status, Terminal(120, 20, False))
     assert status.left is None and "ends in" not in headline
     assert f"waits for a slot of {', '.join(status.waits_for)}" in headline and "waits for" in brief(last.id, status)

@@ -89,7 +89,7 @@ def test_rows_that_belie_the_estimate_are_thought_over(session: Session, tables:
 
 def test_what_is_expected_is_thought_over_and_never_given(session: Session, tables: dict[str, pa.Table]) -> None:
     session.resize(slots=1)
-    session.expect([(1.5, 3), (60, 4)])
+    session.expect([(600, 3), (900, 4)])  # later than any machine needs for the query
     job = submitted(session, LONG)
     assert rows(job) == expected(LONG, tables)
     assert "3 slots" in str(next(record for record in job.history() if isinstance(record, ShareTold)))

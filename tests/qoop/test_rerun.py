@@ -356,7 +356,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
         session.register("sales", SALES)
         session.register("items", ITEMS)
         jobs = [session.submit(QUERY), session.submit(f"{QUERY} ORDER BY total LIMIT 3", weight=2.0)]
-        doomed = session.submit(QUERY.replace("s.price)", "s.price + 1)"))
+        doomed = session.submit("SELECT sum(a.price * b.price % 7) AS s FROM sales a, sales b, sales c")  # without end
         failing = session.submit("SELECT CAST(name AS INTEGER) FROM items")
         for count in (1, 0, 2, 1, 2):
             time.sleep(0.03)

@@ -18,6 +18,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from waits import PATIENCE, until
 
 import qoop
 from qoop import suspend
@@ -85,7 +86,7 @@ def suspended(
     with qoop.connect(slots=slots, memory=memory) as session:
         session.register_folder(data)
         job = session.submit(text)
-        assert waits.wait(20)
+        assert waits.wait(60)
         while not job.progress().present:  # one task at least was let through
             time.sleep(0.01)
         job.suspend(path)
@@ -104,7 +105,7 @@ def test_a_job_goes_on_elsewhere_on_another_size_and_back(
     waits = pause(0)
     with qoop.connect(slots=1, memory="500MB") as session:
         job = session.resume(tmp_path / "one")
-        assert waits.wait(20)
+        assert waits.wait(60)
         job.suspend(tmp_path / "two")
     pause(1 << 30)
     job = qoop.resume(tmp_path / "two", slots=4, memory="2GB")
@@ -134,10 +135,7 @@ def test_what_the_bundle_holds_is_not_done_again(
         total = sum(stage.width for stage in plan.stages)
         started = [record for record in job.history() if isinstance(record, Started)]
         assert held and len(started) < total
-        deadline = time.monotonic() + 10
-        while session.backend.store._entries and time.monotonic() < deadline:
-            time.sleep(0.01)  # the thread that decides lets go of it
-        assert not session.backend.store._entries  # what was adopted is let go
+        until(lambda: not session.backend.store._entries, "what was adopted is still there")
 
 
 def test_the_command_line_resumes(
@@ -210,7 +208,7 @@ def test_a_table_in_memory_cannot_follow(tmp_path: Path, pause: Callable[[int], 
     with qoop.connect(slots=2) as session:
         session.register("t", pa.table({"i": range(ROWS), "s": ["x"] * ROWS}))
         job = session.submit(TEXT)
-        assert waits.wait(20)
+        assert waits.wait(60)
         job.suspend(tmp_path / "bundle")
     with pytest.raises(SourceError, match="lived in the memory"):
         qoop.resume(tmp_path / "bundle", slots=1)
@@ -257,7 +255,7 @@ def test_what_cannot_be_suspended(data: Path, tmp_path: Path, pause: Callable[[i
     with qoop.connect(slots=2) as session:
         session.register_folder(data)
         job = session.submit(TEXT)
-        assert waits.wait(20)
+        assert waits.wait(60)
         with pytest.raises(ConfigError, match="something at"):
             job.suspend(data)
         assert job.state == "RUNNING"
@@ -277,7 +275,7 @@ def test_a_job_goes_on_where_a_bundle_cannot_be_written(
     with qoop.connect(slots=2) as session:
         session.register_folder(data)
         job = session.submit(TEXT)
-        assert waits.wait(20)
+        assert waits.wait(60)
         with pytest.raises(DiskFull, match=r"the bundle directory .*file cannot be written"):
             job.suspend(tmp_path / "file" / "bundle")
         assert job.state == "RUNNING"
@@ -344,24 +342,29 @@ def test_what_a_process_left_that_was_killed_while_it_wrote_a_bundle_goes(
 def test_the_grace_lets_tasks_under_way_finish(
     data: Path, tmp_path: Path, expected: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, began = Kernel.run, threading.Event()
+    run, began, opened = Kernel.run, threading.Event(), threading.Event()
 
-    def slow(self: Kernel, *arguments: object) -> object:
+    def slow(
+        self: Kernel, spec: object, read: object, between: Callable[[], None] = lambda: None, *more: object
+    ) -> object:
         began.set()
-        time.sleep(0.3)
-        return run(self, *arguments)  # type: ignore[arg-type]
+        while not opened.wait(0.005):
+            between()
+        return run(self, spec, read, between, *more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Kernel, "run", slow)
-    for grace, least in ((0.0, 0), (20.0, 1)):
+    for grace, least in ((0.0, 0), (PATIENCE, 1)):
         began.clear()
         with qoop.connect(slots=2, replan=False) as session:
             session.register_folder(data)
             job = session.submit(TEXT)
-            assert began.wait(20)
+            assert began.wait(60)
+            if grace:
+                threading.Timer(0.3, opened.set).start()
             job.suspend(tmp_path / f"grace{grace}", grace)
         held = list((tmp_path / f"grace{grace}" / "checkpoints").glob("*.json"))
         assert bool(held) == bool(least)
-    assert qoop.resume(tmp_path / "grace20.0", slots=2).result().fetchall() == expected
+    assert qoop.resume(tmp_path / f"grace{PATIENCE}", slots=2).result().fetchall() == expected
 
 
 def test_the_at_a_query_is_kept(data: Path, tmp_path: Path, pause: Callable[[int], threading.Event]) -> None:

@@ -48,8 +48,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="session")
 def hasty(world: World) -> Iterator[World]:
-    """The same, but it does not wait for slow clients, and has few."""
-    from server_world import CONNECTIONS, IDLE, PATIENCE
+    """The same, but it does not wait for slow clients."""
+    from server_world import IDLE, PATIENCE
 
     from qoop.server.flight import FlightServer
     from qoop.server.http_server import HttpServer
@@ -57,7 +57,7 @@ def hasty(world: World) -> Iterator[World]:
     from qoop.server.postgres.server import PostgresServer
 
     service, place = world.service, Place()
-    manners = Manners(patience=PATIENCE, connections=CONNECTIONS, idle=IDLE)
+    manners = Manners(patience=PATIENCE, idle=IDLE)
     with (
         HttpServer(service, place, manners) as server,
         FlightServer(service, place, manners) as flight,

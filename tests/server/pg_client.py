@@ -42,7 +42,7 @@ class raw:
     def __init__(
         self, world: World, name: str = "ana", password: str = ANA, first: bytes | None = None, fails: bool = False
     ) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", world.postgres.port), timeout=10)
+        self._socket = socket.create_connection(("127.0.0.1", world.postgres.port), timeout=60)
         told = struct.pack("!i", 3 << 16) + f"user\0{name}\0\0".encode() if first is None else first
         self.write(struct.pack("!i", len(told) + 4) + told)
         if first is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import http.client
 import io
 import json
-import time
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waits import until
 
 pytest.importorskip("starlette", reason="the extra server is not installed")
 pytest.importorskip("uvicorn", reason="the extra server is not installed")
@@ -26,8 +26,8 @@ from qoop.server.verifiers import OF_PASSWORD, new_verifier
 
 SLOW = "SELECT sum(hash(a.range, b.range)) AS s FROM range(1000000) a, range(1000000) b"
 """A query that takes for ever, and ends at once when it is cancelled."""
-PATIENCE, IDLE, CONNECTIONS = 0.4, 0.3, 5
-"""Seconds that a hasty server waits for slow clients and for the next request of idle ones, and how many it has."""
+PATIENCE, IDLE = 0.4, 0.3
+"""Seconds that a hasty server waits for slow clients, and for the next request of idle ones."""
 ANA, BEN, EVE, TIM = (f"the token of {name}" for name in ("ana", "ben", "eve", "tim"))
 
 
@@ -62,7 +62,7 @@ class World:
         return self.ask("POST", "/sql", text.encode(), token, **headers)
 
     def connection(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
     def begun(self, text: str, token: str = ANA) -> http.client.HTTPConnection:
         """The connection of a query that now runs."""
@@ -70,6 +70,10 @@ class World:
         connection.request("POST", "/sql", text, {"authorization": f"Bearer {token}"})
         until(lambda: any(query.job is not None for query in self.service.of(self.user(token))))
         return connection
+
+    def quiet(self) -> None:
+        """Wait for the end of queries whose clients have gone."""
+        until(lambda: not self.service._running)
 
     def user(self, token: str) -> User:
         return self.service.users.of_token(token)
@@ -94,13 +98,6 @@ class Reply:
         assert self.status == 200, self.body
         found: list[dict[str, object]] = json.loads(self.body)
         return found
-
-
-def until(holds: Any, seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it has not come about"
-        time.sleep(0.01)
 
 
 NO_LIMITS = Limits()

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from server_world import ANA, BEN, EVE, PATIENCE, SLOW, TIM, World, until
+from server_world import ANA, BEN, EVE, PATIENCE, SLOW, TIM, World
+from waits import until
 
 from qoop.catalog.errors import QueryError
 from qoop.server.flight_messages import message, packed, read_message, unpacked
@@ -92,7 +93,7 @@ def test_questions_that_odbc_asks(world: World, command: str, columns: int, rows
 
 def plain(world: World, token: str | None = ANA) -> tuple[Any, Any]:
     headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
-    return flight.connect(world.flight.address), flight.FlightCallOptions(headers=headers, timeout=20)
+    return flight.connect(world.flight.address), flight.FlightCallOptions(headers=headers, timeout=60)
 
 
 def test_options_of_a_session_are_told_and_keep_their_values(world: World) -> None:
@@ -162,7 +163,7 @@ def test_a_client_that_cancels(ana: Any, world: World) -> None:
         thread.join()
     assert len(failed) == 1
     # A client that cancels before it has asked for the rows is only known by that it does not: ten seconds later.
-    until(lambda: world.entries(text), 20.0)
+    until(lambda: world.entries(text))
     assert [entry["outcome"] for entry in world.entries(text)] == ["cancelled"]
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from server_world import BEN, EVE, SLOW, TIM, USERS, World, until
+from server_world import BEN, EVE, SLOW, TIM, USERS, World
+from waits import until
 
 from qoop.catalog.errors import Busy, ConfigError
 from qoop.result import Result
@@ -121,6 +122,7 @@ def test_a_query_ends_when_its_client_goes_away(world: World) -> None:
 
 
 def test_users_see_and_cancel_their_own_queries_only(world: World) -> None:
+    world.quiet()
     connection = world.begun(SLOW)
     [mine] = json.loads(world.ask("GET", "/queries").body)
     assert mine["sql"] == SLOW
@@ -137,6 +139,7 @@ def test_users_see_and_cancel_their_own_queries_only(world: World) -> None:
 def test_limits_of_a_user(world: World) -> None:
     late = world.sql(SLOW, TIM)
     assert (late.status, late.error) == (504, "Timeout")
+    world.quiet()
     assert len(world.sql("FROM big LIMIT 1000", EVE).rows()) == 1000
     many = world.sql("FROM big LIMIT 1001", EVE)
     assert (many.status, many.error) == (413, "TooMuch")
@@ -160,6 +163,7 @@ def test_a_pivot_finds_its_values_within_the_limits(world: World) -> None:
 
 
 def test_queries_are_those_of_their_tenant(world: World) -> None:
+    world.quiet()
     connection = world.begun(SLOW, BEN)
     [query] = world.service.of(world.user(BEN))
     assert query.job is not None
@@ -170,6 +174,7 @@ def test_queries_are_those_of_their_tenant(world: World) -> None:
 def test_health_and_metrics(world: World) -> None:
     assert world.ask("GET", "/healthz", token=None).body == b"ok\n"
     assert world.ask("GET", "/metrics", token=None).status == 401
+    world.quiet()
     before = numbers(world)
     world.sql("SELECT a FROM t")
     world.sql("SELECT nix FROM t")
@@ -245,7 +250,7 @@ def test_the_command_ends_in_peace_at_a_signal(tmp_path: Path) -> None:
             told = b"".join(iter(lambda: client.recv(1 << 16), b""))
         assert b"409" in told
         assert b"the server ends" in told
-        assert server.wait(10) == 0
+        assert server.wait(60) == 0
     [entry] = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert (entry["statement"], entry["outcome"]) == (SLOW, "cancelled")
     assert os.stat(tmp_path / "log").st_mode & 0o777 == 0o600
@@ -255,7 +260,7 @@ def listed(port: int) -> str:
     """The number of queries that have begun, and the first."""
     import http.client
 
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", "/queries")
     found = json.loads(connection.getresponse().read())
     connection.close()

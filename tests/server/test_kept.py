@@ -15,7 +15,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from server_world import BEN, EVE, SLOW, World, until
+from server_world import BEN, EVE, SLOW, World
+from waits import until
 
 from qoop.catalog.errors import ConfigError, DiskFull
 from qoop.server.http_server import HttpServer
@@ -188,15 +189,15 @@ def test_sigterm_suspends_it_and_the_next_server_goes_on(tmp_path: Path) -> None
         id = json.loads(asked(port, "POST", "/queries", LONG))["id"]
         until(lambda: json.loads(asked(port, "GET", f"/queries/{id}")).get("fraction", 0) > 0)
         server.send_signal(signal.SIGTERM)
-        assert server.wait(20) == 0
+        assert server.wait(60) == 0
         assert "1 queries are suspended" in server.stderr.read()  # type: ignore[union-attr]
     assert (tmp_path / "answers" / id / "bundle").is_dir()
     with serving(tmp_path) as (server, port, lines):
         assert "and goes on with 1 queries" in lines
-        until(lambda: json.loads(asked(port, "GET", f"/queries/{id}"))["state"] == "done", 30)
+        until(lambda: json.loads(asked(port, "GET", f"/queries/{id}"))["state"] == "done")
         rows = json.loads(asked(port, "GET", f"/queries/{id}/result"))
         server.send_signal(signal.SIGTERM)
-        server.wait(20)
+        server.wait(60)
     assert rows and [(row["g"], row["n"]) for row in rows] == [(g, n) for g, n, _ in expected]
     assert [row["s"] for row in rows] == pytest.approx([s for *_, s in expected])
 
@@ -217,7 +218,7 @@ def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
 
 
 def asked(port: int, method: str, path: str, body: str | None = None) -> str:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request(method, path, body)
     found = connection.getresponse().read().decode()
     connection.close()

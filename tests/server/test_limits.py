@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from server_world import SLOW, World, until
+from server_world import SLOW, World
+from waits import until
 
 import qoop
 from qoop.catalog.errors import Busy, ConfigError, TooMuch, TooOften

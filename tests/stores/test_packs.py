@@ -298,7 +298,7 @@ def test_what_comes_while_a_stage_is_written_is_written_together() -> None:
 
     def write(waited: object) -> None:
         outputs = [one for one, _ in waited]  # type: ignore[attr-defined]
-        go.wait(10)
+        go.wait(60)
         wrote.append([one.number for one in outputs])
         with lock:
             for one in outputs:

@@ -9,16 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.catalog.stores.node_cache import NodeCache
-from qoop.catalog.stores.objects import Objects, open_objects
+from qoop.catalog.stores.objects import Object, Objects, open_objects
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage.checkpoint import Retention, Store
+from qoop.engine.storage.leases import SECONDS
 from qoop.engine.storage.shared_store import SharedCheckpoints
 from qoop.engine.task import CheckpointKey
 
@@ -39,36 +42,81 @@ def data(objects: Objects) -> list[str]:
     return [item.name for item in objects.list() if item.name.endswith(".arrow")]
 
 
-@pytest.fixture
-def objects(place: str) -> Objects:
-    return open_objects(place)
+class Aging:
+    """A store whose time passes when the test says so: what it holds then is older from then on."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._older: dict[str, float] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._objects, name)
+
+    def age(self, seconds: float) -> None:
+        for item in self._objects.list():
+            self._older[item.name] = self._older.get(item.name, 0.0) + seconds
+
+    def list(self, folder: str = "") -> list[Object]:
+        found = self._objects.list(folder)
+        return [replace(item, modified=item.modified - self._older.get(item.name, 0.0)) for item in found]
+
+    def create(self, name: str, data: bytes) -> None:
+        self._objects.create(name, data)
+        self._older.pop(name, None)
+
+    def replace(self, name: str, data: bytes, seen: str | None = None) -> None:
+        self._objects.replace(name, data, seen)
+        self._older.pop(name, None)
+
+    def upload(self, name: str, path: Path) -> None:
+        self._objects.upload(name, path)
+        self._older.pop(name, None)
+
+    def delete(self, names: Iterable[str]) -> None:
+        self._objects.delete(names)
+
+    def ranges(self, name: str, wanted: Any, seen: str | None = None) -> Any:
+        return self._objects.ranges(name, wanted, seen)
 
 
 @pytest.fixture
-def lease(place: str) -> float:
-    """Seconds: S3 says when something was written to the second only."""
-    return 1.0 if place.startswith("s3") else 0.3
+def objects(place: str) -> Aging:
+    return Aging(open_objects(place))
 
 
 @pytest.fixture
-def wait(lease: float) -> Wait:
-    """Until leases that are not renewed have run out."""
-    return lambda: time.sleep(2.1 if lease >= 1 else 0.5)
+def machines() -> Iterator[list[SharedCheckpoints]]:
+    made: list[SharedCheckpoints] = []
+    yield made
+    for one in made:
+        one.close()
 
 
 @pytest.fixture
-def machine(objects: Objects, tmp_path: Path, lease: float) -> Iterator[Machine]:
+def wait(objects: Aging, machines: list[SharedCheckpoints]) -> Wait:
+    """Until leases that are not renewed have run out. Those that are would be renewed three times meanwhile."""
+
+    def pass_by() -> None:
+        objects.age(2 * SECONDS)
+        for one in machines:
+            one._looked = None  # that was long ago
+            with one._leases._lock:
+                if one._leases._told is not None and not one._leases._closed.is_set():
+                    one._leases._write()
+
+    return pass_by
+
+
+@pytest.fixture
+def machine(objects: Aging, tmp_path: Path, machines: list[SharedCheckpoints]) -> Machine:
     """Makes machines, which have nothing in common but the store."""
-    machines: list[SharedCheckpoints] = []
 
     def another(budget: int | None = None) -> SharedCheckpoints:
         cache = NodeCache(tmp_path / f"node-{len(machines)}", 1 << 30)
-        machines.append(SharedCheckpoints(objects, cache, budget, lease))
+        machines.append(SharedCheckpoints(objects, cache, budget))
         return machines[-1]
 
-    yield another
-    for one in machines:
-        one.close()
+    return another
 
 
 def test_what_one_machine_writes_another_reads_part_by_part(machine: Machine) -> None:
@@ -301,7 +349,7 @@ def test_what_cannot_be_read_for_the_moment_stays(
         raise OSError("503 Slow Down")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(objects), "ranges", fails)
+        patch.setattr(type(open_objects(place)), "ranges", fails)
         with pytest.raises(CheckpointError, match="503"):
             there.read(key(1), None)
     assert there.present([key(1)]) and there.read(key(1), None).equals(ROWS)
@@ -437,21 +485,21 @@ Stopped = Callable[[str], "subprocess.Popen[str]"]
 
 @pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds
 def test_a_writer_that_was_held_up_does_not_take_what_is_lost_for_saved(
-    machine: Machine, objects: Objects, stopped: Stopped
+    machine: Machine, objects: Objects, stopped: Stopped, wait: Wait
 ) -> None:
     process, living = stopped("writer"), machine()
     assert len(data(objects)) == 1
-    time.sleep(0.4)
+    wait()
     living.collect()
     assert data(objects) == []
     process.send_signal(signal.SIGCONT)
-    assert process.communicate(timeout=20)[0] == "None\n"
+    assert process.communicate(timeout=60)[0] == "None\n"
     assert [item.name for item in objects.list() if item.name.endswith("/0.json")] == []
 
 
 @pytest.mark.parametrize("place", ["folder"], indirect=True)  # times of S3 would take seconds
 def test_a_remover_that_was_held_up_leaves_what_was_made_since(
-    machine: Machine, objects: Objects, stopped: Stopped
+    machine: Machine, objects: Objects, stopped: Stopped, wait: Wait
 ) -> None:
     living = machine()
     for number in (1, 2):
@@ -459,10 +507,11 @@ def test_a_remover_that_was_held_up_leaves_what_was_made_since(
     time.sleep(0.6)  # neither of them is new any more
     process = stopped("remover")
     assert any(item.name.endswith(".gone") for item in objects.list()) and living.find(key(1)) is None
+    wait()
     living.collect()
     assert living.save(facts(1), [ROWS]) is not None
     process.send_signal(signal.SIGCONT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert living.find(key(1)) is not None
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from waits import until
 
 from qoop.catalog.errors import CheckpointError
 from qoop.config import configure
@@ -28,8 +28,6 @@ from qoop.session import Session
 
 MEMORIES = ("400MB", "700MB", "1GB", "2GB")
 MOST_FAILURES = 2
-PATIENCE = 10.0
-"""Seconds in which all must be let go."""
 
 
 @contextmanager
@@ -63,28 +61,19 @@ def clean_session(
 def nothing_is_held(session: Session) -> None:
     """Between jobs no slot is taken, no output pinned (unless for jobs to come), and all slots there should be are."""
     driver, backend = session.cluster._driver, session.backend
-    wait_for(lambda: not driver._charges and not session.cluster.busy, "attempts have not reported")
-    wait_for(
-        lambda: not any(entry.jobs for entry in list(backend.store._entries.values())), "outputs are held for jobs"
-    )
+    until(lambda: not driver._charges and not session.cluster.busy, "attempts have not reported")
+    until(lambda: not any(entry.jobs for entry in list(backend.store._entries.values())), "outputs are held for jobs")
     if not session.config.reuse:
-        wait_for(lambda: backend.store.used == 0, "outputs are held in memory")
+        until(lambda: backend.store.used == 0, "outputs are held in memory")
         assert not backend.store._entries, f"outputs are known: {list(backend.store._entries)}"
     driver.check()
     assert not driver._used and not driver._used_by, f"resources are taken: {driver._used}"
     assert not backend._attempts
     workers, slots = [worker for worker in backend._workers if worker.is_alive()], session.available.cpu
-    wait_for(
+    until(
         lambda: slots <= sum(worker.is_alive() for worker in workers) <= slots + backend._spare,
         "threads do not match slots",
     )
-
-
-def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until, otherwise
-        time.sleep(0.002)
 
 
 @contextmanager

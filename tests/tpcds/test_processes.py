@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from waits import until
 
 PARENT = """
 import os, time
@@ -31,10 +31,7 @@ def test_nothing_works_on_for_a_process_that_was_killed(number: signal.Signals, 
         assert all(map(is_alive, workers))
         parent.send_signal(number)
         parent.wait()
-    until = time.monotonic() + 10.0
-    while any(map(is_alive, workers)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not any(map(is_alive, workers))
+    until(lambda: not any(map(is_alive, workers)))
 
 
 def is_alive(pid: int) -> bool:

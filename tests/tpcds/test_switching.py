@@ -7,7 +7,6 @@ test` runs a sample, `make test-all` all 99 queries.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
@@ -15,6 +14,7 @@ from random import Random
 
 import pytest
 from switch_world import switched
+from waits import until
 
 from qoop.engine.history import Decided
 from qoop.planner.search.alternatives import pool
@@ -40,15 +40,6 @@ def session(benchmark_texts: None, tpcds_test: Path) -> Iterator[Session]:
         yield made
 
 
-def left_over(session: Session) -> list[str]:
-    """Outputs that are still held once the loop has had time for the last release."""
-    entries = session.backend.store._entries
-    until = time.monotonic() + 5.0
-    while entries and time.monotonic() < until:
-        time.sleep(0.001)
-    return [str(key) for key in entries]
-
-
 def check(session: Session, oracle: Oracle, number: int, runs: int, seed: int) -> int:
     """Run a query that many times from plans in turn; returns how many switches there were."""
     plans = candidates(session, number)
@@ -64,7 +55,10 @@ def check(session: Session, oracle: Oracle, number: int, runs: int, seed: int) -
         difference = oracle.judge(text(number), job.result(60).arrow(), theirs)
         assert difference is None, f"{story}: {difference}\n" + "\n".join(map(str, job.history()))
         job._handle._run.check()
-        assert left_over(session) == [], f"{story}: outputs are left\n" + "\n".join(map(str, job.history()))
+        until(
+            lambda: not session.backend.store._entries,
+            lambda: "\n".join((f"{story}: outputs are left", *map(str, job.history()))),  # noqa: B023
+        )
         switches += sum(isinstance(record, Decided) and record.switched for record in job.history())
     assert not is_empty_answer(theirs) or number not in SAMPLE
     return switches
