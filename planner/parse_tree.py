@@ -57,7 +57,7 @@ def is_common_table(node: Node, named: Names) -> bool:
 
 
 def arguments_of(function: Node) -> list[Any]:
-    """The arguments of a function. DuckDB 2.0 has a name beside each, DuckDB 1 their expressions alone."""
+    """The arguments of a function. DuckDB 2.0 has each with a name, DuckDB 1 their expressions alone."""
     if "arguments" in function:
         return [argument["expression"] for argument in function["arguments"]]
     return list(function.get("children", ()))

@@ -1,4 +1,4 @@
-"""How tests wait for what another thread or process does: for the event itself, as long as a busy machine may need."""
+"""Waiting for what another thread or process does: until it happens, or a busy machine has had time enough for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ T = TypeVar("T")
 
 
 def until(happens: Callable[[], T], otherwise: object = "it has not happened") -> T:
-    """What `happens` returns as soon as that is true. `otherwise`: said, or called to say it, where it stays false."""
+    """Call `happens` until it returns something true, and return that.
+
+    otherwise: the message where that does not happen, or a function that makes it.
+    """
     end = time.monotonic() + PATIENCE
     while not (found := happens()):
         assert time.monotonic() < end, otherwise() if callable(otherwise) else otherwise

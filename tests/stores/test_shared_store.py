@@ -75,8 +75,8 @@ class Aging:
     def delete(self, names: Iterable[str]) -> None:
         self._objects.delete(names)
 
-    def ranges(self, name: str, wanted: Any, seen: str | None = None) -> Any:
-        return self._objects.ranges(name, wanted, seen)
+    def ranges(self, name: str, spans: Any, seen: str | None = None) -> Any:
+        return self._objects.ranges(name, spans, seen)
 
 
 @pytest.fixture
