@@ -18,7 +18,8 @@ class StageProgress:
     """The progress of one stage.
 
     total: its parts. done: those put out, found or not needed. running: those with an attempt that goes on.
-    queued: of these, those whose attempt has not begun yet: it waits at its machine.
+    queued: of these, those whose attempt has not begun yet: it waits at its machine. within: the part of the stage that
+    running tasks have done, as far as that is known.
     rows, bytes: put out by the parts made or found so far. seconds: wall time spent on them, added up.
     """
 
@@ -31,6 +32,12 @@ class StageProgress:
     bytes: int
     seconds: float
     queued: int = 0
+    within: float = 0.0
+
+    @property
+    def fraction(self) -> float:
+        """The part of the stage that is done, 0 to 1, that of running tasks included."""
+        return min(1.0, self.done / self.total + self.within) if self.total else 1.0
 
 
 @value

@@ -95,7 +95,8 @@ class Estimate:
     of one thread and the peak memory in bytes.
 
     task_memory: what a task asks for. task_wants: what it would hold if it could; it spills what is more.
-    calls: of functions of Python, whose seconds are among those of a task.
+    calls: of functions of Python, whose seconds are among those of a task. doubt: the standard deviation of the
+    logarithm of the seconds, of DuckDB's own plan.
     """
 
     rows: float = 1.0
@@ -104,6 +105,7 @@ class Estimate:
     task_memory: float = 1.0
     task_wants: float = 0.0
     calls: tuple[CallEstimate, ...] = ()
+    doubt: float = 1.0
 
 
 MARKS = ("/*in any order:*/ ", " /*or*/ AND ", " /*.*/")

@@ -440,13 +440,14 @@ def _show_bar(job: Job) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
+    from qoop.drawing.view import ends
+
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(job.id, total=1.0)
 
         def show() -> None:
-            progress = job.progress()
-            done, total = (sum(stage.done for stage in progress.stages), sum(stage.total for stage in progress.stages))
-            bar.update(task, completed=progress.fraction, description=f"{done} of {total} tasks")
+            status = job.status()
+            bar.update(task, completed=status.progress.fraction, description=ends(status.left) or job.id)
 
         _follow(job, 0.1, lambda line: bar.console.print(line, markup=False, highlight=False), show)
 

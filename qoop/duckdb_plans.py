@@ -53,6 +53,10 @@ GROWTH = 2
 """A task of DuckDB's plan may come to have that many times the slots that there were when it was planned: to divide the
 work by four times the threads there are costs a tenth, by twice as many a twentieth."""
 
+RUN_DOUBT = 0.35
+"""The standard deviation of the logarithm of the seconds of a plan that has run: caches may be warm by now, and what
+other programs take of the disk and the memory differs."""
+
 Basis = Literal["footers", "statistics", "run"]
 
 _Key = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
@@ -95,7 +99,8 @@ class DuckDBPlan:
         root = self.plan.root
         if basis == self.basis and seconds == root.estimate.task_seconds:
             return self
-        stage = changed(root, estimate=changed(root.estimate, task_seconds=seconds))
+        doubt = RUN_DOUBT if basis == "run" else root.estimate.doubt
+        stage = changed(root, estimate=changed(root.estimate, task_seconds=seconds, doubt=doubt))
         return changed(self, plan=changed(self.plan, stages=(stage,)), basis=basis)
 
 

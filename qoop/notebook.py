@@ -75,9 +75,9 @@ def _headline(job: Job, status: JobStatus) -> str:
     parts = [
         job.id,
         job.state.lower(),
+        ends(status.left),
         f"{status.progress.fraction:.0%}",
         span(status.elapsed),
-        ends(status.left),
     ]
     return f"<div><b>{escape(' · '.join(filter(None, parts)))}</b></div>"
 
@@ -85,7 +85,7 @@ def _headline(job: Job, status: JobStatus) -> str:
 def _stages(status: JobStatus) -> str:
     rows = "".join(
         f"<tr><td>{escape(stage.stage)}</td><td>{escape(stage.label)}</td>"
-        f"<td>{_BAR.format(fraction=stage.done / stage.total if stage.total else 1.0)}</td>"
+        f"<td>{_BAR.format(fraction=stage.fraction)}</td>"
         f"<td>{stage.done}/{stage.total}</td><td>{stage.rows:,} rows</td></tr>"
         for stage in status.progress.stages
     )

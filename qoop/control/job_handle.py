@@ -204,9 +204,8 @@ class JobHandle:
             self._cluster.post(ReleaseAsked(self.id, keys))
 
     def progress(self) -> Progress:
-        """The progress of the job."""
-        with self._cluster.lock:
-            return self._run.progress()
+        """The progress of the job, as its status has it."""
+        return self.status().progress
 
     def status(self) -> JobStatus:
         """The state of the job, and the time when it will end."""
@@ -225,7 +224,11 @@ class JobHandle:
             assert run.share is not None
             left = left_of(plan, finished, run.share, coming)
             done = work_done(plan, finished, progress.fraction, run.share)
-            progress = replace(progress, fraction=self._told(len(run.plans), progress.fraction, done))
+            done = self._told(len(run.plans), progress.fraction, done)
+            stages = progress.stages
+            if plan.by_duckdb:
+                stages = tuple(replace(stage, within=done if stage.running else 0.0) for stage in stages)
+            progress = replace(progress, fraction=done, stages=stages)
         takes = elapsed + (left.likely if left is not None else 0.0)
         ends = left is not None or run.state.final
         return JobStatus(

@@ -33,8 +33,9 @@ from qoop.engine.history import (
 from qoop.engine.progress import Finished, Progress
 from qoop.engine.task import AttemptId, JobId
 from qoop.planner.plan import Plan, Resources
-from qoop.replanning.decision import Option, own_progress, pace_of
-from qoop.replanning.pace import NEVER_OVER, end, part_over
+from qoop.replanning.decision import Option, own_progress, pace_of, paces_of_duckdb, whole_slots
+from qoop.replanning.duckdb_seconds import LEAST, MOST
+from qoop.replanning.pace import NEVER_OVER, end
 from qoop.schedulers.shares import times
 from qoop.schedulers.terms import Terms
 
@@ -248,27 +249,32 @@ def left_of(option: Option, finished: Finished, share: Resources, coming: Coming
     if 0 < share.cpu < 1:
         whole = left_of(option, finished, times(share, 1.0 / share.cpu))
         return whole and Left(whole.likely / share.cpu, whole.least / share.cpu, whole.most / share.cpu)
-    done, pace = own_progress(option, finished), pace_of(option, finished, share)
-    ends = partial(end, option.candidate.finish, done, share, pace)
-    soonest = likely = ends()
-    if coming and not any(0 < one.cpu < 1 for _, one in coming) and isfinite(later := ends(coming)):
-        soonest, likely = min(later, likely), later  # less may be expected, and not come
+    if option.by_duckdb:
+        paces, factors = paces_of_duckdb(option, finished, share, (LEAST, 0.5, MOST)), (1.0, 1.0, 1.0)
+    else:
+        paces, factors = [pace_of(option, finished, share)] * 3, (1.0 / _SOONER, 1.0, _LATER)
+    ends = partial(end, option.candidate.finish, own_progress(option, finished), share)
+    least, likely, most = map(ends, paces)
+    if coming and not any(0 < one.cpu < 1 for _, one in coming):
+        later = [ends(pace, coming) for pace in paces]
+        if isfinite(later[1]):  # less may be expected, and not come
+            least, likely, most = min(later[0], least), later[1], later[2]
     if not isfinite(likely):
         return None
-    return Left(likely, max(0.0, soonest / _SOONER - _OVERHEAD), likely * _LATER + _OVERHEAD)
+    return Left(likely, max(0.0, least * factors[0] - _OVERHEAD), most * factors[2] + _OVERHEAD)
 
 
 def work_done(option: Option, finished: Finished, ended: float, share: Resources) -> float:
     """The part of the work that is done, that of running tasks included, as far as the time they have taken tells.
 
     ended: the part of the tasks that have ended. Each counts by what it reads: a partition ten times as large as others
-    ten times. DuckDB's plan is one task: see `part_over`.
+    ten times. DuckDB's plan is one task: the part of its seconds up to the likely end.
     """
-    plan, done = option.candidate.plan, own_progress(option, finished)
-    if plan.root.whole:
+    done = own_progress(option, finished)
+    if option.by_duckdb:
         spent = max((max(one) for one in done.running.values() if one), default=0.0)
-        takes = left_of(option, replace(finished, running={}), share)
-        return ended if takes is None else max(ended, part_over(spent, takes.likely))
+        left = left_of(option, finished, whole_slots(share)) if spent else None
+        return ended if left is None else max(ended, min(NEVER_OVER, spent / (spent + left.likely)))
     pace, total, within = pace_of(option, finished, share), 0.0, 0.0
     for stage, content, _ in option.stages:
         seconds = stage.estimate.task_seconds

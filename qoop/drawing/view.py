@@ -32,10 +32,10 @@ def view(job: str, status: JobStatus, terminal: Terminal, most_lines: int = 12) 
 
 
 def brief(job: str, status: JobStatus) -> str:
-    """The job in a few words, for a status line."""
-    text = f"{job} {status.progress.fraction:.0%}"
+    """The job in a few words, for a status line, which may be cut: the end comes first."""
     end = ends(status.left) or _why_not(status)
-    return f"{text}, {end}" if end else text
+    done = f"{status.progress.fraction:.0%} done"
+    return f"{job} {end}, {done}" if end else f"{job} {done}"
 
 
 def ends(left: Left | None) -> str:
@@ -145,14 +145,14 @@ def _headline(job: str, status: JobStatus, terminal: Terminal) -> str:
     done, total = sum(stage.done for stage in stages), sum(stage.total for stage in stages)
     parts = [
         terminal.paint(f"{job} {status.progress.fraction:4.0%}", "bold"),
+        terminal.paint(ends(status.left) or _why_not(status), "bold"),
+        terminal.paint(due(status), *(("red",) if (status.late or 0.0) > 0 else ())),
         f"{done} of {total} tasks",
         _slots(status),
         f"{size(status.share.memory)} for tasks" if status.share and terminal.width >= 120 else "",
         _waiting(status.queued, "queued"),
         span(status.elapsed),
         f"interrupted for others: {status.gave_way}" if status.gave_way else "",
-        terminal.paint(ends(status.left) or _why_not(status), "bold"),
-        terminal.paint(due(status), *(("red",) if (status.late or 0.0) > 0 else ())),
     ]
     return " · ".join(filter(None, parts))
 
@@ -184,7 +184,7 @@ def _stage_line(stage: StageProgress, terminal: Terminal) -> str:
     right = f"{tasks:>8} {rows:>13} {running:>9}"
     available = terminal.width - width - width_of(right) - 11
     label = shortened(stage.label, available)
-    drawn = bar(stage.done / stage.total if stage.total else 1.0, width)
+    drawn = bar(stage.fraction, width)
     painted = terminal.paint(drawn, "green" if _is_done(stage) else "blue")
     text = f"  {stage.stage:<5} {label}{' ' * (available - width_of(label))} {terminal.paint('▕', 'faint')}{painted}"
     text += f"{terminal.paint('▏', 'faint')}{right}"

@@ -47,7 +47,8 @@ from qoop.engine.task import (
 )
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, Stage
-from qoop.replanning.pace import NEVER_OVER, part_over
+from qoop.replanning.duckdb_seconds import DuckDBSeconds
+from qoop.replanning.pace import NEVER_OVER
 
 _STEP = 0.02
 """The part of a task that must be over before that is told again."""
@@ -128,19 +129,22 @@ class Account:
             self.version += 1
             self._take(record)
 
-    def go_on(self, at: float, plan: Plan | None) -> None:
+    def go_on(self, at: float, plan: Plan | None, fraction: float | None = None) -> None:
         """Tasks that run are as far as the time that they have taken tells.
 
-        at: seconds since the job began. plan: the one that runs.
+        at: seconds since the job began. plan: the one that runs. fraction: of its work that is done, if that is known:
+        DuckDB's own plan is one task.
         """
         for task in self.running.values():
             stage = plan.by_id.get(task.attempt.task.stage) if plan is not None and task.plan == self.plan else None
             if stage is None or task.state == "QUEUED":
                 continue
-            fraction = _part_over(stage, at - task.begun, task.resources.cpu)
-            if abs(fraction - (task.fraction or 0.0)) >= _STEP:
+            part = _part_over(stage, at - task.begun, task.resources.cpu)
+            if stage.whole and fraction is not None:
+                part = fraction
+            if abs(part - (task.fraction or 0.0)) >= _STEP:
                 self.version += 1
-                task.fraction, task.version = fraction, self.version
+                task.fraction, task.version = part, self.version
 
     @property
     def plan(self) -> int:
@@ -280,8 +284,8 @@ def done_of(account: Account, plan: Plan, over: bool) -> dict[str, int]:
 def _part_over(stage: Stage, spent: float, slots: float) -> float:
     """The part of a task that is over while it runs, by its estimate."""
     seconds = on_threads(stage.estimate.task_seconds, max(1.0, slots))
-    if stage.whole:
-        return part_over(spent, seconds)
+    if stage.whole and seconds > 0:
+        seconds = DuckDBSeconds.of(seconds, stage.estimate.doubt, spent, None).at(0.5)
     return min(NEVER_OVER, max(0.0, spent) / seconds) if seconds > 0 else 0.0
 
 

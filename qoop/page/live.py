@@ -118,7 +118,7 @@ class Live:
             job.id, job.text, job.terms, job.submitted - zero, job.began - zero, account, job.plans(), job.options(),
             now.expected.get(job.id, Expected()), self._rho(job) if isinstance(job, EndedJob) else None,
         )  # fmt: skip
-        account.go_on(now.at - seen.offset, seen.plan)
+        account.go_on(now.at - seen.offset, seen.plan, seen.expected.fraction)
         return seen
 
     def _rho(self, job: EndedJob) -> float | None:

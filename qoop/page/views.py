@@ -145,12 +145,15 @@ def job_view(job: SeenJob, plan_map: Json | None = None, since: int | None = Non
 
 
 def _plans(job: SeenJob) -> list[Json]:
-    """The plans that it may run, and those that it ran, by name."""
+    """The plans that it may run, and those that it ran, by name. seconds: until each would end, by the last decision;
+    of the one that runs, as of now."""
     account = job.account
     known = {one.name: one.candidate.plan for one in job.options}
     origins = {one.name: one.candidate.origin for one in job.options}
     ran = dict(zip(account.names, job.plans, strict=False))
     seconds = {one.plan: one.seconds for one in account.decisions[-1].candidates} if account.decisions else {}
+    if account.names and job.expected.left is not None:
+        seconds[account.names[-1]] = job.expected.left.likely
     return [
         {
             "name": name,

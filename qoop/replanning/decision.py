@@ -25,7 +25,7 @@ from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 from qoop.planner.search.candidate import Candidate
 from qoop.planner.search.reuse import FinishedStage, finished_stages, reuse
-from qoop.replanning.pace import duckdb_pace, end, pace, pace_of_others
+from qoop.replanning.pace import duckdb_paces, end, pace, pace_of_others
 
 START, SHARE, MISSED, AGAIN = "start", "share", "missed", "again"
 """Kinds of causes: the other plans became known at the start, the share has changed, a share that was expected has not
@@ -151,11 +151,17 @@ def own_progress(option: Option, finished: Finished) -> Done:
 
 def pace_of(option: Option, finished: Finished, share: Resources) -> float:
     """By which factor the tasks of the plan that runs take longer than estimated."""
-    done = own_progress(option, finished)
-    contents = {stage.id: content for stage, content, _ in option.stages}
     if option.by_duckdb:
-        return duckdb_pace(option.candidate.finish, done, whole_slots(share), finished.seen.get(option.content))
-    return pace(option.candidate.plan, contents, done, finished, option.pace)
+        [factor] = paces_of_duckdb(option, finished, share, (0.5,))
+        return factor
+    contents = {stage.id: content for stage, content, _ in option.stages}
+    return pace(option.candidate.plan, contents, own_progress(option, finished), finished, option.pace)
+
+
+def paces_of_duckdb(option: Option, finished: Finished, share: Resources, parts: Sequence[float]) -> Sequence[float]:
+    """See :func:`~qoop.replanning.pace.duckdb_paces`: of DuckDB's own plan, which runs."""
+    done, seen = own_progress(option, finished), finished.seen.get(option.content)
+    return duckdb_paces(option.candidate.finish, done, whole_slots(share), seen, parts)
 
 
 def left_out(old: Option, new: Option, finished: Finished) -> float:

@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import erfc, exp, inf, log, pow, sqrt
+from math import exp, inf, log, pow
 
 from qoop.engine.events import WorkSeen
 from qoop.engine.history import Record, Regranted, Started, Succeeded
 from qoop.engine.progress import Finished
 from qoop.engine.task import AttemptId, Content
-from qoop.planner.finish import OVERDUE, Done, Finish
+from qoop.planner.finish import Done, Finish
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, StageId
+from qoop.replanning.duckdb_seconds import DuckDBSeconds
 
 _TRUST = 0.15
 """The part of a plan's estimated work that must have been done for its pace to count as much as the estimate."""
@@ -29,14 +30,6 @@ NEVER_OVER = 0.95
 CARRIED = 0.5
 """The part (of its logarithm) of the error of one plan's estimate that the other plans of its query have, too, as they
 stand on the same rows: by regression over 50 pairs of DuckDB's plan and one of ours it is 0.4 (1.5.5) and 0.6 (2.0)."""
-
-_USUAL = 1.5
-"""The factor by which DuckDB's plan of a query takes longer than estimated, in the middle."""
-
-_SPREAD = 0.85
-"""The standard deviation of its logarithm; 0.96 was measured over 99 queries at scale 10 on a busy machine."""
-
-_FURTHEST = 30.0  # standard deviations; nothing is beyond
 
 _JOBS, _DOUBT = 16, 0.5
 """The number of the last jobs whose paces are believed of the next one, and the weight, in jobs, of what is believed
@@ -57,7 +50,7 @@ def pace(
 ) -> float:
     """By which factor the tasks of the plan that runs take longer than estimated, believed the more the more there are.
 
-    Tasks that run longer than estimated tell as much as those that are done. For DuckDB's own plan see `duckdb_pace`.
+    Tasks that run longer than estimated tell as much as those that are done. For DuckDB's own plan see `duckdb_paces`.
 
     contents: of the plan's stages. done: its progress. believed: the factor before any of them has told: that of the
     session's jobs before (:class:`MachinePace`), and of a plan that the job has gone over to that of the plan before,
@@ -78,24 +71,20 @@ def pace(
     return (took + trust * believed) / (thought + trust) if trust > 0 else believed
 
 
-def duckdb_pace(finish: Finish, done: Done, share: Resources, seen: WorkSeen | None) -> float:
-    """By which factor DuckDB's own plan takes longer than estimated, to its end, as far as it is known; 1 before it
-    runs.
+def duckdb_paces(
+    finish: Finish, done: Done, share: Resources, seen: WorkSeen | None, parts: Sequence[float] = (0.5,)
+) -> Sequence[float]:
+    """By which factor DuckDB's own plan takes longer than estimated at most, to its end, with each of these
+    probabilities.
 
     done: its progress. seen: what it has reported of that.
     """
     spent = max((max(one) for one in done.running.values() if one), default=0.0)
-    whole = finish.seconds(share, replace(done, running=dict.fromkeys(done.running, (0.0,)))) if spent > 0 else 0.0
-    return duckdb_seconds(whole, spent, seen.part if seen is not None else None) / whole if 0 < whole < inf else 1.0
-
-
-def duckdb_seconds(estimate: float, spent: float, part: float | None) -> float:
-    """Seconds that DuckDB's own plan takes from begin to end, where it has run for some.
-
-    part: that DuckDB believes to be over.
-    """
-    overdue = spent + OVERDUE * (spent - estimate) if spent > estimate else estimate
-    return overdue if part is None else max(spent, pow(overdue, 1.0 - part) * pow(spent / part, part))
+    whole = finish.seconds(share, replace(done, running=dict.fromkeys(done.running, (0.0,))))
+    if not 0 < whole < inf:
+        return [1.0 for _ in parts]
+    seconds = DuckDBSeconds.of(whole, finish.plan.root.estimate.doubt, spent, seen)
+    return [seconds.at(part) / whole for part in parts]
 
 
 def pace_of_others(pace: float, slowed: float) -> float:
@@ -163,25 +152,3 @@ def end(
     if not coming:
         return pace * finish.seconds(share, done)
     return pace * finish.through([(0.0, share), *((at / pace, later) for at, later in coming)], done)
-
-
-def part_over(spent: float, estimate: float) -> float:
-    """The part of DuckDB's plan that is over after some seconds, as far as these tell next to its estimate: 0 to 1.
-
-    It takes its estimate times a factor with a log-normal distribution. The longer it goes on, the less is left of
-    that: this is the part that is expected of those that would still run. So it never falls, though the end of what is
-    overdue is put off.
-
-    >>> [round(part_over(spent, 2.0), 2) for spent in (0.0, 1.0, 2.0, 4.0, 20.0)]
-    [0.0, 0.36, 0.5, 0.61, 0.77]
-    """
-    if spent <= 0.0 or estimate <= 0.0:
-        return 0.0
-    factor = spent / estimate / _USUAL
-    past = min(_FURTHEST, log(factor) / _SPREAD)
-    return min(1.0, factor * exp(_SPREAD**2 / 2) * _above(past + _SPREAD) / _above(past))
-
-
-def _above(deviations: float) -> float:
-    """The part of a normal distribution that is above a number of standard deviations."""
-    return erfc(deviations / sqrt(2.0)) / 2.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,11 +12,12 @@ from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.job_status import JobStatus, Left
 from qoop.control.messages import JobRequest
-from qoop.drawing.view import view
+from qoop.drawing.view import bar, brief, ends, view
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
+from qoop.engine.events import WorkSeen
 from qoop.engine.progress import Progress
-from qoop.engine.task import TaskSpec
+from qoop.engine.task import AttemptId, TaskId, TaskSpec
 from qoop.page.account import Account
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
 from qoop.schedulers.terms import Terms
@@ -123,6 +124,68 @@ def test_the_range_holds_what_is_likely_and_comes_to_its_end() -> None:
     assert told[0][1].likely < 0.6 * end, "nobody can know at the start"
 
 
+WHOLE = Plan((Stage("s1", "", (), COLUMNS, 1, "DuckDB", whole=True, estimate=Estimate(task_seconds=10.0)),), COLUMNS)
+
+
+def duckdb(factor: float, reports: Callable[[float], WorkSeen] | None = None) -> Iterator[tuple[float, JobStatus]]:
+    """The seconds that were left, and the status, all the time that DuckDB's own plan runs: that many times as long as
+    estimated. reports: of its progress, by the part that is over."""
+    clock, seconds = VirtualClock(), 10.0 * factor
+    script = lambda spec: replace(as_estimated(spec), seconds=seconds)  # noqa: E731
+    backend = SimulatedBackend({"m": Resources(1, 8 * GB)}, clock, script)
+    for part in range(1, 50) if reports is not None else ():
+        backend.happen(reports(part / 50), seconds * part / 50)
+    cluster = Cluster(backend, clock=clock, thread=False)
+    handle = cluster.submit(JobRequest(WHOLE))
+    while cluster.busy:
+        cluster.step(seconds / 100)
+        if cluster.busy:
+            yield seconds - clock.now(), handle.status()
+
+
+ATTEMPT = AttemptId(TaskId("job1", "s1", 0), 1)
+
+
+@pytest.mark.parametrize(
+    ("factor", "reports"),
+    [
+        (0.5, None), (1.0, None), (3.0, None),
+        (0.2, lambda part: WorkSeen(ATTEMPT, part)),
+        (20.0, lambda part: WorkSeen(ATTEMPT, None, 20.0)),
+        (20.0, lambda part: WorkSeen(ATTEMPT, part, 10.0)),
+        (20.0, lambda part: WorkSeen(ATTEMPT, part**1.5, 12.0)),
+        (20.0, lambda part: WorkSeen(ATTEMPT, part**0.5, 8.0)),
+    ],
+)  # fmt: skip
+def test_the_end_of_the_plan_of_duckdb_lies_in_the_range(
+    factor: float, reports: Callable[[float], WorkSeen] | None
+) -> None:
+    """By its estimate alone, by the part of the work that is over, and by the crowd that slows it."""
+    told = [(left, status.left) for left, status in duckdb(factor, reports) if status.left is not None]
+    inside = [range.least <= left <= range.most for left, range in told]
+    assert len(told) > 80 and sum(inside) >= 0.9 * len(told)
+    assert all(range.least <= range.likely <= range.most for _, range in told)
+    if reports is not None and reports(0.5).part is not None:
+        middle, range = told[len(told) // 2]
+        assert range.most < 4 * middle, "a range that says nothing"
+
+
+def test_the_bar_of_the_plan_of_duckdb_says_what_the_head_says() -> None:
+    for _, status in duckdb(3.0):
+        [stage] = status.progress.stages
+        head, line = view("job1", status, Terminal(100, 24, False))
+        assert stage.fraction == status.progress.fraction and bar(stage.fraction, 20) in line
+        assert f"{status.progress.fraction:4.0%}" in head
+    assert stage.fraction > 0.5
+
+
+def test_the_end_comes_first_where_a_line_may_be_cut() -> None:
+    for _, status in list(duckdb(1.0))[20:80:20]:
+        end = ends(status.left)
+        [head, *_] = view("job1", status, Terminal(60, 24, False))
+        assert end and brief("job1", status).startswith(f"job1 {end}") and head.index(end) < head.index("tasks")
+
+
 @pytest.mark.parametrize("factor", [0.7, 1.5, 8.0])
 def test_the_progress_of_the_plan_of_duckdb_never_falls(factor: float) -> None:
     clock = VirtualClock()
@@ -138,7 +201,7 @@ def test_the_progress_of_the_plan_of_duckdb_never_falls(factor: float) -> None:
         cluster.step(0.1 * factor)
         told.append(handle.status().progress.fraction)
         account.take(handle.news(account.taken))
-        account.go_on(clock.now() - handle.began, handle.plans()[-1])
+        account.go_on(clock.now() - handle.began, handle.plans()[-1], told[-1])
         drawn += [task.fraction or 0.0 for task in account.running.values()]
     assert drawn == [pytest.approx(one, abs=0.03) for one in told[: len(drawn)]], "the page tells the same of the task"
     assert len(told) > 50 and told == sorted(told) and told[-1] == 1.0

@@ -49,7 +49,7 @@ export function openDecision(view, n, start, among = [n]) {
         ["Taken over", decision.kept.length ? `${decision.kept.length} stages: ${decision.kept.join(", ")}` : decision.switched ? "nothing" : null],
         ["Planner", decision.planner_seconds === null ? null : `took ${words.seconds(decision.planner_seconds)}`],
       ]),
-      decision.candidates.length ? [h("h3", {}, "What the plans would still take"), candidateBars(decision)] : null,
+      decision.candidates.length ? [h("h3", {}, "What the plans would have taken from then on"), candidateBars(decision)] : null,
       among.length > 1 ? neighbours(view, n, start, among) : null,
     ].flat(),
     [step(n - 1, "The decision before", "← Before"), step(n + 1, "The next decision", "Next →")],
