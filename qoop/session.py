@@ -25,6 +25,7 @@ from qoop.calibrated import calibration_path, load
 from qoop.catalog.errors import ConfigError, QoopError, QueryError
 from qoop.catalog.paths import absolute
 from qoop.catalog.sizes import counted
+from qoop.catalog.user_key import chosen_key
 from qoop.config import Config, configure, course_of
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest, SampleTold
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from qoop.page.opening import LivePage
     from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.terms import Course
+    from qoop.sessions.earlier_runs import EarlierRuns
     from qoop.statements.parameters import Parameters
 
 _DOUBTFUL = 0.1
@@ -201,6 +203,7 @@ class Session:
         self._tables = SessionTables(self.plan_cache, config.tables, config.locked)
         self._parts = made(config, self._tables)
         self.backend, self.cluster = self._parts.backend, self._parts.cluster
+        self._earlier_runs = _earlier_runs(config)
         self._options = SessionOptions(config, self._parts.sizing, self._tables)
         self._texts = Texts(config, self._tables)
         self.planning = QueryPlanning(self._tables, self.plan_cache, cost, config, partial(capacity, self.backend))
@@ -579,7 +582,7 @@ class Session:
         )
         if resume:
             self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])
-        handle = self.cluster.submit(request)
+        handle = self._submitted(request, planned)
         self.planning.started(planned, handle)
         self._texts.started(handle, planned.tables)
 
@@ -793,6 +796,19 @@ class Session:
 
     # Inside
 
+    def _submitted(self, request: JobRequest, planned: Planned) -> JobHandle:
+        """The job. Where its outputs may serve another run of the text, the folder of checkpoints has a note of it."""
+        if self._earlier_runs is None or not (request.durable and request.reuse):
+            return self.cluster.submit(request)
+        begun = self._earlier_runs.begin(planned)
+        try:
+            handle = self.cluster.submit(replace(request, earlier=begun.why))
+        except BaseException:
+            begun.end(answered=True)
+            raise
+        handle.done.add_done_callback(lambda done: begun.end(answered=done.exception() is None))
+        return handle
+
     def _limits(self, profiled: bool) -> Limits:
         config = self.config
         all_saved = config.checkpoint_full == "error"
@@ -810,6 +826,15 @@ class Session:
         parts = [self.backend.read(output.key) for output in handle.outputs()]
         handle.release()
         return pa.concat_tables(parts)
+
+
+def _earlier_runs(config: Config) -> EarlierRuns | None:
+    """The unfinished runs of the folder of checkpoints; None: there is no folder of this machine."""
+    if not isinstance(config.checkpoints, Path):
+        return None
+    from qoop.sessions.earlier_runs import EarlierRuns  # few sessions have one
+
+    return EarlierRuns(config.checkpoints, chosen_key())
 
 
 def _for_deadline(adaptive: Adaptive | None, deadline: float) -> Adaptive | None:

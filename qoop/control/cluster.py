@@ -72,6 +72,7 @@ from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
 from qoop.engine.events import Command, Committed, Event, Release, ShareChanged, SlotsChanged
+from qoop.engine.history import NotContinued
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.storage.guard import complete
@@ -602,6 +603,8 @@ class Cluster:
         try:
             found = self._found(job, _keys(plan)) if job.request.reuse else ()
             self._order(run.job, run.switch(plan, found, now=now))
+            if job.request.earlier and not run.continued:
+                run.note(NotContinued(0.0, job.request.earlier), now=now)
         except QoopError as error:
             self._order(run.job, run.fail(error, now=now))
 

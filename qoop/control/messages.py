@@ -36,6 +36,7 @@ class JobRequest:
     adaptive: how it may change plan while it runs; None: it keeps the plan.
     text: of the query, for the record. functions: of Python, that its stages may call.
     follows: it goes on with what a job that was admitted began, and does not queue again.
+    earlier: the reason why it can use nothing of an unfinished run of the same text, as a clause; empty: there is none.
     pace: by which factor its tasks should take longer than estimated, as those of jobs before it.
     course: of the program that it is a job of. last_resort: the plan that runs where a stage fails by what it
     computes; None: the job fails.
@@ -57,6 +58,7 @@ class JobRequest:
     course: Course | None = None
     last_resort: Plan | None = None
     pace: float = 1.0
+    earlier: str = ""
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not self.timeout > 0:

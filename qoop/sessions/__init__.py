@@ -9,5 +9,6 @@
     execution.py      what each statement of a text asks for
     rare.py           statements that few sessions run: databases, macros, extensions, prepared ones, moves
     explanations.py   EXPLAIN in its forms
+    earlier_runs.py   runs that did not end, and why another one can use nothing of them
     suspension.py     writes a job to a bundle, and goes on with one
 """
