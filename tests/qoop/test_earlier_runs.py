@@ -1,4 +1,4 @@
-"""Where nothing of an unfinished run of a text can be used, the next run says why; where it can, it goes on."""
+"""A run that finds nothing of an unfinished run of its text says why; one that finds outputs goes on."""
 
 from __future__ import annotations
 
