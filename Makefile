@@ -17,10 +17,14 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 UV      := VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet
 INSTALL := sh -c '$(UV) "$$@" || $(PIP) install "$$@"' install
 
+# What users meet first. It runs on DuckDB 2 too, which is what they install.
+FACES   := tests/server tests/page tests/adapters tests/tpcds/test_queries.py tests/catalog/test_arrow_output.py \
+           $(foreach name,cli dbapi locked notebook repl session statement statements,tests/qoop/test_$(name).py)
+
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray test-dbt test-ibis test-package test-pythons soak soak-clients soak-serve soak-sim soak-packs soak-growing attack fuzz test-duckdb2 test-queries-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray test-dbt test-ibis test-package test-pythons soak soak-clients soak-serve soak-sim soak-packs soak-growing attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
@@ -73,13 +77,13 @@ $(IBIS)/.installed: $(READY)
 demo: $(READY)
 	$(BIN)/python docs/demo.py --data $(DATA)
 
-test: check test-queries-duckdb2
+test: check test-faces-duckdb2
 	$(BIN)/pytest --need-benchmarks -n $(PROCESSES) --dist loadfile
 
-test-queries-duckdb2: $(READY) $(READY2)
+test-faces-duckdb2: $(READY) $(READY2)
 	$(BIN)/qoop tpcds generate --scale 0.01 $(DATA)/tpcds-sf0.01
 	$(BIN)/qoop tpcds generate --scale 0.01 --suite tpch $(DATA)/tpch-sf0.01
-	PYTHONPATH=$(DUCKDB2) $(BIN)/pytest tests/tpcds/test_queries.py tests/catalog/test_arrow_output.py --scale 0.01 --need-benchmarks -n $(PROCESSES)
+	PYTHONPATH=$(DUCKDB2) $(BIN)/pytest $(FACES) --scale 0.01 --need-benchmarks -n $(PROCESSES) --dist loadfile
 
 test-all: check test-duckdb2
 	$(INSTALL) --editable '.[dev,tpcds,ray]'

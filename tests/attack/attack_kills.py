@@ -133,7 +133,7 @@ def _killed(folder: Path, deed: str, after: float) -> list[str]:
         process.send_signal(signal.SIGKILL)
         if ended is not None:
             return [f"it ended by itself: {process.stderr.read()[-500:]}"]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (left := [child for child in children if Path(f"/proc/{child}").exists()]) and time.monotonic() < deadline:
         time.sleep(0.05)
     return [f"process {child} lives on" for child in left]

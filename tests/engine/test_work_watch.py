@@ -66,7 +66,7 @@ def test_a_long_query_tells_how_far_it_is(tmp_path: Path) -> None:
         backend.start(MACHINE, TaskSpec(attempt, stage, checkpoint_key(stage, 0), (), {}, Resources(1, 200e6)))
         events: list[Event] = []
         while not any(isinstance(event, TaskSucceeded) for event in events):
-            events += backend.wait(20)
+            events += backend.wait(60)
     seen = [event for event in events if isinstance(event, WorkSeen)]
     parts = [event.part for event in seen if event.part is not None]
     assert parts == sorted(parts) and all(0 < part <= 1 for part in parts) and parts

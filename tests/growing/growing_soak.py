@@ -228,7 +228,7 @@ def _grow(session: Session, query: int, seed: int, stop: int | None) -> Grown:
         editions.append(edition)
         if stop is not None and len(editions) == stop:
             answer.stop()
-    assert all(job.wait(30.0) for job in answer.jobs)
+    assert all(job.wait(60) for job in answer.jobs)
     records = [record for job in answer.jobs for record in job.history()]
     told: Counter[str] = Counter()
     for kind, name in ((Switched, "plans taken"), (Failed, "attempts failed"), (Stopped, "attempts stopped")):

@@ -184,7 +184,7 @@ def nothing_left_behind() -> Iterator[None]:
     """No raylet, and no actor, outlives its test."""
     psutil = pytest.importorskip("psutil")
     yield
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while left := [
         one for one in psutil.Process().children(recursive=True) if one.is_running() and "ray" in one.name()
     ]:

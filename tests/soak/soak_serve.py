@@ -318,7 +318,7 @@ class _World:
             time.sleep(0.1)
 
     def _asked(self, token: str, method: str, path: str) -> Any:
-        connection = http.client.HTTPConnection("127.0.0.1", self._server.ports[0], timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self._server.ports[0], timeout=60)
         connection.request(method, path, headers={"authorization": f"Bearer {token}"})
         told = connection.getresponse().read()
         connection.close()
