@@ -127,7 +127,7 @@ def test_a_store_tells_what_was_written_and_what_found_no_space(tmp_path: Path) 
     store.flush()
     store.close()
     assert [saved.kept for saved in told] == [True, True, True, False, False]
-    assert all(saved.jobs == ("job",) and 0 <= saved.behind < 10 for saved in told)
+    assert all(saved.jobs == ("job",) and saved.behind >= 0 for saved in told)
     assert len(held(tmp_path / "kept")) == 3
 
 

@@ -240,7 +240,7 @@ def test_a_job_tells_how_it_went(session: qoop.Session) -> None:
     reports = job.stage_reports()
     assert [report.stage for report in reports] == list(job.plan.stages)
     assert reports[-1].rows == 3 and all(report.tasks == report.stage.width for report in reports)
-    assert 0 < reports[-1].longest_seconds < 60 and 0 < job.planning_seconds < 10
+    assert reports[-1].longest_seconds > 0 and job.planning_seconds > 0
 
 
 def test_several_jobs_run_at_once(session: qoop.Session) -> None:
