@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 PIECE = "qoop_piece"
 """The column that has the number of a row's piece."""
+
+PIECE_ROWS = "qoop_piece_rows"
+"""Stands in the query of a round for the number of rows of a piece."""
 
 _VECTOR = 2048
 """Rows that DuckDB handles at a time, and skips at a time: the least that is worth reading apart."""
@@ -135,6 +138,17 @@ class CutFile:
         """Number of pieces."""
         return len(self.borders) - 1 if self.borders else -(-self.rows // self.size)
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Rows of each piece.
+
+        >>> CutFile("f", 250, 100).sizes, CutFile("f", 190, 100, (0, 90, 190)).sizes
+        ((100, 100, 50), (90, 100))
+        """
+        if self.borders:
+            return tuple(end - begin for begin, end in pairwise(self.borders))
+        return (self.size,) * (self.count - 1) + (self.rows - (self.count - 1) * self.size,)
+
 
 @value
 class Cut:
@@ -158,6 +172,15 @@ class Cut:
     def count(self) -> int:
         """Number of pieces."""
         return sum(file.count for file in self.files)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Rows of each piece, as the footers of the files have them."""
+        return tuple(rows for file in self.files for rows in file.sizes)
+
+    def text(self, round_sql: str, pieces: Sequence[int]) -> str:
+        """The query of a round over these pieces. round_sql: the same, with `PIECE_ROWS` for the rows of a piece."""
+        return round_sql.replace(PIECE_ROWS, _rows_sql(self.sizes))
 
     def runs(self, pieces: Sequence[int]) -> tuple[Runs, ...]:
         """These pieces, by the files that they are in."""
@@ -195,6 +218,17 @@ def cut(table: Table, at_least: int, smallest: int = _VECTOR) -> Cut | None:
         rows[piece.file] = max(rows.get(piece.file, 0), piece.first + piece.rows)
     size = min(max(piece.rows for piece in own), max(smallest, table.rows // at_least))
     return Cut(table, tuple(_cut_file(name, most, size) for name, most in rows.items()))
+
+
+def _rows_sql(sizes: Sequence[int]) -> str:
+    """SQL for the rows of a piece, over the column `piece`.
+
+    >>> _rows_sql((100, 100)), _rows_sql((100, 90))
+    ('100', "('[100,90]'::INTEGER[])[piece + 1]")
+    """
+    if len(set(sizes)) == 1:
+        return f"{sizes[0]}"
+    return f"('[{','.join(map(str, sizes))}]'::INTEGER[])[piece + 1]"
 
 
 def _are_alike(own: Sequence[Range]) -> bool:

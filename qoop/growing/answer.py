@@ -305,7 +305,7 @@ class GrowingAnswer:
     def _look(self, number: int) -> Look:
         schedule = self._schedule
         drawn = len(schedule.order) if self._rounds.rest else schedule.ends[number]
-        return Look(drawn, len(schedule.order), 0.0)
+        return schedule.look(drawn)
 
     def _estimated(self, number: int, result: Result) -> tuple[Intervals, Edition]:
         for name, job in self._exact.items():
@@ -316,13 +316,13 @@ class GrowingAnswer:
         growing, look = self._growing, self._look(number)
         growth, schedule = growing.growth, self._schedule
         if look.is_whole:
-            rows, _ = self._totals.answer(None)
+            rows, _ = self._totals.answer(look)
             exact = self._totals.exact(rows, [type_ for _, type_ in growth.columns])
             return _NO_DOUBT, self._edition(number, exact, _NO_DOUBT)
-        rows, groups = self._totals.answer(look.pieces / look.drawn)
+        rows, groups = self._totals.answer(look)
         shown = None if groups is None else Shown(groups[groups >= 0], growth.chosen)
         told = at_look(growth.bounded, self._totals, schedule, look.drawn, growing.goal, shown)
-        bounded = self._totals.bounded(rows, groups, told, look.drawn / look.pieces)
+        bounded = self._totals.bounded(rows, groups, told, look.share)
         return told, self._edition(number, bounded, told)
 
     def _whole(self, number: int, found: Result) -> Edition:
@@ -337,7 +337,7 @@ class GrowingAnswer:
         growth, look = self._growing.growth, self._look(number)
         result = Result(rows, edition_columns(growth), self._growing.settings)
         left = unseen.most(look.drawn, look.pieces, 1 - self._growing.goal.confidence) if growth.keys else 0.0
-        share, groups, shown = look.drawn / look.pieces, self._totals.groups, tuple(growth.shown)
+        share, groups, shown = look.share, self._totals.groups, tuple(growth.shown)
         told = () if look.is_whole else notes(growth, found)
         return Edition(result, number, share, look.is_whole, groups, left, found.worst, "", told, shown)
 

@@ -83,7 +83,7 @@ def found(
         return _held(growth, Found(growth, Buckets(ways.universe, name, drawn_by), buckets_in_order(), ways))
     if pieces is None:
         return NotGrowing(f"{name}, the table of its sums, cannot be read by pieces")
-    rounds = schedule(pieces.count, drawn_by, pieces.in_row_groups, bool(growth.keys) and goal.error > 0)
+    rounds = schedule(pieces.count, drawn_by, pieces.in_row_groups, bool(growth.keys) and goal.error > 0, pieces.sizes)
     if len(rounds.ends) == 1:
         return NotGrowing(f"{name}, the table of its sums, has only {growth.fact.rows:,} rows")
     return _held(growth, Found(growth, pieces, rounds, ways))

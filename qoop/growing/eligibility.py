@@ -8,6 +8,7 @@ up with NULLs. What is grouped is then a sum over its pieces. Other mentions of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -15,7 +16,7 @@ from sqlglot import exp
 from qoop.catalog.errors import QueryError
 from qoop.growing.core import Core, around_of, cores
 from qoop.growing.figures import Reading, figure_of
-from qoop.growing.growth import UNBOUNDED, Growth, NotGrowing, Refused, pairs, triples
+from qoop.growing.growth import UNBOUNDED, Growth, NotGrowing, Refused, pairs, totals, triples
 from qoop.growing.names import Names, has_aggregates, sources_of
 from qoop.growing.round_sql import rest_sql, round_sql, tail_sql
 from qoop.growing.universe import universes
@@ -91,13 +92,17 @@ def _growth(bound: Bound, core: Core, tables: Mapping[str, Table], describe: Cal
     reading = Reading(names, keys)
     values = [names.value_of(item) for item in select.expressions]
     figures = {place: figure_of(reading, place, one) for place, one in enumerate(values) if _is_estimated(one)}
+    if not keys and _is_of_all_rows(select):
+        figures = {place: _known_by_footers(one, reading) for place, one in figures.items()}
+        if figures and all(one.kind == "rows" for one in figures.values()):
+            raise Refused("the number of its rows is known")
     items = [
         reading.final(one, place in figures and figures[place].kind == "ratio") for place, one in enumerate(values)
     ]
     tail = tail_sql(select, reading, names)
     named = {own[place][0].lower(): place for place in figures}
     around = None if core.around is None else around_of(core, tables, named)
-    needed = pairs(figures.values()), triples(figures.values())
+    needed = pairs(figures.values()), triples(figures.values()), totals(figures.values())
     text = round_sql(select, alias, keys, reading.measures, *needed)
     limited = select.args.get("limit") is not None or select.args.get("offset") is not None
     return Growth(
@@ -121,6 +126,21 @@ def _described(select: exp.Select, describe: Callable[[str], Columns]) -> Column
 
 def _is_estimated(value: exp.Expression) -> bool:
     return has_aggregates(value) or value.find(exp.Window) is not None
+
+
+def _is_of_all_rows(select: exp.Select) -> bool:
+    """True if what is summed up is each row of the table, once."""
+    [source, *others] = sources_of(select)
+    return not others and isinstance(source, exp.Table) and not any(select.args.get(one) for one in _LEAVES_OUT)
+
+
+_LEAVES_OUT = ("where", "group", "having", "laterals", "joins", "limit", "offset", "connect", "match", "prewhere")
+
+
+def _known_by_footers(figure: Figure, reading: Reading) -> Figure:
+    """The same figure; one of the number of rows is known."""
+    counted = figure.kind == "total" and reading.measures[figure.y].sql in ("COUNT(*)", "COUNT(1)", "COUNT()")
+    return replace(figure, kind="rows") if counted else figure
 
 
 def _ranked(select: exp.Select, names: Names, figures: Mapping[int, Figure]) -> tuple[int, bool] | None:

@@ -18,7 +18,7 @@ Op = Literal[
     "distinct", "quantile_cont", "quantile_disc",
 ]  # fmt: skip
 MergedBy = Literal["sum", "min", "max", "values"]
-Kind = Literal["total", "ratio", "variance", "deviation", "distinct", "quantile", "extreme", "derived"]
+Kind = Literal["total", "ratio", "variance", "deviation", "distinct", "quantile", "extreme", "rows", "derived"]
 
 UNBOUNDED: tuple[Kind, ...] = ("extreme", "derived")
 """Figures without an interval; nothing waits for them."""
@@ -61,6 +61,7 @@ class Figure:
     total: `scale` times measure y. ratio: `scale` times y / x. extreme: the least or greatest, so far.
     variance, deviation: of rows, from squares y, number x and values z; of_sample: over one less than their number.
     distinct, quantile: of the values y; level: of the quantile; continuous: it may lie between the values of two rows.
+    rows: `scale` times the number of rows of the table, which its footers tell.
     derived: something else that is computed from estimates.
     """
 
@@ -147,6 +148,11 @@ def pairs(figures: Iterable[Figure]) -> set[tuple[int, int]]:
         if one.x is not None and one.z is not None:
             found |= {(one.y, one.z), (one.z, one.x)}
     return found
+
+
+def totals(figures: Iterable[Figure]) -> set[int]:
+    """The measures whose products with the rows of pieces the figures need."""
+    return {one.y for one in figures if one.kind == "total"}
 
 
 @value

@@ -92,6 +92,10 @@ class Sums(Protocol):
         """The moments of a pair of measures."""
         ...
 
+    def size_moments(self, measure: int) -> PairMoments:
+        """The moments of a measure and of the rows of its pieces."""
+        ...
+
     def triple_moments(self, y: int, z: int, x: int) -> np.ndarray:
         """The sums of the products of three measures."""
         ...
@@ -115,7 +119,7 @@ def at_look(
 
     def found(at_goal: bool | None) -> Intervals:
         alpha = schedule.alpha(goal.confidence, at_goal)
-        return intervals(figures, totals, Look(drawn, len(schedule.order), alpha), shown)
+        return intervals(figures, totals, schedule.look(drawn, alpha), shown)
 
     if not goal.error:
         return found(None)
@@ -201,9 +205,19 @@ def _ends(figure: Figure, totals: Sums, look: Look) -> Ends:
         return of_values.distinct(totals.incidence(figure.y), look)
     if figure.kind == "quantile":
         return of_values.quantiles(totals.sample(figure.y), totals.groups, figure.level, figure.continuous, look)
+    if figure.kind == "rows":
+        return _known(totals.groups, look.sizes.whole)
     if figure.kind == "total":
         return _normal(_total(figure, totals, look), look)
     return _normal(_ratio(figure, totals, look) if figure.kind == "ratio" else _spread(figure, totals, look), look)
+
+
+def _known(groups: int, number: float) -> Ends:
+    """Of what footers tell."""
+    import numpy as np
+
+    found, nothing = np.full(groups, number), np.zeros(groups)
+    return Ends(found, found, found, nothing, nothing)
 
 
 def _normal(one: _Found, look: Look) -> Ends:
@@ -232,11 +246,11 @@ class _Found:
 
 
 def _total(figure: Figure, totals: Sums, look: Look) -> _Found:
-    y = totals.moments(figure.y)
-    error = total.standard_error(look.drawn, look.pieces, y.sums, y.squares)
-    squares, cubes = skewness.central(look.drawn, y.sums, y.squares, y.cubes)
-    estimate = y.sums * (look.pieces / look.drawn)
-    return _Found(estimate, error, squares, cubes, y.squares > 0, _is_heavy(y, look))
+    y, both, rows = totals.moments(figure.y), totals.size_moments(figure.y), look.sizes.drawn
+    error = total.standard_error(look, y, both)
+    squares, cubes = ratio.residual_cubes(y, rows, both)
+    steady = ratio.is_steady(look.drawn, look.pieces, rows) & (y.squares > 0)
+    return _Found(y.sums * look.sizes.scale, error, squares, cubes, steady, _is_heavy(y, look))
 
 
 def _ratio(figure: Figure, totals: Sums, look: Look) -> _Found:

@@ -42,10 +42,9 @@ class RoundPlanning:
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[:2] == (text, chosen):
             return ahead[2]
-        if isinstance(cut, Buckets):
-            return self.plan_whole(cut.text(text, chosen))
-        self._tables.adopt(replace(cut.of(chosen, numbered=not rest), name=PIECES))
-        return self.plan_whole(text)
+        if not isinstance(cut, Buckets):
+            self._tables.adopt(replace(cut.of(chosen, numbered=not rest), name=PIECES))
+        return self.plan_whole(cut.text(text, chosen))
 
     def plan_ahead(self, text: str, cut: Cut | Buckets, chosen: Sequence[int]) -> Planned:
         """The same, of a round that comes next: `plan` then has it."""

@@ -2,7 +2,8 @@
 
 A round gives for each group the number of its pieces, and of each measure ``t``, what it is over all pieces read, in
 its own type, with ``s``, ``q`` and ``c``, the sums of the pieces' values, squares and cubes, and ``g``, the greatest of
-them; for pairs of measures the sums of the products ``yx``, ``yyx`` and ``yxx``, for threes ``yzx``. Of measures that
+them; for pairs of measures the sums of the products ``yx``, ``yyx`` and ``yxx``, of totals and the rows of pieces ``yr``,
+``yyr`` and ``yrr``, for threes ``yzx``. Of measures that
 do not merge it gives ``v``, the values of each piece; then the last round is the query itself.
 """
 
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp, parse_one
 
-from qoop.catalog.sources.pieces import PIECE
+from qoop.catalog.sources.pieces import PIECE, PIECE_ROWS
 from qoop.growing.names import SETS
 
 if TYPE_CHECKING:
@@ -29,11 +30,13 @@ def round_sql(
     measures: Sequence[Measure],
     pairs: Collection[tuple[int, int]],
     triples: Collection[tuple[int, int, int]] = (),
+    totals: Collection[int] = (),
 ) -> str:
-    """The query of a round. fact: the name of the table of pieces in it."""
+    """The query of a round. fact: the name of the table of pieces in it. totals: the measures whose products with the
+    rows of pieces, `PIECE_ROWS`, are needed."""
     piece = exp.Alias(this=exp.column(PIECE, fact, quoted=True), alias="piece")
     within = _grouped(select, [piece], keys, measures, "m")
-    columns = ", ".join([*(f"k{place}" for place in range(len(keys))), *_sums(measures, pairs, triples)])
+    columns = ", ".join([*(f"k{place}" for place in range(len(keys))), *_sums(measures, pairs, triples, totals)])
     ending = f" GROUP BY {', '.join(str(place + 1) for place in range(len(keys)))}" if keys else ""
     return f"SELECT {columns} FROM ({within}) AS per_piece{ending}"
 
@@ -65,7 +68,10 @@ def _grouped(
 
 
 def _sums(
-    measures: Sequence[Measure], pairs: Collection[tuple[int, int]], triples: Collection[tuple[int, int, int]]
+    measures: Sequence[Measure],
+    pairs: Collection[tuple[int, int]],
+    triples: Collection[tuple[int, int, int]],
+    totals: Collection[int],
 ) -> Iterator[str]:
     yield "count(*) AS pieces"
     for place, measure in enumerate(measures):
@@ -78,12 +84,17 @@ def _sums(
             yield from (f"sum({double}{power}) AS {name}{place}" for name, power in _POWERS)
             yield f"max(abs({double})) AS g{place}"
     for y, x in sorted(pairs):
-        a, b = f"coalesce(m{y}, 0)::DOUBLE", f"coalesce(m{x}, 0)::DOUBLE"
-        yield f"sum({a} * {b}) AS yx_{y}_{x}"
-        yield f"sum({a} * {a} * {b}) AS yyx_{y}_{x}"
-        yield f"sum({a} * {b} * {b}) AS yxx_{y}_{x}"
+        yield from _products(f"coalesce(m{y}, 0)::DOUBLE", f"coalesce(m{x}, 0)::DOUBLE", "x", f"_{y}_{x}")
+    for y in sorted(totals):
+        yield from _products(f"coalesce(m{y}, 0)::DOUBLE", f"{PIECE_ROWS}::DOUBLE", "r", f"{y}")
     for y, z, x in triples:
         yield f"sum({' * '.join(f'coalesce(m{one}, 0)::DOUBLE' for one in (y, z, x))}) AS yzx_{y}_{z}_{x}"
+
+
+def _products(a: str, b: str, name: str, of: str) -> Iterator[str]:
+    yield f"sum({a} * {b}) AS y{name}{of}"
+    yield f"sum({a} * {a} * {b}) AS yy{name}{of}"
+    yield f"sum({a} * {b} * {b}) AS y{name}{name}{of}"
 
 
 _POWERS = (("s", ""), ("q", " ** 2"), ("c", " ** 3"))

@@ -15,10 +15,14 @@ stays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil, log2
 from random import Random
 
 from qoop.catalog.value import value
+from qoop.growing.estimators.look import Look, Sizes
+from qoop.growing.estimators.moments import Moments
 from qoop.growing.universe import BUCKETS
 
 FIRST = 64
@@ -45,7 +49,8 @@ ON_THE_WAY = 0.1
 
 @value
 class Schedule:
-    """order: all pieces. ends: how many of them have been read after each round.
+    """order: all pieces. ends: how many of them have been read after each round. sizes: the rows of each piece; empty:
+    all pieces have as many.
 
     aims: whether a round may end sooner, where the goal should be met. Of row groups, of which intervals are wider, as
     many hold at such looks as at others (`tpcds/bench/coverage.py`); of small pieces that are sorted fewer do.
@@ -54,6 +59,20 @@ class Schedule:
     order: tuple[int, ...]
     ends: tuple[int, ...]
     aims: bool = False
+    sizes: tuple[int, ...] = ()
+
+    def look(self, drawn: int, alpha: float = 0.0) -> Look:
+        """The look after that many pieces. alpha: the part of what may go wrong that it takes.
+
+        >>> Schedule((1, 0), (1, 2), sizes=(30, 10)).look(1).share
+        0.25
+        """
+        import numpy as np
+
+        if not self.sizes:
+            return Look(drawn, len(self.order), alpha)
+        read = np.array([self.sizes[piece] for piece in self.order[:drawn]], float)
+        return Look(drawn, len(self.order), alpha, Sizes(sum(self.sizes), Moments.of(read)))
 
     def pieces_of(self, number: int, rest: bool = False) -> tuple[int, ...]:
         """The pieces that a round reads; rounds count from 0. rest: all that the rounds before have left."""
@@ -88,9 +107,11 @@ def buckets_in_order() -> Schedule:
     return replace(schedule(BUCKETS, 0), order=tuple(range(BUCKETS)))
 
 
-def schedule(pieces: int, seed: int, in_row_groups: bool = False, several: bool = False) -> Schedule:
+def schedule(
+    pieces: int, seed: int, in_row_groups: bool = False, several: bool = False, sizes: Sequence[int] = ()
+) -> Schedule:
     """The rounds for a number of pieces. in_row_groups: the pieces are row groups. several: there are several groups,
-    of which all are to meet a goal.
+    of which all are to meet a goal. sizes: see `Schedule`.
 
     >>> schedule(1030, 1).ends, schedule(120, 1).ends, len(set(schedule(300, 1).order))
     ((64, 128, 256, 512, 1030), (120,), 300)
@@ -99,8 +120,6 @@ def schedule(pieces: int, seed: int, in_row_groups: bool = False, several: bool 
     >>> [schedule(count, 1, in_row_groups=True, several=True).ends for count in (66, 190, 1900)]
     [(16, 32, 66), (31, 62, 95, 190), (118, 236, 472, 944, 1900)]
     """
-    order = list(range(pieces))
-    Random(seed).shuffle(order)
     ends, end = [], _first_of_groups(pieces, several) if in_row_groups else max(FIRST, pieces // _ONE_IN)
     half = pieces // 2
     while end <= half:
@@ -108,7 +127,27 @@ def schedule(pieces: int, seed: int, in_row_groups: bool = False, several: bool 
         end *= 2
     if ends and ends[-1] * _LAST_STEP <= half:
         ends.append(half)
-    return Schedule(tuple(order), (*ends, pieces), aims=in_row_groups)
+    return Schedule(_in_strata(pieces, seed), (*ends, pieces), in_row_groups, tuple(sizes))
+
+
+def _in_strata(pieces: int, seed: int) -> tuple[int, ...]:
+    """A random order of pieces whose beginnings are spread evenly over the table: the first 2, 4, 8 … are one from each
+    half, quarter, eighth … of it.
+
+    A stretch of rows that are unlike all others is seen so, if it is no shorter than a stratum. Each piece is as likely
+    as any other at each place of the order. Van der Corput's sequence, scrambled (Owen, Randomly permuted (t,m,s)-nets
+    and (t,s)-sequences, 1995) and turned by a random part of a circle. Errors are no larger than those of pieces drawn
+    without strata, whose formulas are used (Cochran, section 5.6), and much smaller where rows are sorted.
+
+    >>> sorted(_in_strata(300, 1)) == list(range(300)), sorted(piece // 75 for piece in _in_strata(300, 1)[:4])
+    (True, [0, 1, 2, 3])
+    """
+    draw, cells = Random(seed), [0]
+    for _ in range(ceil(log2(pieces)) if pieces > 1 else 0):
+        first = [2 * cell + draw.getrandbits(1) for cell in cells]
+        cells = first + [cell ^ 1 for cell in first]
+    count, turn = len(cells), draw.random() * len(cells)
+    return tuple(dict.fromkeys(int((cell + turn) % count * pieces / count) for cell in cells))
 
 
 def _first_of_groups(groups: int, several: bool) -> int:

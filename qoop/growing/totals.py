@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from qoop.growing.estimators.look import Look
     from qoop.growing.growth import Growth, Term
     from qoop.growing.intervals import Intervals
 
@@ -81,6 +82,10 @@ class Totals:
         """The moments of a pair of measures."""
         return PairMoments(*(self._numbers[f"{name}_{y}_{x}"] for name in ("yx", "yyx", "yxx")))
 
+    def size_moments(self, measure: int) -> PairMoments:
+        """The moments of a measure and of the rows of its pieces."""
+        return PairMoments(*(self._numbers[f"{name}{measure}"] for name in ("yr", "yyr", "yrr")))
+
     def triple_moments(self, y: int, z: int, x: int) -> np.ndarray:
         """The sums of the products of three measures."""
         return self._numbers[f"yzx_{y}_{z}_{x}"]
@@ -125,18 +130,16 @@ class Totals:
         whole = len(self._growth.columns)
         return [(row[0], row[1]) for row in found[:whole]] == list(self._growth.columns)
 
-    def answer(self, scale: float | None) -> tuple[pa.Table, np.ndarray | None]:
-        """The rows of the query, and the group of each, -1 where there is none; None where no estimate is shown.
-
-        scale: what totals are multiplied by; None: all was read."""
+    def answer(self, look: Look) -> tuple[pa.Table, np.ndarray | None]:
+        """The rows of the query, and the group of each, -1 where there is none; None where no estimate is shown."""
         import numpy as np
         import pyarrow as pa
 
-        known = {} if scale is None else self._estimates(scale)
+        known = {} if look.is_whole else self._estimates(look)
         columns = {name: pa.array(found, from_pandas=True) for name, found in known.items()}
         arrow_input.register(self._connection, "told", pa.table({"g": np.arange(self.groups), **columns}))
         try:
-            text = self._own_sql(scale)
+            text = self._own_sql(None if look.is_whole else look.sizes.scale)
             if self._growth.around is not None:
                 self._connection.execute(f"CREATE OR REPLACE TABLE {CORE} AS {text}")
                 text = self._around_sql()
@@ -162,8 +165,9 @@ class Totals:
                 ends.append(pa.array(told, pa.float64(), from_pandas=True) if number else nothing)
         return self._in_order(rows, ends, share)
 
-    def _estimates(self, scale: float) -> dict[str, np.ndarray]:
+    def _estimates(self, look: Look) -> dict[str, np.ndarray]:
         """Those of the terms that do not merge, as columns ``d0`` …"""
+        scale = look.pieces / look.drawn
         return {
             f"d{place}": self.incidence(term.y).estimate(scale) if term.op == "distinct" else self._quantiles(term)
             for place, term in enumerate(self._growth.terms)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp, parse_one
 
 from qoop.catalog.errors import QueryError
-from qoop.catalog.sources.pieces import PIECE
+from qoop.catalog.sources.pieces import PIECE, PIECE_ROWS
 from qoop.catalog.value import value
 from qoop.growing.names import has_aggregates, sources_of
 from qoop.planner.exchange.distribution import hash_type
@@ -100,7 +100,7 @@ class Buckets:
 
     def text(self, round_sql: str, buckets: Sequence[int]) -> str:
         """The query of a round over whole tables, of these buckets, which follow each other. round_sql: over pieces."""
-        query = parse_one(round_sql, read="duckdb")
+        query = parse_one(round_sql.replace(PIECE_ROWS, "1"), read="duckdb")
         within = query.args["from_"].this.this
         keyed = {one.alias: one for one in (self.universe.fact, *self.universe.others)}
         for source in sources_of(within):

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from qoop.catalog.value import value
+from qoop.growing.estimators.moments import Moments
 
 if TYPE_CHECKING:
     import numpy as np
 
 
 @value
+class Sizes:
+    """The rows of pieces, which footers tell. whole: of all pieces. drawn: moments of those that were read."""
+
+    whole: float
+    drawn: Moments
+
+    @property
+    def scale(self) -> float:
+        """The rows of all pieces by those of the pieces that were read."""
+        return self.whole / float(self.drawn.sums[0])
+
+
+@value
 class Look:
-    """A look at the answer, after so much was read. alpha: the part of what may go wrong that belongs to this look."""
+    """A look at the answer, after so much was read. alpha: the part of what may go wrong that belongs to this look.
+
+    of_pieces: the rows of the pieces; None: each has as many as any other.
+    """
 
     drawn: int
     pieces: int
     alpha: float
+    of_pieces: Sizes | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -28,6 +47,18 @@ class Look:
     def z(self) -> float:
         """The quantile of the normal distribution at which intervals end."""
         return NormalDist().inv_cdf(1 - self.alpha / 2)
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """The rows of the pieces."""
+        import numpy as np
+
+        return self.of_pieces or Sizes(self.pieces, Moments.of(np.ones(self.drawn)))
+
+    @property
+    def share(self) -> float:
+        """The part of the rows that was read."""
+        return 1 / self.sizes.scale
 
 
 @value

@@ -26,6 +26,13 @@ class Moments:
         return cls(totals.sum()[None], (totals**2).sum()[None], (totals**3).sum()[None], abs(totals).max()[None])
 
 
+def spread(drawn: int, sums: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """The variance between pieces."""
+    import numpy as np
+
+    return np.maximum(squares - sums**2 / drawn, 0.0) / (drawn - 1)
+
+
 @value
 class PairMoments:
     """Of two measures, by group: the sums of their products."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qoop.growing.estimators.total import spread
+from qoop.growing.estimators.moments import spread
 
 if TYPE_CHECKING:
     import numpy as np
