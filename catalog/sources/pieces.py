@@ -28,7 +28,7 @@ PIECE = "qoop_piece"
 """The column that has the number of a row's piece."""
 
 PIECE_ROWS = "qoop_piece_rows"
-"""Stands in the query of a round for the number of rows of a piece."""
+"""Stands in the query of a round for the size of a piece, see `Cut.sizes`."""
 
 _VECTOR = 2048
 """Rows that DuckDB handles at a time, and skips at a time: the least that is worth reading apart."""
@@ -174,13 +174,16 @@ class Cut:
         return sum(file.count for file in self.files)
 
     @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Rows of each piece, as the footers of the files have them."""
-        return tuple(rows for file in self.files for rows in file.sizes)
+    def sizes(self) -> tuple[float, ...]:
+        """Rows of each piece, as the footers of the files have them, in parts of those of the largest: sums of whole
+        numbers are the same in any order."""
+        rows = [one for file in self.files for one in file.sizes]
+        largest = max(rows)
+        return tuple(one / largest for one in rows)
 
     def text(self, round_sql: str, pieces: Sequence[int]) -> str:
-        """The query of a round over these pieces. round_sql: the same, with `PIECE_ROWS` for the rows of a piece."""
-        return round_sql.replace(PIECE_ROWS, _rows_sql(self.sizes))
+        """The query of a round over these pieces. round_sql: the same, with `PIECE_ROWS` for the size of a piece."""
+        return round_sql.replace(PIECE_ROWS, _size_sql(self.sizes))
 
     def runs(self, pieces: Sequence[int]) -> tuple[Runs, ...]:
         """These pieces, by the files that they are in."""
@@ -220,15 +223,22 @@ def cut(table: Table, at_least: int, smallest: int = _VECTOR) -> Cut | None:
     return Cut(table, tuple(_cut_file(name, most, size) for name, most in rows.items()))
 
 
-def _rows_sql(sizes: Sequence[int]) -> str:
-    """SQL for the rows of a piece, over the column `piece`.
+_FEW = 8
+"""Pieces that a CASE may name: it compares each row with all of them."""
 
-    >>> _rows_sql((100, 100)), _rows_sql((100, 90))
-    ('100', "('[100,90]'::INTEGER[])[piece + 1]")
+
+def _size_sql(sizes: Sequence[float]) -> str:
+    """SQL for the size of a piece, over the column `piece`.
+
+    >>> _size_sql((1.0, 1.0)), _size_sql((1.0, 0.5))
+    ('1.0', 'CASE piece WHEN 1 THEN 0.5 ELSE 1.0 END')
     """
-    if len(set(sizes)) == 1:
-        return f"{sizes[0]}"
-    return f"('[{','.join(map(str, sizes))}]'::INTEGER[])[piece + 1]"
+    others = [(piece, size) for piece, size in enumerate(sizes) if size != 1.0]
+    if not others:
+        return "1.0"
+    if len(others) <= _FEW:
+        return f"CASE piece {' '.join(f'WHEN {piece} THEN {size}' for piece, size in others)} ELSE 1.0 END"
+    return f"('[{','.join(map(str, sizes))}]'::DOUBLE[])[piece + 1]"
 
 
 def _are_alike(own: Sequence[Range]) -> bool:

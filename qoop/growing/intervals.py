@@ -153,14 +153,16 @@ def aimed(found: Intervals, schedule: Schedule, drawn: int, number: int, goal: G
     if not schedule.aims or not goal.error or not 0 < found.plain < inf or number >= len(schedule.ends) - 1:
         return schedule
     pieces = len(schedule.order)
-    left = (goal.error / _AIM / found.plain) ** 2 * (1 / drawn - 1 / pieces)
-    enough = max(1 / (left + 1 / pieces), _AIM * found.needed, _LEAST_STEP * drawn)
+    slope = found.plain / sqrt(Look(drawn, pieces, 0.0).unseen)
+    root = (sqrt(slope**2 + 4 * goal.error / _AIM) - slope) / 2  # where `_falls_to` is the goal
+    enough = max(1 / (root**2 + 1 / pieces), _AIM * found.needed, _LEAST_STEP * drawn)
     return schedule.ending(number, ceil(enough)) if enough < schedule.ends[number] else schedule
 
 
 def _falls_to(found: Intervals, drawn: int, end: int, pieces: int) -> float:
     """The largest half-width once that many pieces are read, were no total skewed."""
-    return found.plain * sqrt((1 / end - 1 / pieces) / (1 / drawn - 1 / pieces))
+    before, after = Look(drawn, pieces, 0.0).unseen, Look(end, pieces, 0.0).unseen
+    return found.plain * sqrt(after / before) + after
 
 
 def intervals(figures: Sequence[Figure], totals: Sums, look: Look, shown: Shown | None = None) -> Intervals:
@@ -206,28 +208,33 @@ def _ends(figure: Figure, totals: Sums, look: Look) -> Ends:
     if figure.kind == "quantile":
         return of_values.quantiles(totals.sample(figure.y), totals.groups, figure.level, figure.continuous, look)
     if figure.kind == "rows":
-        return _known(totals.groups, look.sizes.whole)
+        return _known(totals.moments(figure.y).sums * look.sizes.scale)
     if figure.kind == "total":
         return _normal(_total(figure, totals, look), look)
     return _normal(_ratio(figure, totals, look) if figure.kind == "ratio" else _spread(figure, totals, look), look)
 
 
-def _known(groups: int, number: float) -> Ends:
-    """Of what footers tell."""
+def _known(estimate: np.ndarray) -> Ends:
+    """Of numbers of rows that are certain."""
     import numpy as np
 
-    found, nothing = np.full(groups, number), np.zeros(groups)
+    found, nothing = np.rint(estimate), np.zeros(len(estimate))
     return Ends(found, found, found, nothing, nothing)
 
 
 def _normal(one: _Found, look: Look) -> Ends:
-    """Intervals that reach as far to both sides, by Student's distribution, as wide as skewness makes them."""
+    """Intervals that reach as far to both sides, by Student's distribution, as wide as skewness makes them.
+
+    To that comes what a stretch of rows may do that is unlike all that was read: pieces that are all alike tell nothing
+    of it, such as of a filter that leaves out what another part of the table begins with. There may be nothing in it,
+    or twice as much as elsewhere."""
     import numpy as np
 
     t = quantile(1 - look.alpha / 2, look.drawn - 1)
     needed = skewness.needed(look.drawn, one.squares, one.cubes)
     wider = skewness.wider(look.drawn, one.squares, one.cubes, look.z)
-    half = np.where((needed < look.drawn) & one.steady & ~one.tail, t * one.error * wider, np.nan)
+    half = t * one.error * wider + look.unseen * np.abs(one.estimate)
+    half = np.where((needed < look.drawn) & one.steady & ~one.tail, half, np.nan)
     needed = np.where(one.tail, inf, needed)
     return Ends(one.estimate, one.estimate - half, one.estimate + half, t * one.error, needed, one.tail)
 

@@ -38,6 +38,8 @@ def round_sql(
     within = _grouped(select, [piece], keys, measures, "m")
     columns = ", ".join([*(f"k{place}" for place in range(len(keys))), *_sums(measures, pairs, triples, totals)])
     ending = f" GROUP BY {', '.join(str(place + 1) for place in range(len(keys)))}" if keys else ""
+    if totals:
+        within = f"SELECT *, ({PIECE_ROWS})::DOUBLE AS size FROM ({within}) AS measured"
     return f"SELECT {columns} FROM ({within}) AS per_piece{ending}"
 
 
@@ -86,7 +88,7 @@ def _sums(
     for y, x in sorted(pairs):
         yield from _products(f"coalesce(m{y}, 0)::DOUBLE", f"coalesce(m{x}, 0)::DOUBLE", "x", f"_{y}_{x}")
     for y in sorted(totals):
-        yield from _products(f"coalesce(m{y}, 0)::DOUBLE", f"{PIECE_ROWS}::DOUBLE", "r", f"{y}")
+        yield from _products(f"coalesce(m{y}, 0)::DOUBLE", "size", "r", f"{y}")
     for y, z, x in triples:
         yield f"sum({' * '.join(f'coalesce(m{one}, 0)::DOUBLE' for one in (y, z, x))}) AS yzx_{y}_{z}_{x}"
 

@@ -49,8 +49,8 @@ ON_THE_WAY = 0.1
 
 @value
 class Schedule:
-    """order: all pieces. ends: how many of them have been read after each round. sizes: the rows of each piece; empty:
-    all pieces have as many.
+    """order: all pieces. ends: how many of them have been read after each round. sizes: the rows of each piece, in any
+    unit; empty: all pieces have as many.
 
     aims: whether a round may end sooner, where the goal should be met. Of row groups, of which intervals are wider, as
     many hold at such looks as at others (`tpcds/bench/coverage.py`); of small pieces that are sorted fewer do.
@@ -59,7 +59,7 @@ class Schedule:
     order: tuple[int, ...]
     ends: tuple[int, ...]
     aims: bool = False
-    sizes: tuple[int, ...] = ()
+    sizes: tuple[float, ...] = ()
 
     def look(self, drawn: int, alpha: float = 0.0) -> Look:
         """The look after that many pieces. alpha: the part of what may go wrong that it takes.
@@ -108,7 +108,7 @@ def buckets_in_order() -> Schedule:
 
 
 def schedule(
-    pieces: int, seed: int, in_row_groups: bool = False, several: bool = False, sizes: Sequence[int] = ()
+    pieces: int, seed: int, in_row_groups: bool = False, several: bool = False, sizes: Sequence[float] = ()
 ) -> Schedule:
     """The rounds for a number of pieces. in_row_groups: the pieces are row groups. several: there are several groups,
     of which all are to meet a goal. sizes: see `Schedule`.

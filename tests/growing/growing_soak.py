@@ -254,7 +254,7 @@ def _rounds_that_switch(drawn: Schedule, known: World) -> Iterator[None]:
         planned = plan(rounds, text, cut, chosen, rest)
         key = text, cut.of(chosen).version
         if key not in known.plans:
-            known.plans[key] = tuple(rounds._planning.alternatives(text).kept)
+            known.plans[key] = tuple(rounds._planning.alternatives(cut.text(text, chosen)).kept)
         options = known.plans[key]
         policy = AtRandom(Random(chance.random()), drawn.often)
         ready = Adaptive(Plans(options), Resources(2, 2e9), at_once=True, policy=policy, triggers=AtCommits())

@@ -12,6 +12,8 @@ import pytest
 import qoop
 from qoop.growing.eligibility import growth_of
 from qoop.growing.estimators import total, universe
+from qoop.growing.estimators.look import Look
+from qoop.growing.estimators.moments import Moments, PairMoments
 from qoop.growing.growth import Growth
 from qoop.growing.schedule import buckets_in_order
 from qoop.growing.universe import BUCKETS, Buckets, Keyed, Universe, compared
@@ -139,8 +141,8 @@ def test_the_variance_of_buckets_is_on_average_that_of_keys():
     for _ in range(800):
         totals = np.bincount(rng.integers(0, buckets, len(keys)), keys, buckets)[:drawn]
         estimates.append(totals.sum() * buckets / drawn)
-        sums, squares = totals.sum()[None], (totals**2).sum()[None]
-        errors.append(float(total.standard_error(drawn, buckets, sums, squares)[0]))
+        both = PairMoments.of(totals, np.ones(drawn))
+        errors.append(float(total.standard_error(Look(drawn, buckets, 0.05), Moments.of(totals), both)[0]))
     formula = universe.variance(drawn / buckets, keys)
     assert np.mean(estimates) == pytest.approx(keys.sum(), rel=0.01)
     assert np.mean(np.square(errors)) == pytest.approx(formula, rel=0.03)

@@ -21,11 +21,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from qoop.catalog.sources.pieces import Cut, Runs, cut
+from qoop.catalog.table import Columns, Range, Table
 from qoop.catalog.value import value
 from qoop.growing.estimators.distinct import Incidence
-from qoop.growing.estimators.look import Look
 from qoop.growing.estimators.moments import Moments, PairMoments
 from qoop.growing.estimators.order import Sample, quantile
 from qoop.growing.goal import Goal
@@ -94,10 +96,11 @@ class Rows:
 @value
 class Drawn:
     """Totals of pieces by measure: an array of measures, pieces and groups. rows: of these pieces, where figures need
-    them."""
+    them. sizes: of these pieces; None: equal."""
 
     totals: np.ndarray
     rows: Rows | None = None
+    sizes: np.ndarray | None = None
 
     @property
     def groups(self) -> int:
@@ -112,6 +115,14 @@ class Drawn:
     def pair_moments(self, y: int, x: int) -> PairMoments:
         """See `qoop.growing.totals.Totals.pair_moments`."""
         a, b = self.totals[y], self.totals[x]
+        return PairMoments((a * b).sum(0), (a * a * b).sum(0), (a * b * b).sum(0))
+
+    def size_moments(self, measure: int) -> PairMoments:
+        """See `qoop.growing.totals.Totals.size_moments`."""
+        import numpy as np
+
+        a = self.totals[measure]
+        b = np.ones((len(a), 1)) if self.sizes is None else self.sizes[:, None]
         return PairMoments((a * b).sum(0), (a * a * b).sum(0), (a * b * b).sum(0))
 
     def triple_moments(self, y: int, z: int, x: int) -> np.ndarray:
@@ -152,18 +163,25 @@ class Outcome:
     share: float
 
 
-def rows(kind: str, rng: np.random.Generator, pieces: int = _PIECES, each: int = _ROWS) -> Rows:
-    """The rows of a table of a kind."""
+def rows(kind: str, rng: np.random.Generator, sizes: Sequence[int] = (_ROWS,) * _PIECES) -> Rows:
+    """The rows of a table of a kind. sizes: rows of each of its pieces."""
     import numpy as np
 
-    count = pieces * each
+    pieces, count = len(sizes), sum(sizes)
     y, x, group = rng.gamma(2.0, 10.0, count), rng.gamma(4.0, 1.0, count), rng.integers(0, 4, count)
-    piece, value_ = np.repeat(np.arange(pieces), each), rng.integers(0, 3000, count)
+    piece, value_ = np.repeat(np.arange(pieces), sizes), rng.integers(0, 3000, count)
+    if kind in _KEPT:
+        here = _KEPT[kind](rng, np.arange(count) / count)
+        return Rows(piece[here], group[here] % 2, y[here], x[here], value_[here])
     if kind == "sorted":
         order = np.argsort(y)
         y, x, group, value_ = y[order], x[order], group[order], np.sort(value_)
     elif kind == "clustered":
-        y = y * np.repeat(rng.lognormal(0.0, 0.5, pieces), each)
+        y = y * np.repeat(rng.lognormal(0.0, 0.5, pieces), sizes)
+    elif kind == "bursts":
+        y = y * np.repeat(rng.lognormal(0.0, 1.5, pieces), sizes)
+    elif kind == "lognormal":
+        y = rng.lognormal(0.0, 2.0, count)
         value_ = piece * 8 + rng.integers(0, 200, count)
     elif kind == "heavy":
         y, value_ = rng.pareto(1.5, count), rng.zipf(1.5, count) % 100_000
@@ -177,6 +195,13 @@ def rows(kind: str, rng: np.random.Generator, pieces: int = _PIECES, each: int =
         group = np.searchsorted(np.cumsum([0.6, 0.3, 0.09, 0.009, 0.001]), rng.random(count) * 0.999_999)
     return Rows(piece, group, y, x, value_)
 
+
+_KEPT: Mapping[str, Callable[[np.random.Generator, np.ndarray], np.ndarray]] = {
+    "one in 1000": lambda rng, place: rng.random(len(place)) < 0.001,
+    "all but a stretch": lambda rng, place: (place > 0.02) & (rng.random(len(place)) < 0.9),
+    "all but a piece": lambda rng, place: (abs(place - 0.5) > 0.004) & (rng.random(len(place)) < 0.9),
+}
+"""Rows that a filter keeps, by their place in the table, from 0 to 1."""
 
 _MANY = 200
 """Groups of which some are chosen by estimates."""
@@ -231,28 +256,74 @@ def table(kind: str, rng: np.random.Generator) -> np.ndarray:
     return rows(kind, rng).totals(_PIECES)
 
 
-KINDS = ("plain", "sorted", "clustered", "heavy", "rare", "skewed", "many", *_KEYS)
+@value
+class Laid:
+    """Where the rows of a table lie: by file the rows of each row group. in_row_groups: see `CutSource`."""
+
+    files: tuple[tuple[int, ...], ...]
+    in_row_groups: bool = True
+    cuttable = True
+
+    def pieces(self) -> tuple[Range, ...]:
+        """The row groups."""
+        return tuple(
+            Range(f"{number}", end - rows, rows)
+            for number, groups in enumerate(self.files)
+            for rows, end in zip(groups, accumulate(groups), strict=True)
+        )
+
+    def scan_runs(self, columns: Columns, runs: Sequence[Runs]) -> str:
+        """Nothing is read."""
+        raise NotImplementedError
+
+    def cut(self, each: int) -> Cut:
+        """The pieces that the engine reads such a table by. each: rows of a piece at least."""
+        made = cut(Table("t", (), "", self, sum(map(sum, self.files))), _PIECES, each)  # type: ignore[arg-type]
+        assert made is not None
+        return made
+
+
+def laid(layout: str, rng: np.random.Generator, pieces: int, each: int) -> Laid:
+    """A layout of that many pieces, about, of about that many rows."""
+    import numpy as np
+
+    if layout == "one small":
+        return Laid(((each,) * (pieces - 1) + (each * 13 // 20,),))
+    if layout in _FILES:
+        share = rng.lognormal(0.0, _FILES[layout], pieces // 3)
+        return Laid(tuple((int(one),) for one in np.maximum(1, share / share.sum() * pieces * each)))
+    return Laid(((each,) * pieces,), layout == "row groups")
+
+
+_FILES = {"many files": 1.0, "tiny files": 2.0}
+"""Files of one row group, by the deviation of the logarithms of their rows."""
+
+LAYOUTS = ("equal", "row groups", "one small", *_FILES)
+
+
+KINDS = ("plain", "sorted", "clustered", "bursts", "lognormal", "heavy", "rare", "skewed", "many", *_KEPT, *_KEYS)
 
 
 def grown(
     totals: np.ndarray, error: float, confidence: float, seed: int, figures: Sequence[Figure] = FIGURES,
-    of: Rows | None = None, in_row_groups: bool = False, first: int | None = None,
+    of: Rows | None = None, in_row_groups: bool = False, first: int | None = None, sizes: Sequence[float] = (),
 ) -> Outcome:  # fmt: skip
     """Let the figures of a table grow until the bound is met. of: its rows, where figures need them. first: the number
-    of groups that are shown, those whose sums seem largest."""
+    of groups that are shown, those whose sums seem largest. sizes: of the pieces; empty: equal."""
     import numpy as np
 
     pieces, goal = totals.shape[1], Goal(error, confidence)
-    plan = schedule(pieces, seed, in_row_groups, several=True)
+    plan = schedule(pieces, seed, in_row_groups, True, sizes)
     truth = _truth(totals, figures) if of is None else _truth_of(of, figures)
     missed = {one.place: np.zeros(totals.shape[2], bool) for one in figures}
     had = {one.place: np.zeros(totals.shape[2], bool) for one in figures}
     program, _ = Rounds(len(plan.ends), error).after(Begin())
     while True:
         end = pieces if program.rest else plan.ends[program.number]
-        look = Look(end, pieces, 0.0)
+        look = plan.look(end)
         chosen = list(plan.order[:end])
-        read = Drawn(totals[:, chosen], None if of is None else of.of(chosen))
+        own = np.array(sizes)[chosen] if len(sizes) else None
+        read = Drawn(totals[:, chosen], None if of is None else of.of(chosen), own)
         seen = read.totals[0].sum(0) > 0
         shown = None if first is None else Shown(np.argsort(-read.totals[1].sum(0))[:first], chosen=True)
         if shown is not None:
@@ -325,23 +396,31 @@ def run(
     folder: Path | None = None,
     each: int = _ROWS,
     first: int | None = None,
+    layout: str = "equal",
 ) -> Iterator[tuple[str, float, Sequence[Outcome]]]:
     """The outcomes of each kind of table and each bound. folder: whose store_sales is in place of these tables. each:
-    rows of a piece. first: see `grown`."""
+    rows of a piece. first: see `grown`. layout: see `LAYOUTS`."""
     import numpy as np
 
     needed, pieces = figures is DISTINCT or figures is QUANTILES, row_groups or _PIECES
     for kind in kinds if folder is None else (folder.name[-10:],):
         outcomes: dict[float, list[Outcome]] = {error: [] for error in errors}
         for draw in range(draws):
-            if folder is None:
-                order, drawn = draw, rows(kind, np.random.default_rng((seed, draw)), pieces, each)
-            else:
+            rng, sizes, grouped = np.random.default_rng((seed, draw)), (each,) * pieces, row_groups is not None
+            if folder is not None:
                 order, drawn = 10_000 * seed + draw, sold(folder, draw, pieces)
-            totals = drawn.totals(pieces)
+            elif kind in _KEYS:
+                order, drawn = draw, rows(kind, rng, sizes)
+            else:
+                made = laid(layout, rng, pieces, each).cut(each)
+                sizes, grouped = tuple(one for file in made.files for one in file.sizes), made.in_row_groups
+                order, drawn = 10_000 * seed + draw, rows(kind, rng, sizes)
+            totals = drawn.totals(len(sizes))
             for error in errors:
-                of, grouped = drawn if needed else None, row_groups is not None
-                outcomes[error].append(grown(totals, error, confidence, order, figures, of, grouped, first))
+                of = drawn if needed else None
+                outcomes[error].append(
+                    grown(totals, error, confidence, order, figures, of, grouped, first, sizes)
+                )
         yield from ((kind, error, found) for error, found in outcomes.items())
 
 
@@ -372,6 +451,7 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], object] = 
     parser.add_argument("--each", type=int, default=_ROWS, help=f"rows of a piece ({_ROWS})")
     parser.add_argument("--first", type=int, help="groups that are shown, by the largest sums; all by default")
     parser.add_argument("--rows", choices=KINDS, help="tables of this kind only")
+    parser.add_argument("--layout", choices=LAYOUTS, default="equal", help="where the rows of tables lie")
     parser.add_argument("--bound", type=float, help="this bound only")
     parser.add_argument("--folder", type=Path, help="where `qoop tpcds generate` made tables")
     options = parser.parse_args(arguments)
@@ -379,7 +459,7 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], object] = 
     kinds = (options.rows,) if options.rows else KINDS
     errors = (options.bound,) if options.bound else ERRORS
     figures = _FIGURES[options.figures]
-    ways = figures, kinds, errors, options.row_groups, options.folder, options.each, options.first
+    ways = figures, kinds, errors, options.row_groups, options.folder, options.each, options.first, options.layout
     for found in run(options.draws, options.confidence, options.seed, *ways):
         say(line(*found))
 

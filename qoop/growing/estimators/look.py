@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @value
 class Sizes:
-    """The rows of pieces, which footers tell. whole: of all pieces. drawn: moments of those that were read."""
+    """The rows of pieces, which footers tell, in any unit. whole: of all pieces. drawn: moments of those read."""
 
     whole: float
     drawn: Moments
@@ -54,6 +54,12 @@ class Look:
         import numpy as np
 
         return self.of_pieces or Sizes(self.pieces, Moments.of(np.ones(self.drawn)))
+
+    @property
+    def unseen(self) -> float:
+        """The part of the rows that may be unlike all that was read, in one stretch. A longer one reaches through a
+        stratum of the order of pieces (`qoop.growing.schedule`), and was read in part."""
+        return 1 / self.drawn - 1 / self.pieces
 
     @property
     def share(self) -> float:

@@ -63,7 +63,7 @@ def _quantile(
     first = order.ends(values, level - t * error * wider, level + t * error * wider)
     t = quantile(1 - look.alpha / 2, _freedom(values, pieces, *first, look))
     trusted = needed < look.drawn and bool(ratio.is_steady(look.drawn, look.pieces, rows)[0])
-    wide = t * error * wider if trusted else nan
+    wide = t * error * wider + look.unseen if trusted else nan
     low, high = order.ends(values, level - wide, level + wide)
     bare = order.ends(values, level - t * error, level + t * error)
     return estimate, low, high, max(estimate - bare[0], bare[1] - estimate), needed
