@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
+from qoop.catalog.sizes import counted
 from qoop.catalog.value import value
 
 if TYPE_CHECKING:
@@ -60,10 +61,10 @@ class Edition:
         if self.reason:
             return f"exact: {self.reason}"
         if self.exact:
-            return f"exact, {self.groups} groups"
+            return f"exact, {counted(self.groups, 'group')}"
         error = "some without an interval yet" if self.error is None else f"within {self.error:.2%}"
         more = f"; other groups are in at most {self.unseen:.1%} of the pieces each" if self.unseen else ""
-        return f"{self.share:.1%} read, {self.groups} groups, {error}{more}"
+        return f"{self.share:.1%} read, {counted(self.groups, 'group')}, {error}{more}"
 
 
 class Editions(Iterator[Edition], AsyncIterator[Edition]):

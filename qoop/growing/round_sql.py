@@ -2,9 +2,9 @@
 
 A round gives for each group the number of its pieces, and of each measure ``t``, what it is over all pieces read, in
 its own type, with ``s``, ``q`` and ``c``, the sums of the pieces' values, squares and cubes, and ``g``, the greatest of
-them; for pairs of measures the sums of the products ``yx``, ``yyx`` and ``yxx``, of totals and the rows of pieces ``yr``,
-``yyr`` and ``yrr``, for threes ``yzx``. Of measures that
-do not merge it gives ``v``, the values of each piece; then the last round is the query itself.
+them; for pairs of measures the sums of the products ``yx``, ``yyx`` and ``yxx``, for a total and the sizes of pieces
+``yr``, ``yyr`` and ``yrr``, for threes ``yzx``. Of measures that do not merge it gives ``v``, the values of each piece;
+then the last round is the query itself.
 """
 
 from __future__ import annotations

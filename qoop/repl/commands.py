@@ -365,8 +365,12 @@ def _alternatives(shell: Shell, text: str) -> None:
 
 
 def _history(shell: Shell, name: str) -> None:
-    for sentence in story(shell.jobs.find(name).job.history()):
-        shell.tell(sentence)
+    entry = shell.jobs.find(name)
+    for number, job in enumerate((*entry.before, entry.job), 1):
+        if entry.before:
+            shell.tell(f"round {number}, {job.id}:")
+        for sentence in story(job.history()):
+            shell.tell(sentence)
 
 
 def _timeline(shell: Shell, line: str) -> None:

@@ -12,6 +12,7 @@ from qoop.terminal import Terminal
 
 if TYPE_CHECKING:
     from qoop.growing.edition import Edition
+    from qoop.result import Result
 
 ROWS = 10
 """Rows of an answer that still grows; the last edition has all of them."""
@@ -57,6 +58,29 @@ def compact(edition: Edition) -> tuple[Mapping[str, Sequence[str]], list[str]]:
             columns[half] = [half_width(row[at + 1], row[at + 2]) for row in rows]
             right += [name, half]
     return columns, right
+
+
+def with_half_widths(edition: Edition) -> Result:
+    """The rows of an edition with ``±`` behind each column that is estimated, in place of its bounds; an exact one in
+    the columns of the query."""
+    import pyarrow as pa
+
+    if edition.exact:
+        return edition.plain()
+    rows, plain = edition.result, edition.plain()
+    texts = list(rows.text_rows())
+    data, columns = [], []
+    for place, (at, bounded) in enumerate(edition.places()):
+        name, type_ = plain.columns[place], plain.types[place]
+        data.append(plain.lossless().column(place))
+        columns.append((name, type_))
+        if bounded:
+            data.append(pa.array([half_width(row[at + 1], row[at + 2]) for row in texts], pa.string()))
+            columns.append((f"± {name}", "VARCHAR"))
+    from qoop.result import Result
+
+    names = [f"c{place}" for place in range(len(data))]
+    return Result(pa.Table.from_arrays(data, names), tuple(columns), rows.settings)
 
 
 def half_width(low: str | None, high: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError
@@ -27,11 +27,13 @@ class SentBack(Exception):
 
 @dataclass
 class Entry:
-    """A query and where it runs. shown: how many records of its history the screen has."""
+    """A query and where it runs. shown: how many records of its history the screen has. before: the rounds before this
+    job, of an answer that grows."""
 
     job: Job
     background: bool = False
     shown: int = 0
+    before: tuple[Job, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -56,6 +58,11 @@ class Jobs:
     def add(self, job: Job) -> Entry:
         """Remember a query that was started."""
         return self._entries.setdefault(job.id, Entry(job))
+
+    def add_rounds(self, jobs: Sequence[Job]) -> None:
+        """Remember the jobs of an answer that grows, a round each."""
+        for place, job in enumerate(jobs):
+            self.add(job).before = tuple(jobs[:place])
 
     def running(self) -> list[Entry]:
         """Those that have not ended."""

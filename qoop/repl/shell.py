@@ -287,9 +287,10 @@ class Shell:
             self._last_text = job.text
             self._watch(job)
 
+        shown: Result | None = None
         try:
             if isinstance(statement, Approximate):
-                result = self._grown(session, statement)
+                result, shown = self._grown(session, statement)
             else:
                 result = session.execute(statement, watch)
         except Exception as error:
@@ -302,11 +303,12 @@ class Shell:
             self.confirm(f"{statement.name} means {ours} here")
         if result.says_done:
             return
-        self._print(result, perf_counter() - begun, seen[-1] if seen else None)
+        self._print(result, perf_counter() - begun, seen[-1] if seen else None, shown)
 
-    def _grown(self, session: Session, asked: Approximate) -> Result:
-        """The last edition of a growing answer, which is shown while it grows. Ctrl-C takes the one that there is."""
-        from qoop.repl.growing_table import GrowingTable
+    def _grown(self, session: Session, asked: Approximate) -> tuple[Result, Result]:
+        """The last edition of a growing answer, which is shown while it grows, and what its table shows of it. Ctrl-C
+        takes the one that there is."""
+        from qoop.repl.growing_table import GrowingTable, with_half_widths
 
         self._last_text = asked.text
         answer = session.approximate(asked.text, asked.error, asked.confidence, if_busy=asked.if_busy)
@@ -318,12 +320,14 @@ class Shell:
         except KeyboardInterrupt:
             if answer.stop() is None:
                 raise
+        finally:
+            self.jobs.add_rounds(answer.jobs)
         if self.terminal().colours:
             table.clear()
             self.tell(f"{last}")
         for note in last.notes:
             self.tell(f"note: {note}")
-        return last.result
+        return last.result, with_half_widths(last)
 
     def _sent_back(self, error: BaseException) -> bool:
         from qoop.repl.jobs import SentBack
@@ -334,7 +338,8 @@ class Shell:
         self.say(f"{entry.name} goes on in the background; \\fg brings it back")
         return True
 
-    def _print(self, result: Result, seconds: float, job: Job | None) -> None:
+    def _print(self, result: Result, seconds: float, job: Job | None, shown: Result | None = None) -> None:
+        """shown: what a table shows of the result; None: all of it."""
         from qoop.drawing.formats import explanation, write
 
         self._last_result = result
@@ -347,7 +352,7 @@ class Shell:
         elif (told := explanation(result)) is not None:
             self.tell_lines(told)
         elif self.form == "table":
-            self.say(table_text(result, terminal, note, self.look))
+            self.say(table_text(shown or result, terminal, note, self.look))
             return
         else:
             write(result, self.form, sys.stdout, terminal, self.look)

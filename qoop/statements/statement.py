@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import duckdb
@@ -117,16 +118,32 @@ def statements(text: str) -> tuple[Statement, ...]:
     >>> statements("SET TimeZone = 'UTC'; FROM t")
     (SetOption(name='TimeZone', value='UTC'), Query(text='FROM t'))
 
-    EXPLAIN ALTERNATIVES, EXPLAIN HISTORY and [EXPLAIN] APPROXIMATE, which are ours alone, stand by themselves.
+    EXPLAIN ALTERNATIVES, EXPLAIN HISTORY and [EXPLAIN] APPROXIMATE are ours alone:
+
+    >>> [type(one).__name__ for one in statements("SET exact_within = 0; APPROXIMATE SELECT ';'; FROM t")]
+    ['SetOption', 'Approximate', 'Query']
 
     Raises ParseError where DuckDB cannot parse it, QueryError for what a session does not do.
     """
     _check_characters(text)
     if _MAY_BE_OURS.search(text):
-        words = Words(text)
-        if (ours := _ours(words)) is not None:
-            return (ours(query_text(words.rest)),)  # DuckDB does not know it
+        parts = _parts(text)
+        if any(_ours(Words(part)) for part in parts):
+            return tuple(one for part in parts for one in _of_part(part))
     return tuple(map(_statement, _parsed(text)))
+
+
+def _parts(text: str) -> list[str]:
+    """The statements of a text as texts, also of those that DuckDB does not know."""
+    ends = [word.start for word in lexed(text) if word.says(";")]
+    parts = (text[begin:end].lstrip(";") for begin, end in pairwise([0, *ends, len(text)]))
+    return [part for part in parts if lexed(part)]
+
+
+def _of_part(text: str) -> tuple[Statement, ...]:
+    words = Words(text)
+    ours = _ours(words)
+    return tuple(map(_statement, _parsed(text))) if ours is None else (ours(query_text(words.rest)),)
 
 
 def parameters_of(text: str) -> list[tuple[str, frozenset[str]]]:

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.sources.pieces import Cut, Runs, cut
@@ -40,6 +40,8 @@ from qoop.programs.rounds import Pause, RoundEnded, Rounds
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from qoop.growing.estimators.look import Look
 
 _PIECES, _ROWS = 1024, 200
 """Pieces of a table, and rows of each."""
@@ -418,9 +420,7 @@ def run(
             totals = drawn.totals(len(sizes))
             for error in errors:
                 of = drawn if needed else None
-                outcomes[error].append(
-                    grown(totals, error, confidence, order, figures, of, grouped, first, sizes)
-                )
+                outcomes[error].append(grown(totals, error, confidence, order, figures, of, grouped, first, sizes))
         yield from ((kind, error, found) for error, found in outcomes.items())
 
 
