@@ -260,7 +260,7 @@ def table(kind: str, rng: np.random.Generator) -> np.ndarray:
 
 @value
 class Laid:
-    """Where the rows of a table lie: by file the rows of each row group. in_row_groups: see `CutSource`."""
+    """A table as its files and their row groups: the rows of each. in_row_groups: see `CutSource`."""
 
     files: tuple[tuple[int, ...], ...]
     in_row_groups: bool = True
@@ -429,13 +429,13 @@ def line(kind: str, error: float, outcomes: Sequence[Outcome]) -> str:
     shown, held = sum(one.shown for one in outcomes), sum(one.held for one in outcomes)
     looked, missed = sum(one.looked for one in outcomes), sum(one.missed for one in outcomes)
     early = sum(one.shown > 0 for one in outcomes)
-    cover = f"{held / shown:7.1%} ±{_twice_error(outcomes, held / shown):5.1%}" if shown else "      -       "
+    cover = f"{held / shown:7.1%} ±{twice_error(outcomes, held / shown):5.1%}" if shown else "      -       "
     ever = f"{1 - missed / looked:7.1%}" if looked else "      -"
     share = sum(one.share for one in outcomes) / len(outcomes)
     return f"{kind:11} {error:6.0%} {early:6}/{len(outcomes)} {share:6.0%} {shown:7} {cover} {looked:7} {ever}"
 
 
-def _twice_error(outcomes: Sequence[Outcome], part: float) -> float:
+def twice_error(outcomes: Sequence[Outcome], part: float) -> float:
     """Of the part of the intervals that hold, which is a ratio over tables: twice its standard error."""
     return 2 * sum((one.held - part * one.shown) ** 2 for one in outcomes) ** 0.5 / sum(one.shown for one in outcomes)  # type: ignore[no-any-return]
 
