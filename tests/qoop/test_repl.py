@@ -96,6 +96,17 @@ def test_an_error_breaks_between_words(data: str, tmp_path: Path) -> None:
         screen.close()
 
 
+def test_a_growing_answer_has_half_widths_and_the_history_of_its_rounds(screen: Screen) -> None:
+    screen.type("set exact_within = 0; approximate within 5 percent select sum(v) as s from facts where k > 9;{enter}")
+    shown = screen.wait("1 row")
+    assert " read, 1 group, within " in shown and "± s" in shown and "s_low" not in shown and "% " in shown
+    screen.type("approximate within 1 percent select k % 2 as g, sum(v) as s from facts group by g;{enter}")
+    screen.wait("2 rows")
+    screen.type("\\history{enter}")
+    history = screen.wait("round 2, job")
+    assert "round 1, job" in history and "the job succeeded" in history
+
+
 @pytest.mark.parametrize("columns", [80, 160])
 def test_tables_fit_the_screen(data: str, tmp_path: Path, columns: int) -> None:
     screen = Screen(data, columns=columns, lines=30, home=tmp_path)
