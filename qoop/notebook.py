@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qoop.catalog.errors import ConfigError
+from qoop.catalog.errors import ConfigError, QueryError
 from qoop.drawing.table_text import shown_rows
 from qoop.engine.history import Decided, span
 
@@ -189,7 +189,9 @@ class Magic:
         """The last edition of the answer to a query, which is shown while it grows."""
         from qoop.statements.statement import Approximate, statements
 
-        [asked] = statements(f"APPROXIMATE {cell}")
+        asked, *others = statements(f"APPROXIMATE {cell}")
+        if others:
+            raise QueryError(f"a cell with {_GROWS} holds one query, not {1 + len(others)} statements")
         assert isinstance(asked, Approximate)
         answer = self.session.approximate(asked.text, asked.error, asked.confidence, if_busy=asked.if_busy)
         page: Any = import_module("IPython.display")

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from qoop.growing.growth import Measure
     from qoop.growing.names import Names
 
+MEASURED = "qoop_measured"
+"""What the measures of pieces are called where the sizes of pieces stand next to them."""
+
 
 def round_sql(
     select: exp.Select,
@@ -39,7 +42,7 @@ def round_sql(
     columns = ", ".join([*(f"k{place}" for place in range(len(keys))), *_sums(measures, pairs, triples, totals)])
     ending = f" GROUP BY {', '.join(str(place + 1) for place in range(len(keys)))}" if keys else ""
     if totals:
-        within = f"SELECT *, ({PIECE_ROWS})::DOUBLE AS size FROM ({within}) AS measured"
+        within = f"SELECT *, ({PIECE_ROWS})::DOUBLE AS size FROM ({within}) AS {MEASURED}"
     return f"SELECT {columns} FROM ({within}) AS per_piece{ending}"
 
 

@@ -24,6 +24,7 @@ from qoop.catalog.errors import QueryError
 from qoop.catalog.sources.pieces import PIECE, PIECE_ROWS
 from qoop.catalog.value import value
 from qoop.growing.names import has_aggregates, sources_of
+from qoop.growing.round_sql import MEASURED
 from qoop.planner.exchange.distribution import hash_type
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Buckets:
     def text(self, round_sql: str, buckets: Sequence[int]) -> str:
         """The query of a round over whole tables, of these buckets, which follow each other. round_sql: over pieces."""
         query = parse_one(round_sql.replace(PIECE_ROWS, "1"), read="duckdb")
-        within = query.args["from_"].this.this
+        within = _per_piece(query)
         keyed = {one.alias: one for one in (self.universe.fact, *self.universe.others)}
         for source in sources_of(within):
             one = keyed.get(source.alias_or_name.lower())
@@ -127,6 +128,13 @@ class Buckets:
             for name, type_ in zip(keyed.keys, self.universe.types, strict=True)
         )
         return f"hash(hash({', '.join(keys)}, {self.salt})) % {BUCKETS}"  # twice: the salt alone only renames buckets
+
+
+def _per_piece(query: exp.Expression) -> exp.Expression:
+    """The SELECT in the query of a round that reads the table: see `qoop.growing.round_sql.round_sql`."""
+    within: exp.Expression = query.args["from_"].this.this
+    source = within.args["from_"].this
+    return source.this if source.alias == MEASURED else within
 
 
 def universes(

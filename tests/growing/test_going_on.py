@@ -24,7 +24,7 @@ from qoop.session import Session
 
 ROWS = 537 * 2048
 """Enough for four rounds: of a process that is killed at the second edition the last has not begun. Pieces are of one
-size, so that sums are of whole numbers and the same in any order."""
+size and prices small, so that sums, also of cubes, are of whole numbers and the same in any order."""
 
 TEXT = "SELECT id, count(*) AS n, sum(price) AS s, avg(price) AS a FROM sales GROUP BY id ORDER BY id"
 
@@ -45,7 +45,7 @@ with qoop.connect(slots=2, memory="1GB", checkpoints=sys.argv[1] + "/kept", reus
 def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(1)
     folder = Path(tmp_path_factory.mktemp("sales"))
-    table = pa.table({"id": rng.integers(0, 6, ROWS), "price": rng.integers(1, 1000, ROWS)})
+    table = pa.table({"id": rng.integers(0, 6, ROWS), "price": rng.integers(1, 10, ROWS)})
     pq.write_table(table, folder / "sales.parquet", row_group_size=100_000)
     return folder / "sales.parquet"
 

@@ -32,4 +32,4 @@ def standard_error(look: Look, y: Moments, both: PairMoments) -> np.ndarray:
     17.889
     """
     rows = look.sizes.drawn
-    return look.sizes.whole * ratio.standard_error(look.drawn, look.pieces, y, rows, both)  # type: ignore[no-any-return]
+    return look.sizes.whole * ratio.standard_error(look.drawn, look.pieces, y, rows, both)
