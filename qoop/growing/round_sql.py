@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from qoop.growing.names import Names
 
 MEASURED = "qoop_measured"
-"""What the measures of pieces are called where the sizes of pieces stand next to them."""
+"""The name of the measures of pieces where the sizes of pieces stand next to them."""
 
 
 def round_sql(
