@@ -95,6 +95,14 @@ class PlanMemo:
         entry = self._find(self._key("alternatives", text, grid))
         return () if entry is None or entry.alternatives is None else entry.alternatives.kept
 
+    def stored(self, text: str, grid: Grid) -> Sequence[Candidate]:
+        """The plans worth keeping that are in memory or in the folder of plans."""
+        entry = self._find(self._key("alternatives", text, grid))
+        if entry is None:
+            return ()
+        found = entry.alternatives or recalled(zip(entry.plans, entry.decisions, strict=True), grid, self._cost)
+        return found.kept
+
     def forget(self, text: str, available: Resources, grid: Grid) -> None:
         """Drop what is known of a text whose plan turned out to be far off."""
         for key in (self._key("plan", text, available), self._key("alternatives", text, grid)):

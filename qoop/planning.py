@@ -15,12 +15,21 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import sqrt
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import BindError, CatalogError, QueryError
+from qoop.catalog.value import value
 from qoop.config import Config
 from qoop.control.job_handle import JobHandle
-from qoop.duckdb_plans import GOES_ON, SHORT_SECONDS, DuckDBPlan, DuckDBPlans, as_they_turned_out, possible_slots
+from qoop.duckdb_plans import (
+    GOES_ON,
+    SHORT_SECONDS,
+    DuckDBPlan,
+    DuckDBPlans,
+    as_they_turned_out,
+    possible_slots,
+)
 from qoop.engine.events import Committed
 from qoop.engine.history import Record
 from qoop.engine.task import CheckpointKey, checkpoint_key
@@ -35,8 +44,8 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
 from qoop.planner.variants import Variant
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.greedy import Greedy
-from qoop.replanning.observations import Seen, committed, misestimate, outputs
+from qoop.replanning.greedy import LONG_SECONDS, Greedy, stages_begin
+from qoop.replanning.observations import Seen, committed, done_parts, misestimate, outputs
 from qoop.replanning.pace import MachinePace
 from qoop.replanning.policies import policy_named
 from qoop.replanning.seconds_seen import SecondsSeen
@@ -58,16 +67,31 @@ KNOWN_UNEVEN_PART = 0.5
 estimates of such joins may be off by hundreds."""
 
 MUCH_LESS = 0.8
-"""The part of the seconds of DuckDB's plan that another may take at most to be tried in its place: estimates err, and
-the least of many estimates errs most."""
+"""The part of the seconds of DuckDB's plan that another may take at most to be tried in its place, where what DuckDB's
+takes is known or little: estimates err, and the least of many estimates errs most."""
 
 FAR_BEHIND = 1.1
-"""The times that the best of a first look at other plans may take what DuckDB's should for a search among all. Of 66
-queries of TPC-DS at scale 10 the best of the search is below 0.85 for 13: so is that of the first look for 12 of them,
-and 0.91 for one. Both are above 1.15 for the same queries."""
+"""The times that the best plan of the first look may take what DuckDB's plan should, for a search among all plans to
+follow. Of 66 queries of TPC-DS at scale 10 the best of the search is below 0.85 for 13: so is that of the first look
+for 12 of them, and 0.91 for one. Both are above 1.15 for the same queries."""
+
+COMPARE_SECONDS = 2.0
+"""A query that should take DuckDB longer than this on its share, by footers alone, is compared with plans of stages
+before it begins, which takes about 50 ms, and 0.3 s where the planner has still to be loaded."""
 
 BETWEEN_LOSSES = 60.0
-"""Seconds between the losses that outputs are kept for. Nobody knows; who keeps them expects some."""
+"""Seconds between the losses of processes that outputs are kept for. The rate is unknown; a folder of checkpoints says
+that losses are expected."""
+
+KEEPING_SECONDS = 0.1
+"""Seconds that keeping the outputs of one more stage costs."""
+
+WORTH_LOSING = sqrt(2.0 * KEEPING_SECONDS * BETWEEN_LOSSES)
+"""Seconds of work that may be lost with a process: the optimal interval between checkpoints (Young, "A First Order
+Approximation to the Optimum Checkpoint Interval", 1974)."""
+
+SURVIVING = 2.5
+"""The times that stages may take what DuckDB's plan should, where a query takes longer than is worth losing."""
 
 _GROWS = 4
 """Times the slots that there are, up to which plans are compared where machines may join."""
@@ -79,7 +103,8 @@ Present = Callable[[Sequence[CheckpointKey]], Sequence[Committed]]
 class QueryPlanning:
     """The plans of one session. Thread-safe. It does not know the session, which jobs must not keep.
 
-    share: what all jobs together may use now. cost: the machine's constants.
+    share: what all jobs together may use now. cost: the machine's constants. present: finds the outputs that are in
+    memory and in the folder of checkpoints.
     """
 
     def __init__(
@@ -89,11 +114,13 @@ class QueryPlanning:
         cost: CostModel,
         config: Config,
         share: Callable[[], Resources],
+        present: Present = lambda _: (),
     ) -> None:
         self._tables = tables
         self._cost = cost
         self._config = config
         self._share = share
+        self._present = present
         self._seen = Seen()
         self._plan_memo = PlanMemo(
             plan_cache, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._seen.calls
@@ -106,7 +133,7 @@ class QueryPlanning:
 
     def apart(self, tables: SessionTables) -> QueryPlanning:
         """The planning of other tables, as here; what it learns it keeps for itself."""
-        return QueryPlanning(tables, PlanCache(), self._cost, self._config, self._share)
+        return QueryPlanning(tables, PlanCache(), self._cost, self._config, self._share, self._present)
 
     def expect(self, slots: float) -> None:
         """Plans are to be compared on that many slots as well; 0: on no more than twice those there are."""
@@ -143,9 +170,7 @@ class QueryPlanning:
         own = None if staged else self._own(text, int(share.cpu))
         if own is None:
             return self._staged(text, at, share, begun)
-        chosen = self._with_own(own, text, share, begun)
-        if chosen is None:
-            chosen = self._cheaper(own, self._staged(text, at, share, begun), share)
+        chosen = self._at_once(own, text, share, begun) or self._after_first_look(own, text, share, begun)
         return replace(chosen, last_resort=own.plan)
 
     def _own(self, text: str, slots: int) -> DuckDBPlan:
@@ -171,24 +196,93 @@ class QueryPlanning:
         seconds = time.perf_counter() - begun - prepared.statistics_seconds
         return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, share)
 
-    def _with_own(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned | None:
-        """The query by DuckDB's own plan, or by another one that is known and better; None where both may be good and
-        no other is known.
+    def _at_once(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned | None:
+        """The query by DuckDB's plan, or by another one that is known to be better; None where plans are to be compared
+        before it begins.
 
-        A query that is short runs by DuckDB's plan, and no other is made. One that is long begins so, since that costs
-        nothing: it goes over to another plan once that is known to end sooner. Where outputs are to survive the
-        process, it begins in stages if that is worth what DuckDB's plan would lose with the process.
+        A query that is short by its footers runs by DuckDB's plan, and no other is made. Footers tell little of joins,
+        so one that is longer begins so, and the first look at plans of stages runs beside it
+        (:meth:`_first_plans_beside`). It is compared first where it is long by its footers, or where outputs are to
+        survive the process: some may be there from an earlier run.
         """
         seconds, grid = self._cost.on_threads(own.seconds, share.cpu), self._grid(share)
         short = seconds <= SHORT_SECONDS
         plan = own.plan
         known = self._plan_memo.known(text, grid) if not short and self._plan_memo.has_alternatives(text, grid) else ()
-        if known:
-            plan = self._best(own, self._at_risk(known, share), share)
-        elif not short and (self._survives or self._was_better_in_stages(own, share)):
+        if known and not self._survives:
+            plan = self._best(own, known, share)
+        elif not short and (self._survives or self._is_long(own, seconds) or self._was_better_in_stages(own, share)):
             return None
         adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=not short, whole=plan.root.whole)
         return Planned(own.bound, plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
+
+    def _is_long(self, own: DuckDBPlan, seconds: float) -> bool:
+        """True if the query is so long by its footers alone that comparing plans before it begins is no delay."""
+        return not own.runs and seconds > COMPARE_SECONDS
+
+    def _after_first_look(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned:
+        """The query by the plan that should end first with the outputs that are there: DuckDB's, one of the first look,
+        or one that an earlier session has kept."""
+        if self._is_answered(own.plan):
+            return self._by_own(own, text, share, begun)
+        look = self._first_look(text, share)
+        own = self._foretold(own, text, lambda: look.prepared or self.prepare(text))
+        best, seconds, found = self._soonest(look, share)
+        if own.staged_seconds is not None and not found:
+            seconds = own.staged_seconds
+        if look.prepared is not None:
+            self._plan_memo.keep_plan(text, share, look.prepared, best.plan)
+        if not found and not self._begins_in_stages(own, seconds, share):
+            return self._by_own(own, text, share, begun)
+        adaptive = self._adaptive(text, share, look.bound, look.tables, look.prepared)
+        spent = 0.0 if look.prepared is None else look.prepared.statistics_seconds
+        planning = time.perf_counter() - begun - spent
+        return Planned(look.bound, best.plan, look.tables, planning, spent, adaptive, share)
+
+    def _begins_in_stages(self, own: DuckDBPlan, seconds: float, share: Resources) -> bool:
+        """True if stages, which should take some seconds, are the better beginning (:func:`stages_begin`)."""
+        theirs = self._own_seconds(own, share)
+        if self._survives and theirs > WORTH_LOSING:
+            return seconds <= SURVIVING * theirs
+        return stages_begin(theirs, seconds)
+
+    def _by_own(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned:
+        """The query by DuckDB's plan, which plans of stages were compared with."""
+        adaptive = self._adaptive(text, share, own.bound, own.tables, whole=True)
+        return Planned(own.bound, own.plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
+
+    def _is_answered(self, plan: Plan) -> bool:
+        """True if the answer of DuckDB's plan is there."""
+        return plan.root.shareable and self._survives and bool(self._present([checkpoint_key(plan.root, 0)]))
+
+    def _first_look(self, text: str, share: Resources) -> FirstLook:
+        """The plans of stages that an earlier run has kept; else the usual one and those of one task, which take half
+        the time of a search."""
+        grid, known = self._grid(share), self._plan_memo.plan(text, share)
+        if known is not None:
+            bound, plan, tables = known
+            self._tables.pinned(tables)
+            kept = self._plan_memo.stored(text, grid) if self._survives else ()
+            before = Candidate(plan, "before", grid.machine, self._cost)
+            return FirstLook(bound, tables, (before, *(one for one in kept if not one.plan.root.whole)))
+        from qoop.planner.search.alternatives import pool
+        from qoop.planner.variants import LONE
+
+        prepared, plan = self._planned(self.prepare(text), share)
+        lone = pool(prepared.planning(), replace(grid, availability=(share,)), LONE).candidates
+        usual = Candidate(plan, "usual", grid.machine, self._cost, available=share)
+        return FirstLook(prepared.bound, prepared.tables, (usual, *lone), prepared)
+
+    def _soonest(self, look: FirstLook, share: Resources) -> tuple[Candidate, float, int]:
+        """The plan of a look that should end first, the seconds that are left of it, and how many of its outputs are
+        there."""
+        keys = [key for one in look.candidates for key in _shareable(one.plan)] if self._survives else []
+        present = {one.key for one in self._present(list(dict.fromkeys(keys)))} if keys else set()
+        candidates = self._at_risk(look.candidates, share)
+        parts = [done_parts(one.plan, present) for one in candidates]
+        left = [one.finish.seconds(share, Done(there)) for one, there in zip(candidates, parts, strict=True)]
+        place = min(range(len(left)), key=left.__getitem__)
+        return candidates[place], left[place], sum(parts[place].values())
 
     def _grid(self, share: Resources) -> Grid:
         """The shares that plans are compared on. No plan is a single task where no node has all slots, or stages alone
@@ -223,24 +317,15 @@ class QueryPlanning:
         [best] = as_they_turned_out([best], own.staged_seconds, share)
         return best.plan
 
-    def _cheaper(self, own: DuckDBPlan, staged: Planned, share: Resources) -> Planned:
-        """The query by DuckDB's own plan or in stages, by what these took if that is known.
-
-        Asked where outputs are to survive the process, or better plans of before are forgotten.
-        """
-        own = self._foretold(own, staged.bound.text, lambda: self.prepare(staged.bound.text))
-        took = own.staged_seconds
-        theirs = finish_time(staged.plan, Done(), share) if took is None else took
-        if theirs <= self._own_seconds(own, share):
-            return staged
-        return replace(staged, bound=own.bound, plan=own.plan, tables=own.tables)
-
     def _at_risk(self, candidates: Sequence[Candidate], share: Resources) -> Sequence[Candidate]:
         """The candidates with the seconds that they should take with what would be lost with the process: the longer
-        their tasks, the more."""
+        their tasks, the more. Plans with tasks of more than is worth losing are left out, where there are others."""
         if not self._survives:
             return candidates
-        return [one.slower(part_lost(_longest_task(one, share))) for one in candidates]
+        longest = [_longest_task(one, share) for one in candidates]
+        most = max(WORTH_LOSING, min(longest, default=0.0))
+        pairs = zip(candidates, longest, strict=True)
+        return [one.slower(part_lost(seconds)) for one, seconds in pairs if seconds <= most]
 
     def _foretold(self, own: DuckDBPlan, text: str, prepare: Callable[[], Prepared]) -> DuckDBPlan:
         """DuckDB's plan with the best estimate that there is: what it took, or by statistics."""
@@ -420,36 +505,48 @@ class QueryPlanning:
         )
         if not whole or not isinstance(policy, Greedy) or self._config.demand_aware:
             return adaptive  # others than greed also decide on slots, or by other shares than that at hand
-        return replace(adaptive, behind=partial(weakly(self._are_far_behind), text, grid, versions(tables)))
+        return replace(adaptive, first_look=partial(weakly(self._look_beside), text, grid, versions(tables)))
 
-    def _are_far_behind(self, text: str, grid: Grid, planned: Mapping[str, str], run_for: float) -> bool:
-        """True if plans of stages should take so much longer than DuckDB's, which has run for some seconds, that a
-        search among all finds none that is better. planned: the versions of the tables that it reads."""
+    def _look_beside(
+        self, text: str, grid: Grid, planned: Mapping[str, str], run_for: float
+    ) -> Sequence[Candidate] | None:
+        """The plans of a first look, while DuckDB's plan has run for some seconds, and that with its best estimate.
+        Empty if they should take so much longer that none is to be compared before something happens; None if all plans
+        are to be compared: some are known, or were tried.
+
+        planned: the versions of the tables that the query reads.
+        """
         try:
             own = self._own(text, grid.threads)
         except (BindError, CatalogError):
-            return True  # of its tables there is one no more
+            return ()  # one of its tables is gone
         if versions(own.tables) != planned:
-            return True
+            return ()
         if own.staged_seconds is not None or self._plan_memo.has_alternatives(text, grid):
-            return False
+            return None
         share = self.usable
-        if own.others_foretold is None or own.others_foretold[0] != share.cpu:
-            own = self._looked_at_first(own, text, replace(grid, availability=(share,)))
+        if own.others_foretold is not None and own.others_foretold[0] == share.cpu:
+            return () if self._are_behind(own, share, run_for) else None
+        look = self._first_look(text, share)
+        least = min(one.finish.seconds(share) for one in look.candidates)
+        own = self._foretold(own, text, lambda: look.prepared or self.prepare(text))
+        own = self._duckdb_plans.foretell_others(text, own, share.cpu, least)
+        if self._are_behind(own, share, run_for):
+            return ()
+        factor = self._duckdb_plans.pace_of_others(own)
+        others = look.candidates if factor == 1.0 else [one.slower(factor) for one in look.candidates]
+        return [Candidate(own.plan, "DuckDB", grid.machine, self._cost), *self._at_risk(others, share)]
+
+    def _are_behind(self, own: DuckDBPlan, share: Resources, run_for: float) -> bool:
+        """True if the plans of the first look should take so much longer than DuckDB's, which has run for some seconds,
+        that a search among all should find none that is better, and stages are not to take its place at once."""
         assert own.others_foretold is not None
-        theirs = max(self._own_seconds(own, share), GOES_ON * run_for)
-        return own.others_foretold[1] * self._duckdb_plans.pace_of_others(own) > FAR_BEHIND * theirs
-
-    def _looked_at_first(self, own: DuckDBPlan, text: str, grid: Grid) -> DuckDBPlan:
-        """DuckDB's plan with what the best of the first plans of stages should take on the only share of a grid."""
-        from qoop.planner.search.alternatives import pool
-        from qoop.planner.variants import LONE
-
-        [share] = grid.availability
-        prepared, usual = self._planned(self.prepare(text), share)
-        lone = pool(prepared.planning(), grid, LONE).candidates
-        least = min([finish_time(usual, Done(), share), *(one.finish.seconds(share) for one in lone)])
-        return self._duckdb_plans.foretell_others(text, self._foretold(own, text, lambda: prepared), share.cpu, least)
+        seconds = self._own_seconds(own, share)
+        theirs = max(seconds, GOES_ON * run_for)
+        others = own.others_foretold[1] * self._duckdb_plans.pace_of_others(own)
+        if others <= FAR_BEHIND * theirs:
+            return False
+        return bool(own.runs) or seconds < LONG_SECONDS or not stages_begin(seconds, others)
 
     def _find(
         self,
@@ -495,6 +592,21 @@ def _together(some: Mapping[str, frozenset[str]], others: Mapping[str, frozenset
     """The columns of both, by table."""
     none: frozenset[str] = frozenset()
     return {table: some.get(table, none) | others.get(table, none) for table in {**some, **others}}
+
+
+@value
+class FirstLook:
+    """Plans of stages to compare DuckDB's plan with. prepared: None where they were made before."""
+
+    bound: Bound
+    tables: Mapping[str, Table]
+    candidates: Sequence[Candidate]
+    prepared: Prepared | None = None
+
+
+def _shareable(plan: Plan) -> list[CheckpointKey]:
+    """The outputs of a plan that other runs may have left."""
+    return [checkpoint_key(stage, part) for stage in plan.stages if stage.shareable for part in range(stage.width)]
 
 
 def part_lost(seconds: float) -> float:

@@ -38,10 +38,11 @@ from qoop.engine.stage_sql import check_plan
 from qoop.engine.storage.guard import versions
 from qoop.engine.storage.manifest import CheckpointDirectory, Saved, manifests
 from qoop.engine.storage.scratch import Scratch
-from qoop.engine.task import CheckpointKey, checkpoint_key
+from qoop.engine.task import CheckpointKey
 from qoop.planner.finish import Done, finish_time
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.plan_json import dump, load
+from qoop.replanning.observations import done_parts
 
 if TYPE_CHECKING:
     import os
@@ -234,16 +235,7 @@ def check_tables(wanted: Iterable[TableRef], found: Mapping[str, Table]) -> None
 
 def best_plan(plans: Sequence[Plan], present: Collection[CheckpointKey], available: Resources) -> Plan:
     """The plan that is done first on these resources, given the outputs there are; of equals the first."""
-    return min(plans, key=lambda plan: finish_time(plan, _done(plan, present), available))
-
-
-def _done(plan: Plan, present: Collection[CheckpointKey]) -> Done:
-    parts = {
-        stage.id: count
-        for stage in plan.stages
-        if stage.shareable and (count := sum(checkpoint_key(stage, part) in present for part in range(stage.width)))
-    }
-    return Done(parts)
+    return min(plans, key=lambda plan: finish_time(plan, Done(done_parts(plan, present)), available))
 
 
 def _write_checkpoints(root: Path, outputs: Sequence[Committed], backend: Backend, key: bytes | None) -> None:

@@ -14,11 +14,11 @@ from qoop.replanning.greedy import Greedy
 from qoop.replanning.triggers import Triggers
 
 Find = Callable[[Observations], Sequence[Candidate]]
-Behind = Callable[[float], bool]
+FirstLook = Callable[[float], Sequence[Candidate] | None]
 
 
-def _never(_: float) -> bool:
-    return False
+def _at_all(_: float) -> None:
+    return None
 
 
 @value
@@ -28,8 +28,9 @@ class Adaptive:
     find: makes the alternatives, given what is known better than when its statistics were collected. Called in
         the planner thread, at most once for the start and once for every time that no known plan is good; a pure
         function. at_once: it has them ready (a plan cache), so it is called at the start.
-    behind: called before that, in the planner thread, with the seconds that the job has run. True if other plans should
-        take so much longer than DuckDB's, by which it has begun, that none are to be made before something happens.
+    first_look: called before that, in the planner thread, with the seconds that the job has run by DuckDB's plan. Makes
+        the first plans to compare that with, all others only once there is a reason. Empty: none should come near it.
+        None: all plans are to be compared at once.
     available: the share that the plan was made for. demand_aware: the scheduler hears how many resources the chosen
     plan has a use for (:mod:`qoop.schedulers.demand_aware`). begin_with: slots that are taken at most until the first
     decision, where that decides on slots, too; None: all.
@@ -42,4 +43,4 @@ class Adaptive:
     triggers: Triggers = field(default_factory=Triggers)
     demand_aware: bool = False
     begin_with: float | None = None
-    behind: Behind = _never
+    first_look: FirstLook = _at_all

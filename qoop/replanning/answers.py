@@ -134,8 +134,9 @@ def answer(asked: Asked) -> Answer:
     launch = question.options[0].candidate.plan
     found = asked.found or asked.adaptive.at_once or search_seconds(launch) <= _worth_part(question) * left
     stays = Stay("too little is left to make other plans", question.remaining)
-    if found and not asked.found and _nothing_but_time(question) and asked.adaptive.behind(question.now):
-        found, stays = False, Stay("other plans should take much longer", question.remaining)
+    looked = asked.adaptive.first_look(question.now) if found and _looks_first(asked, question) else None
+    if looked is not None and (not looked or START in question.causes):
+        return _after_first_look(asked, question, looked, begun)
     candidates, searching = None, 0.0
     if found and (not asked.found or _none_is_good(asked, question)):
         since = time.perf_counter()
@@ -147,6 +148,22 @@ def answer(asked: Asked) -> Answer:
     wanted = wanted_by(served, decision) if asked.adaptive.demand_aware and found else None
     seconds = time.perf_counter() - begun
     return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching, wanted)
+
+
+def _after_first_look(asked: Asked, question: Question, looked: Sequence[Candidate], begun: float) -> Answer:
+    """The decision among DuckDB's plan and those of a first look. The search among all is still to come."""
+    decision: Decision = Stay("other plans should take much longer", question.remaining)
+    if looked:
+        question = replace(searched(asked, question, looked), first_look=True)
+        question = question.with_reuse()
+        decision = asked.adaptive.policy.decide(question)
+    seconds = time.perf_counter() - begun
+    return Answer(question, question.options, decision, False, asked.observed, None, seconds)
+
+
+def _looks_first(asked: Asked, question: Question) -> bool:
+    """True if DuckDB's plan runs, nothing has happened, and no other plan is known."""
+    return not asked.found and question.by_duckdb and len(question.options) == 1 and _nothing_but_time(question)
 
 
 def _nothing_but_time(question: Question) -> bool:

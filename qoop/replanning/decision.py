@@ -249,6 +249,7 @@ class Question:
     causes: the kinds of what the decision is about (:class:`~qoop.replanning.triggers.Cause`).
     losses: how many changes of plan so far left out a good part of the work (:meth:`loses`).
     coming: what the job should be promised later, as far as anybody has said.
+    first_look: DuckDB's plan has only just begun, to lose no time, and is compared with others for the first time.
     """
 
     options: tuple[Option, ...]
@@ -262,6 +263,7 @@ class Question:
     causes: tuple[str, ...] = ()
     losses: int = 0
     coming: Coming = ()
+    first_look: bool = False
 
     def with_reuse(self) -> Question:
         """The question with every option but the running one as it would be switched to: served by finished stages."""
@@ -280,6 +282,11 @@ class Question:
         return not self.misestimates and bool(self.causes) and set(self.causes) <= {SHARE, MISSED}
 
     @property
+    def by_duckdb(self) -> bool:
+        """True if DuckDB's own plan runs."""
+        return self.options[self.running].candidate.plan.root.whole
+
+    @property
     def at_launch(self) -> bool:
         """True if nothing is done, and nothing was under way for any time, or the job has only just begun."""
         finished = self.finished
@@ -291,7 +298,7 @@ class Question:
         """True if another share is to come before the end, and nothing has been done yet by the plan, which was chosen
         for this one. DuckDB's own plan is not chosen for a share.
         """
-        if not self.coming or not self.at_launch or self.options[self.running].candidate.plan.root.whole:
+        if not self.coming or not self.at_launch or self.by_duckdb:
             return False
         return self.coming[0][0] - self.now < self.remaining[self.running].seconds
 

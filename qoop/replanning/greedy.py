@@ -10,8 +10,25 @@ from qoop.catalog.value import value
 from qoop.engine.history import Remaining
 from qoop.replanning.decision import Decision, Question, Stay, switch_to
 
+LONG_SECONDS = 1.0
+"""A query that DuckDB's plan should take longer for than this on its share begins in stages, unless that plan is
+believed to win by more than estimates err: stages leave outputs behind that any other plan, or run, goes on from."""
+
+BOTH_ERR = 1.3
+"""The factor by which the estimates of DuckDB's plan and of one of stages err against each other."""
+
 MOST_LOSSES = 10
 """Changes of plan that lost work and count: nothing is asked of more."""
+
+
+def stages_begin(duckdb: float, stages: float, part: float = 1.0) -> bool:
+    """True if a query is to begin in stages. duckdb, stages: the seconds that DuckDB's plan and the best one of stages
+    should take. part: of a short query's seconds by DuckDB's plan, those that stages may take at most.
+
+    >>> stages_begin(10.0, 12.0), stages_begin(10.0, 14.0), stages_begin(0.5, 0.6)
+    (True, False, False)
+    """
+    return stages <= (BOTH_ERR if duckdb >= LONG_SECONDS else part) * duckdb
 
 
 @value
@@ -67,6 +84,8 @@ class Greedy:
     def choose(self, question: Question, remaining: tuple[Remaining, ...]) -> Decision:
         """Decide by these seconds until each of the options would end."""
         mine = remaining[question.running].seconds
+        if question.first_look and mine >= LONG_SECONDS and len(remaining) > 1:
+            return self._begin(question, remaining, mine)
         sooner = [place for place in self._allowed(question) if remaining[place].seconds < mine]
         if not sooner:
             return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
@@ -79,6 +98,14 @@ class Greedy:
         needed, apart = self._needed(question), self._doubtful(question, sooner[0], mine) > mine
         least = f"{needed:.0%} of what only one of both would do" if apart else f"{needed:.0%}"
         return Stay(f"the gain is less than {least} or {self.least_gain * 1e3:.0f} ms", remaining)
+
+    def _begin(self, question: Question, remaining: tuple[Remaining, ...], mine: float) -> Decision:
+        """DuckDB's plan, which takes `mine`, or the soonest of the others (:func:`stages_begin`)."""
+        others = [place for place in range(len(remaining)) if place != question.running]
+        best = min(others, key=lambda place: remaining[place].seconds)
+        if stages_begin(mine, remaining[best].seconds):
+            return switch_to(question, best, remaining)
+        return Stay(f"DuckDB's plan should win by more than {BOTH_ERR - 1:.0%}", remaining)
 
     def _saves(self, question: Question, mine: float, theirs: float) -> bool:
         """True if a plan that ends after `theirs` seconds would meet the deadline, and the running plan would not."""

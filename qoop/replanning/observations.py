@@ -10,12 +10,12 @@ seen of a table that has changed since is never found again; it is dropped as th
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from qoop.engine.events import Committed
 from qoop.engine.history import Record, Succeeded
-from qoop.engine.task import layout_digest
+from qoop.engine.task import CheckpointKey, checkpoint_key, layout_digest
 from qoop.planner.estimate.observed import (
     LEAST_ROWS,
     MISJUDGED,
@@ -48,6 +48,16 @@ def outputs(plan: Plan, facts: Iterable[Committed]) -> dict[StageId, Observation
         if len(done) == stage.width:
             found[stage.id] = _observation(stage, list(done.values()))
     return found
+
+
+def done_parts(plan: Plan, present: Collection[CheckpointKey]) -> dict[StageId, int]:
+    """How many parts of each stage are there, of those that other runs may have left."""
+    counts = {
+        stage.id: sum(checkpoint_key(stage, part) in present for part in range(stage.width))
+        for stage in plan.stages
+        if stage.shareable
+    }
+    return {id: count for id, count in counts.items() if count}
 
 
 def _observation(stage: Stage, facts: Sequence[Committed]) -> Observation:

@@ -248,11 +248,14 @@ class Replanner:
             self._look_at_seconds(now)
         if not self._begun and self._run.plans and self._share is not None:
             self._begun = True
-            searching = search_seconds(self._options[0].candidate.plan)
-            if self._adaptive.at_once or searching <= EAGER_PART * self._work_left(self._share):
+            if self._adaptive.at_once or self._is_search_cheap(self._work_left(self._share)):
                 self._wait(Cause(START, "the alternatives became known", urgent=True), now)
             elif self._by_duckdb:
                 self._again = now + max(LOOK_AGAIN, 2.0 * self._work_left(self._share))
+
+    def _is_search_cheap(self, left: float) -> bool:
+        """True if the search for other plans takes little of the seconds that are left."""
+        return search_seconds(self._options[0].candidate.plan) <= EAGER_PART * left
 
     def _look_at_seconds(self, now: float) -> None:
         """Functions or tables have told what they took. While a question is open its answer may put all right."""
@@ -345,6 +348,8 @@ class Replanner:
         record = recorded(answer, cause, before)
         self._run.note(record, now=now)
         self._regret_budget = self._regret_budget.after(answer)
+        if answer.question.first_look and self._is_search_cheap(answer.question.least):
+            self._wait(Cause("search", "there is time to look for more plans", urgent=True), now)
         self._again = now + answer.decision.again
         self._counted_on = answer.question.coming
         self._wanted, self._slots = answer.wanted, answer.decision.slots
@@ -352,7 +357,7 @@ class Replanner:
             if self._by_duckdb:
                 self._again = min(self._again, now + max(LOOK_AGAIN, now - self._run.began))
             return []
-        self._losses += answer.question.loses(answer.decision.plan)
+        self._losses += not answer.question.first_look and answer.question.loses(answer.decision.plan)
         self._running = answer.decision.plan
         self._options = answer.options
         self._unsifted = True

@@ -317,7 +317,7 @@ def test_names() -> None:
 
 def searches(now: float, cause: str, whole: bool = True, **more: object) -> bool:
     """True if other plans are looked for while one runs that is said to end in a tenth of a second."""
-    runs = option("all 1 0.1 as=root")
+    runs = whole_option(0.1)
     [stage] = runs.candidate.plan.stages
     runs = replace(runs, candidate=Candidate(Plan((replace(stage, whole=whole),), COLUMNS), ""))
     question = replace(ask(runs, done=finished(runs, {})), now=now, causes=(cause,))
@@ -336,7 +336,27 @@ def test_once_the_share_has_changed_duckdbs_plan_is_taken_to_last_as_long_as_it_
 
 def test_plans_that_are_far_behind_are_looked_for_once_the_share_has_changed() -> None:
     for far in (True, False):
-        behind = {"at_once": True, "behind": lambda seconds, far=far: far and seconds < 3.0}
-        assert searches(1.0, START, **behind) != far
-        assert searches(3.0, START, **behind) and searches(1.0, CHANGED, **behind)
-        assert searches(1.0, "request", **behind), "it may have run out of memory"
+        look = {"at_once": True, "first_look": lambda seconds, far=far: () if far and seconds < 3.0 else None}
+        assert searches(1.0, START, **look) != far
+        assert searches(3.0, START, **look) and searches(1.0, CHANGED, **look)
+        assert searches(1.0, "request", **look), "it may have run out of memory"
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(1.2, 1), (1.5, 0)])
+def test_stages_follow_duckdbs_plan_unless_that_should_win_by_more_than_estimates_err(
+    seconds: float, runs: int
+) -> None:
+    first, other = whole_option(1.0), replace(option("all 1 1 as=root"), name="B")
+    stages = other.candidate.slower(seconds)
+    question = replace(ask(first, done=finished(first, {})), now=0.1, causes=(START,))
+    adaptive = Adaptive(lambda _: pytest.fail("no search"), SHARE, at_once=True, first_look=lambda _: [stages])
+    found = answer(Asked(question, NOTHING, (), adaptive, JobId("job1"), found=False))
+    assert found.runs == runs
+    assert not found.found, "the search among all plans is still to come"
+
+
+def whole_option(seconds: float) -> Option:
+    """DuckDB's plan of that many seconds."""
+    runs = option(f"all 1 {seconds} as=root")
+    [stage] = runs.candidate.plan.stages
+    return replace(runs, candidate=Candidate(Plan((replace(stage, whole=True),), COLUMNS), ""))
