@@ -201,9 +201,9 @@ class QueryPlanning:
         before it begins.
 
         A query that is short by its footers runs by DuckDB's plan, and no other is made. Footers tell little of joins,
-        so one that is longer begins so, and the first look at plans of stages runs beside it
-        (:meth:`_first_plans_beside`). It is compared first where it is long by its footers, or where outputs are to
-        survive the process: some may be there from an earlier run.
+        so one that is longer begins so, and the first look at plans of stages runs meanwhile (:meth:`_look_meanwhile`).
+        It is compared first where it is long by its footers, or where outputs are to survive the process: some may be
+        there from an earlier run.
         """
         seconds, grid = self._cost.on_threads(own.seconds, share.cpu), self._grid(share)
         short = seconds <= SHORT_SECONDS
@@ -505,9 +505,9 @@ class QueryPlanning:
         )
         if not whole or not isinstance(policy, Greedy) or self._config.demand_aware:
             return adaptive  # others than greed also decide on slots, or by other shares than that at hand
-        return replace(adaptive, first_look=partial(weakly(self._look_beside), text, grid, versions(tables)))
+        return replace(adaptive, first_look=partial(weakly(self._look_meanwhile), text, grid, versions(tables)))
 
-    def _look_beside(
+    def _look_meanwhile(
         self, text: str, grid: Grid, planned: Mapping[str, str], run_for: float
     ) -> Sequence[Candidate] | None:
         """The plans of a first look, while DuckDB's plan has run for some seconds, and that with its best estimate.

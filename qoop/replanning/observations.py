@@ -51,7 +51,7 @@ def outputs(plan: Plan, facts: Iterable[Committed]) -> dict[StageId, Observation
 
 
 def done_parts(plan: Plan, present: Collection[CheckpointKey]) -> dict[StageId, int]:
-    """How many parts of each stage are there, of those that other runs may have left."""
+    """The number of parts of each stage that are there, of stages whose outputs may serve other runs."""
     counts = {
         stage.id: sum(checkpoint_key(stage, part) in present for part in range(stage.width))
         for stage in plan.stages
