@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from house_walks import Recording, Step, code_of, steps
+from waits import until
 
 import qoop
-from qoop.engine.history import Started
+from qoop.engine.history import Decided, Started
+from qoop.engine.kernel import Kernel
+from qoop.engine.task import TaskSpec
 from qoop.replanning.decision import Decision, Question, Remaining, Stay, switch_to
 from qoop.replanning.greedy import Greedy
 
@@ -40,13 +45,25 @@ def a_resize(folder: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch
     with recording.on(), qoop.connect(slots=4, memory="2GB") as session:
         session.register("facts", facts(folder, 5_000_000))
         assert len(session.alternatives(LONG).kept) > 1
+        run, may_end = Kernel.run, threading.Event()
+
+        def held(self: Kernel, spec: TaskSpec, read: Any, between: Callable[[], None], *more: Any) -> object:
+            while not may_end.wait(0.005):
+                between()
+            return run(self, spec, read, between, *more)
+
+        monkeypatch.setattr(Kernel, "run", held)
         job = session.submit(LONG)
-        while not any(isinstance(one, Started) for one in job.history()) and not job.wait(0.001):
-            pass
-        job.wait(0.1)  # so that a task is under way, to be stopped
+        until(lambda: switches(job) == 1 and isinstance(job.history()[-1], Started))
         recording.calls.clear()
-        session.resize(slots=1)
+        session.resize(slots=1)  # with tasks under way, to be stopped
+        until(lambda: switches(job) > 1)
+        may_end.set()
         assert len(job.result().fetchall()) == 1000
+
+
+def switches(job: qoop.Job) -> int:
+    return sum(isinstance(one, Decided) and one.switched for one in job.history())
 
 
 def choose_another(self: Greedy, question: Question, remaining: tuple[Remaining, ...]) -> Decision:

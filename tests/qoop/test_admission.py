@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waits import until
 
 import qoop
 from qoop.control.admission import Admission
@@ -143,11 +143,9 @@ def test_a_session_queues_refuses_and_is_gone_through_again(tmp_path: Path) -> N
     with qoop.connect(slots=1, memory="500MB", most_jobs=1, most_queued=1, trace=tmp_path / "t") as session:
         session.register("t", pa.table({"n": range(1000)}))
         long = session.submit(ENDLESS)
-        while session.tenants() == []:
-            time.sleep(0.01)
+        until(session.tenants)
         waiting = session.submit("SELECT count(*) FROM t")
-        while waiting.status().place is None:
-            time.sleep(0.01)
+        until(lambda: waiting.status().place is not None)
         with pytest.raises(qoop.Overloaded, match=r"1 jobs run and 1 wait.* most_jobs"):
             session.submit("SELECT 3")
         long.cancel()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +13,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from pytest import LogCaptureFixture
+from waits import until
 
 import qoop
 from qoop.duckdb_plans import GOES_ON, DuckDBPlan, as_they_turned_out
@@ -60,8 +60,7 @@ def test_in_stages_it_is_no_alternative(tmp_path: Path) -> None:
 
 def test_it_takes_the_slots_that_another_job_leaves(session: qoop.Session) -> None:
     first = session.submit(FOREVER)
-    while not threads(first):
-        time.sleep(0.01)
+    until(lambda: threads(first))
     session.resize(slots=3, memory="2GB")
     second = session.submit("SELECT count(*) FROM t")
     assert second.result(timeout=60).fetchall() == [(50_000,)]
@@ -71,11 +70,9 @@ def test_it_takes_the_slots_that_another_job_leaves(session: qoop.Session) -> No
 
 def test_fewer_slots_begin_it_again_on_what_is_left(session: qoop.Session) -> None:
     job = session.submit(FOREVER)
-    while not threads(job):
-        time.sleep(0.01)
+    until(lambda: threads(job))
     session.resize(slots=1)
-    while len(threads(job)) < 2:
-        time.sleep(0.01)
+    until(lambda: len(threads(job)) >= 2)
     assert threads(job) == [2.0, 1.0]
     job.cancel()
     assert job.wait(60)

@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
+from waits import until
 
 import qoop
 from qoop.__main__ import main
@@ -155,8 +156,4 @@ def test_a_follower_that_fails_leaves_the_job_alone(session: Session, caplog: py
     job = session.submit("SELECT count(*) FROM facts")
     job.follow(fail, every=0.01)
     assert job.result().fetchall() == [(ROWS,)]
-    for _ in range(200):
-        if caplog.records:
-            break
-        threading.Event().wait(0.02)
-    assert "who follows" in caplog.text
+    until(lambda: "who follows" in caplog.text)

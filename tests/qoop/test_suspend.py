@@ -87,8 +87,7 @@ def suspended(
         session.register_folder(data)
         job = session.submit(text)
         assert waits.wait(60)
-        while not job.progress().present:  # one task at least was let through
-            time.sleep(0.01)
+        until(lambda: job.progress().present)  # one task at least was let through
         job.suspend(path)
         assert job.state == "SUSPENDED"
         with pytest.raises(Suspended, match=str(path)):
@@ -314,8 +313,7 @@ def test_a_job_whose_bundle_is_not_written_whole_goes_on_and_loses_nothing(
     with qoop.connect(slots=4, memory="2GB") as session:
         session.register_folder(data)
         job = session.submit(TEXT)
-        while not job.progress().present:
-            time.sleep(0.01)
+        until(lambda: job.progress().present)
         held = {output.key for output in job.progress().present}
         with monkeypatch.context() as patch:
             patch.setattr(suspend, "write_synced", fails)
