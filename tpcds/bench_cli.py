@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import parse_bytes
@@ -26,6 +28,7 @@ from qoop.tpcds.bench import (
     short_next_to_long,
     transfer,
 )
+from qoop.tpcds.bench.modes import MODES, STAGED, described
 from qoop.tpcds.bench.system_under_test import KINDS, Size
 from qoop.tpcds.links import bench as links
 from qoop.tpcds.links import ray_links
@@ -42,6 +45,8 @@ from qoop.tpcds.simulate import fidelity, ground_truth, measuring, shared_cluste
 from qoop.tpcds.simulate.workload import PAPER, Setting, contests, workload
 from qoop.tpcds.suite import commands as suite
 from qoop.tpcds.suite import pareto
+
+T = TypeVar("T")
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -220,6 +225,7 @@ def _add_overhead(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    _add_modes(parser)
     parser.set_defaults(run=_overhead)
 
 
@@ -230,6 +236,7 @@ def _add_checkpoints(commands: argparse._SubParsersAction[argparse.ArgumentParse
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs of each on every side (3)")
     _add_resources(parser)
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    _add_modes(parser)
     parser.set_defaults(run=_checkpoints)
 
 
@@ -262,6 +269,7 @@ def _add_eta(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
     parser.add_argument("--memory", metavar="SIZE", help='for all tasks together, such as "2GB"')
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    _add_modes(parser)
     parser.set_defaults(run=_eta)
 
 
@@ -372,6 +380,13 @@ def _add_resources(parser: argparse.ArgumentParser) -> None:
     """The resources of a session."""
     parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
     parser.add_argument("--memory", metavar="SIZE", help='for all tasks, such as "2GB" (80 %% of what there is)')
+
+
+def _add_modes(parser: argparse.ArgumentParser) -> None:
+    """The options of the sessions that are measured."""
+    known = ",".join(MODES)
+    what = f"the default options, stages only (staged=True), or both ({known})"
+    parser.add_argument("--modes", default=known, metavar="A,B", help=what)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -485,29 +500,48 @@ def _forecasts(options: argparse.Namespace) -> int:
 
 
 def _overhead(options: argparse.Namespace) -> int:
-    done = overhead.run(
-        overhead.OverheadOptions(
-            Path(options.directory), _queries(options), _positive("--repeat", options.repeat), options.slots,
-            options.memory, options.known, _file(options.results),
-        ),
-        _tell,
-    )  # fmt: skip
-    print(overhead.table(done))
-    _write(overhead.to_json(done), options.json)
-    return 1 if any(one.error is not None for one in done) else 0
+    def run(staged: bool) -> list[overhead.QueryResult]:
+        return overhead.run(
+            overhead.OverheadOptions(
+                Path(options.directory), _queries(options), _positive("--repeat", options.repeat), options.slots,
+                options.memory, options.known, _file(options.results), staged,
+            ),
+            _tell,
+        )  # fmt: skip
+
+    found = _in_modes(options, run, overhead.table, overhead.to_json)
+    return 1 if any(one.error is not None for done in found for one in done) else 0
 
 
 def _checkpoints(options: argparse.Namespace) -> int:
-    done = checkpoint_cost.run(
-        checkpoint_cost.CheckpointCostOptions(
-            Path(options.directory), _queries(options), _positive("--repeat", options.repeat), options.slots,
-            options.memory,
-        ),
-        _tell,
-    )  # fmt: skip
-    print(checkpoint_cost.table(done))
-    _write(checkpoint_cost.to_json(done), options.json)
-    return 1 if any(one.error is not None for one in done) else 0
+    def run(staged: bool) -> list[checkpoint_cost.QueryResult]:
+        return checkpoint_cost.run(
+            checkpoint_cost.CheckpointCostOptions(
+                Path(options.directory), _queries(options), _positive("--repeat", options.repeat), options.slots,
+                options.memory, staged,
+            ),
+            _tell,
+        )  # fmt: skip
+
+    found = _in_modes(options, run, checkpoint_cost.table, checkpoint_cost.to_json)
+    return 1 if any(one.error is not None for done in found for one in done) else 0
+
+
+def _in_modes(
+    options: argparse.Namespace,
+    run: Callable[[bool], T],
+    table: Callable[[T], str],
+    to_json: Callable[[T], Mapping[str, object]],
+) -> list[T]:
+    """Measure by the default options first, then in stages only, and print and write the figures of both. run: takes
+    whether it is in stages only."""
+    found: dict[str, T] = {}
+    for mode in parse_names(options.modes, MODES, "mode"):
+        _tell(f"{described(mode)}:")
+        found[mode] = run(mode == STAGED)
+        print(f"{table(found[mode])}\n", flush=True)
+    _write({mode: to_json(one) for mode, one in found.items()}, options.json)
+    return list(found.values())
 
 
 def _ray(options: argparse.Namespace) -> int:
@@ -524,10 +558,11 @@ def _ray(options: argparse.Namespace) -> int:
 
 
 def _eta(options: argparse.Namespace) -> int:
-    done = eta.measure(eta.EtaOptions(Path(options.directory), _queries(options), options.slots, options.memory), _tell)
-    print(eta.table(done))
-    _write(done.json(), options.json)
-    return 1 if done.failed else 0
+    def run(staged: bool) -> eta.EtaReport:
+        wanted = eta.EtaOptions(Path(options.directory), _queries(options), options.slots, options.memory, staged)
+        return eta.measure(wanted, _tell)
+
+    return 1 if any(one.failed for one in _in_modes(options, run, eta.table, eta.EtaReport.json)) else 0
 
 
 def _ray_spot(options: argparse.Namespace) -> int:

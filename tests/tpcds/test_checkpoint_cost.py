@@ -31,11 +31,14 @@ def test_sums_are_held_against_those_of_runs_that_write_nothing() -> None:
 def test_all_is_written_or_nothing_of_short_queries(tpcds_small: Path, tmp_path: Path) -> None:
     words = ["bench", "checkpoints", str(tpcds_small), "--queries", "95", "--repeat", "2", "--slots", "2"]
     assert main([*words, "--json", str(tmp_path / "f.json")]) == 0
-    (query,) = json.loads((tmp_path / "f.json").read_text())["queries"]
-    runs = {side: [Taken(**one) for one in some] for side, some in query["taken"].items()}
-    assert tuple(runs) == SIDES and all(len(some) == 2 for some in runs.values())
-    assert all(one.outputs > 0 < one.bytes for one in runs["all"])
-    assert not any(one.outputs for side in SIDES[:2] for one in runs[side])
+    both = json.loads((tmp_path / "f.json").read_text())
+    assert list(both) == ["default", "staged"]
+    for mode in both.values():
+        (query,) = mode["queries"]
+        runs = {side: [Taken(**one) for one in some] for side, some in query["taken"].items()}
+        assert tuple(runs) == SIDES and all(len(some) == 2 for some in runs.values())
+        assert all(one.outputs > 0 < one.bytes for one in runs["all"])
+        assert not any(one.outputs for side in SIDES[:2] for one in runs[side])
 
 
 def test_a_wrong_answer_is_told(

@@ -147,16 +147,17 @@ def test_a_life_in_which_duckdb_has_no_hope_counts_without_being_run(
     monkeypatch.setattr(interrupt, "intervals", lambda *_: iter([0.4, 0.8, 0.1] * 10))
     monkeypatch.setattr(interrupt, "_live", live)
     options = interrupt.InterruptOptions(tpcds_small, (3,), seeds=1, means=(0.6,))
-    ours, theirs, keeping = interrupt.run(options, lambda _: None)
-    assert not ours.ended and not theirs.ended and ours.kills == theirs.kills == keeping.kills == 22
-    assert ours.seconds == theirs.seconds == keeping.seconds == pytest.approx(10 * ours.undisturbed)
+    ours, staged, theirs, keeping = interrupt.run(options, lambda _: None)
+    assert not ours.ended and not theirs.ended
+    assert ours.kills == staged.kills == theirs.kills == keeping.kills == 22
+    assert ours.seconds == staged.seconds == theirs.seconds == keeping.seconds == pytest.approx(10 * ours.undisturbed)
     every = [0.4, 0.8, 0.1] * 7 + [0.4, 0.5]
-    assert [round(life / ours.undisturbed, 1) for life in lifetimes] == every + [0.8] * 7 + [0.5] + every
+    assert [round(life / ours.undisturbed, 1) for life in lifetimes] == [*every, *every, *[0.8] * 7, 0.5, *every]
 
 
 def test_only_sides_that_there_are_can_be_asked_for() -> None:
     assert parse_names("qoop, running", interrupt.SIDES, "side") == ("qoop", "running")
-    with pytest.raises(ConfigError, match="there is no side 'duckdb'; there are qoop, running, keeping"):
+    with pytest.raises(ConfigError, match="there is no side 'duckdb'; there are qoop, staged, running, keeping"):
         parse_names("qoop,duckdb", interrupt.SIDES, "side")
 
 

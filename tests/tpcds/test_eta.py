@@ -45,7 +45,9 @@ def test_the_summary_counts_both_sides() -> None:
 def test_the_command_asks_running_queries(benchmark_texts: None, tpcds_test: Path, tmp_path: Path) -> None:
     out = tmp_path / "eta.json"
     code = main(["bench", "eta", str(tpcds_test), "--queries", "3,67", "--slots", "2", "--json", str(out)])
-    found = json.loads(out.read_text())
-    assert code == 0 and len(found["queries"]) + len(found["silent"]) == 2 and not found["failed"]
-    for one in found["queries"]:
+    both = json.loads(out.read_text())
+    assert code == 0 and list(both) == ["default", "staged"]
+    for found in both.values():
+        assert len(found["queries"]) + len(found["silent"]) == 2 and not found["failed"]
+    for one in (one for found in both.values() for one in found["queries"]):
         assert 0 <= one["least"] <= one["likely"] <= one["most"] and 0 < one["at"] < one["seconds"]

@@ -47,10 +47,10 @@ def test_reasons_are_told_apart() -> None:
     assert kind("stage s2 ran out of 1.0 GB of memory") == "other"
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_a_run_keeps_what_it_has_and_goes_on(known: bool, tpcds_small: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("known", "staged"), [(False, False), (False, True), (True, True)])
+def test_a_run_keeps_what_it_has_and_goes_on(known: bool, staged: bool, tpcds_small: Path, tmp_path: Path) -> None:
     options = overhead.OverheadOptions(
-        tpcds_small, (3, 7), repeat=2, slots=2, known=known, results=tmp_path / "kept.json"
+        tpcds_small, (3, 7), repeat=2, slots=2, known=known, results=tmp_path / "kept.json", staged=staged
     )
     done = overhead.run(options, lambda _: None)
     assert [one.error for one in done] == [None, None] and [len(one.held) for one in done] == [2, 2]

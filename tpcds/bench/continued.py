@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from qoop.catalog.errors import ExecutionError
 from qoop.tpcds.bench.contest import Outcome, SystemUnderTest, judge, need_affinity, scratch_folder
+from qoop.tpcds.bench.modes import DEFAULT, STAGED, described
 from qoop.tpcds.bench.resized import in_turn, longest
 from qoop.tpcds.bench.system_under_test import Size, Task
 from qoop.tpcds.oracle import Oracle
@@ -143,7 +144,7 @@ def run(options: ContinuedOptions, told: Callable[[str], None] = print) -> list[
 
 
 def _mode(options: ContinuedOptions) -> str:
-    return "in stages only (staged=True)" if options.staged else "default options"
+    return described(STAGED if options.staged else DEFAULT)
 
 
 class _Query:

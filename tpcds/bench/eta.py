@@ -31,12 +31,13 @@ SHOWN = 0.25
 
 @dataclass(frozen=True, slots=True)
 class EtaOptions:
-    """The queries, their data, and the slots and memory of the session."""
+    """The queries, their data, and the slots and memory of the session. staged: it runs queries in stages only."""
 
     directory: Path
     queries: tuple[int, ...] = ()
     slots: int | None = None
     memory: str | None = None
+    staged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def measure(options: EtaOptions, progress: Callable[[str], object] = lambda text
     predicted: list[Prediction] = []
     silent: dict[int, float] = {}
     failed: dict[int, str] = {}
-    with qoop.connect(options.slots, options.memory, reuse=False, staged=True) as session:
+    with qoop.connect(options.slots, options.memory, reuse=False, staged=options.staged) as session:
         session.register_folder(options.directory)
         numbers = options.queries or tuple(chosen)
         for place, number in enumerate(numbers, 1):

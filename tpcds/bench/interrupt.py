@@ -20,6 +20,7 @@ from statistics import median
 import pyarrow as pa
 
 from qoop.tpcds.bench.contest import Outcome, SystemUnderTest, judge, scratch_folder
+from qoop.tpcds.bench.modes import DEFAULT, STAGED
 from qoop.tpcds.bench.resized import FULL, longest
 from qoop.tpcds.bench.system_under_test import Size, Task
 from qoop.tpcds.oracle import Oracle
@@ -32,10 +33,10 @@ LIMIT = 10.0
 HOPELESS = 0.75
 """Of the undisturbed time: a DuckDB process with a shorter lifetime cannot answer and leaves nothing behind. So it is
 not run; its time counts as if it had been. At a mean of 0.25 that is 19 of 20 lifetimes and 80 % of their time."""
-SIDES = ("qoop", "running", "keeping")
-"""Kinds of systems under test: qoop; DuckDB, which starts again with every process; and DuckDB that keeps in a file
-what its query reads more than once."""
-NAMES = {"qoop": "qoop", "running": "DuckDB", "keeping": "DuckDB that keeps"}
+SIDES = ("qoop", "staged", "running", "keeping")
+"""qoop in its default options, and in stages only; DuckDB, which starts again with every process; and DuckDB that keeps
+in a file what its query reads more than once."""
+NAMES = {"qoop": "qoop", "staged": "qoop, staged=True", "running": "DuckDB", "keeping": "DuckDB that keeps"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def run(options: InterruptOptions, told: Callable[[str], None] = print) -> list[
 
     Raises ConfigError or SourceError if it cannot begin.
     """
-    results = Results(options.results, {"size": asdict(options.size), "limit": LIMIT})
+    results = Results(options.results, {"size": asdict(options.size), "limit": LIMIT, "qoop": DEFAULT})
     chosen = options.queries or longest(options.directory, options.longest, results, told)
 
     @cache
@@ -152,7 +153,8 @@ def _kill_and_start_again(
 ) -> Trial:  # fmt: skip
     text, answer, kept = texts(directory=options.directory)[number], scratch / "answer.arrow", scratch / "checkpoints"
     checkpoints = str(kept) if side != "running" else None
-    task = Task(side, str(options.directory), text, options.size, str(answer), checkpoints, waits=False, staged=True)
+    kind, staged = ("qoop", True) if side == STAGED else (side, False)
+    task = Task(kind, str(options.directory), text, options.size, str(answer), checkpoints, waits=False, staged=staged)
     limit, spent, kills, ended, error = LIMIT * undisturbed, 0.0, 0, False, None
     for gap in intervals(number, mean, seed):
         lifetime = min(gap * undisturbed, limit - spent)

@@ -1,9 +1,11 @@
 """The cost of being able to change plan where nothing changes: adaptive runs against runs held to the same plan.
 
-Both start from the same plan, in one process, in turn, and which comes first alternates: a busy machine disturbs
-both alike. The adaptive side has all its reasons to re-plan. Without a change of resources these are two: rows
-differ from the estimates, or the alternatives became known. A switch for such a reason is a bet on estimates:
-where it was lost, the query is behind. The first answer of each side is compared with DuckDB's.
+Both run in one process, in turn, and which comes first alternates: a busy machine disturbs both alike. By default
+options each run has a session of its own (`replan` on or off), and its seconds begin when the query is submitted. In
+stages only, both start from one plan, in one session, and planning does not count. The adaptive side has all its
+reasons to re-plan. Without a change of resources these are two: rows differ from the estimates, or the alternatives
+became known. A switch for such a reason is a bet on estimates: where it was lost, the query is behind. The first answer
+of each side is compared with DuckDB's.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,6 +27,7 @@ from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import local_grid
 from qoop.replanning.adaptive import Adaptive
 from qoop.session import Session, connect
+from qoop.tpcds.bench.modes import DEFAULT, STAGED
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.quantiles import quantile, ratio_of_sums
 from qoop.tpcds.queries import texts
@@ -39,7 +44,8 @@ class OverheadOptions:
     """The runs to make. queries: none: all 99. repeat: pairs of each. slots, memory: None: all there is.
 
     known: the alternatives are there before a job starts, as when a query comes again; else each job that needs them
-    makes them, as when it comes for the first time. results: taken up and kept.
+    makes them, as when it comes for the first time. staged: in stages only, not by default options. results: taken up
+    and kept, of both modes in one file.
     """
 
     directory: Path
@@ -49,6 +55,12 @@ class OverheadOptions:
     memory: str | None = None
     known: bool = False
     results: Path | None = None
+    staged: bool = False
+
+    @property
+    def name(self) -> str:
+        """The head of the names of its results."""
+        return f"{STAGED if self.staged else DEFAULT} query"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +120,9 @@ class QueryResult:
         return cls(kept["query"], adaptive, held, [Thought(**one) for one in kept["thoughts"]], kept["error"])
 
 
+Runs = Callable[[bool], tuple[Job, Taken]]
+"""Runs a text once; True: adaptive."""
+
 HEADER = "query held wall  adaptive  held cpu  adaptive   behind decisions switches"
 
 
@@ -118,9 +133,9 @@ def run(options: OverheadOptions, told: Callable[[str], None] = print) -> list[Q
     told(HEADER)
     done = []
     for number in options.queries or tuple(texts(directory=options.directory)):
-        kept = results.get(f"query {number}")
+        kept = results.get(f"{options.name} {number}")
         one = QueryResult.of(kept) if kept is not None else _query(options, number)
-        results.put(f"query {number}", asdict(one))
+        results.put(f"{options.name} {number}", asdict(one))
         told(one.line())
         done.append(one)
     return done
@@ -129,27 +144,53 @@ def run(options: OverheadOptions, told: Callable[[str], None] = print) -> list[Q
 def _query(options: OverheadOptions, number: int) -> QueryResult:
     """In a session of its own, since a session learns from what it has run."""
     text = texts(directory=options.directory)[number]
+    try:
+        with _runs(options, text) as run_once, Oracle(options.directory) as oracle:
+            theirs = oracle.answer(text)
+            for adaptive in (False, True):
+                difference = oracle.judge(text, run_once(adaptive)[0].result().arrow(), theirs)
+                if difference is not None:
+                    return QueryResult(number, error=f"{'adaptive' if adaptive else 'held'}: {difference}")
+            return _paired(number, run_once, options.repeat)
+    except QoopError as error:
+        return QueryResult(number, error=f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+@contextmanager
+def _runs(options: OverheadOptions, text: str) -> Iterator[Runs]:
+    """Runs a text, adaptive or not."""
+    if not options.staged:
+        yield partial(_in_own_session, options, text)
+        return
     with connect(options.slots, options.memory, replan=True, reuse=False, staged=True) as session:
         session.register_folder(options.directory)
-        try:
-            pairs = Pairs(session, text, options.known)
-            with Oracle(options.directory) as oracle:
-                theirs = oracle.answer(text)
-                for adaptive in (False, True):
-                    difference = oracle.judge(text, pairs.run(adaptive)[0].result().arrow(), theirs)
-                    if difference is not None:
-                        return QueryResult(number, error=f"{'adaptive' if adaptive else 'held'}: {difference}")
-            return _paired(number, pairs, options.repeat)
-        except QoopError as error:
-            return QueryResult(number, error=f"{type(error).__name__}: {error}".splitlines()[0])
+        yield Pairs(session, text, options.known).run
 
 
-def _paired(number: int, pairs: Pairs, repeat: int) -> QueryResult:
+def _in_own_session(options: OverheadOptions, text: str, adaptive: bool) -> tuple[Job, Taken]:
+    with connect(options.slots, options.memory, replan=adaptive) as session:
+        session.register_folder(options.directory)
+        if options.known:
+            session.alternatives(text)
+        cpu, wall = time.process_time(), time.perf_counter()
+        job = session.submit(text)
+        job.result()
+        return job, _taken(session, cpu, wall)
+
+
+def _taken(session: Session, cpu: float, wall: float) -> Taken:
+    """What has passed since these moments; decisions that the job did not wait for are work all the same."""
+    taken = time.perf_counter() - wall
+    session.cluster.wait_for_planner()
+    return Taken(taken, time.process_time() - cpu)
+
+
+def _paired(number: int, run_once: Runs, repeat: int) -> QueryResult:
     taken: dict[bool, list[Taken]] = {False: [], True: []}
     thoughts: list[Thought] = []
     for repetition in range(repeat):
         for adaptive in (True, False) if repetition % 2 else (False, True):
-            job, one = pairs.run(adaptive)
+            job, one = run_once(adaptive)
             taken[adaptive].append(one)
             thoughts += thoughts_of(job)
     return QueryResult(number, taken[True], taken[False], thoughts)
@@ -171,9 +212,7 @@ class Pairs:
         cpu, wall = time.process_time(), time.perf_counter()
         job = self._session.start(self._adaptive if adaptive else self._held)
         job.result()
-        taken = time.perf_counter() - wall
-        self._session.cluster.wait_for_planner()  # decisions that the job did not wait for are work all the same
-        return job, Taken(taken, time.process_time() - cpu)
+        return job, _taken(self._session, cpu, wall)
 
 
 def _searching(session: Session, text: str, planned: Planned) -> Adaptive:

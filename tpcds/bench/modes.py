@@ -1,0 +1,16 @@
+"""The options in which a benchmark opens its sessions: those that users have who set none, and stages only."""
+
+from __future__ import annotations
+
+DEFAULT, STAGED = "default", "staged"
+MODES = (DEFAULT, STAGED)
+"""What is measured unless somebody says otherwise: the default options first, and stages beside them."""
+
+
+def described(mode: str) -> str:
+    """The options in words, for the head of a table.
+
+    >>> described("default"), described("staged")
+    ('default options', 'in stages only (staged=True)')
+    """
+    return "in stages only (staged=True)" if mode == STAGED else "default options"
