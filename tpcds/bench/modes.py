@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DEFAULT, STAGED = "default", "staged"
 MODES = (DEFAULT, STAGED)
-"""What is measured unless somebody says otherwise: the default options first, and stages beside them."""
+"""The usual modes of a benchmark, in order: the default options first, and stages next to them."""
 
 
 def described(mode: str) -> str:

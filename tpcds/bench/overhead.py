@@ -179,7 +179,7 @@ def _in_own_session(options: OverheadOptions, text: str, adaptive: bool) -> tupl
 
 
 def _taken(session: Session, cpu: float, wall: float) -> Taken:
-    """What has passed since these moments; decisions that the job did not wait for are work all the same."""
+    """The seconds since these moments; decisions that the job did not wait for are work all the same."""
     taken = time.perf_counter() - wall
     session.cluster.wait_for_planner()
     return Taken(taken, time.process_time() - cpu)
