@@ -8,6 +8,7 @@
     scope.py          names in scope: FROM items, outer blocks, CTEs
     unions.py         queries with values of a UNION, which run whole
     parts.py          the parts of nodes that the builder takes over: blocks with others are refused
+    endless.py        rows without end that LIMIT and EXISTS read in part
     told_apart.py     names of WITH that are given twice
     build.py          a statement: CTEs, set operations, ORDER BY and LIMIT
     query_block.py    a query block while it is built

@@ -30,6 +30,7 @@ from qoop.planner.algebra.types import common_type, type_of
 from qoop.planner.identity.determinism import is_non_deterministic
 from qoop.planner.sql.bind import Bound, TypedName
 from qoop.planner.sql.convert import Env, has_aggregate
+from qoop.planner.sql.endless import refuse_endless
 from qoop.planner.sql.parts import check_parts
 from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items
 from qoop.planner.sql.scope import Cte, Names, Scope, Source, Unsupported, count_uses, given, named_source, refuse
@@ -351,6 +352,8 @@ class Builder:
         relation: Relation = Project(block.relation, (*zip(columns, block.exprs, strict=True), *hidden))
         if keys:
             relation = Sort(relation, keys)
+        if limit is not None and limit[0] is not None:
+            refuse_endless(relation, "a LIMIT")
         if limit is not None:
             relation = Limit(relation, *limit)
         if hidden:

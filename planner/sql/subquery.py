@@ -28,6 +28,7 @@ from qoop.planner.algebra.expr import (
 )
 from qoop.planner.algebra.relation import Aggregate, Aggregation, Join, Project, Relation
 from qoop.planner.sql.convert import Env
+from qoop.planner.sql.endless import refuse_endless
 from qoop.planner.sql.scope import Unsupported, refuse
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class SubqueryJoins:
             node = node.this
         if isinstance(node, exp.Exists):
             block = self.block(node.this, env)
-            self._no_empty_group(block)
+            self._check_exists(block)
             relation, on = block.relation, block.correlated
             self._attach(env, relation, "anti" if negated else "semi", tuple(on))
             return True
@@ -101,7 +102,7 @@ class SubqueryJoins:
     def exists(self, node: exp.Exists, env: Env) -> Expr:
         """EXISTS as a value: a flag from a left join with the distinct correlated keys."""
         block = self.block(node.this, env)
-        self._no_empty_group(block)
+        self._check_exists(block)
         names = self.builder.names
         if not block.correlated:
             count = names.fresh("matches", "BIGINT")
@@ -231,9 +232,10 @@ class SubqueryJoins:
                 return inner, other
         raise Unsupported(f"a subquery correlated by {predicate}")
 
-    def _no_empty_group(self, block: QueryBlock) -> None:
+    def _check_exists(self, block: QueryBlock) -> None:
         if block.single:
             raise Unsupported("EXISTS over an aggregate without GROUP BY")
+        refuse_endless(block.relation, "EXISTS")
 
 
 def _sides(predicate: Expr, inner: frozenset[Column]) -> tuple[Expr, Expr]:
