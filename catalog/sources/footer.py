@@ -6,6 +6,8 @@ long as DuckDB takes for a short query. Both come down to this class of pyarrow'
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,6 +15,12 @@ from pyarrow._parquet import ParquetReader
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
+
+_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+_CODECS = range(8)
+_CHUNK = re.compile(rb"\x1c\x15([\x00-\x0e])\x19(?=[\x05-\xf5])", re.DOTALL)
+"""The beginning of what Thrift's compact protocol writes of a column chunk: its type, as a number times two, and a
+list of encodings."""
 
 
 def read_footer(source: str | bytes) -> FileMetaData:
@@ -23,3 +31,49 @@ def read_footer(source: str | bytes) -> FileMetaData:
         return reader.metadata
     finally:
         reader.close()
+
+
+def describes_its_columns(tail: bytes, metadata: FileMetaData) -> bool:
+    """True if each column chunk of a footer has the type of its column, and a codec that there is.
+
+    Arrow's C++ ends the process where it meets another one (an exception that pyarrow does not catch), so no column
+    chunk of a footer may be looked at before. A footer that is written in an odd way is taken for a damaged one.
+    """
+    try:
+        columns = paths(metadata)
+    except UnicodeDecodeError:
+        return False
+    types = [metadata.schema.column(place).physical_type for place in range(len(columns))]
+    said = _chunks(tail)
+    for _ in range(metadata.num_row_groups):
+        for type_ in types:
+            if next(said, None) != type_:
+                return False
+    return next(said, None) is None
+
+
+def paths(metadata: FileMetaData) -> list[str]:
+    """The paths of the columns, which the schema has: column chunks repeat them. Raises UnicodeDecodeError."""
+    return [metadata.schema.column(place).path for place in range(metadata.num_columns)]
+
+
+def _chunks(tail: bytes) -> Iterator[str | None]:
+    """The type of each column chunk, None for one with an unknown codec."""
+    for found in _CHUNK.finditer(tail):
+        try:
+            known = _codec(tail, found.end()) in _CODECS
+        except IndexError:
+            known = False
+        yield _TYPES[found[1][0] // 2] if known and found[1][0] % 2 == 0 else None
+
+
+def _codec(tail: bytes, at: int) -> int | None:
+    """The codec behind the encodings and the path of a column chunk. Raises IndexError."""
+    at += 1 + (tail[at] >> 4)  # a byte each
+    parts = tail[at + 1]
+    if tail[at] != 0x19 or parts & 15 != 8:
+        return None
+    at += 2
+    for _ in range(parts >> 4):
+        at += 1 + tail[at]
+    return tail[at + 1] // 2 if tail[at] == 0x15 and tail[at + 1] % 2 == 0 else None

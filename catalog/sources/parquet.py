@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
+from qoop.catalog.opening import open_duckdb
 from qoop.catalog.sources.files import (
     hashed_row,
     hive_digest,
@@ -28,7 +29,7 @@ from qoop.catalog.sources.files import (
     sql_name,
     sql_path,
 )
-from qoop.catalog.sources.footer import read_footer
+from qoop.catalog.sources.footer import describes_its_columns, paths, read_footer
 from qoop.catalog.sources.pieces import PIECE, Pieces, Runs
 from qoop.catalog.sources.seen import (
     File,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from qoop.catalog.sources import remote
 
+_GROUPS = "FROM parquet_metadata(?) GROUP BY row_group_id, row_group_num_rows ORDER BY row_group_id"
 _ROW_NUMBER = "file_row_number"
 # One SELECT each: only over a single file does DuckDB push the filter of a sample into the reader.
 _SAMPLE_GROUPS = 32
@@ -279,14 +281,18 @@ class ParquetSource:
         """From the footers, where every row group says; a footer's text may be cut short, so no texts."""
         if self.casts:
             return {}
-        groups = [group for file in self.files for group in _groups(_metadata(file))]
+        footers = [_footer(file) for file in self.files]
+        groups = [group for footer in footers if footer is not None for group in _groups(footer.metadata)]
+        if None in footers:
+            return {}
         found = {name: _extremes([group[name] for group in groups if name in group], len(groups)) for name in names}
         return {name: pair for name, pair in found.items() if pair is not None}
 
     def footers(self) -> Sequence[Footer]:
-        """Those of files that are spread over the table; none if the files differ in types."""
+        """Those of files that are spread over the table; none if the files differ in types, or one is damaged."""
         having = [file for file in self.files if file.rows]
-        return () if self.casts else [_footer(file) for file in spread(having, MOST_FOOTERS)]
+        found = [] if self.casts else [_footer(file) for file in spread(having, MOST_FOOTERS)]
+        return [footer for footer in found if footer is not None] if None not in found else ()
 
     def places(self) -> Places:
         """The places that must be opened to read it."""
@@ -343,7 +349,7 @@ def _open(path: str, seen: Seen, by_content: bool) -> ParquetFile:
     if not by_content:
         return _open_as_seen(path, seen)
     file = content_file(path, "content", content_digest)
-    return _described(file, _parsed(path, _read_tail(path)))
+    return _local_file(file, _read_tail(path))
 
 
 @lru_cache(maxsize=20_000)
@@ -351,14 +357,27 @@ def _open_as_seen(path: str, seen: Seen) -> ParquetFile:
     tail = _read_tail(path)
     file = File(path, _digest(seen, tail), seen)
     check_looks([file])  # the footer is that of this look, and may be kept with it
-    return _described(file, _parsed(path, tail))
+    return _local_file(file, tail)
 
 
-def _parsed(path: str, tail: bytes) -> pq.FileMetaData:
+def _local_file(file: File, tail: bytes) -> ParquetFile:
+    """A file with this footer. Raises SourceError."""
     try:
-        return read_footer(tail)
-    except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"{path} is not a readable Parquet file: {error}") from error
+        return _described(file, read_footer(tail))
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        return _described_by_duckdb(file, error)
+
+
+def _described_by_duckdb(file: File, refused: Exception) -> ParquetFile:
+    """A file whose footer pyarrow does not take, such as one with a map whose keys may be NULL. Raises SourceError."""
+    try:
+        with open_duckdb(threads=1) as connection:
+            groups = connection.execute(f"SELECT row_group_num_rows {_GROUPS}", [file.path]).fetchall()
+            schema = connection.execute("FROM parquet_schema(?)", [file.path]).fetchall()
+    except duckdb.Error:
+        raise SourceError(f"{file.path} is not a readable Parquet file: {refused}") from refused
+    text = "\n".join(repr(row[1:]) for row in schema)
+    return ParquetFile(file, _checked(file.path, [int(rows) for (rows,) in groups]), text)
 
 
 def _digest(seen: tuple[object, ...], tail: bytes) -> str:
@@ -370,8 +389,15 @@ def _content(file: ParquetFile) -> str:
 
 
 def _described(file: File, metadata: pq.FileMetaData, version: remote.Version | None = None) -> ParquetFile:
-    groups = tuple(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
-    return ParquetFile(file, groups, str(metadata.schema).partition("\n")[2], version)
+    groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+    return ParquetFile(file, _checked(file.path, groups), str(metadata.schema).partition("\n")[2], version)
+
+
+def _checked(path: str, groups: Sequence[int]) -> tuple[int, ...]:
+    """The rows of row groups. Raises SourceError if one has fewer than none."""
+    if any(rows < 0 for rows in groups):
+        raise SourceError(f"{path} is damaged: its footer has a row group of {min(groups)} rows")
+    return tuple(groups)
 
 
 def _read_tail(path: str) -> bytes:
@@ -389,29 +415,31 @@ def _read_tail(path: str) -> bytes:
         return stream.read(length)
 
 
-def _metadata(file: ParquetFile) -> pq.FileMetaData:
-    return read_footer(file.file.path) if file.version is None else _remote_metadata(file.version)
-
-
 def _remote_metadata(version: remote.Version) -> pq.FileMetaData:
     from qoop.catalog.sources import remote
 
     return remote.opened(version).metadata
 
 
-def _footer(file: ParquetFile) -> Footer:
+def _footer(file: ParquetFile) -> Footer | None:
+    """The footer of a file; None if pyarrow does not take it."""
     if file.version is not None:
         return Footer(_remote_metadata(file.version), None)
-    return Footer(_parsed(file.file.path, _read_tail(file.file.path)), file.file.path)
+    tail = _read_tail(file.file.path)
+    try:
+        metadata = read_footer(tail)
+        sound = describes_its_columns(tail, metadata)
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        return None  # DuckDB reads it, or says what is wrong
+    return Footer(metadata, file.file.path) if sound else None
 
 
 def _groups(footer: pq.FileMetaData) -> list[dict[str, pq.Statistics | None]]:
     """For every row group its columns' statistics, by name of the column."""
     groups = (footer.row_group(index) for index in range(footer.num_row_groups))
+    places = dict(enumerate(paths(footer)))
     return [
-        {column.path_in_schema: column.statistics for column in map(group.column, range(group.num_columns))}
-        for group in groups
-        if group.num_rows
+        {path: group.column(place).statistics for place, path in places.items()} for group in groups if group.num_rows
     ]
 
 
@@ -424,7 +452,11 @@ def _extremes(stats: Sequence[pq.Statistics | None], groups: int) -> tuple[objec
         if item is None or (item.num_values and not item.has_min_max):
             return None
         if item.has_min_max:
-            if isinstance(item.min, bytes | str):
+            try:
+                low, high = item.min, item.max
+            except (ValueError, OverflowError):  # a date that Python has not, or a text that is none
                 return None
-            pairs.append((item.min, item.max))
+            if isinstance(low, bytes | str):
+                return None
+            pairs.append((low, high))
     return (min(low for low, _ in pairs), max(high for _, high in pairs)) if pairs else None

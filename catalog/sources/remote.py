@@ -32,7 +32,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import ConfigError, SourceError, TableChanged
-from qoop.catalog.sources.footer import read_footer
+from qoop.catalog.sources.footer import describes_its_columns, paths, read_footer
 from qoop.catalog.stores.node_cache import node_cache
 from qoop.catalog.stores.objects import ObjectChanged, Objects, open_objects, without_options
 from qoop.catalog.value import value
@@ -216,12 +216,14 @@ class RemoteParquet:
     @cached_property
     def metadata(self) -> pq.FileMetaData:
         """The metadata in the footer."""
+        place = without_options(self.version.place)
         try:
-            return read_footer(self.tail)
+            found = read_footer(self.tail)
         except (pa.ArrowException, OSError) as error:
-            raise SourceError(
-                f"{without_options(self.version.place)} is not a readable Parquet file: {error}"
-            ) from error
+            raise SourceError(f"{place} is not a readable Parquet file: {error}") from error
+        if not describes_its_columns(self.tail, found):
+            raise SourceError(f"{place} is damaged: its footer has column chunks of other types than its columns")
+        return found
 
     @cached_property
     def _chunks(self) -> tuple[list[int], list[tuple[int, int, int, str]]]:
@@ -229,11 +231,12 @@ class RemoteParquet:
         found = []
         for group in range(self.metadata.num_row_groups):
             row_group = self.metadata.row_group(group)
-            for column in map(row_group.column, range(row_group.num_columns)):
+            for place, path in enumerate(paths(self.metadata)):
+                column = row_group.column(place)
                 start = column.data_page_offset
                 if column.dictionary_page_offset:
                     start = min(start, column.dictionary_page_offset)
-                name = column.path_in_schema.partition(".")[0]
+                name = path.partition(".")[0]
                 found.append((start, column.total_compressed_size, group, name.lower()))
         found.sort()
         return [chunk[0] for chunk in found], found

@@ -123,6 +123,8 @@ def _chunks(looked: Sequence[tuple[Footer, int, int]]) -> Sequence[Chunk]:
 def _of_footer(column: pq.ColumnChunkMetaData, rows: int) -> Chunk:
     said = column.statistics
     nulls = said.null_count if said is not None and said.has_null_count else None
+    if nulls is not None and not 0 <= nulls <= rows:  # of a damaged footer
+        nulls = None
     low, high = _extremes(said) if said is not None and said.has_min_max else (None, None)
     return Chunk(rows, nulls, low, high, width=_width(column, rows - (nulls or 0)))
 
@@ -143,9 +145,9 @@ def _width(column: pq.ColumnChunkMetaData, values: int) -> float | None:
 
 def _with_header(chunk: Chunk, column: pq.ColumnChunkMetaData, path: str) -> Chunk:
     page = _dictionary(path, column.dictionary_page_offset)
-    if page is None or not page.values:
+    if page is None or page.values <= 0:
         return chunk
-    width = page.bytes / page.values - _LENGTH if column.physical_type == "BYTE_ARRAY" else None
+    width = max(0.0, page.bytes / page.values - _LENGTH) if column.physical_type == "BYTE_ARRAY" else None
     values = chunk.rows - (chunk.nulls or 0)
     rest = column.total_uncompressed_size - page.bytes
     size = _WIDTHS.get(column.physical_type, (width or 0.0) + _LENGTH)
@@ -189,13 +191,13 @@ def _is_integer(column: pq.ColumnChunkMetaData) -> bool:
 
 def _dictionary(path: str, offset: int) -> _Dictionary | None:
     """Read the header of a dictionary page; None if it is none."""
-    with open(path, "rb", buffering=0) as file:
-        header = os.pread(file.fileno(), _HEADER, offset)
     try:
+        with open(path, "rb", buffering=0) as file:
+            header = os.pread(file.fileno(), _HEADER, offset)
         fields, size = _struct(header, 0)
         values = fields[7][1]
         return _Dictionary(offset + size, fields[3], fields[2], values)
-    except (IndexError, KeyError, TypeError):
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError, OSError):  # no such place, or no header there
         return None
 
 
@@ -204,7 +206,9 @@ def _numbers(path: str, column: pq.ColumnChunkMetaData, bits: int) -> frozenset[
     compressed in an unknown way. bits: of how many values the longest dictionary has."""
     page = _dictionary(path, column.dictionary_page_offset)
     width = _WIDTHS.get(column.physical_type, 0)
-    if page is None or page.values > MOST_NUMBERS or page.bytes != page.values * width:
+    if page is None or not 0 < page.values <= MOST_NUMBERS or page.bytes != page.values * width:
+        return None
+    if not 0 <= page.written <= column.total_compressed_size:
         return None
     with open(path, "rb", buffering=0) as file:
         content: bytes | pa.Buffer = os.pread(file.fileno(), page.written, page.start)
@@ -212,7 +216,12 @@ def _numbers(path: str, column: pq.ColumnChunkMetaData, bits: int) -> frozenset[
         codec = column.compression.lower()
         if not pa.Codec.is_available(codec):
             return None
-        content = pa.decompress(content, page.bytes, codec)
+        try:
+            content = pa.decompress(content, page.bytes, codec)
+        except (pa.ArrowException, OSError):  # damaged
+            return None
+    if len(content) != page.bytes:
+        return None
     values = numpy.frombuffer(content, numpy.int32 if width == 4 else numpy.int64)
     hashed = (values.astype(numpy.uint64) * _ODD) >> numpy.uint64(64 - _HASH_BITS)
     return frozenset(values[hashed < 1 << min(_HASH_BITS, _HASH_BITS + SAMPLED_BITS - bits)].tolist())
