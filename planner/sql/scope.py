@@ -19,14 +19,14 @@ class Unsupported(Exception):
     """
 
 
-def refuse(node: exp.Expression, known: Collection[str]) -> None:
+def refuse(node: exp.Expr, known: Collection[str]) -> None:
     """Raise Unsupported if the node has a part that is not among the `known` ones."""
     for key in given(node):
         if key not in known:
             raise Unsupported(f"{key} in {type(node).__name__}")
 
 
-def given(node: exp.Expression) -> Iterator[str]:
+def given(node: exp.Expr) -> Iterator[str]:
     """The parts that a node has."""
     return (key for key, part in node.args.items() if part)
 

@@ -49,7 +49,9 @@ def _run(options: argparse.Namespace) -> int:
     from qoop.session import connect
 
     def open_session() -> Session:
-        return connect(slots=options.slots, memory=options.memory, staged=options.staged)
+        return connect(
+            slots=options.slots, memory=options.memory, staged=options.staged or None
+        )  # QOOP_STAGED counts, too
 
     total = Report()
     for path in _files(options.files):

@@ -121,8 +121,12 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_passes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["slt", str(file), "--staged"]) == 0
+@pytest.mark.parametrize("staged", ["option", "environment", "off"])
+def test_a_file_passes(
+    staged: str, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QOOP_STAGED", "on" if staged == "environment" else "off")
+    assert main(["slt", str(file), *(["--staged"] if staged == "option" else [])]) == 0
     told = capsys.readouterr().out
     assert "in all: 12 passed, 0 different, 0 refused, 4 skipped, 3 for DuckDB" in told
     for reason in ("skipif duckdb", "mode skip", "a concurrent loop", "restart"):
