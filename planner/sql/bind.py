@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 _END = re.compile(r";|--|/\*")
-_STRANGE_ADVICE = re.compile(r'(?<=exist!)\nDid you mean "sqlite_\w+"\?')
+_UNKNOWN = re.compile(r'Table with name (\S+) does not exist!(?P<advice>\nDid you mean "[^\n]*"\?)?')
 TypedName = tuple[str, str]
 _DESCRIBES_OTHER_CASE = duckdb.__version__.startswith("2.")
 """DuckDB 2.0 describes ``SELECT x AS X`` as `x`; its answer is called `X`."""
@@ -339,6 +340,21 @@ def _message(error: duckdb.Error) -> tuple[str, int | None, str]:
     return message, int(position) if position is not None else None, str(record.get("error_subtype", ""))
 
 
+def _with_advice(message: str, here: Sequence[str]) -> str:
+    """DuckDB's message on an unknown table. It advises tables of its catalog, too, which nobody means: where it does,
+    the advice is the nearest of the tables here, if one is near."""
+
+    def written(found: re.Match[str]) -> str:
+        advice = found["advice"] or ""
+        if any(f'"{name.lower()}"' in advice.lower() for name in here):
+            return found[0]
+        near = get_close_matches(found[1].lower(), {name.lower(): name for name in here}, n=1)
+        told = next((name for name in here if name.lower() in near), None)
+        return found[0].removesuffix(advice) + (f'\nDid you mean "{told}"?' if told else "")
+
+    return _UNKNOWN.sub(written, message)
+
+
 def _explained(
     error: duckdb.Error, text: str, prefix: int, tables: list[str], functions: Sequence[str] = ()
 ) -> QueryError:
@@ -346,7 +362,7 @@ def _explained(
     kind = ParseError if isinstance(error, duckdb.ParserException) else BindError
     here = sorted(name for name in tables if not is_of_query(name))
     if "Table with name" in message:
-        message = _STRANGE_ADVICE.sub("", message) + f"\nTables here: {', '.join(here) or 'none'}"
+        message = _with_advice(message, here) + f"\nTables here: {', '.join(here) or 'none'}"
     if "Function with name" in message:
         message += "\nFunctions of Python here: " + (", ".join(functions) or "none (Session.register_function)")
     if position is None:

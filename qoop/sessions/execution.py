@@ -14,13 +14,13 @@ from qoop.session_tables import SessionTables
 from qoop.sessions.options import SessionOptions
 from qoop.sessions.texts import Texts
 from qoop.statements.databases.schemas import CreateSchema, DropSchema, ShowSchemas
-from qoop.statements.reading import Change, Copy, CreateEmpty, CreateTable, CreateView, Drop
+from qoop.statements.reading import Change, Copy, CreateEmpty, CreateTable, CreateView, Drop, Rename
 from qoop.statements.statement import Approximate, Explain, Query, SetOption, ShowFunctions, ShowTables, Statement
 
 if TYPE_CHECKING:
     from qoop.session import Session
 
-_CHANGES = CreateView | CreateTable | CreateEmpty | Change | Drop | CreateSchema | DropSchema
+_CHANGES = CreateView | CreateTable | CreateEmpty | Change | Rename | Drop | CreateSchema | DropSchema
 """The statements that change tables, views and schemas."""
 
 _MANY = 1_000_000  # rows that are worth several threads to write
@@ -96,10 +96,11 @@ class Execution:
             case CreateEmpty():
                 definitions.create_empty(statement, Result, settings)
                 return counted(0)
-            case Change():
-                return counted(
-                    definitions.change(statement, self.query, Result, settings, self.texts.frames(statement.text))
-                )
+            case Rename():
+                definitions.rename(statement, self.query)
+            case Change(text=text):
+                count = definitions.change(statement, self.query, Result, settings, self.texts.frames(text))
+                return done() if statement.reshapes else counted(count)
             case CreateTable(text=text):
                 wanted = definitions.wanted(statement)
                 if wanted is None:  # there is one of that name already

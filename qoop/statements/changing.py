@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog import arrow_output
-from qoop.catalog.errors import OutOfMemory, QueryError
+from qoop.catalog.errors import OutOfMemory, QueryError, SourceError
 from qoop.catalog.sources.files import sql_name, sql_string
 from qoop.catalog.sources.probe import describe, reason
 from qoop.catalog.table import Columns
@@ -36,9 +36,7 @@ def empty(asked: CreateEmpty, settings: Settings) -> Rows:
     with _duckdb(settings) as connection:
         name = sql_name(asked.name[-1])
         connection.execute(f"CREATE TABLE {name} {asked.columns}")
-        lost = sorted({text for (text,) in connection.execute(_LOST).fetchall()})
-        if lost:
-            raise QueryError(f"table {asked.name[-1]} has columns with types alone: it cannot keep {', '.join(lost)}")
+        _check_kept(connection, asked.name[-1])
         return _read(connection, name)
 
 
@@ -57,11 +55,11 @@ def apply(
     with databases and schemas, by the names that the session has for them. run: answers a query. default: the schema
     that names without one are of.
 
-    Raises QueryError for what DuckDB does not take, OutOfMemory.
+    Raises QueryError for what DuckDB does not take, SourceError for files that it cannot read, OutOfMemory.
     """
     rows = None if asked.query is None else run(asked.query)
     read = {} if rows is not None else {parts: run(f"FROM {sql_name(other)}") for other, parts in others.items()}
-    with _duckdb(settings) as connection:
+    with _duckdb(settings, asked.files) as connection:
         _make_places(connection, [name, *read])
         for parts, found in {name: now, **read}.items():
             _fill(connection, _dotted(parts), found)
@@ -71,18 +69,28 @@ def apply(
             _fill(connection, sql_name(_ROWS), rows)
         change = asked.text if rows is None else f"{asked.head} FROM {sql_name(_ROWS)}"
         counted = connection.execute(change).fetchone()
-        return _read(connection, _dotted(name)), 0 if counted is None else int(counted[0])
+        _check_kept(connection, name[-1])
+        return _read(connection, _dotted(name)), 0 if asked.reshapes or counted is None else int(counted[0])
+
+
+def _check_kept(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Raise QueryError if columns have more than names and types: nothing would keep it."""
+    lost = sorted({text for (text,) in connection.execute(_LOST).fetchall()})
+    if lost:
+        raise QueryError(f"table {table} has columns with types alone: it cannot keep {', '.join(lost)}")
 
 
 @contextmanager
-def _duckdb(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB that opens no file. Its errors become ours."""
+def _duckdb(settings: Settings, files: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB. files: whether it may open any. Its errors become ours."""
     try:
-        with opened(settings) as connection:
+        with opened(settings, files) as connection:
             connection.execute("SET arrow_lossless_conversion = true")
             yield connection
     except duckdb.OutOfMemoryException as error:
         raise OutOfMemory(reason(error)) from error
+    except duckdb.IOException as error:
+        raise SourceError(reason(error)) from error
     except duckdb.Error as error:
         raise QueryError(reason(error)) from error
 

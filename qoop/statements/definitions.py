@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from qoop.result import Result
     from qoop.statements.macros.defined import DefinedMacros
     from qoop.statements.macros.reading import OfMacros
-    from qoop.statements.reading import Change, CreateEmpty, CreateTable, CreateView, Drop
+    from qoop.statements.reading import Change, CreateEmpty, CreateTable, CreateView, Drop, Rename
     from qoop.statements.session_catalog import Named
     from qoop.statements.settings import Settings
 
@@ -286,19 +286,37 @@ class Definitions:
 
         self._check_unlocked()
         with self._changing:
+            if asked.exists and not self.has(self._meant(asked.name)):
+                return 0
             name = self._own(self._meant(asked.name))
             now = run(f"FROM {quoted(name)}")
             before = self._catalog.table(name).version
-            others = {other: self._parts(other) for other in self._read_by(asked.text) - {name}}
+            alone = asked.reshapes or asked.files
+            others = {} if alone else {other: self._parts(other) for other in self._read_by(asked.text) - {name}}
             others |= {variable: (variable,) for variable in variables}
             default = self.schemas.default
             rows, count = apply(asked, self._parts(name), others, run, now, settings, default)
             with self._lock:
                 if self._catalog.table(self._own(name)).version != before:
                     raise CatalogError(f"table {name} became another one while it was changed: it stays as it is")
-                if count:
+                if count or asked.reshapes:
                     self.create_table(name, made(*rows))
             return count
+
+    def rename(self, asked: Rename, run: Callable[[str], Result]) -> None:
+        """Give a table another name in its schema. run: answers a query. Raises as `change`."""
+        self._check_unlocked()
+        with self._changing:
+            meant = self._meant(asked.name)
+            if asked.exists and not self.has(meant):
+                return
+            name = self._own(meant)
+            schema = self.schemas.of(name)
+            new = self.schemas.full((schema or MAIN, asked.new))
+            self.check_free([new])
+            self.create_table(new, run(f"FROM {quoted(name)}"))
+            with self._lock:
+                self._drop_table(name, "TABLE")
 
     def _read_by(self, text: str) -> set[str]:
         """The tables and views that a text may read."""

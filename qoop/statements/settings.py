@@ -77,12 +77,13 @@ def _statements(name: str, value: str) -> list[str]:
     return load_statements(listed(value))
 
 
-def opened(settings: Settings, **config: Any) -> duckdb.DuckDBPyConnection:
-    """A DuckDB with these settings that opens no file."""
+def opened(settings: Settings, files: bool = False, **config: Any) -> duckdb.DuckDBPyConnection:
+    """A DuckDB with these settings. files: whether it may open any."""
     connection = open_duckdb(**config)
     for statement in set_statements(settings):
         connection.execute(statement)
-    confine(connection)
+    if not files:
+        confine(connection)
     return connection
 
 

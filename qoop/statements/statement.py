@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import duckdb
 
 from qoop.catalog.asking import is_several, parsed, type_of
-from qoop.catalog.errors import Forbidden, ParseError, QueryError
+from qoop.catalog.errors import ParseError, QueryError
 from qoop.catalog.lexed import lexed
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
+from qoop.statements import pragmas
 from qoop.statements.databases.schemas import OfSchemas, ShowSchemas, schema_created, schema_dropped
 from qoop.statements.reading import (
     Change,
@@ -26,11 +27,14 @@ from qoop.statements.reading import (
     CreateTable,
     CreateView,
     Drop,
+    Rename,
+    altered,
     changed,
     copied,
     created,
     dropped,
 )
+from qoop.statements.refused import not_for_a_session, statement_name
 from qoop.statements.words import Words
 
 if TYPE_CHECKING:
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from qoop.statements.prepared import Said, SetVariable
 
 _MAY_BE_OURS = re.compile(r"\b(?:alternatives|history|approximate)\b", re.I)
+_MAY_BE_PRAGMA = re.compile(r"\b(?:pragma|import)\b", re.I)
 _MAY_BE_MACRO = re.compile(r"\b(?:macro|function)\b", re.I)
 _IS_QUERY = re.compile(r"\s*(?:select|from|with|values)\b", re.I)
 
@@ -104,7 +109,7 @@ class _Parsed:
     parameters: frozenset[str]
 
 
-Made = CreateView | CreateTable | CreateEmpty | Change | Drop | Copy
+Made = CreateView | CreateTable | CreateEmpty | Change | Rename | Drop | Copy
 Statement: TypeAlias = (
     "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | Said | OfDatabases | OfSchemas "
     "| OfMacros | OfExtensions | OfMoves"
@@ -179,15 +184,14 @@ def query_text(text: str) -> str:
 
 def _parsed(text: str) -> list[_Parsed]:
     """The statements of a text."""
+    if _MAY_BE_PRAGMA.search(text):  # DuckDB would make something else of it, or read the files of an IMPORT
+        parts = _split(text)
+        if any(map(_is_pragma, parts)):
+            return [one for part in parts for one in ([_pragma(part)] if _is_pragma(part) else _parsed(part))]
     try:
         found = parsed(text)
         if any(map(is_several, found)):
             return [_Parsed(_kind(one), one, _parameters(one)) for one in _split(text)]
-    except duckdb.PermissionException as error:  # what IMPORT is made of is in files, which DuckDB would read here
-        parts = _split(text)
-        if not any(map(_is_import, parts)):  # but a PRAGMA
-            raise Forbidden(f"a text that is read opens no file: {error}") from error
-        return [one for part in parts for one in _import_or(part)]
     except duckdb.Error as error:
         raise ParseError(str(error)) from error
     if not found:
@@ -195,14 +199,15 @@ def _parsed(text: str) -> list[_Parsed]:
     return [_Parsed(type_of(item), item.query, frozenset(item.named_parameters)) for item in found]
 
 
-def _import_or(text: str) -> list[_Parsed]:
-    """An IMPORT as it is written, another text as `_parsed` says."""
-    return [_Parsed(duckdb.StatementType.PRAGMA, text, frozenset())] if _is_import(text) else _parsed(text)
+def _pragma(text: str) -> _Parsed:
+    """A PRAGMA or an IMPORT, as it is written."""
+    kind = duckdb.StatementType.SET if pragmas.sets(text) else duckdb.StatementType.PRAGMA
+    return _Parsed(kind, text, frozenset())
 
 
-def _is_import(text: str) -> bool:
+def _is_pragma(text: str) -> bool:
     first = Words(text).next
-    return first is not None and first.says("IMPORT")
+    return first is not None and first.says("PRAGMA", "IMPORT")
 
 
 def _parameters(text: str) -> frozenset[str]:
@@ -281,32 +286,36 @@ def _statement(item: _Parsed) -> Statement:
         return Query(item.query.lstrip())  # at once, for the text may be long
     words = Words(item.query)
     text = words.rest  # without comments before it
-    if item.type == duckdb.StatementType.SELECT and not words.take("PRAGMA"):  # DuckDB takes some for a SELECT
+    if item.type == duckdb.StatementType.SELECT:
         return _shown(words) or Query(_as_query(text))
     if item.type == duckdb.StatementType.EXPLAIN and words.take("EXPLAIN"):
-        analyze = words.take("ANALYZE")
-        return Explain(query_text(words.rest), "analyze" if analyze else "plan")
+        return _explain(words)
     if item.type == duckdb.StatementType.SET:
         return _variable(text) or _used(text) or _option(Words(without_end(text)))
     if item.type == duckdb.StatementType.PRAGMA:
-        return _imported(words) or _told_by_pragma(words)
+        return _imported(words) if words.next is not None and words.next.says("IMPORT") else _told_by_pragma(text)
     if item.type == duckdb.StatementType.CALL and words.take("CALL"):
         return Query(f"FROM {words.rest}")
     read = _OTHERS.get(item.type)
     if read is None:
-        nameless = item.type == duckdb.StatementType.INVALID
-        raise _not_for_a_session(" ".join(text.upper().split()[:2]) if nameless else item.type.name)
+        raise not_for_a_session(text)
     return read(text)
 
 
-_SHOW_TABLES = """SELECT name FROM (
-    SELECT table_name AS name FROM duckdb_tables() WHERE schema_name = 'main'
-    UNION ALL SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal) ORDER BY name"""
+def _explain(words: Words) -> Explain:
+    """EXPLAIN of a query, after that word. Raises QueryError for options in parentheses, and for other statements."""
+    what: What = "analyze" if words.take("ANALYZE") else "plan"
+    text = words.rest
+    if (options := words.parenthesised()) is not None and not _IS_QUERY.match(options[1:]) and words.next is not None:
+        raise QueryError(f"EXPLAIN takes no options such as {options}: Session.explain(text, format='json') has them, "
+                         "and EXPLAIN ANALYZE runs the query")  # fmt: skip
+    found = statements(text)
+    if len(found) != 1 or not isinstance(found[0], Query):
+        raise QueryError(f"EXPLAIN is of queries, SELECT, VALUES, FROM or WITH, not of {statement_name(text)}")
+    return Explain(found[0].text, what)
 
 
-def _imported(words: Words) -> Import | None:
-    if not _is_import(words.rest):
-        return None
+def _imported(words: Words) -> Import:
     from qoop.statements.databases.moves import imported
 
     return imported(words)
@@ -324,23 +333,10 @@ def _extended(text: str) -> OfExtensions:
     return extended(Words(without_end(text)))
 
 
-def _told_by_pragma(words: Words) -> Query:
-    """The query in a PRAGMA, which is a SELECT to DuckDB 1. Raises QueryError for one that does something."""
-    if words.take("PRAGMA") and words.take("SHOW_TABLES"):
-        return Query(_SHOW_TABLES)
-    name = words.take_name()
-    given = words.parenthesised()
-    if name is None or given is None:
-        raise _not_for_a_session("PRAGMA")
-    return Query(f"SELECT * FROM pragma_{name.lower()}{given}")
-
-
-def _not_for_a_session(kind: str) -> QueryError:
-    return QueryError(f"{kind} statements are not for a session: it runs SELECT, VALUES, FROM, WITH, "
-                      "CREATE VIEW, CREATE TABLE, CREATE SCHEMA, CREATE MACRO, INSERT, UPDATE, DELETE, MERGE, DROP, "
-                      "COPY … TO, EXPORT, IMPORT, SET, RESET, PREPARE, EXECUTE, CALL, BEGIN, COMMIT, ATTACH, DETACH, "
-                      "USE, INSTALL, LOAD, EXPLAIN, DESCRIBE, SUMMARIZE, "
-                      "SHOW TABLES and SHOW FUNCTIONS; data comes in through register() or FROM 'file'")  # fmt: skip
+def _told_by_pragma(text: str) -> Statement:
+    """The query, or the SHOW, in a PRAGMA. Raises QueryError for one that does something."""
+    (found,) = statements(pragmas.question(text))
+    return found
 
 
 def _said(reader: str, text: str) -> Said:
@@ -373,11 +369,13 @@ def _of_databases(reader: str, text: str) -> OfDatabases:
 
 def _used(text: str) -> Use | None:
     words = Words(without_end(text))
-    if not words.take("USE"):
+    schema = words.take("SET", "SCHEMA")
+    if not schema and not words.take("USE"):
         return None
     from qoop.statements.databases.attaching import used
 
-    return used(words)
+    named = words.string() if schema else None  # which DuckDB reads as names with dots between them
+    return used(words if named is None else Words(named))
 
 
 def _of_macros(reader: str, text: str) -> OfMacros | None:
@@ -413,6 +411,7 @@ _OTHERS: dict[
     duckdb.StatementType.COPY: copied,
     duckdb.StatementType.EXPORT: _exported,
     duckdb.StatementType.LOAD: _extended,
+    duckdb.StatementType.ALTER: altered,
     duckdb.StatementType.INSERT: changed,
     duckdb.StatementType.UPDATE: changed,
     duckdb.StatementType.DELETE: changed,
@@ -445,15 +444,19 @@ def _as_query(text: str) -> str:
     first = words.next
     if first is None or not first.says("DESCRIBE", "DESC", "SUMMARIZE", "SHOW"):
         return text
-    text = without_end(f"DESCRIBE {words.rest}" if words.take("SHOW") else text)  # sqlglot takes SHOW for a name
+    other = words.take("SHOW") or words.take("DESC")  # which sqlglot takes for names
+    text = without_end(f"DESCRIBE {words.rest}" if other else text)
     return f"FROM ({text}\n)" if "--" in text else f"FROM ({text})"  # a comment may end it
 
 
 def _option(words: Words) -> SetOption:
-    """SET [scope] name = value, RESET [scope] name. Raises QueryError for what is neither."""
+    """SET [scope] name = value, PRAGMA name = value, RESET [scope] name. Raises QueryError for what is none of them."""
     whole = words.rest
     reset = words.take("RESET")
-    if reset or words.take("SET"):
+    if words.take("SET", "TIME", "ZONE") and words.next is not None:
+        local = words.next.says("LOCAL", "DEFAULT")
+        return SetOption("TimeZone", None if local else _value(words))
+    if reset or words.take("SET") or words.take("PRAGMA"):
         _ = words.take("GLOBAL") or words.take("SESSION") or words.take("LOCAL")
         name = words.dotted_name()
         if name is not None and reset and words.next is None:

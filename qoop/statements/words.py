@@ -42,6 +42,15 @@ class Words:
         self._at += len(words)
         return True
 
+    def skip_to(self, *words: str) -> None:
+        """Go past all words before the first of these that stands in no parentheses and is not a name before AS."""
+        while self.next is not None and (not self.next.says(*words) or self._is_before("AS")):
+            if self.parenthesised() is None:
+                self._at += 1
+
+    def _is_before(self, word: str) -> bool:
+        return any(after.says(word) for after in self._words[self._at + 1 : self._at + 2])
+
     def take_name(self) -> str | None:
         """Go past a name, and return it; None if there is none."""
         name = None if self.next is None else self.next.name

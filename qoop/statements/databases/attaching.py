@@ -66,6 +66,8 @@ def attached(words: Words) -> Attach:
     name = words.take_name() if path is not None and words.take("AS") else None
     if path is None or (name is None and words.next is not None and words.next.text != "("):
         raise QueryError("write ATTACH 'file.duckdb' AS name (READ_ONLY)")
+    if path in ("", ":memory:"):
+        raise QueryError("ATTACH is of files and servers, not of ':memory:': CREATE SCHEMA makes a place for tables")
     postgres = _type(words) == POSTGRES or path.startswith(_PREFIXES)
     if not postgres:
         path = path.removeprefix("sqlite:")
