@@ -1,6 +1,7 @@
 """A SQL engine made to change its plan while the query runs; its answers are DuckDB's.
 
-`connect` opens a `Session`, which knows tables and runs queries. `Session.sql` waits for the answer and returns a
+`sql` runs a text in a session of the process. `connect` opens a `Session`, which knows tables and runs queries.
+`Session.sql` waits for the answer and returns a
 `Result`; `Session.submit` returns a `Job` at once, which runs next to others. Every error is a `QoopError`.
 
 >>> import qoop
@@ -20,6 +21,7 @@
     notebook.py         results and jobs as HTML, and ``%%qoop``
     options.py          the options of a session, in one table
     config.py           the values of options: from arguments, the environment, files, defaults
+    default_session.py  `sql`, in a session that opens when it is first used
     session.py          `Session`, the face: tables, statements and queries
     sessions/           what is behind it: options, texts, statements, EXPLAIN, suspension
     session_tables.py   the tables and views of a session, by name
@@ -92,6 +94,7 @@ from qoop.catalog.errors import (
 )
 
 if TYPE_CHECKING:
+    from qoop.default_session import sql
     from qoop.job import Job
     from qoop.notebook import load_ipython_extension
     from qoop.profiles import CapacityProfile, replay
@@ -137,6 +140,7 @@ __all__ = [
     "load_ipython_extension",
     "replay",
     "resume",
+    "sql",
 ]
 
 logging.getLogger("qoop").addHandler(logging.NullHandler())  # who embeds it decides what is to be seen
@@ -150,6 +154,7 @@ _HOME = {
     "load_ipython_extension": "qoop.notebook",
     "replay": "qoop.profiles",
     "resume": "qoop.suspend",
+    "sql": "qoop.default_session",
 }
 
 
@@ -165,4 +170,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)  # what users use, without what this module imports

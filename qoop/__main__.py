@@ -259,13 +259,13 @@ def _script(options: argparse.Namespace, text: str) -> int:
 def _executed(session: Session, statement: Statement, unnamed: Sequence[str]) -> Result:
     """The answer. unnamed: places with tables that no statement names, which an error is told with."""
     try:
-        return session.execute(statement, _watch)
+        return session.execute(statement, watch=_watch)
     except BindError:
         if not unnamed:
             raise
         for path in unnamed:
             session.register_path(path)
-        return session.execute(statement, _watch)
+        return session.execute(statement, watch=_watch)
 
 
 def _has_text(parser: argparse.ArgumentParser, options: argparse.Namespace) -> bool:

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,10 @@ from qoop.session import Session
 from qoop.session import connect as open_session
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow as pa
+
     from qoop.result import Description, Result
 
 apilevel = "2.0"
@@ -134,21 +139,17 @@ def TimestampFromTicks(ticks: float) -> datetime.datetime:
     return Timestamp(*time.localtime(ticks)[:6])
 
 
-def connect(*data: str, session: Session | None = None, **options: Any) -> Connection:
+def connect(*data: str | os.PathLike[str], session: Session | None = None, **options: Any) -> Connection:
     """A connection to folders, DuckDB files and data files, or to what a session knows.
 
     options: those of :func:`qoop.connect`. A session that was given stays open when the connection is closed.
     """
     with _as_here():
-        opened = session if session is not None else open_session(**options)
-        connection = Connection(opened, owned=session is None)
-        try:
-            for path in data:
-                opened.register_path(path)
-        except BaseException:
-            connection.close()
-            raise
-    return connection
+        if session is None:
+            return Connection(open_session(*data, **options), owned=True)
+        for path in data:
+            session.register_path(path)
+    return Connection(session, owned=False)
 
 
 class Connection:
@@ -243,6 +244,20 @@ class Cursor:
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows that are left."""
         return list(self)
+
+    def df(self) -> pandas.DataFrame:
+        """All rows of the answer as a pandas data frame."""
+        return self._fetch(lambda result: result.df())
+
+    def pl(self) -> polars.DataFrame:
+        """All rows of the answer as a Polars data frame."""
+        return self._fetch(lambda result: result.pl())
+
+    def arrow(self) -> pa.Table:
+        """All rows of the answer as a pyarrow.Table."""
+        return self._fetch(lambda result: result.arrow())
+
+    fetchdf, to_arrow_table = df, arrow  # as DuckDB has them
 
     def setinputsizes(self, sizes: Sequence[object]) -> None:
         """Does nothing, as PEP 249 allows."""

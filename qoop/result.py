@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import count
@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.asking import has_name
-from qoop.catalog.errors import DiskFull, ExecutionError, PlanError, QueryError
+from qoop.catalog.errors import BindError, ConfigError, DiskFull, ExecutionError, PlanError, QueryError
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.opening import confine, open_duckdb
 from qoop.catalog.paths import fault_of, unspeakable
@@ -63,6 +63,14 @@ _ALIKE = {
 
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _HUGEINT = pa.decimal128(38, 0)  # as DuckDB exports it, of which Arrow's lossless form has the same bits
+
+_OF_PANDAS = {"na_rep": "nullstr", "quotechar": "quote", "escapechar": "escape"}
+"""Options of COPY by the names that pandas, and DuckDB's `write_csv`, have for them."""
+
+_INTERNAL = frozenset(
+    ("expressed", "json_rows", "lossless", "says_done", "settings", "text_casts", "text_rows", "unique_columns")
+)
+"""Methods of results that the rest of qoop uses."""
 
 _AT_ONCE = 10_000
 """Rows that are made values of Python at a time."""
@@ -111,6 +119,30 @@ class Result:
     def description(self) -> list[Description]:
         """The columns, in order."""
         return [(name, type_, None, None, None, None, None) for name, type_ in self._columns]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns."""
+        return len(self), len(self._columns)
+
+    def __getitem__(self, columns: str | Sequence[str]) -> Result:
+        """A column, or several, as a result of its own; nothing is copied. Raises BindError for a name that is none."""
+        names = columns if isinstance(columns, list | tuple) else [columns]
+        found = [self._place(name) for name in names]
+        return Result(self._raw.select(found), tuple(self._columns[place] for place in found), self._settings)
+
+    def _place(self, name: str) -> int:
+        """The first column of that name, or of that name in another case."""
+        if not isinstance(name, str):
+            raise BindError(f"a column has a name, not {name!r}; there are: {', '.join(self.columns)}")
+        for known, wanted in ((self.columns, name), ([one.lower() for one in self.columns], name.lower())):
+            if wanted in known:
+                return known.index(wanted)
+        raise BindError(f"there is no column {name}; there are: {', '.join(self.columns)}")
+
+    def __dir__(self) -> list[str]:
+        """What programs use, without what qoop alone does."""
+        return [name for name in super().__dir__() if not name.startswith("_") and name not in _INTERNAL]
 
     def __len__(self) -> int:
         return int(self._raw.num_rows)
@@ -167,6 +199,15 @@ class Result:
         finally:
             cursor.close()
 
+    def write_parquet(self, path: str | os.PathLike[str], **options: object) -> None:
+        """Write the rows to a Parquet file, as `copy_to` does. options: of DuckDB's COPY, such as compression="zstd" or
+        partition_by=["day"]. Raises as `copy_to`."""
+        self.copy_to(path, _copy_options("parquet", options))
+
+    def write_csv(self, path: str | os.PathLike[str], **options: object) -> None:
+        """The same as a CSV file. options: such as sep=";" or header=False."""
+        self.copy_to(path, _copy_options("csv", options))
+
     def slice(self, first: int, rows: int) -> Result:
         """That many rows from the first-th on, counted from 0, as a result of their own; nothing is copied."""
         return Result(self._raw.slice(first, rows), self._columns, self._settings)
@@ -196,6 +237,18 @@ class Result:
     def pl(self) -> polars.DataFrame:
         """The rows as a Polars data frame (names that occur twice are numbered, as DuckDB does). Needs polars."""
         return self._convert(lambda rows: rows.pl())
+
+    @interruptible()
+    def fetchnumpy(self) -> dict[str, Any]:
+        """The columns as arrays of NumPy by their names; those that hold NULL are masked."""
+        return self._convert(lambda rows: rows.fetchnumpy())
+
+    fetchdf, to_arrow_table = df, arrow  # as DuckDB has them
+
+    def fetch_record_batch(self, rows_per_batch: int = 1_000_000) -> pa.RecordBatchReader:
+        """As `batches`, with no more rows in a batch than that."""
+        found = self.batches()
+        return pa.RecordBatchReader.from_batches(found.schema, _cut(found, rows_per_batch))
 
     @interruptible()
     def fetchall(self) -> list[tuple[Any, ...]]:
@@ -355,6 +408,36 @@ class Result:
 
     def _total(self) -> str:
         return f"({len(self):,} rows in all)"
+
+
+def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of no more rows than that."""
+    if rows < 1:
+        raise ConfigError(f"rows_per_batch must be at least 1, not {rows!r}")
+    for batch in batches:
+        yield from (batch.slice(first, rows) for first in range(0, len(batch), rows))
+
+
+def _copy_options(format: str, options: Mapping[str, object]) -> str:
+    """Options of COPY, as SQL has them.
+
+    >>> _copy_options("csv", {"sep": ";", "header": False, "partition_by": ["a b", "c"]})
+    '(FORMAT csv, sep \';\', header false, partition_by ("a b", "c"))'
+    """
+    names = {name: _OF_PANDAS.get(name, name) for name in options}
+    strange = next((name for name in names if not name.isidentifier()), None)
+    if strange is not None:
+        raise QueryError(f"COPY has no option {strange!r}")
+    return f"({', '.join([f'FORMAT {format}', *(f'{names[name]} {_sql(value)}' for name, value in options.items())])})"
+
+
+def _sql(value: object) -> str:
+    """The value of an option of COPY: several are names of columns."""
+    if isinstance(value, list | tuple):
+        return f"({', '.join(_quoted(str(name)) for name in value)})"
+    if isinstance(value, bool | int | float):
+        return str(value).lower()
+    return "'" + str(value).replace("'", "''") + "'"
 
 
 def _unlike(schema: pa.Schema, wanted: pa.Schema) -> list[int]:

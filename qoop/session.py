@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.control.tenants import TenantStatus
+    from qoop.dbapi import Cursor
     from qoop.growing.answer import Answer
     from qoop.iterating.curves import Kind
     from qoop.iterating.iteration import Iteration
@@ -76,7 +77,9 @@ _IN_PART = 0.05
 
 
 def connect(
+    *data: str | os.PathLike[str],
     slots: int | None = None,
+    threads: int | None = None,
     memory: int | str | None = None,
     checkpoints: str | os.PathLike[str] | None = None,
     replan: bool | None = None,
@@ -112,7 +115,10 @@ def connect(
 ) -> Session:
     """Open a session on this machine, or on the nodes of a Ray cluster.
 
+    data: what it knows from the start, each as for `Session.register_path`: folders of tables, DuckDB files, and
+        Parquet, CSV or JSON files. ":memory:" stands for none, as in DuckDB.
     slots: tasks at a time, each a thread; by default the CPUs this process may use.
+    threads: another name for slots, as DuckDB has it.
     memory: bytes, or a text such as "2GB", that all tasks together may use; by default 80 % of what there is.
     checkpoints: a folder for outputs that survive the process, or a place that machines share: ``file:///folder`` or
         ``s3://bucket/prefix`` (see docs/stores.md); by default they live in memory.
@@ -182,9 +188,27 @@ def connect(
         long, from one to two per cent of the row groups, of the columns that its filters hang on; "full": what is
         missing is collected from all data before the first plan.
 
-    Each can also come from the environment, see :mod:`qoop.config`. Raises ConfigError.
+    Each option can also come from the environment, see :mod:`qoop.config`. Raises ConfigError, and SourceError for data
+    that cannot be read.
     """
-    return Session(configure(**locals()))  # every argument by its name, as the table of options has it
+    options = dict(locals())  # every argument by its name, as the table of options has it
+    del options["data"], options["threads"]
+    if threads is not None:
+        if slots is not None:
+            raise ConfigError("slots and threads are one option: name one of them")
+        options["slots"] = threads
+    for path in data:
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError(f"data is paths of folders and files, not {path!r}: write connect(slots={path!r})")
+    session = Session(configure(**options))
+    try:
+        for path in data:
+            if path != ":memory:":
+                session.register_path(path)
+    except BaseException:
+        session.close()
+        raise
+    return session
 
 
 class Session:
@@ -232,6 +256,12 @@ class Session:
         Raises SourceError if it cannot be read.
         """
         self._tables.register(name, source, version)
+
+    @interruptible()
+    def unregister(self, name: str) -> None:
+        """Forget a table that was registered; its data stays as it is. Raises UnknownTable, CatalogError for a table
+        that a text has created."""
+        self._tables.unregister(name)
 
     @interruptible()
     def register_folder(self, directory: str | os.PathLike[str]) -> None:
@@ -342,17 +372,31 @@ class Session:
         """
         result = None
         for statement in statements(with_parameters(text, parameters)):
-            result = self.execute(statement, watch)
+            result = self.execute(statement, watch=watch)
         assert result is not None  # a text without statements was refused
         return result
 
     @interruptible()
-    def execute(self, statement: Statement | str, watch: Callable[[Job], object] | None = None) -> Result:
-        """Do what one of the :func:`~qoop.statements.statement.statements` of a text asks for, or a text; else as
-        `sql`."""
+    def execute(
+        self,
+        statement: Statement | str,
+        parameters: Parameters = (),
+        *,
+        watch: Callable[[Job], object] | None = None,
+    ) -> Result:
+        """Do what a text asks for, or one of its :func:`~qoop.statements.statement.statements`, which has no
+        parameters; else as `sql`."""
         if isinstance(statement, str):
-            return self.sql(statement, watch=watch)
+            return self.sql(statement, parameters, watch=watch)
         return self._execution(watch).execute(statement)
+
+    def cursor(self) -> Cursor:
+        """A cursor of PEP 249 (:mod:`qoop.dbapi`), which runs statements in this session and hands out their rows;
+        each thread may have one. Its errors are those of that module."""
+        from qoop import dbapi
+
+        self._tables.check_open()
+        return dbapi.connect(session=self).cursor()
 
     if TYPE_CHECKING:  # typing keeps what it knows of overloads, and with it DuckDB, beyond the end of the process
 

@@ -143,6 +143,14 @@ class SessionTables:
         with self.naming():
             return [name for name in names if not self.definitions.has(name)]
 
+    def unregister(self, name: str) -> None:
+        """As `Session.unregister`."""
+        with self.naming():
+            table = self.catalog.table(name)
+            if self.definitions.is_own(table):
+                raise CatalogError(f"table {table.name} was created by a text: DROP TABLE {table.name} drops it")
+            self.forget(table.name)
+
     def forget(self, name: str) -> None:
         """Drop a table that was registered."""
         with self.naming():

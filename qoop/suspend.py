@@ -321,7 +321,7 @@ def resume(
     """
     from qoop.session import connect
 
-    session = connect(slots, memory, checkpoints, replan, ray=ray)
+    session = connect(slots=slots, memory=memory, checkpoints=checkpoints, replan=replan, ray=ray)
     try:
         job = session.resume(path, data, trust)
     except BaseException:

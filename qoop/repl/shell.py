@@ -292,7 +292,7 @@ class Shell:
             if isinstance(statement, Approximate):
                 result, shown = self._grown(session, statement)
             else:
-                result = session.execute(statement, watch)
+                result = session.execute(statement, watch=watch)
         except Exception as error:
             if self._sent_back(error):
                 return

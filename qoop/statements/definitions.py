@@ -341,13 +341,17 @@ class Definitions:
         if name in self._views:
             raise CatalogError(f"{name} is a view: only tables can be changed")
         table = self._catalog.table(name)
-        kept = self._folder is not None and keeping.is_kept(self._folder, table)
-        if not kept and table.name.lower() not in self._made:
+        if not self.is_own(table):
             raise CatalogError(
                 f"table {table.name} was registered, and its data stays as it is: "
                 f"CREATE TABLE name AS FROM {quoted(table.name)} makes a copy that can be changed"
             )
         return table.name
+
+    def is_own(self, table: Table) -> bool:
+        """True for a table that a text has created, now or, where there is a folder of tables, before."""
+        kept = self._folder is not None and keeping.is_kept(self._folder, table)
+        return kept or table.name.lower() in self._made
 
     def _check_unlocked(self) -> None:
         if self._locked:

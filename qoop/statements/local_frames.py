@@ -1,7 +1,8 @@
 """Tables of the program that a query names as DuckDB lets it: `df = pandas.DataFrame(…); session.sql("FROM df")`.
 
-A variable counts if it holds a table of Arrow, pandas or Polars, if a text names it where tables stand, and if no table
-or view has its name. It is looked for where the session was called: among local names, then among those of the module.
+A variable counts if it holds a table of Arrow, pandas or Polars or a Result, if a text names it where tables stand, and
+if no table or view has its name. It is looked for where the session was called: among local names, then among those of
+the module.
 A cell of a notebook calls the session through IPython, whose own names do not count.
 """
 
@@ -15,8 +16,17 @@ from types import FrameType
 
 from qoop.catalog.lexed import lexed
 
-_LIBRARIES = ("pyarrow", "pandas", "polars")
-_KINDS = ("DataFrame", "LazyFrame", "Table", "RecordBatch", "RecordBatchReader", "FileSystemDataset", "InMemoryDataset")
+_LIBRARIES = ("pyarrow", "pandas", "polars", "qoop")
+_KINDS = (
+    "DataFrame",
+    "LazyFrame",
+    "Table",
+    "RecordBatch",
+    "RecordBatchReader",
+    "FileSystemDataset",
+    "InMemoryDataset",
+    "Result",
+)
 _BEFORE_TABLES = (
     "FROM",
     "JOIN",

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 LIFE = """
 import sys, qoop
-with qoop.connect(2, "500MB", {folder!r}) as session:
+with qoop.connect(slots=2, memory="500MB", checkpoints={folder!r}) as session:
     session.register_folder({data!r})
     rows = session.sql("SELECT k % 7 AS r, sum(v) AS s FROM t, u WHERE k = i GROUP BY 1 ORDER BY 1").fetchall()
     assert len(rows) == 7

@@ -35,7 +35,7 @@ def seconds(folder: Path, latency: float, repeat: int) -> tuple[float, float]:
 def _once(folder: Path, latency: float, pack: bool) -> float:
     with distant(latency):
         began = time.perf_counter()
-        with connect(2, "1GB", checkpoints="memory://store", pack=pack, staged=True) as session:
+        with connect(slots=2, memory="1GB", checkpoints="memory://store", pack=pack, staged=True) as session:
             session.register_folder(str(folder))
             assert len(session.sql(_TEXT).fetchall()) == 10
         return time.perf_counter() - began

@@ -143,7 +143,7 @@ class Fidelity:
 def run(options: FidelityOptions, told: OnProgress = lambda line: None) -> Fidelity:
     """Run what is not known yet, then simulate all of it. Raises ConfigError, SourceError."""
     results = Results(options.results, options.settings)
-    with connect(options.slots, options.memory, reuse=False, staged=True, statistics="full") as planner:
+    with connect(slots=options.slots, memory=options.memory, reuse=False, staged=True, statistics="full") as planner:
         planner.register_folder(options.directory)
         bench = _Bench(options, results, planner, told)
         bench.record()
@@ -283,7 +283,9 @@ class _Bench:
 
     def session(self, slots: int, replan: bool = False) -> Session:
         """With the tables."""
-        session = connect(slots, self.options.memory, replan=replan, reuse=False, staged=True, statistics="full")
+        session = connect(
+            slots=slots, memory=self.options.memory, replan=replan, reuse=False, staged=True, statistics="full"
+        )
         session.register_folder(self.options.directory)
         return session
 

@@ -145,7 +145,9 @@ def run(
     known = Measurements(Results(path, {}))
     failed: dict[str, str] = {}
     for scale, folder in sorted(options.sizes.items()):
-        with connect(1, options.memory, replan=False, reuse=False, staged=True, statistics="full") as session:
+        with connect(
+            slots=1, memory=options.memory, replan=False, reuse=False, staged=True, statistics="full"
+        ) as session:
             session.register_folder(folder)
             versions = _versions(folder)
             for number in options.queries:
