@@ -421,8 +421,8 @@ def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatc
 def _copy_options(format: str, options: Mapping[str, object]) -> str:
     """Options of COPY, as SQL has them.
 
-    >>> _copy_options("csv", {"sep": ";", "header": False, "partition_by": ["a b", "c"]})
-    '(FORMAT csv, sep \';\', header false, partition_by ("a b", "c"))'
+    >>> print(_copy_options("csv", {"sep": ";", "header": False, "partition_by": ["a b", "c"]}))
+    (FORMAT csv, sep ';', header false, partition_by ("a b", "c"))
     """
     names = {name: _OF_PANDAS.get(name, name) for name in options}
     strange = next((name for name in names if not name.isidentifier()), None)

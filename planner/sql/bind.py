@@ -348,7 +348,7 @@ def _with_advice(message: str, here: Sequence[str]) -> str:
         advice = found["advice"] or ""
         if any(f'"{name.lower()}"' in advice.lower() for name in here):
             return found[0]
-        near = get_close_matches(found[1].lower(), {name.lower(): name for name in here}, n=1)
+        near = get_close_matches(found[1].lower(), {name.lower(): name for name in here}, n=1, cutoff=0.7)
         told = next((name for name in here if name.lower() in near), None)
         return found[0].removesuffix(advice) + (f'\nDid you mean "{told}"?' if told else "")
 

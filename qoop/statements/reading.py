@@ -9,7 +9,6 @@ from qoop.catalog.errors import QueryError
 from qoop.catalog.lexed import quoted
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
-from qoop.statements.refused import not_for_a_session, statement_name
 from qoop.statements.words import Words
 
 
@@ -90,6 +89,13 @@ class Copy:
     options: str
 
 
+def refusal(text: str) -> QueryError:
+    """The error for a statement that a session does not run."""
+    from qoop.statements.refused import not_for_a_session  # few texts need it
+
+    return not_for_a_session(text)
+
+
 def created(text: str) -> CreateView | CreateTable | CreateEmpty:
     """The definition in a CREATE statement. Raises QueryError for what is not to be created here."""
     words = Words(without_end(text))
@@ -108,7 +114,7 @@ def created(text: str) -> CreateView | CreateTable | CreateEmpty:
                 return CreateView(name, columns or "", words.rest, replace, unless)
             return CreateTable(name, words.rest, replace, unless)
     elif words.next is None or not words.next.says("RECURSIVE", "MATERIALIZED"):
-        raise not_for_a_session(text)
+        raise refusal(text)
     raise QueryError(
         "a session creates views, CREATE [OR REPLACE] VIEW name AS …, tables, "
         "CREATE [OR REPLACE] TABLE name AS … or (column type, …), and schemas, CREATE SCHEMA name; "
@@ -145,7 +151,7 @@ def changed(text: str) -> Change:
             return (_inserted(name, text, words, queries) if inserts else None) or Change(name, text)
     raise QueryError(
         "a session changes tables that it has created: INSERT INTO name …, UPDATE name SET …, DELETE FROM name …, "
-        f"MERGE INTO name …, TRUNCATE name; this is {statement_name(words.rest or text)}"
+        "MERGE INTO name …, TRUNCATE name"
     )
 
 
@@ -179,7 +185,7 @@ def altered(text: str) -> Change | Rename:
     text = without_end(text)
     words = Words(text)
     if not words.take("ALTER", "TABLE"):
-        raise not_for_a_session(text)
+        raise refusal(text)
     if any(word.says("COLLATE") for word in words.left):
         raise QueryError("a table cannot keep COLLATE: write it in the queries")
     exists = words.take("IF", "EXISTS")
@@ -206,7 +212,7 @@ def dropped(text: str) -> Drop:
         if name and words.next is None:
             return Drop("TABLE" if is_table else "VIEW", name, exists)
     elif not words.take("DROP", "MACRO") and not words.take("DROP", "SCHEMA"):
-        raise not_for_a_session(text)
+        raise refusal(text)
     raise QueryError("a session drops tables, views and schemas: DROP TABLE|VIEW|SCHEMA [IF EXISTS] name")
 
 
@@ -226,7 +232,7 @@ def copied(text: str) -> Copy | Change:
                 _check_answer(words)
                 return Copy(query[1:-1].strip() if query else _rows_of(name, columns), path, words.rest)
             raise QueryError(f"COPY … TO names a file as a text, COPY t TO 'file.parquet': not {words.rest}")
-    raise not_for_a_session(text)
+    raise refusal(text)
 
 
 def _check_answer(options: Words) -> None:

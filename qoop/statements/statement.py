@@ -18,7 +18,6 @@ from qoop.catalog.errors import ParseError, QueryError
 from qoop.catalog.lexed import lexed
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
-from qoop.statements import pragmas
 from qoop.statements.databases.schemas import OfSchemas, ShowSchemas, schema_created, schema_dropped
 from qoop.statements.reading import (
     Change,
@@ -33,8 +32,8 @@ from qoop.statements.reading import (
     copied,
     created,
     dropped,
+    refusal,
 )
-from qoop.statements.refused import not_for_a_session, statement_name
 from qoop.statements.words import Words
 
 if TYPE_CHECKING:
@@ -201,6 +200,8 @@ def _parsed(text: str) -> list[_Parsed]:
 
 def _pragma(text: str) -> _Parsed:
     """A PRAGMA or an IMPORT, as it is written."""
+    from qoop.statements import pragmas
+
     kind = duckdb.StatementType.SET if pragmas.sets(text) else duckdb.StatementType.PRAGMA
     return _Parsed(kind, text, frozenset())
 
@@ -298,7 +299,7 @@ def _statement(item: _Parsed) -> Statement:
         return Query(f"FROM {words.rest}")
     read = _OTHERS.get(item.type)
     if read is None:
-        raise not_for_a_session(text)
+        raise refusal(text)
     return read(text)
 
 
@@ -311,6 +312,8 @@ def _explain(words: Words) -> Explain:
                          "and EXPLAIN ANALYZE runs the query")  # fmt: skip
     found = statements(text)
     if len(found) != 1 or not isinstance(found[0], Query):
+        from qoop.statements.refused import statement_name
+
         raise QueryError(f"EXPLAIN is of queries, SELECT, VALUES, FROM or WITH, not of {statement_name(text)}")
     return Explain(found[0].text, what)
 
@@ -335,6 +338,8 @@ def _extended(text: str) -> OfExtensions:
 
 def _told_by_pragma(text: str) -> Statement:
     """The query, or the SHOW, in a PRAGMA. Raises QueryError for one that does something."""
+    from qoop.statements import pragmas
+
     (found,) = statements(pragmas.question(text))
     return found
 

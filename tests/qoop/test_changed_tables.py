@@ -117,7 +117,7 @@ def test_a_table_that_is_registered_over_one_of_ours_is_not_ours() -> None:
         ("CREATE TABLE n (a NOSUCH)", "NOSUCH"),
         ("CREATE TABLE t (a INTEGER)", "there is a table t already"),
         ("INSERT INTO t VALUES (1) RETURNING a", "RETURNING"),
-        ("INSERT OR REPLACE INTO t VALUES (1)", "changes tables that it has created"),
+        ("INSERT OR REPLACE INTO t VALUES (1)", "INSERT OR REPLACE needs a key"),
         ("INSERT INTO t VALUES ('x')", "Could not convert"),
         ("INSERT INTO nothing VALUES (1)", "there is no table nothing|unknown table"),
         ("ROLLBACK", "BEGIN first"),

@@ -33,8 +33,8 @@ SAID = {
 
 def test_connect_takes_the_arguments_of_the_table_and_explains_them() -> None:
     parameters = inspect.signature(qoop.connect).parameters
-    assert set(parameters) == {option.name for option in OPTIONS if option.argument}
-    assert all(one.default is None and one.annotation != one.empty for one in parameters.values())
+    assert set(parameters) == {option.name for option in OPTIONS if option.argument} | {"data", "threads"}
+    assert all(one.default is None and one.annotation != one.empty for one in parameters.values() if one.name != "data")
     explained = re.findall(r"^    (\w+): ", qoop.connect.__doc__ or "", re.MULTILINE)
     assert sorted(explained) == sorted(parameters)
 
