@@ -32,14 +32,19 @@ class _Default:
             return self.session
 
 
+    def forget(self) -> None:
+        """A child process opens a session when it needs one; the parent's stays as it is."""
+        self.lock, self.session = threading.Lock(), None
+
+
 _default = _Default()
-os.register_at_fork(after_in_child=_default.__init__)  # type: ignore[misc]  # the child opens one of its own
+os.register_at_fork(after_in_child=_default.forget)
 
 
 def sql(text: str, parameters: Parameters = ()) -> Result:
     """Run a text in the session of the process and wait for the answer, as `Session.sql` does.
 
     The options of that session come from the environment and qoop.toml; SET changes those that can change. A program
-    that runs several things at a time opens sessions of its own with `connect`.
+    that needs other options calls `connect`.
     """
     return _default.opened().sql(text, parameters)

@@ -126,7 +126,7 @@ class Result:
         return len(self), len(self._columns)
 
     def __getitem__(self, columns: str | Sequence[str]) -> Result:
-        """A column, or several, as a result of its own; nothing is copied. Raises BindError for a name that is none."""
+        """A Result of one column, or of several; nothing is copied. Raises BindError for a name that no column has."""
         names = columns if isinstance(columns, list | tuple) else [columns]
         found = [self._place(name) for name in names]
         return Result(self._raw.select(found), tuple(self._columns[place] for place in found), self._settings)
@@ -135,13 +135,15 @@ class Result:
         """The first column of that name, or of that name in another case."""
         if not isinstance(name, str):
             raise BindError(f"a column has a name, not {name!r}; there are: {', '.join(self.columns)}")
-        for known, wanted in ((self.columns, name), ([one.lower() for one in self.columns], name.lower())):
-            if wanted in known:
-                return known.index(wanted)
+        lower = [column.lower() for column in self.columns]
+        if name in self.columns:
+            return self.columns.index(name)
+        if name.lower() in lower:
+            return lower.index(name.lower())
         raise BindError(f"there is no column {name}; there are: {', '.join(self.columns)}")
 
     def __dir__(self) -> list[str]:
-        """What programs use, without what qoop alone does."""
+        """The names that programs use, without those of qoop's own code."""
         return [name for name in super().__dir__() if not name.startswith("_") and name not in _INTERNAL]
 
     def __len__(self) -> int:

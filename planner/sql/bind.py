@@ -349,8 +349,8 @@ def _with_advice(message: str, here: Sequence[str]) -> str:
         if any(f'"{name.lower()}"' in advice.lower() for name in here):
             return found[0]
         near = get_close_matches(found[1].lower(), {name.lower(): name for name in here}, n=1, cutoff=0.7)
-        told = next((name for name in here if name.lower() in near), None)
-        return found[0].removesuffix(advice) + (f'\nDid you mean "{told}"?' if told else "")
+        nearest = next((name for name in here if name.lower() in near), None)
+        return found[0].removesuffix(advice) + (f'\nDid you mean "{nearest}"?' if nearest else "")
 
     return _UNKNOWN.sub(written, message)
 

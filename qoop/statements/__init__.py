@@ -5,7 +5,9 @@
     words.py         a statement, read word by word
     statement.py     texts into statements
     reading.py       CREATE, DROP, COPY and changes of tables
-    changing.py      tables without rows, and INSERT, UPDATE, DELETE and MERGE
+    pragmas.py       PRAGMA, which sets an option or is a query
+    refused.py       the errors for statements that a session does not run
+    changing.py      tables without rows, and INSERT, UPDATE, DELETE, MERGE, ALTER TABLE and COPY … FROM
     prepared.py      PREPARE, EXECUTE, SET VARIABLE, CALL and BEGIN
     remembered.py    the prepared statements and variables of a session
     local_frames.py  tables among the variables of the program

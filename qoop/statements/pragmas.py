@@ -1,6 +1,6 @@
-"""PRAGMA: an option to set, or a question, which is a query here.
+"""PRAGMA: it sets an option, or it is a query by another name.
 
-DuckDB 1 makes a SELECT of a question while it parses it, DuckDB 2 does not: so the text is read here, for both.
+DuckDB 1 replaces some PRAGMAs by a SELECT while it parses them, DuckDB 2 does not: so the text is read here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Statements of DuckDB that a session does not run: each is refused by its own name, with what there is instead."""
+"""Statements of DuckDB that a session does not run: errors name each, and a reason or a remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REASONS = {
     "DROP SECRET": "a session keeps no secrets",
     "DROP SEQUENCE": "there are no sequences",
     "DROP TRIGGER": "tables have no triggers",
-    "DROP TYPE": "a session has no types of its own",
+    "DROP TYPE": "a session keeps no types",
     "PRAGMA IMPORT_DATABASE": "IMPORT DATABASE 'folder' does it",
     "PRAGMA COPY_DATABASE": "EXPORT DATABASE and IMPORT DATABASE move all tables",
     "PRAGMA ENABLE_PROFILING": "EXPLAIN ANALYZE query shows what each stage takes",

@@ -294,7 +294,7 @@ def _statement(item: _Parsed) -> Statement:
     if item.type == duckdb.StatementType.SET:
         return _variable(text) or _used(text) or _option(Words(without_end(text)))
     if item.type == duckdb.StatementType.PRAGMA:
-        return _imported(words) if words.next is not None and words.next.says("IMPORT") else _told_by_pragma(text)
+        return _imported(words) if words.next is not None and words.next.says("IMPORT") else _answer_to_pragma(text)
     if item.type == duckdb.StatementType.CALL and words.take("CALL"):
         return Query(f"FROM {words.rest}")
     read = _OTHERS.get(item.type)
@@ -336,7 +336,7 @@ def _extended(text: str) -> OfExtensions:
     return extended(Words(without_end(text)))
 
 
-def _told_by_pragma(text: str) -> Statement:
+def _answer_to_pragma(text: str) -> Statement:
     """The query, or the SHOW, in a PRAGMA. Raises QueryError for one that does something."""
     from qoop.statements import pragmas
 

@@ -1,4 +1,4 @@
-"""What users of DuckDB's Python package write by habit; DuckDB on the same data is the oracle."""
+"""The calls that users of DuckDB's Python package know; DuckDB on the same data is the oracle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def result(session: qoop.Session) -> Result:
     return session.sql(QUERY)
 
 
-def test_a_text_runs_without_a_session_of_ones_own() -> None:
+def test_a_text_runs_without_connect() -> None:
     numbers = pa.table({"n": [1, 2]})
     assert len(numbers) == 2
     assert qoop.sql("SELECT sum(n) + ? FROM numbers", [4]).fetchall() == [(7,)]
