@@ -21,7 +21,6 @@
     notebook.py         results and jobs as HTML, and ``%%qoop``
     options.py          the options of a session, in one table
     config.py           the values of options: from arguments, the environment, files, defaults
-    default_session.py  `sql`, in a session that opens when it is first used
     session.py          `Session`, the face: tables, statements and queries
     sessions/           what is behind it: options, texts, statements, EXPLAIN, suspension
     session_tables.py   the tables and views of a session, by name
@@ -94,12 +93,11 @@ from qoop.catalog.errors import (
 )
 
 if TYPE_CHECKING:
-    from qoop.default_session import sql
     from qoop.job import Job
     from qoop.notebook import load_ipython_extension
     from qoop.profiles import CapacityProfile, replay
     from qoop.result import Result
-    from qoop.session import Session, connect
+    from qoop.session import Session, connect, sql
     from qoop.suspend import resume
 
     __version__: str
@@ -154,7 +152,7 @@ _HOME = {
     "load_ipython_extension": "qoop.notebook",
     "replay": "qoop.profiles",
     "resume": "qoop.suspend",
-    "sql": "qoop.default_session",
+    "sql": "qoop.session",
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import threading
 import time
 import warnings
 import weakref
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.control.tenants import TenantStatus
-    from qoop.dbapi import Cursor
     from qoop.growing.answer import Answer
     from qoop.iterating.curves import Kind
     from qoop.iterating.iteration import Iteration
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.terms import Course
     from qoop.sessions.earlier_runs import EarlierRuns
+    from qoop.sessions.cursors import Cursor
     from qoop.statements.parameters import Parameters
 
 _DOUBTFUL = 0.1
@@ -393,10 +394,10 @@ class Session:
     def cursor(self) -> Cursor:
         """A cursor of PEP 249 (:mod:`qoop.dbapi`), which runs statements in this session and hands out their rows;
         each thread may have one. Its errors are those of that module."""
-        from qoop import dbapi
+        from qoop.sessions.cursors import Connection
 
         self._tables.check_open()
-        return dbapi.connect(session=self).cursor()
+        return Connection(self, owned=False).cursor()
 
     if TYPE_CHECKING:  # typing keeps what it knows of overloads, and with it DuckDB, beyond the end of the process
 
@@ -880,6 +881,42 @@ def _earlier_runs(config: Config) -> EarlierRuns | None:
     from qoop.sessions.earlier_runs import EarlierRuns  # few sessions have one
 
     return EarlierRuns(config.checkpoints, chosen_key())
+
+
+class _OfProcess:
+    """The session of `sql`, once there is one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.session: Session | None = None
+
+    def opened(self) -> Session:
+        """The session, which opens if there is none yet."""
+        with self.lock:
+            if self.session is None:
+                self.session = connect()
+            return self.session
+
+    def forget(self) -> None:
+        """A child process opens a session when it needs one; the parent's stays as it is."""
+        self.lock, self.session = threading.Lock(), None
+
+
+_of_process = _OfProcess()
+os.register_at_fork(after_in_child=_of_process.forget)
+
+
+def sql(text: str, parameters: Parameters = ()) -> Result:
+    """Run a text in the session of the process and wait for the answer, as `Session.sql` does. That session opens when
+    it is first used, and closes when the process ends.
+
+    Its options come from the environment and qoop.toml; SET changes those that can change. A program that needs other
+    options calls `connect`.
+
+    >>> sql("SELECT 6 * 7 AS answer").fetchall()
+    [(42,)]
+    """
+    return _of_process.opened().sql(text, parameters)
 
 
 def _for_deadline(adaptive: Adaptive | None, deadline: float) -> Adaptive | None:

@@ -5,6 +5,7 @@
     parts.py          machines, cluster and trace, made of a configuration; all end with the session
     options.py        SET: slots and memory, the terms of jobs, the goal of answers that grow
     texts.py          queries with the values of variables and PIVOTs
+    cursors.py        connections and cursors of PEP 249, and their errors
     frames.py         data frames of the program, found by the names of its variables
     execution.py      what each statement of a text asks for
     rare.py           statements that few sessions run: databases, macros, extensions, prepared ones, moves

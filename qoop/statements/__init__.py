@@ -5,8 +5,6 @@
     words.py         a statement, read word by word
     statement.py     texts into statements
     reading.py       CREATE, DROP, COPY and changes of tables
-    pragmas.py       PRAGMA, which sets an option or is a query
-    refused.py       the errors for statements that a session does not run
     changing.py      tables without rows, and INSERT, UPDATE, DELETE, MERGE, ALTER TABLE and COPY … FROM
     prepared.py      PREPARE, EXECUTE, SET VARIABLE, CALL and BEGIN
     remembered.py    the prepared statements and variables of a session
@@ -18,6 +16,7 @@
     settings.py      SET options that change results
     databases/       ATTACH, DETACH, USE, schemas and extensions
     moving/          EXPORT DATABASE and IMPORT DATABASE
+    kinds/           PRAGMA, and the statements that are refused
     macros/          CREATE MACRO and DROP MACRO
     definitions.py   views, created tables and files, by name
     views.py         queries with a name

@@ -91,7 +91,7 @@ class Copy:
 
 def refusal(text: str) -> QueryError:
     """The error for a statement that a session does not run."""
-    from qoop.statements.refused import not_for_a_session  # few texts need it
+    from qoop.statements.kinds.refused import not_for_a_session  # few texts need it
 
     return not_for_a_session(text)
 

@@ -200,7 +200,7 @@ def _parsed(text: str) -> list[_Parsed]:
 
 def _pragma(text: str) -> _Parsed:
     """A PRAGMA or an IMPORT, as it is written."""
-    from qoop.statements import pragmas
+    from qoop.statements.kinds import pragmas
 
     kind = duckdb.StatementType.SET if pragmas.sets(text) else duckdb.StatementType.PRAGMA
     return _Parsed(kind, text, frozenset())
@@ -312,7 +312,7 @@ def _explain(words: Words) -> Explain:
                          "and EXPLAIN ANALYZE runs the query")  # fmt: skip
     found = statements(text)
     if len(found) != 1 or not isinstance(found[0], Query):
-        from qoop.statements.refused import statement_name
+        from qoop.statements.kinds.refused import statement_name
 
         raise QueryError(f"EXPLAIN is of queries, SELECT, VALUES, FROM or WITH, not of {statement_name(text)}")
     return Explain(found[0].text, what)
@@ -338,7 +338,7 @@ def _extended(text: str) -> OfExtensions:
 
 def _answer_to_pragma(text: str) -> Statement:
     """The query, or the SHOW, in a PRAGMA. Raises QueryError for one that does something."""
-    from qoop.statements import pragmas
+    from qoop.statements.kinds import pragmas
 
     (found,) = statements(pragmas.question(text))
     return found

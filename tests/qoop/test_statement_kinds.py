@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 import qoop
-from qoop.catalog.asking import kind_of
+from qoop.catalog.asking import type_of
 from qoop.session import Session
 
 TABLES = """
@@ -130,7 +130,7 @@ def own() -> Iterator[Both]:
 def kinds(text: str) -> set[str]:
     if text.startswith("PRAGMA"):  # DuckDB runs some while it parses them
         return {"PRAGMA"}
-    return {kind_of(statement).name for statement in duckdb.extract_statements(text)}
+    return {type_of(statement).name for statement in duckdb.extract_statements(text)}
 
 
 def test_every_kind_that_the_parser_has_is_here() -> None:

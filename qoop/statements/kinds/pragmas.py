@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from qoop.catalog.asking import ask
-from qoop.statements.refused import not_for_a_session
+from qoop.statements.kinds.refused import not_for_a_session
 from qoop.statements.words import Words
 
 _QUESTIONS = {

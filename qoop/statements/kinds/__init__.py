@@ -1,0 +1,7 @@
+"""Statements that DuckDB has and a session answers in another way, or refuses.
+
+::
+
+    pragmas.py  PRAGMA, which sets an option or is a query
+    refused.py  the errors for statements that a session does not run
+"""
