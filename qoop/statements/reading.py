@@ -93,7 +93,7 @@ def refusal(text: str) -> QueryError:
     """The error for a statement that a session does not run."""
     from qoop.statements.kinds.refused import not_for_a_session  # few texts need it
 
-    return not_for_a_session(text)
+    return not_for_a_session(Words(text))
 
 
 def created(text: str) -> CreateView | CreateTable | CreateEmpty:

@@ -202,7 +202,7 @@ def _pragma(text: str) -> _Parsed:
     """A PRAGMA or an IMPORT, as it is written."""
     from qoop.statements.kinds import pragmas
 
-    kind = duckdb.StatementType.SET if pragmas.sets(text) else duckdb.StatementType.PRAGMA
+    kind = duckdb.StatementType.SET if pragmas.sets(Words(text)) else duckdb.StatementType.PRAGMA
     return _Parsed(kind, text, frozenset())
 
 
@@ -314,7 +314,7 @@ def _explain(words: Words) -> Explain:
     if len(found) != 1 or not isinstance(found[0], Query):
         from qoop.statements.kinds.refused import statement_name
 
-        raise QueryError(f"EXPLAIN is of queries, SELECT, VALUES, FROM or WITH, not of {statement_name(text)}")
+        raise QueryError(f"EXPLAIN is of queries, SELECT, VALUES, FROM or WITH, not of {statement_name(Words(text))}")
     return Explain(found[0].text, what)
 
 
@@ -340,7 +340,7 @@ def _answer_to_pragma(text: str) -> Statement:
     """The query, or the SHOW, in a PRAGMA. Raises QueryError for one that does something."""
     from qoop.statements.kinds import pragmas
 
-    (found,) = statements(pragmas.question(text))
+    (found,) = statements(pragmas.question(Words(text)))
     return found
 
 

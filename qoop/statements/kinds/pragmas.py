@@ -5,11 +5,15 @@ DuckDB 1 replaces some PRAGMAs by a SELECT while it parses them, DuckDB 2 does n
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
+from typing import TYPE_CHECKING
 
 from qoop.catalog.asking import ask
 from qoop.statements.kinds.refused import not_for_a_session
-from qoop.statements.words import Words
+
+if TYPE_CHECKING:
+    from qoop.statements.words import Words
 
 _QUESTIONS = {
     "SHOW_TABLES": """SELECT name FROM (
@@ -24,20 +28,14 @@ _QUESTIONS = {
 }
 
 
-def is_pragma(text: str) -> bool:
-    """True for a PRAGMA."""
-    return Words(text).take("PRAGMA")
-
-
-def sets(text: str) -> bool:
+def sets(words: Words) -> bool:
     """True for a PRAGMA that sets an option: ``PRAGMA threads = 2``."""
-    words = Words(text)
     return words.take("PRAGMA") and words.dotted_name() is not None and words.take("=")
 
 
-def question(text: str) -> str:
+def question(words: Words) -> str:
     """The query, or the SHOW, in a PRAGMA. Raises QueryError for one that does something."""
-    words = Words(text)
+    whole = copy(words)
     name = words.take_name() if words.take("PRAGMA") else None
     given = words.parenthesised() or "()"
     if name is not None and (words.next is None or words.next.text == ";"):
@@ -46,7 +44,7 @@ def question(text: str) -> str:
             return known
         if f"pragma_{name.lower()}" in _functions():
             return f"SELECT * FROM pragma_{name.lower()}{given}"
-    raise not_for_a_session(text)
+    raise not_for_a_session(whole)
 
 
 @cache

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from qoop.catalog.errors import QueryError
-from qoop.statements.words import Words
+
+if TYPE_CHECKING:
+    from qoop.statements.words import Words
 
 _BETWEEN = ("OR", "REPLACE", "TEMP", "TEMPORARY", "PERSISTENT", "UNIQUE", "MATERIALIZED", "RECURSIVE")
 """Words between CREATE, or DROP, and the word for what is created."""
@@ -42,23 +46,25 @@ _RUNS = (
 )
 
 
-def not_for_a_session(text: str) -> QueryError:
+def not_for_a_session(statement: Words) -> QueryError:
     """The error for a statement that a session does not run.
 
-    >>> print(not_for_a_session("CREATE UNIQUE INDEX i ON t (a)"))
+    >>> from qoop.statements.words import Words
+    >>> print(not_for_a_session(Words("CREATE UNIQUE INDEX i ON t (a)")))
     CREATE INDEX is not for a session: tables have no indexes; filters skip parts of a table by its statistics
     """
-    name = statement_name(text)
+    name = statement_name(statement)
     return QueryError(f"{name} is not for a session: {_REASONS.get(name.upper(), _RUNS)}")
 
 
-def statement_name(text: str) -> str:
+def statement_name(statement: Words) -> str:
     """The words that name the kind of a statement.
 
-    >>> statement_name("force checkpoint"), statement_name("PRAGMA enable_profiling"), statement_name("VACUUM t")
-    ('FORCE CHECKPOINT', 'PRAGMA enable_profiling', 'VACUUM')
+    >>> from qoop.statements.words import Words
+    >>> [statement_name(Words(text)) for text in ("force checkpoint", "PRAGMA enable_profiling", "VACUUM t")]
+    ['FORCE CHECKPOINT', 'PRAGMA enable_profiling', 'VACUUM']
     """
-    words = [word.text for word in Words(text).left if word.kind != "comment"]
+    words = [word.text for word in statement.left if word.kind != "comment"]
     first = words[0].upper() if words else ""
     if first == "COPY":
         return " ".join(word.upper() for word in words[:3])
