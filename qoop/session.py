@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from qoop.page.opening import LivePage
     from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.terms import Course
-    from qoop.sessions.earlier_runs import EarlierRuns
     from qoop.sessions.cursors import Cursor
+    from qoop.sessions.earlier_runs import EarlierRuns
     from qoop.statements.parameters import Parameters
 
 _DOUBTFUL = 0.1

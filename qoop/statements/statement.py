@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache, partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import duckdb
@@ -131,17 +130,10 @@ def statements(text: str) -> tuple[Statement, ...]:
     """
     _check_characters(text)
     if _MAY_BE_OURS.search(text):
-        parts = _parts(text)
+        parts = _split(text)
         if any(_ours(Words(part)) for part in parts):
             return tuple(one for part in parts for one in _of_part(part))
     return tuple(map(_statement, _parsed(text)))
-
-
-def _parts(text: str) -> list[str]:
-    """The statements of a text as texts, also of those that DuckDB does not know."""
-    ends = [word.start for word in lexed(text) if word.says(";")]
-    parts = (text[begin:end].lstrip(";") for begin, end in pairwise([0, *ends, len(text)]))
-    return [part for part in parts if lexed(part)]
 
 
 def _of_part(text: str) -> tuple[Statement, ...]:
