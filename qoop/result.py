@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import count
@@ -125,7 +125,7 @@ class Result:
         """The numbers of rows and columns."""
         return len(self), len(self._columns)
 
-    def __getitem__(self, columns: str | Sequence[str]) -> Result:
+    def __getitem__(self, columns: str | list[str] | tuple[str, ...]) -> Result:
         """A Result of one column, or of several; nothing is copied. Raises BindError for a name that no column has."""
         names = columns if isinstance(columns, list | tuple) else [columns]
         found = [self._place(name) for name in names]
