@@ -171,8 +171,8 @@ class Answered:
     """The planner has answered a question about a job.
 
     found: the plans that it has searched for, None if it has not. error: why there is no answer.
-    seconds: what it took; searching: of these, for the search. The rest of the answer follows from the question; it is
-        `answer`.
+    seconds: what it took; searching: of these, for the search. first_look: the plans are those of a first look. The
+        rest of the answer follows from the question; it is `answer`.
     """
 
     job: JobId
@@ -180,6 +180,7 @@ class Answered:
     error: QoopError | None
     seconds: float
     searching: float = 0.0
+    first_look: bool = False
     answer: Answer | Useful | None = field(default=None, compare=False, repr=False)
 
 

@@ -131,9 +131,10 @@ def answered(job: JobId, outcome: Answer | Useful | Exception) -> Answered:
     """The message with what the planner made of a question about a job."""
     match outcome:
         case Answer():
-            return Answered(job, outcome.searched, None, outcome.seconds, outcome.searching, outcome)
+            first = outcome.question.first_look
+            return Answered(job, outcome.searched, None, outcome.seconds, outcome.searching, first, outcome)
         case Useful():
-            return Answered(job, None, None, 0.0, 0.0, outcome)
+            return Answered(job, None, None, 0.0, answer=outcome)
     return Answered(job, None, no_choice(outcome), 0.0)
 
 

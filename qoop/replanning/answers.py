@@ -84,7 +84,7 @@ class Answer:
 
     question: with the options as they are by now; found: the alternatives are among them. served: the options as they
     were decided on, with the finished work of others built in. observed: what the options were estimated with.
-    searched: what a search for plans that were not known has found; None: there was none.
+    searched: what a search for plans that were not known, or the first look, has found; None: there was none.
     seconds: that the answer took; searching: of these, for that search. wanted: the most resources that the plan which
     runs from now on has a use for, if that is to be told.
     """
@@ -158,7 +158,7 @@ def _after_first_look(asked: Asked, question: Question, looked: Sequence[Candida
         question = question.with_reuse()
         decision = asked.adaptive.policy.decide(question)
     seconds = time.perf_counter() - begun
-    return Answer(question, question.options, decision, False, asked.observed, None, seconds)
+    return Answer(question, question.options, decision, False, asked.observed, tuple(looked) or None, seconds)
 
 
 def _looks_first(asked: Asked, question: Question) -> bool:

@@ -209,7 +209,8 @@ class Replanner:
 
     def _late(self, answer: Answer) -> bool:
         """True if DuckDB's plan has gone on, unseen, while others were searched for: it may nearly have ended."""
-        return self._by_duckdb and answer.searched is not None and isinstance(answer.decision, Switch)
+        late = answer.searched is not None and not answer.question.first_look
+        return late and self._by_duckdb and isinstance(answer.decision, Switch)
 
     def _otherwise(self, answer: Answer, share: Resources, now: float) -> bool:
         """True if the share, or what it should be later, is no longer as it was when the question was asked."""

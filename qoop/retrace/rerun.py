@@ -393,7 +393,7 @@ class _Again:
         if adaptive is None:
             return message
         policy = self._policy or adaptive.policy
-        changed = replace(adaptive, find=self._planner.find, behind=self._planner.behind, policy=policy)
+        changed = replace(adaptive, find=self._planner.find, first_look=self._planner.first_look, policy=policy)
         return replace(message, request=replace(message.request, adaptive=changed))
 
 
@@ -456,11 +456,14 @@ class _RecordedPlanner:
             return replace(message, answer=replace(answer, seconds=message.seconds, searching=message.searching))
         return replace(message, answer=answer if isinstance(answer, Useful) else None)
 
-    def behind(self, _: float) -> bool:
-        """True if the trace says that there was no search."""
+    def first_look(self, _: float) -> Sequence[Candidate] | None:
+        """The plans of the first look that the trace tells of; none if they were far behind, None if all plans were
+        searched for."""
         message = self._message
-        assert message is not None  # it is asked for while a question is answered
-        return message.found is None and message.error is None
+        assert message is not None  # it is called while a question is answered
+        if message.first_look:
+            return message.found
+        return () if message.found is None and message.error is None else None
 
     def find(self, observed: Observations) -> Sequence[Candidate]:
         """The findings of the search that the trace tells of."""
