@@ -6,7 +6,8 @@ threads; the driver keeps the sum of grants within the capacity, so the other wo
 
 Memory, of which anonymous memory of the process is meant: half goes to the kernels (DuckDB's `memory_limit`,
 divided among attempts by the driver), and a quarter of what is left besides Python and its libraries (0.11 GB) to
-outputs held in memory, beyond which they are spilled. The rest is for what neither counts: batches that are made and
+outputs held in memory, beyond which they are spilled. DuckDB's own plan, which keeps none on the way, has more of it
+while it runs alone (`ALONE_SHARE`). The rest is for what neither counts: batches that are made and
 cut, and what DuckDB takes beyond its limit. What is free goes back to the system where little is left (`relief`).
 
 `resize` takes slots and memory away at once. Of the attempts that are under way, those begun last go first: they
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
 
 MACHINE: MachineId = "local"
 KERNEL_SHARE = 0.5
+ALONE_SHARE = 0.65  # for DuckDB's own plan while it runs alone, less the outputs held: it keeps none on the way
 STORE_SHARE = KERNEL_SHARE * STORE_PER_KERNEL
 _PROCESS = 110_000_000  # bytes that Python, its libraries and a plan take
 
@@ -578,7 +580,7 @@ class LocalBackend:
 
         read = self._reader(attempt, reading)
         with self._watched(spec, kernel):
-            made = kernel.run(spec, read, attempt.check, begin, partial(self._tell, spec.attempt))
+            made = kernel.run(self._with_spare(spec), read, attempt.check, begin, partial(self._tell, spec.attempt))
         committed = Committed(
             spec.key,
             tuple(table.num_rows for table in made.tables),
@@ -598,6 +600,13 @@ class LocalBackend:
             self._relief.relieve(_CROWDED)
         rest = time.perf_counter() - began - reading.seconds - writing.seconds
         return committed, TaskAccount(waited, reading.seconds, rest, writing.seconds)
+
+    def _with_spare(self, spec: TaskSpec) -> TaskSpec:
+        """DuckDB's own plan with the memory that outputs leave free, where no other task has any."""
+        spare = (ALONE_SHARE - KERNEL_SHARE) * self._memory - self.store.used
+        if not spec.stage.whole or spec.resources.memory < self._capacity.memory or spare <= 0:
+            return spec
+        return replace(spec, resources=replace(spec.resources, memory=spec.resources.memory + spare))
 
     def _watched(self, spec: TaskSpec, kernel: Kernel) -> contextlib.AbstractContextManager[None]:
         """Report the progress meanwhile of a text of a user's, which may take long."""

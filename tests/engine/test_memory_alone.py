@@ -1,0 +1,32 @@
+"""The memory of DuckDB's own plan, which keeps no outputs on the way."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import qoop
+from qoop.catalog.sizes import parse_bytes
+
+LIMIT = "SELECT current_setting('memory_limit') AS had, count(*) AS n FROM t"
+
+
+def limit(session: qoop.Session) -> float:
+    """Bytes of memory that DuckDB has for a query by its own plan."""
+    [(had, rows)] = session.sql(LIMIT).fetchall()
+    assert rows == 3
+    return parse_bytes(str(had).replace(" ", "").replace("GiB", "Gi").replace("MiB", "Mi"))
+
+
+def test_it_has_what_outputs_leave_free() -> None:
+    with qoop.connect(slots=2, memory="1GB", staged=False) as session:
+        session.register("t", pa.table({"a": [1, 2, 3]}))
+        assert limit(session) == pytest.approx(650e6, rel=0.01)
+
+
+def test_the_outputs_that_are_held_are_left_out() -> None:
+    with qoop.connect(slots=2, memory="1GB", staged=False, reuse=True) as session:
+        session.register("t", pa.table({"a": [1, 2, 3]}))
+        kept = session.submit("SELECT i, i * 2 AS j FROM range(2_000_000) AS r(i)")
+        assert kept.result().arrow().num_rows == 2_000_000
+        assert limit(session) == pytest.approx(650e6 - 32e6, rel=0.01)
