@@ -46,7 +46,7 @@ def expected(data: Path) -> list[tuple[object, ...]]:
 
 
 def session(data: Path, folder: Path, **options: object) -> qoop.Session:
-    found = qoop.connect(2, "500MB", folder, staged=True, **options)  # type: ignore[arg-type]
+    found = qoop.connect(slots=2, memory="500MB", checkpoints=folder, staged=True, **options)  # type: ignore[arg-type]
     found.register_folder(data)
     return found
 

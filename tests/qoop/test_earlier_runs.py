@@ -37,7 +37,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def session(data: Path, folder: Path, **options: object) -> qoop.Session:
-    found = qoop.connect(2, "500MB", folder, staged=True, **options)  # type: ignore[arg-type]
+    found = qoop.connect(slots=2, memory="500MB", checkpoints=folder, staged=True, **options)  # type: ignore[arg-type]
     found.register_folder(data)
     return found
 
@@ -137,7 +137,7 @@ KILLED = """
 import sys, threading
 import qoop
 data, folder = sys.argv[1:]
-with qoop.connect(2, "500MB", folder) as session:
+with qoop.connect(slots=2, memory="500MB", checkpoints=folder) as session:
     session.register_folder(data)
     session.register_function("later", lambda n: threading.Event().wait(60) and n, ["BIGINT"], "BIGINT", version="1")
     job = session.submit("SELECT k, later(n) AS n FROM (SELECT k % 7 AS k, count(*) AS n FROM words GROUP BY 1)")
@@ -158,7 +158,7 @@ def test_a_killed_run_goes_on_and_says_so(data: Path, tmp_path: Path) -> None:
         told = child.stdout.readline()
         os.kill(child.pid, signal.SIGKILL)
     assert told == b"saved\n"
-    with qoop.connect(2, "500MB", folder) as found:
+    with qoop.connect(slots=2, memory="500MB", checkpoints=folder) as found:
         found.register_folder(data)
         found.register_function("later", lambda n: n, ["BIGINT"], "BIGINT", version="1")
         job = found.submit("SELECT k, later(n) AS n FROM (SELECT k % 7 AS k, count(*) AS n FROM words GROUP BY 1)")
