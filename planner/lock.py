@@ -59,6 +59,11 @@ def names_read(text: str) -> frozenset[str]:
     return frozenset(name for node, named in nodes(tree_of(text)) for name in _names(node, named))
 
 
+def is_harmless(function: str) -> bool:
+    """True if a function of an expression tells of nothing but its arguments. function: its name in lower case."""
+    return function not in REFUSED and (function in _HARMLESS or not function.startswith(_REFUSED_BEGINNINGS))
+
+
 def _names(node: Node, named: Names) -> Iterator[str]:
     """The name of a table, if the node is one; raises Forbidden for what else it may be. named: by WITH."""
     kind = node.get("type")
@@ -90,7 +95,7 @@ def _function(node: Node) -> None:
     name = node["function_name"].lower()
     if name == "current_setting":
         _setting(arguments_of(node))
-    elif name in REFUSED or (name.startswith(_REFUSED_BEGINNINGS) and name not in _HARMLESS):
+    elif not is_harmless(name):
         refuse(f"{name}() is refused")
 
 

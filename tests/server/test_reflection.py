@@ -110,6 +110,73 @@ OF_JDBC = (
 """Questions that PostgreSQL's driver of JDBC asks of its own accord, and their rows."""
 
 
+OF_TOOLS = (
+    (
+        "SELECT relname FROM pg_class WHERE relkind = ANY('{r,p,f}') AND relnamespace = 'public' ORDER BY 1",
+        [("big",), ("t",)],
+    ),
+    ("SELECT relname FROM pg_class WHERE relkind = ANY('{}') OR relname = ANY('{x,\"t\"}')", [("t",)]),
+    (
+        """SELECT relname FROM pg_class WHERE relkind = ANY(CAST('{r}' AS "char"[])) AND oid = ANY('{1,16384,16385}')
+        AND relnamespace <> 'pg_catalog'::regnamespace AND oid = 'public.t'::regclass""",
+        [("t",)],
+    ),
+    (
+        """SELECT n.nspname, c.relname, stat.n_live_tup FROM pg_catalog.pg_class c
+        INNER JOIN pg_catalog.pg_namespace n ON c.relnamespace = n.oid
+        LEFT JOIN pg_catalog.pg_description d ON c.oid = d.objoid AND d.classoid = 'pg_class'::regclass
+        LEFT JOIN pg_stat_user_tables stat ON n.nspname = stat.schemaname AND c.relname = stat.relname
+        WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND c.relkind in ('r', 'v') ORDER BY 1, 2""",
+        [("main", "big", None), ("main", "t", None)],
+    ),
+    (
+        """SELECT nspname, relname, attname, attnum FROM (SELECT n.nspname, c.relname, a.attname, a.attnotnull OR
+        (t.typtype = 'd' AND t.typnotnull) AS attnotnull, row_number() OVER (PARTITION BY a.attrelid ORDER BY a.attnum)
+        AS attnum, pg_catalog.pg_get_expr(def.adbin, def.adrelid) AS adsrc FROM pg_catalog.pg_namespace n
+        JOIN pg_catalog.pg_class c ON (c.relnamespace = n.oid) JOIN pg_catalog.pg_attribute a ON (a.attrelid = c.oid)
+        JOIN pg_catalog.pg_type t ON (a.atttypid = t.oid)
+        LEFT JOIN pg_catalog.pg_attrdef def ON (a.attrelid = def.adrelid AND a.attnum = def.adnum)
+        WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relname LIKE 't') c ORDER BY attnum""",
+        [("main", "t", "a", 1), ("main", "t", "b", 2)],
+    ),
+    ("SELECT trim(both '\"' from relname) FROM \"pg_catalog\".\"pg_class\" WHERE relname = 't'", [("t",)]),
+    ("SELECT current_setting('temp_directory'), pg_catalog.current_setting('max_index_keys')", [(None, "32")]),
+)  # fmt: skip
+"""Questions in the manner of psql, DBeaver, Metabase and JDBC's metadata, and their rows."""
+
+
+@pytest.mark.parametrize(("asked", "wanted"), OF_TOOLS, ids=range(len(OF_TOOLS)))
+def test_questions_that_tools_ask(world: World, asked: str, wanted: list[Any]) -> None:
+    with connected(world, autocommit=True) as connection:
+        assert connection.execute(asked).fetchall() == wanted
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "SELECT name, value FROM pg_catalog.pg_class, duckdb_settings()",
+        "WITH s AS (FROM duckdb_settings()) SELECT s.* FROM pg_class, s",
+        "SELECT (SELECT max(value) FROM duckdb_settings()), relname FROM pg_class",
+        "SELECT path FROM pg_class, duckdb_databases", "SELECT * FROM pg_class, duckdb_extensions()",
+        "SELECT * FROM pg_class, pragma_database_list", "SELECT * FROM system.pg_catalog.pg_settings",
+        "SELECT system.main.current_setting('temp_directory'), version()",
+        "SELECT system.main.version(), relname FROM pg_class",
+        "SELECT current_query(), version()", "SELECT getenv('HOME'), version()",
+    ],
+)  # fmt: skip
+def test_nothing_beside_the_catalog_tells_of_the_server(world: World, asked: str) -> None:
+    with connected(world, autocommit=True) as connection, pytest.raises(Exception, match="would tell of the server"):
+        connection.execute(asked)
+
+
+def test_after_an_error_the_next_question_is_answered(world: World) -> None:
+    with connected(world, autocommit=True) as connection:
+        for wrong in ("SELECT nix FROM pg_class", "SELECT relname FROM pg_class JOIN nix USING (oid)"):
+            with pytest.raises(Exception, match="nix"):
+                connection.execute(wrong)
+            assert connection.execute("SELECT c.relname FROM pg_class JOIN pg_class c USING (oid)").fetchall()
+
+
 @pytest.mark.parametrize(("asked", "wanted"), OF_JDBC, ids=range(len(OF_JDBC)))
 def test_questions_that_jdbc_asks(world: World, asked: str, wanted: list[Any]) -> None:
     with connected(world, autocommit=True) as connection:

@@ -5,6 +5,7 @@ They name no data, so they are no queries of the engine's. A DuckDB without file
 
 from __future__ import annotations
 
+import csv
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,15 +14,15 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import duckdb
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
 
 from qoop.catalog import arrow_output
-from qoop.catalog.errors import BindError, Cancelled, QueryError, Timeout
+from qoop.catalog.errors import BindError, Cancelled, Forbidden, QueryError, Timeout
 from qoop.catalog.lexed import Lexeme, behind_closing, lexed, quoted
 from qoop.catalog.opening import open_duckdb
+from qoop.planner import lock
+from qoop.planner.parse_tree import Node, is_common_table, nodes, tree_of
 from qoop.result import Result
-from qoop.server.postgres.catalog_tables import USER, create
+from qoop.server.postgres.catalog_tables import MACROS, USER, create
 from qoop.statements.parameters import literal
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ _CALLS = {
     "version", "current_schema", "current_schemas", "current_database", "current_setting", "current_user", "user",
     "session_user", "current_catalog", "to_regtype", "to_regclass", "format_type", "obj_description", "col_description",
 }  # fmt: skip
+_OF_DUCKDB = ("duckdb_", "pragma_", "sqlite_")
+"""The beginnings of names by which DuckDB tells of itself, such as of folders of this machine."""
 _TYPES = {
     "regclass": "VARCHAR", "regtype": "VARCHAR", "regproc": "VARCHAR", "regnamespace": "VARCHAR", "name": "VARCHAR",
     "oid": "BIGINT", "text": "VARCHAR", "char": "VARCHAR", "int2vector": "VARCHAR", "oidvector": "VARCHAR",
@@ -184,22 +187,42 @@ class CatalogQuestion:
 def _answer(connection: duckdb.DuckDBPyConnection, asked: str, of_session: Collection[str]) -> Result | None:
     if [one.type for one in connection.extract_statements(asked)] != [duckdb.StatementType.SELECT]:
         raise BindError("a question about the catalog is one query: nothing else is done there")
-    if not _named(connection, asked).isdisjoint(of_session):
+    if not _tables_named(asked).isdisjoint(of_session):
         return None
     described = connection.execute(f"DESCRIBE {asked}").fetchall()
     table = arrow_output.table(connection, asked)
     return Result(table, tuple((str(row[0]), str(row[1])) for row in described))
 
 
-def _named(connection: duckdb.DuckDBPyConnection, asked: str) -> set[str]:
-    """The names of tables in a question, in lower case. DuckDB tells none where JOIN has USING; sqlglot may fail."""
-    try:
-        return {name.rpartition(".")[2].strip('"').lower() for name in connection.get_table_names(asked)}
-    except duckdb.BinderException:
-        try:
-            return {table.name.lower() for table in parse_one(asked, read="duckdb").find_all(exp.Table)}
-        except SqlglotError:
-            return set()
+def _tables_named(asked: str) -> set[str]:
+    """The names of tables in a question, in lower case: its parse tree says them, and needs no tables for that.
+
+    Raises Forbidden for what tells of the server, beside tables of the catalog or without.
+    """
+    names = set()
+    for node, named in nodes(tree_of(asked)):
+        if node.get("type") == "TABLE_FUNCTION":
+            _check_function(node["function"], lock.TABLE_FUNCTIONS)
+        elif node.get("type") == "BASE_TABLE" and not is_common_table(node, named):
+            names.add(_checked_table(node))
+        elif "function_name" in node and node.get("type") != "TABLE_FUNCTION":
+            _check_function(node)
+    return names
+
+
+def _checked_table(node: Node) -> str:
+    name, schema = str(node["table_name"]).lower(), str(node.get("schema_name", "")).lower()
+    if node.get("catalog_name") or schema not in ("", "main", "information_schema") or name.startswith(_OF_DUCKDB):
+        raise Forbidden(f"{schema and schema + '.'}{name} is no table of the catalog: it would tell of the server")
+    return name
+
+
+def _check_function(node: Node, only: Collection[str] | None = None) -> None:
+    """Raise Forbidden for a function that may tell of the server. only: names that pass, with the catalog's own."""
+    name, place = str(node["function_name"]).lower(), node.get("schema") or node.get("catalog")
+    passes = name in only if only is not None else lock.is_harmless(name) or name.startswith("pg_")
+    if not (passes if name not in MACROS else not place):  # in another schema it would be DuckDB's own
+        raise Forbidden(f"{name}() is refused in a question about the catalog: it would tell of the server")
 
 
 def _of_view(session: Session, name: str) -> Sequence[tuple[str, str]]:
@@ -241,19 +264,25 @@ def _rewrite(words: Sequence[Lexeme], at: int, told: list[str], user: str) -> in
         return 4
     if word.text == "=" and follows[:2] == ["any", "("] and follows[2:3] != ["select"]:
         end = behind_closing(words, at + 2)
-        _is_among(told, " ".join(_rewritten(words[at + 3 : end - 1], user)))
+        values = words[at + 3 : end - 1]
+        if len(values) == 1 and values[0].text.startswith("'{"):
+            told.append(f"IN ({_listed(values[0].text)})")
+        else:
+            _is_among(told, " ".join(_rewritten(values, user)))
         return end - at
-    if word.says("PG_CATALOG") and follows[:1] == ["."]:
+    if (word.name or "").lower() == "pg_catalog" and follows[:1] == ["."]:
         return 2
     if word.says("INFORMATION_SCHEMA") and follows[1:2] == ["_pg_expandarray"]:
         return 2
-    if word.text.startswith("'{") and follows[:4] == ["::", "text", "[", "]"]:
-        told.append(f"string_split('{word.text[2:-2]}', ',')")
-        return 5
+    if word.text.startswith("'{") and follows[:1] in (["::"], ["as"]) and follows[2:4] == ["[", "]"]:
+        told.append(f"'[{word.text[2:-2]}]'")  # DuckDB reads what stands between the braces, but for its own brackets
+        return 1
     if told[-1:] == ["::"] and word.name is not None:
-        _cast(told, word.name.lower(), word.text)
+        _cast(told, word)
     elif told and told[-1].upper() == "AS" and follows[:1] == [")"]:
-        told.append(_TYPES.get((word.name or "").lower(), word.text))
+        told.append(_type(word))
+    elif word.kind == "string" and _is_number_of_schema(told):
+        told.append(_schema_number(word.text))
     elif word.says(*_RENAMED):
         told.append(_RENAMED[word.text.upper()])
     elif word.says("CURRENT_USER", "SESSION_USER") and told[-1:] != ["."]:
@@ -261,6 +290,34 @@ def _rewrite(words: Sequence[Lexeme], at: int, told: list[str], user: str) -> in
     else:
         told.append(word.text)
     return 1
+
+
+def _type(word: Lexeme) -> str:
+    return _TYPES.get((word.name or "").lower(), word.text)
+
+
+def _listed(text: str) -> str:
+    """The values of a list of PostgreSQL's of which no type is said: each fits what it is compared with.
+
+    >>> _listed("'{r,\"a b\"}'"), _listed("'{}'")
+    ("'r', 'a b'", 'NULL')
+    """
+    inner = text[2:-2].replace("''", "'")
+    try:
+        [values] = csv.reader([inner], escapechar="\\", doublequote=False, strict=True) if inner else [[]]
+    except (csv.Error, ValueError) as error:
+        raise BindError(f"{text} is no list of PostgreSQL's: {error}") from error
+    return ", ".join(map(literal, values)) or "NULL"
+
+
+def _is_number_of_schema(told: Sequence[str]) -> bool:
+    """True behind ``relnamespace =`` and the like: a schema is compared with by its name there."""
+    return len(told) > 1 and told[-1] in ("=", "<>", "!=") and told[-2].lower().endswith("namespace")
+
+
+def _schema_number(name: str) -> str:
+    """The number of a schema by its name, as text of SQL. The tables are in main, which is PostgreSQL's public."""
+    return f"(SELECT min(oid) FROM pg_namespace WHERE nspname = CASE {name} WHEN 'public' THEN 'main' ELSE {name} END)"
 
 
 def _is_among(told: list[str], values: str) -> None:
@@ -271,12 +328,25 @@ def _is_among(told: list[str], values: str) -> None:
     told[first:] = [f"list_contains({values}, {''.join(told[first:])})"]
 
 
-def _cast(told: list[str], type_: str, text: str) -> None:
-    """Add the type that a cast is to; the name of a table as ``regclass`` is its number; the catalog's have none."""
-    name = told[-2] if len(told) > 1 else ""
-    if type_ == "regclass" and name.startswith(("'pg_", "'information_schema.")):
+def _cast(told: list[str], type_: Lexeme) -> None:
+    """Add the type that a cast is to; a name as ``regclass`` or ``regnamespace`` is its number; the catalog's tables
+    have none."""
+    name, kind = told[-2] if len(told) > 1 else "", (type_.name or "").lower()
+    if not name.startswith("'") or kind not in ("regclass", "regnamespace"):
+        told.append(_type(type_))
+    elif kind == "regnamespace":
+        told[-2:] = [_schema_number(name)]
+    elif name.startswith(("'pg_", "'information_schema.")):
         told[-2:] = ["NULL::BIGINT"]
-    elif type_ == "regclass" and name.startswith("'"):
-        told[-2:] = [f"(SELECT min(oid) FROM pg_class WHERE relname = {name})"]
     else:
-        told.append(_TYPES.get(type_, text))
+        told[-2:] = [f"(SELECT min(oid) FROM pg_class WHERE relname = {_last_name(name)})"]
+
+
+def _last_name(text: str) -> str:
+    """The name of a table in a text that may say its schema, too, and have quotes.
+
+    >>> _last_name("'main.t'"), _last_name("'\"Odd name\"'")
+    ("'t'", "'Odd name'")
+    """
+    names = [word.name for word in lexed(text[1:-1].replace("''", "'")) if word.name is not None]
+    return literal(names[-1]) if names else text

@@ -54,6 +54,7 @@ _EMPTY = {
     "pg_rewrite": "oid, rulename, ev_class, ev_type, ev_enabled, is_instead",
     "pg_sequence": "seqrelid, seqtypid, seqstart, seqincrement, seqmax, seqmin, seqcache, seqiscycle, seqcycle",
     "pg_shdescription": "objoid, classoid, description",
+    "pg_stat_user_tables": "relid, schemaname, relname, seq_scan, idx_scan, n_live_tup, n_dead_tup",
     "pg_statistic_ext": "oid, stxrelid, stxnamespace, stxname, stxkind, stxstattarget, stxkeys",
     "pg_tablespace": "oid, spcname, spcowner, spcacl, spcoptions",
     "pg_trigger": "oid, tgrelid, tgname, tgisinternal, tgenabled, tgparentid, tgconstraint",
@@ -86,11 +87,15 @@ _MACROS: tuple[tuple[str, str, str], ...] = (
     ("array_to_string", "a,b a,b,c", "''"), ("pg_char_to_encoding", "a", "6"),
     ("pg_get_serial_sequence", "a,b", _NOTHING), ("pg_collation_is_visible", "a", "true"),
     ("has_table_privilege", "a,b a,b,c", "true"), ("has_schema_privilege", "a,b a,b,c", "true"),
-    ("has_database_privilege", "a,b a,b,c", "true"),
+    ("has_database_privilege", "a,b a,b,c", "true"), ("has_any_column_privilege", "a,b a,b,c", "true"),
+    ("has_column_privilege", "a,b,c a,b,c,d", "true"), ("pg_stat_get_numscans", "a", "0::BIGINT"),
     ("format_type", "a,m", "(SELECT min(t.sql_name) FROM pgc.pg_type t WHERE t.oid = a) || CASE WHEN a = 1700 AND "
      "m > 4 THEN '(' || ((m - 4) >> 16) || ',' || ((m - 4) & 65535) || ')' ELSE '' END"),
 )  # fmt: skip
 """Functions of PostgreSQL as macros: the name, the parameters of each form, and the expression."""
+
+MACROS = frozenset(("current_setting", "pg_get_keywords", *(name for name, _, _ in _MACROS)))
+"""The names of all functions that are macros here."""
 
 _SQL_NAMES = {
     16: "boolean", 20: "bigint", 21: "smallint", 23: "integer", 700: "real", 701: "double precision",
