@@ -14,6 +14,7 @@
     access.py         which files a DuckDB must be able to open to read tables
     asking.py         questions to DuckDB: its keywords, types and options, and how it parses a text
     lexed.py          the words of a text as DuckDB's lexer sees them
+    by_text.py        the memory of what functions say of texts
     paths.py          paths that come from outside
     forks.py          what a forked process may not share with its parent
     interrupts.py     Ctrl-C while DuckDB works

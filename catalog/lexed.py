@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple, cast
 
 import duckdb
+
+from qoop.catalog.by_text import by_text
 
 Kind = Literal["string", "quoted", "number", "word", "parameter", "mark", "comment"]
 
@@ -52,7 +53,7 @@ class Lexeme(NamedTuple):
         return self.text[1:-1].replace('""', '"') if self.kind == "quoted" else None
 
 
-@lru_cache(maxsize=64)
+@by_text(most=64)
 def lexed(text: str) -> tuple[Lexeme, ...]:
     r"""All words of a text that DuckDB can parse. Of other texts there may be only the first ones.
 

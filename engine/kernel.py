@@ -20,7 +20,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, reduce
+from functools import reduce
 from itertools import count
 from operator import or_
 from pathlib import Path
@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.access import Access
+from qoop.catalog.by_text import by_text
 from qoop.catalog.errors import CatalogError, FunctionFailed
 from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.sources.memory import ArrowSource
@@ -431,7 +432,7 @@ def _memory_limit(resources: Resources) -> dict[str, object]:
 _READS_FILES = re.compile(r"parquet|read_|scan", re.I)
 
 
-@lru_cache(maxsize=256)
+@by_text(most=256)
 def _may_read_files(text: str) -> bool:
     """True if a text of the user's may read files that nobody looks at, by a function of DuckDB's or an extension's."""
     return _READS_FILES.search(text) is not None

@@ -9,14 +9,15 @@ spill, and one pipeline reads them from there.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+
+from qoop.catalog.by_text import by_text
 
 _SEVERAL_PIPELINES = re.compile(r"\b(UNION|FULL|RIGHT|RECURSIVE)\b", re.I)
 _NOT_TOP_LEVEL = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\([^()'\"]*\)")
 _ORDERED = re.compile(r"\bORDER\s+BY\b", re.I)
 
 
-@lru_cache(maxsize=256)
+@by_text(most=256)
 def has_several_pipelines(sql: str) -> bool:
     """True if more than one pipeline may feed the result.
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 import duckdb
 
 from qoop.catalog.asking import ask
+from qoop.catalog.by_text import by_text
 from qoop.catalog.errors import PlanError
 from qoop.engine.storage.partition import with_partition_number
 from qoop.planner.plan import Plan, Stage
@@ -49,7 +49,7 @@ def check_stage(stage: Stage) -> None:
         raise PlanError(f"stage {stage.id} is not a SELECT over its inputs alone: {found}")
 
 
-@lru_cache(_REMEMBERED)
+@by_text(_REMEMBERED)
 def _fault(sql: str, names: Names) -> str:
     """The fault of the text; empty if there is none."""
     try:

@@ -9,9 +9,9 @@ the tables (:mod:`qoop.catalog.opening`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import Any, NoReturn
 
+from qoop.catalog.by_text import by_text
 from qoop.catalog.errors import Forbidden
 from qoop.planner.options import CHANGES_RESULTS
 from qoop.planner.parse_tree import Names, Node, arguments_of, is_common_table, nodes, text_of, tree_of
@@ -47,7 +47,7 @@ def refuse(what: str) -> NoReturn:
     raise Forbidden(f"{what} ({_RULE})")
 
 
-@lru_cache(maxsize=1024)
+@by_text(most=1024)
 def names_read(text: str) -> frozenset[str]:
     """The names, in lower case, of tables and views that a query reads, wherever it does.
 

@@ -39,7 +39,8 @@ SHORT_SECONDS = 0.25
 """A query that should take DuckDB less than this on its share runs by DuckDB's plan, and no other is made. Of the 99
 queries of TPC-DS at scale 10 that are 13; those of over two seconds should all take longer, but for one, by footers."""
 
-_REMEMBERED = 512
+_REMEMBERED, _CHARACTERS = 512, 1 << 22
+"""Plans that are remembered, and what their texts may have together."""
 _PACES, _TELLING = 64, 5
 """Of how many runs the pace is remembered, and how many tell one: each may be off for reasons of its own."""
 
@@ -122,6 +123,7 @@ class DuckDBPlans:
         self._shared = shared
         self._lock = threading.Lock()
         self._known: OrderedDict[_Key, DuckDBPlan] = OrderedDict()
+        self._characters = 0  # of their texts
         self._paces: deque[float] = deque(maxlen=_PACES)
 
     @property
@@ -144,15 +146,13 @@ class DuckDBPlans:
 
     def of(self, text: str, slots: int) -> DuckDBPlan:
         """The plan of a query, whose task can use that many slots. Raises ParseError, BindError, CatalogError."""
-        named = self._tables.named(text)
-        key = self._key(text, named)
-        with self._lock:
-            found = self._known.get(key)
-            if found is not None:
-                self._known.move_to_end(key)
-                if found.plan.root.slots == slots:
-                    return changed(found, bound=at_present(found.bound))
-        made = self._made(text, named, slots)
+        key = self._key(text, self._tables.named(text), self._tables.binder.settings)
+        found = self._find(key)
+        if found is not None and found.plan.root.slots == slots:
+            return changed(found, bound=at_present(found.bound))
+        made = self._made(text, slots)
+        key = self._key_of(made)  # the tables may have changed meanwhile
+        found = self._find(key)
         if found is not None:
             made = replace(found, bound=made.bound, tables=made.tables, plan=made.plan).taking(
                 found.seconds, found.basis
@@ -160,9 +160,9 @@ class DuckDBPlans:
         self._keep(key, made)
         return made
 
-    def foretell(self, text: str, known: DuckDBPlan, seconds: float) -> DuckDBPlan:
+    def foretell(self, known: DuckDBPlan, seconds: float) -> DuckDBPlan:
         """Remember what DuckDB's plan should take by statistics, on DuckDB 1.5."""
-        key, seconds = self._key(text, known.tables), KERNEL_PART * seconds
+        key, seconds = self._key_of(known), KERNEL_PART * seconds
         known = self._latest(key, known)
         told = changed(known, foretold=seconds)
         if known.basis == "footers":
@@ -170,25 +170,34 @@ class DuckDBPlans:
         self._keep(key, told)
         return told
 
-    def foretell_others(self, text: str, known: DuckDBPlan, slots: float, seconds: float) -> DuckDBPlan:
+    def foretell_others(self, known: DuckDBPlan, slots: float, seconds: float) -> DuckDBPlan:
         """Remember what the best of a first look at plans of stages should take on the slots, from begin to end."""
-        key = self._key(text, known.tables)
+        key = self._key_of(known)
         told = changed(self._latest(key, known), others_foretold=(slots, seconds))
         self._keep(key, told)
         return told
 
     def _latest(self, key: _Key, known: DuckDBPlan) -> DuckDBPlan:
         """The same as far as it is known by now: its run may have ended since."""
-        with self._lock:
-            found = self._known.get(key)
+        found = self._find(key)
         return found if found is not None and found.plan.root.slots == known.plan.root.slots else known
 
-    def learn(self, text: str, job: JobHandle) -> None:
-        """Remember what DuckDB's plan of a query took, or its stages, whichever the job ended by."""
-        key = self._key(text, self._tables.named(text))
+    def _find(self, key: _Key) -> DuckDBPlan | None:
+        """What is kept under a key, if it is of the text, the tables and the settings that the key stands for."""
         with self._lock:
             found = self._known.get(key)
-        if found is None:
+            if found is not None:
+                self._known.move_to_end(key)
+        return found if found is not None and self._key_of(found) == key else None
+
+    def learn(self, bound: Bound, job: JobHandle) -> None:
+        """Remember what DuckDB's plan of a query took, or its stages, whichever the job ended by.
+
+        Nothing is learned of a job whose tables are others by now.
+        """
+        named = self._tables.named(bound.text)
+        found = self._find(key := self._key(bound.text, named, bound.settings))
+        if found is None or any(found.bound.tables.get(name) != known for name, known in bound.tables.items()):
             return
         plans, history = job.plans(), job.history()
         whole, staged = _whole_seconds(plans, history), _staged_seconds(plans, history)
@@ -204,13 +213,16 @@ class DuckDBPlans:
             found = found.taking(max(found.seconds, GOES_ON * _seconds_until_left(plans, history)), "run")
         self._keep(key, found)
 
-    def _key(self, text: str, named: Mapping[str, Table]) -> _Key:
+    def _key_of(self, known: DuckDBPlan) -> _Key:
+        return self._key(known.bound.text, known.tables, known.bound.settings)
+
+    def _key(self, text: str, named: Mapping[str, Table], settings: tuple[tuple[str, str], ...]) -> _Key:
         versions = tuple(sorted((name, table.version) for name, table in named.items()))
         calls = tuple((function.name, function.key) for function in self._tables.binder.functions(text).values())
-        return normal_text(text).digest, self._tables.binder.settings, versions + calls
+        return normal_text(text).digest, settings, versions + calls
 
-    def _made(self, text: str, named: Mapping[str, Table], slots: int) -> DuckDBPlan:
-        bound, tables = self._tables.bind_whole(text, named)
+    def _made(self, text: str, slots: int) -> DuckDBPlan:
+        bound, tables = self._tables.bind_whole(text)
         sizes = {name: Size(table.rows, tuple(column for column, _ in table.columns)) for name, table in tables.items()}
         seconds = seconds_from_footers(text, sizes)
         return DuckDBPlan(bound, tables, whole_plan(bound, seconds, slots, self._shareable(bound)))
@@ -222,10 +234,16 @@ class DuckDBPlans:
 
     def _keep(self, key: _Key, plan: DuckDBPlan) -> None:
         with self._lock:
+            self._forget(key)
             self._known[key] = plan
-            self._known.move_to_end(key)
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+            self._characters += len(plan.bound.text)
+            while len(self._known) > _REMEMBERED or (self._characters > _CHARACTERS and len(self._known) > 1):
+                self._forget(next(iter(self._known)))
+
+    def _forget(self, key: _Key) -> None:
+        known = self._known.pop(key, None)
+        if known is not None:
+            self._characters -= len(known.bound.text)
 
 
 def possible_slots(slots: int, at_first: int) -> int:
@@ -276,13 +294,13 @@ def _staged_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float |
 def _seconds_until_left(plans: Sequence[Plan], history: Sequence[Record]) -> float:
     """Seconds of one thread that DuckDB's plan had run when another took its place; 0 if none did."""
     whole = [plan.root.signature for plan in plans if plan.root.whole]
-    if not whole or len(whole) == len(plans):
+    begun = [one.attempt for one in history if isinstance(one, Started) and one.key.signature in whole]
+    if not begun or len(whole) == len(plans):  # it may have waited for a slot until another took its place
         return 0.0
-    begun = (one.attempt for one in history if isinstance(one, Started) and one.key.signature in whole)
-    return _thread_seconds(next(begun, None), _begun(history, len(whole) + 1), history)
+    return _thread_seconds(begun[0], _begun(history, len(whole) + 1), history)
 
 
-def _thread_seconds(attempt: AttemptId | None, end: float, history: Sequence[Record]) -> float:
+def _thread_seconds(attempt: AttemptId, end: float, history: Sequence[Record]) -> float:
     """Seconds of one thread that an attempt had until its end, by the slots that it was granted."""
     granted = [one for one in history if isinstance(one, Started | Regranted) and one.attempt == attempt]
     ends = [*(one.at for one in granted[1:]), end]

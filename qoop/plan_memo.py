@@ -55,6 +55,8 @@ class PlanMemo:
             return None
         with self._lock:
             tables = {name: self._catalog.table(name) for name in entry.tables}
+        if versions(tables) != entry.tables:  # they have changed since it was found
+            return None
         [plan] = entry.plans
         schemas = {name: (table.version, table.columns) for name, table in tables.items()}
         functions = self._binder.functions(text)

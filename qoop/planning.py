@@ -10,6 +10,7 @@ the planner thread with the job (:class:`~qoop.replanning.adaptive.Adaptive`).
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.planner.sql.bind import Bound
+
+_log = logging.getLogger(__name__)
 
 PILOT_PART = 0.02
 """Part of a query's estimated work that pilots may take: they seldom change its plan."""
@@ -337,7 +340,7 @@ class QueryPlanning:
         relation = as_duckdb_reads(prepared.bound, self._tables.binder.describe)
         if relation is None:
             return own
-        return self._duckdb_plans.foretell(text, own, prepared.planning().duckdb_seconds(relation))
+        return self._duckdb_plans.foretell(own, prepared.planning().duckdb_seconds(relation))
 
     def foretold(self, planned: Planned) -> float:
         """The seconds that a plan should take on the share that there is now."""
@@ -458,20 +461,27 @@ class QueryPlanning:
             ended = [item for item in self._unlearned if item[1].done.done()]
             self._unlearned = [item for item in self._unlearned if item not in ended]
         for planned, handle in ended:
-            self._duckdb_plans.learn(planned.bound.text, handle)
-            self._seen.add_calls(SecondsSeen.of(handle.history()).calls if planned.bound.functions else {})
-            plans = handle.plans()
-            staged = [plan for plan in (planned.plan, *plans[1:]) if not plan.root.whole]
-            history = handle.history() if staged else ()
-            facts = committed(history)
-            if staged and len(plans) == 1:
-                self._learn_pace(plans[0], history, facts)
-            seen = [(plan, outputs(plan, facts)) for plan in staged]
-            for plan, rows in seen:
-                self._seen.add(plan, rows)
-            share = planned.available or (planned.adaptive.available if planned.adaptive is not None else None)
-            if share is not None and any(misestimate(plan, rows) > MISJUDGED for plan, rows in seen):
-                self._plan_memo.forget(planned.bound.text, share, self._grid(share))
+            try:
+                self._learn_of(planned, handle)
+            except Exception:  # the query that is planned now is another one
+                _log.exception("nothing is learned of %s", handle.id)
+
+    def _learn_of(self, planned: Planned, handle: JobHandle) -> None:
+        """Remember what the stages of a job that has ended turned out to be."""
+        self._duckdb_plans.learn(planned.bound, handle)
+        self._seen.add_calls(SecondsSeen.of(handle.history()).calls if planned.bound.functions else {})
+        plans = handle.plans()
+        staged = [plan for plan in (planned.plan, *plans[1:]) if not plan.root.whole]
+        history = handle.history() if staged else ()
+        facts = committed(history)
+        if staged and len(plans) == 1:
+            self._learn_pace(plans[0], history, facts)
+        seen = [(plan, outputs(plan, facts)) for plan in staged]
+        for plan, rows in seen:
+            self._seen.add(plan, rows)
+        share = planned.available or (planned.adaptive.available if planned.adaptive is not None else None)
+        if share is not None and any(misestimate(plan, rows) > MISJUDGED for plan, rows in seen):
+            self._plan_memo.forget(planned.bound.text, share, self._grid(share))
 
     def _learn_pace(self, plan: Plan, history: Sequence[Record], facts: Sequence[Committed]) -> None:
         """A job has run by one plan. facts: of its outputs."""
@@ -530,7 +540,7 @@ class QueryPlanning:
         look = self._first_look(text, share)
         least = min(one.finish.seconds(share) for one in look.candidates)
         own = self._foretold(own, text, lambda: look.prepared or self.prepare(text))
-        own = self._duckdb_plans.foretell_others(text, own, share.cpu, least)
+        own = self._duckdb_plans.foretell_others(own, share.cpu, least)
         if self._are_behind(own, share, run_for):
             return ()
         factor = self._duckdb_plans.pace_of_others(own)

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
+from qoop.catalog.by_text import LONG
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import CatalogError, Forbidden, SessionClosed
 from qoop.catalog.forks import Home
@@ -43,7 +44,7 @@ DATA_FILES = (*PARQUET, *CSV, *JSON)
 
 
 _TEXTS = 256
-"""Texts of which it is remembered which tables they may name."""
+"""Texts of which it is remembered which tables they may name, if they are not long."""
 
 
 class _Named:
@@ -272,7 +273,9 @@ class SessionTables:
         found = known.by_text.get(text)
         if found is None:
             lower = {name.lower(): table for name, table in tables.items()}
-            found = known.by_text[text] = dict(named_tables(normal_text(text), lower))
+            found = dict(named_tables(normal_text(text), lower))
+            if len(text) <= LONG:
+                known.by_text[text] = found
         return found
 
     def adopt(self, table: Table) -> None:
@@ -319,10 +322,10 @@ class SessionTables:
             bound = self.binder.bind(text, at)
             return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
 
-    def bind_whole(self, text: str, names: Iterable[str]) -> tuple[Bound, Mapping[str, Table]]:
-        """The same for a query that DuckDB is to run as it is. names: of the tables that it may read."""
+    def bind_whole(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
+        """The same for a query that DuckDB is to run as it is, with all tables that it may name."""
         with self.naming():
-            bound = self.binder.bind_whole(text, names)
+            bound = self.binder.bind_whole(text, self.named(text))
             return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
 
     def pinned(self, tables: Mapping[str, Table]) -> Mapping[str, Table]:

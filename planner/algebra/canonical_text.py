@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
 
+from qoop.catalog.by_text import by_text
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal, binary
 
 Name = Callable[[Column], str]
@@ -126,7 +127,7 @@ def readable_names(texts: Mapping[Column, str]) -> dict[Column, str]:
     return names
 
 
-@lru_cache(maxsize=8192)
+@by_text(most=8192)
 def _readable_name(text: str) -> str:
     return f"{_readable(text)}_{digest_of(text)[:10]}"
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 import duckdb
 
 from qoop.catalog.asking import ask, has_name
+from qoop.catalog.by_text import by_text
 from qoop.catalog.errors import BindError, ParseError
 from qoop.planner.algebra.expr import Call, Expr, Literal, is_volatile
 
@@ -123,7 +124,7 @@ def value_of_no_match(call: Call) -> Literal | None:
     return None if _ONLY_COUNTS else value_of_nothing(call)
 
 
-@lru_cache(maxsize=65536)
+@by_text(most=65536)
 def _type_of(text: str, columns: tuple[str, ...]) -> str:
     typed = ", ".join(f"CAST(NULL AS {type_}) AS c{i}" for i, type_ in enumerate(columns))
     source = f" FROM (SELECT {typed})" if typed else ""
@@ -154,7 +155,7 @@ def _union_type(types: tuple[str, ...]) -> str:
     return str(type_)
 
 
-@lru_cache(maxsize=4096)
+@by_text(most=4096)
 def _value_of_nothing(text: str, columns: tuple[str, ...]) -> str | None:
     typed = ", ".join(f"CAST(NULL AS {type_}) AS c{i}" for i, type_ in enumerate(columns))
     try:
@@ -164,7 +165,7 @@ def _value_of_nothing(text: str, columns: tuple[str, ...]) -> str | None:
     return None if value is None else str(value)
 
 
-@lru_cache(maxsize=16384)
+@by_text(most=16384)
 def _value_of(text: str) -> tuple[bool, object]:
     """True and the value, or False and the error."""
     try:

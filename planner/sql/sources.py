@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 
+from qoop.catalog.by_text import by_text
 from qoop.catalog.errors import BindError, ParseError
 from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, text_of, tree_of
 
@@ -125,7 +125,7 @@ def _unknown(what: str) -> BindError:
     )
 
 
-@lru_cache(maxsize=128)
+@by_text(most=128)
 def tables_read(text: str) -> tuple[str, ...]:
     """The names that stand for tables, views or files in a query, as they are written, each once; names that its own
     WITHs give are none where they hold. Empty where DuckDB has no tree of the text.

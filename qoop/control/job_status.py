@@ -7,7 +7,6 @@ that are left will do, so it is told as a range.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
+from qoop.control.latest import Latest, characters
 from qoop.engine.history import (
     Began,
     Coming,
@@ -104,7 +104,8 @@ class JobStatus:
 Alone = Callable[[float], float]
 """The seconds that a job takes alone on a number of slots."""
 
-_MOST_JOBS, _MOST_RECORDS = 200, 50_000  # 10 MB
+_MOST_JOBS, _MOST_BYTES, _RECORD = 200, 10_000_000, 200
+"""Jobs that have ended that are kept, the bytes of their records and texts, and those of a record, about."""
 
 _TELLING = 0.1
 """Seconds that a job must take alone: of shorter ones the overhead tells more than the share."""
@@ -167,17 +168,14 @@ class EndedJobs:
     """Those that ended last, in the order in which they did; as many as do not take much memory."""
 
     def __init__(self) -> None:
-        self._jobs: deque[EndedJob] = deque()
-        self._records = 0
+        self._jobs = Latest[EndedJob](_MOST_JOBS, _MOST_BYTES)
 
     def put(self, job: EndedJob) -> None:
-        self._jobs.append(job)
-        self._records += len(job.records)
-        while len(self._jobs) > _MOST_JOBS or (self._records > _MOST_RECORDS and len(self._jobs) > 1):
-            self._records -= len(self._jobs.popleft().records)
+        plans = (*job.run, *(option.candidate.plan for option in job.known))
+        self._jobs.put(job, len(job.records) * _RECORD + len(job.text) + characters(plans))
 
     def __iter__(self) -> Iterator[EndedJob]:
-        return iter(tuple(self._jobs))
+        return iter(self._jobs)
 
 
 def _light(record: Record) -> Record:

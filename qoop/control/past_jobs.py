@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from qoop.control.job_status import EndedJob, EndedJobs, JobStatus, PastJob, mean_share
+from qoop.control.latest import Latest, characters
 
 if TYPE_CHECKING:
     from qoop.control.active_job import ActiveJob
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 REMEMBERED = 500
 """Jobs that have ended whose fairness can be told."""
+_MOST_BYTES = 10_000_000
+"""The same of the texts of their plans."""
 
 
 class PastJobs:
@@ -24,7 +27,7 @@ class PastJobs:
 
     def __init__(self, told: bool) -> None:
         self._told = told
-        self._past: deque[PastJob] = deque(maxlen=REMEMBERED)
+        self._past = Latest[PastJob](REMEMBERED, _MOST_BYTES)
         self._ended = EndedJobs()
         self._done: Counter[str] = Counter()
         self._cut: Counter[str] = Counter()  # answers that ended early for others
@@ -37,8 +40,9 @@ class PastJobs:
             history = job.run.history
             seconds = history[-1].at if history else 0.0
             past = PastJob(job.tenant, seconds, mean_share(history, seconds), job.remaining_work.alone_later())
-            self._past.append(past)
-            self._ended.put(EndedJob.of(job.handle, past))
+            ended = EndedJob.of(job.handle, past)
+            self._past.put(past, characters(option.candidate.plan for option in ended.known))
+            self._ended.put(ended)
 
     def cut_short(self, tenant: str, part: float) -> None:
         """An answer of a tenant ended early for others. part: of its table that was not read."""

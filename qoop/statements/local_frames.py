@@ -11,9 +11,9 @@ from __future__ import annotations
 import sys
 from collections import ChainMap
 from collections.abc import Collection, Iterator
-from functools import lru_cache
 from types import FrameType
 
+from qoop.catalog.by_text import by_text
 from qoop.catalog.lexed import lexed
 
 _LIBRARIES = ("pyarrow", "pandas", "polars", "qoop")
@@ -44,7 +44,7 @@ _BETWEEN = frozenset({__name__.partition(".")[0], "contextlib", "IPython"})
 """Packages between the program and the place where its variables are asked for."""
 
 
-@lru_cache(maxsize=128)
+@by_text(most=128)
 def names_where_tables_stand(text: str) -> tuple[str, ...]:
     """The names where tables may stand (behind FROM, JOIN, a comma and the like) that nothing is called by, each once.
 

@@ -7,11 +7,12 @@ which shows in the names of result columns; only words that cannot be names are 
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import blake2b
 from itertools import zip_longest
 
 from qoop.catalog.asking import ask
+from qoop.catalog.by_text import by_text
 from qoop.catalog.lexed import lexed
 from qoop.catalog.value import value
 
@@ -31,7 +32,7 @@ class NormalText:
     words: frozenset[str]
 
 
-@lru_cache(maxsize=1024)
+@by_text(most=1024)
 def normal_text(text: str) -> NormalText:
     """Take a text apart.
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import duckdb
 
 from qoop.catalog.asking import is_several, parsed, type_of
+from qoop.catalog.by_text import by_text
 from qoop.catalog.errors import ParseError, QueryError
 from qoop.catalog.lexed import lexed
 from qoop.catalog.value import value
@@ -114,7 +115,7 @@ Statement: TypeAlias = (
 )
 
 
-@lru_cache(maxsize=128)
+@by_text(most=128)
 def statements(text: str) -> tuple[Statement, ...]:
     """The statements of a text, in order.
 

@@ -455,3 +455,26 @@ def test_stages_that_failed_are_not_tried_again(session: qoop.Session) -> None:
     assert session.planning._best(slow, found, session.planning.usable).root.whole
     left = as_they_turned_out(found, slow.staged_seconds, session.planning.usable)
     assert all(one.plan.root.whole for one in left)
+
+
+def test_a_query_that_went_over_before_its_task_began_disturbs_no_other(
+    session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch, caplog: LogCaptureFixture
+) -> None:
+    expect(monkeypatch, 1000.0)
+    for module in ("extra_slots", "extra_grants"):
+        monkeypatch.setattr(f"qoop.control.granting.{module}.most_extra", lambda capacity: 0)
+    session.resize(slots=1)
+    others = [session.submit(f"{FOREVER} AND i > {number}") for number in range(3)]
+    job = session.submit(JOIN)
+    for _ in range(1000):
+        if len(job.plans) > 1:
+            break
+        time.sleep(0.01)
+    for other in others:
+        other.cancel()
+    assert job.result().fetchall() == duckdb_answer(tmp_path)
+    assert plans(job) == [True, False]
+    whole = job.plans[0].root.signature
+    assert not any(isinstance(one, Started) and one.key.signature == whole for one in job.history())
+    assert session.sql("SELECT 1").fetchall() == [(1,)]
+    assert session.planning._own(JOIN, 1).staged_runs == 1 and not caplog.records
