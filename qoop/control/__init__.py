@@ -6,7 +6,6 @@
     granting/           gives out what machines have, in every turn
     active_job.py       a job that the loop has
     past_jobs.py        accounts of the jobs that have ended
-    latest.py           the last things of a kind, as many as do not take much memory
     job_handle.py       a submitted job as its owner sees it
     job_status.py       how a job stands, for people
     messages.py         what callers ask of the loop

@@ -7,7 +7,7 @@ that are left will do, so it is told as a range.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from math import inf, isfinite
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
-from qoop.control.latest import Latest, characters
 from qoop.engine.history import (
     Began,
     Coming,
@@ -104,9 +103,6 @@ class JobStatus:
 Alone = Callable[[float], float]
 """The seconds that a job takes alone on a number of slots."""
 
-_MOST_JOBS, _MOST_BYTES, _RECORD = 200, 10_000_000, 200
-"""Jobs that have ended that are kept, the bytes of their records and texts, and those of a record, about."""
-
 _TELLING = 0.1
 """Seconds that a job must take alone: of shorter ones the overhead tells more than the share."""
 
@@ -162,20 +158,6 @@ class EndedJob:
     def options(self) -> Sequence[Option]:
         """The plans that it could have run."""
         return self.known
-
-
-class EndedJobs:
-    """Those that ended last, in the order in which they did; as many as do not take much memory."""
-
-    def __init__(self) -> None:
-        self._jobs = Latest[EndedJob](_MOST_JOBS, _MOST_BYTES)
-
-    def put(self, job: EndedJob) -> None:
-        plans = (*job.run, *(option.candidate.plan for option in job.known))
-        self._jobs.put(job, len(job.records) * _RECORD + len(job.text) + characters(plans))
-
-    def __iter__(self) -> Iterator[EndedJob]:
-        return iter(self._jobs)
 
 
 def _light(record: Record) -> Record:

@@ -197,7 +197,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, asked: str, of_session: Colle
 def _tables_named(asked: str) -> set[str]:
     """The names of tables in a question, in lower case: its parse tree says them, and needs no tables for that.
 
-    Raises Forbidden for what tells of the server, beside tables of the catalog or without.
+    Raises Forbidden for what tells of the server, with tables of the catalog or without.
     """
     names = set()
     for node, named in nodes(tree_of(asked)):
