@@ -183,7 +183,7 @@ class DuckDBPlans:
         return found if found is not None and found.plan.root.slots == known.plan.root.slots else known
 
     def _find(self, key: _Key) -> DuckDBPlan | None:
-        """The plan that is kept under a key, if it is of the text, the tables and the settings that the key stands for."""
+        """The plan that is kept under a key, if it is of the text, tables and settings that the key stands for."""
         with self._lock:
             found = self._known.get(key)
             if found is not None:

@@ -61,6 +61,7 @@ _ALIKE = {
 }  # fmt: skip
 """Types of DuckDB with those of Arrow that it exports them as, and that become the same values of Python."""
 
+_NO_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|(-?(?:Infinity|NaN))')
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _HUGEINT = pa.decimal128(38, 0)  # as DuckDB exports it, of which Arrow's lossless form has the same bits
 
@@ -304,10 +305,11 @@ class Result:
             yield from (batch.column(0) for batch in rows)
 
     def json_rows(self) -> Iterator[str]:
-        """The rows as JSON objects (names that occur twice are numbered)."""
+        """The rows as JSON objects (names that occur twice are numbered). JSON has no numbers for what is infinite, or
+        no number: they are the texts "Infinity", "-Infinity" and "NaN", as PostgreSQL writes them."""
         names = _numbered(self.columns)
         items = ", ".join(f"{_quoted(name)} := {self._cast(index)}" for index, name in enumerate(names))
-        return (str(row[0]) for row in self._fetch([f"to_json(struct_pack({items}))"]))
+        return (_as_json(str(row[0])) for row in self._fetch([f"to_json(struct_pack({items}))"]))
 
     @interruptible()
     def show(self, max_rows: int | None = None, max_width: int | None = None) -> None:
@@ -526,6 +528,17 @@ def _python_values(column: pa.ChunkedArray, type_: str) -> list[Any] | None:
     except (OverflowError, ValueError):  # infinite, or a moment that Python has no value for
         return None
     return values
+
+
+def _as_json(told: str) -> str:
+    """An object of DuckDB's as JSON has it.
+
+    >>> _as_json('{"a":-Infinity,"b":[NaN,1.5],"c":"NaN"}')
+    '{"a":"-Infinity","b":["NaN",1.5],"c":"NaN"}'
+    """
+    if "Infinity" not in told and "NaN" not in told:
+        return told
+    return _NO_NUMBER.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], told)
 
 
 def _type_sql(type_: str) -> str:

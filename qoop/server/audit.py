@@ -18,7 +18,8 @@ _LONGEST = 100_000  # characters of a statement that are written
 
 @value
 class Entry:
-    """The facts that are written of a statement. by: http or flight. outcome: done, failed, cancelled or refused."""
+    """The facts that are written of a statement. by: http, flight or postgres. outcome: done, failed, cancelled,
+    refused, suspended, or described: its columns were told, and it was not run."""
 
     query: str
     user: str

@@ -39,16 +39,16 @@ from qoop.server import flight_metadata
 from qoop.server.answers import sendable
 from qoop.server.flight_messages import Message, message, packed, read_message, unpacked
 from qoop.server.manners import Manners, Place
-from qoop.server.queries import UserQuery, only_statement
-from qoop.server.service import Service
+from qoop.server.queries import UserQuery
+from qoop.server.service import Service, as_ours
 from qoop.server.users import User, Users
 from qoop.sessions.texts import with_parameters
 from qoop.statements.parameters import Parameters
-from qoop.statements.pivots import is_open
-from qoop.statements.statement import Query, parameters_of
+from qoop.statements.statement import parameters_of
 
 _ID = 16  # characters of the id of a query, before its text in a ticket
-_MOST_PREPARED = 1000  # statements of a user that are kept; the oldest go first
+_MOST_PREPARED, _MOST_BYTES = 1000, 8 << 20  # statements of a user that are kept, and bytes; the oldest go first
+_ENVELOPE = 1024  # bytes that a command may have besides its text
 _LOOK = 0.05  # seconds between two looks whether clients have gone
 _UNREAD = 10.0  # seconds for which a query that has begun waits for who fetches its rows
 _TO_END = 5.0  # seconds that calls may take to end with the server; their queries have ended before
@@ -69,6 +69,12 @@ for a Ctrl-C of its user when it comes among the rows."""
 class _Prepared:
     text: str
     parameters: Parameters = ()
+    values: int = 0
+    """Bytes of the values, about."""
+
+    @property
+    def size(self) -> int:
+        return len(self.text.encode()) + self.values
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -111,7 +117,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             user, command = _user(context), descriptor.command
             text = self._text(user, command)
             ticket, schema = (
-                (command, self._metadata(*unpacked(command)).schema) if text is None else self._begun(user, text)
+                (command, self._metadata(*self._read(command)).schema) if text is None else self._begun(user, text)
             )
             endpoint = flight.FlightEndpoint(ticket, [])
             return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1)
@@ -119,19 +125,20 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         """Say which columns the answer of a command has."""
         with _as_flight():
-            command = descriptor.command
-            text = self._text(_user(context), command)
-            known = self._metadata(*unpacked(command)).schema if text is None else self._schema(text)
+            user, command = _user(context), descriptor.command
+            text = self._text(user, command)
+            known = self._metadata(*self._read(command)).schema if text is None else self._schema(user, text)
             return flight.SchemaResult(known)
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """Answer the command of a ticket."""
         user = _user(context)
         with _as_flight():
-            command, asked = unpacked(ticket.ticket)
+            command, asked = self._read(ticket.ticket)
             if command != "TicketStatementQuery":
                 return flight.RecordBatchStream(self._metadata(command, asked))
             id, text = asked.text(1)[:_ID], asked.text(1)[_ID:]
+            self._check_size(text)
             begun = self._service.begun(user, id, text)
             query = begun or self._service.admit(user, text, "flight", id=id)
         rows = self._rows(context, query)
@@ -141,20 +148,20 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         """Take the values of a prepared statement."""
         user = _user(context)
         with _as_flight():
-            command, asked = unpacked(descriptor.command)
+            command, asked = self._read(descriptor.command)
             if command != "CommandPreparedStatementQuery":
                 raise Forbidden("a server answers queries; it takes no updates")
             handle = asked.raw(1)
             found = self._statement(user, handle)
             values = _values(found.text, reader, self._manners.body)
-            with self._lock:
-                self._prepared[user.name][handle] = _Prepared(found.text, values)
+            self._keep(user, handle, _Prepared(found.text, values, len(repr(values))))
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
         """Prepare a statement or close one, or cancel a query."""
         user = _user(context)
         with _as_flight():
             body = action.body.to_pybytes()
+            self._check_command(body)
             match action.type:
                 case "CreatePreparedStatement":
                     return iter([flight.Result(self._prepare(user, unpacked(body)[1].text(1)))])
@@ -185,7 +192,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _text(self, user: User, data: bytes) -> str | None:
         """The text that a command asks; None: it asks about the server."""
-        command, asked = unpacked(data)
+        command, asked = self._read(data)
         if command == "CommandStatementQuery":
             text = asked.text(1)
         elif command == "CommandPreparedStatementQuery":
@@ -201,12 +208,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         query = self._service.begin(user, text, "flight")
         return packed("TicketStatementQuery", (1, query.id + text)), None if query.job is None else query.job.schema
 
-    def _schema(self, text: str) -> pa.Schema | None:
+    def _schema(self, user: User, text: str) -> pa.Schema | None:
         """The columns of a text's answer; None for one that is no query, or whose data say which there are."""
-        if not isinstance(only_statement(text), Query) or is_open(text):
-            return None
-        planned = self._service.session.planning.plan(text)
-        return exported_schema(planned.plan.columns, planned.bound.settings)
+        found = self._service.described(user, text, "flight")
+        return None if found is None else exported_schema(*found)
 
     def _metadata(self, command: str, asked: Message) -> pa.Table:
         found = flight_metadata.answer(self._service.session, command, asked)
@@ -217,17 +222,22 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def _prepare(self, user: User, text: str) -> bytes:
         self._check_size(text)
         names = [name for _, found in parameters_of(text) for name in sorted(found)]
-        schema = None if names else self._schema(text)
+        schema = None if names else self._schema(user, text)
         handle = secrets.token_bytes(16)
-        with self._lock:
-            kept = self._prepared.setdefault(user.name, OrderedDict())
-            kept[handle] = _Prepared(text)
-            if len(kept) > _MOST_PREPARED:
-                kept.popitem(last=False)
+        self._keep(user, handle, _Prepared(text))
         columns = [] if schema is None else [(2, bytes(schema.serialize()))]
         taken = pa.schema([(name, pa.null()) for name in names])
         values = [(3, bytes(taken.serialize()))] if names else []
         return packed("ActionCreatePreparedStatementResult", (1, handle), *columns, *values)
+
+    def _keep(self, user: User, handle: bytes, statement: _Prepared) -> None:
+        """Keep a statement: Flight says nothing of a client that goes, so others of the user make room for it."""
+        with self._lock:
+            kept = self._prepared.setdefault(user.name, OrderedDict())
+            kept[handle] = statement
+            size = sum(one.size for one in kept.values())
+            while len(kept) > 1 and (len(kept) > _MOST_PREPARED or size > _MOST_BYTES):
+                size -= kept.popitem(last=False)[1].size
 
     def _statement(self, user: User, handle: bytes) -> _Prepared:
         with self._lock:
@@ -245,9 +255,18 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                     return _CANCELLED
         return _NOT_CANCELLABLE
 
+    def _read(self, command: bytes) -> tuple[str, Message]:
+        """The kind of a command, or of a ticket, and its fields. Raises TooMuch, QueryError."""
+        self._check_command(command)
+        return unpacked(command)
+
+    def _check_command(self, data: bytes) -> None:
+        if len(data) > self._manners.body + _ENVELOPE:
+            raise TooMuch(f"a request has at most {self._manners.body:,} bytes")
+
     def _check_size(self, text: str) -> None:
-        if len(text) > self._manners.body:
-            raise TooMuch(f"a statement has at most {self._manners.body:,} characters")
+        if len(text.encode()) > self._manners.body:
+            raise TooMuch(f"a statement has at most {self._manners.body:,} bytes")
 
     def _rows(self, context: Any, query: UserQuery) -> Iterator[Any]:
         """The schema of an answer, then its batches. Who drops it before its end cancels the query."""
@@ -388,9 +407,12 @@ def _values(text: str, reader: Any, most: int) -> Parameters:
 
 @contextlib.contextmanager
 def _as_flight() -> Iterator[None]:
-    """Errors of ours become those of Flight."""
+    """Errors become those of Flight; one that is neither is in the log."""
     try:
         yield
-    except QoopError as error:
+    except (pa.ArrowException, NotImplementedError):
+        raise
+    except Exception as failed:
+        error = as_ours(failed, "a call of Flight")
         kind = next(kind for ours, kind in _ERRORS if isinstance(error, ours))
-        raise kind(f"{type(error).__name__}: {error}") from error
+        raise kind(f"{type(error).__name__}: {error}") from None  # get_schema would send all of the cause

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -48,13 +47,11 @@ from qoop.server.answers import BLOCK, FORMS, Block, chosen_form, in_blocks
 from qoop.server.kept import DONE, QUEUED, RUNNING, Kept, KeptQueries
 from qoop.server.manners import Manners
 from qoop.server.queries import UserQuery
-from qoop.server.service import Service
+from qoop.server.service import Service, as_ours
 from qoop.server.users import User
 
 if TYPE_CHECKING:
     from qoop.result import Result
-
-_log = logging.getLogger(__name__)
 
 _STATUS: tuple[tuple[type[QoopError], int], ...] = (
     (NotKnown, 401), (Forbidden, 403), (QueryError, 400), (CatalogError, 400), (TooMuch, 413),
@@ -152,10 +149,13 @@ class _Api:
         """The user that asks. Raises NotKnown, Forbidden."""
         if "origin" in request.headers:  # a page of the web, which uses the network of who looks at it
             raise Forbidden("no page of the web may ask: the request has an Origin")
-        header = request.headers.get("authorization")
+        header, address = request.headers.get("authorization"), request.client.host if request.client else ""
         if header is not None and header.lower().startswith("basic "):  # a password takes its time
-            return await run_in_threadpool(self._service.users.of_header, header)
-        return self._service.users.of_header(header)
+            user = await run_in_threadpool(self._service.users.of_header, header, address)
+        else:
+            user = self._service.users.of_header(header)
+        request.scope.get("known", lambda: None)()
+        return user
 
     async def _body(self, request: Request) -> bytes:
         """Raises TooMuch, Timeout."""
@@ -212,10 +212,10 @@ class _Answer(Response):
         except TimeoutError:
             error = Cancelled(f"the client took nothing for {self._patience:g} s")
             scope.get("abort", lambda: None)()
-        except (OSError, QoopError) as failed:  # half of the answer is sent: the connection ends without its end
+        except OSError as failed:  # half of the answer is sent: the connection ends without its end
             error = failed
         except Exception as failed:
-            _log.exception("the answer of %s", self._query.id)
+            as_ours(failed, f"the answer of {self._query.id}")  # the log has it
             error = failed
         finally:
             gone.cancel()
@@ -231,8 +231,8 @@ class _Answer(Response):
         blocks = in_blocks(FORMS[self._form](self._query.parts()))
         try:
             first = await self._run(self._first, blocks)
-        except QoopError as error:
-            await _refusal(None, error)(scope, receive, send)
+        except Exception as error:
+            await _refusal(None, as_ours(error, f"the answer of {self._query.id}"))(scope, receive, send)
             return
         headers = [(b"content-type", self._form.encode()), (b"qoop-query", self._query.id.encode())]
         if self._over:
@@ -264,7 +264,7 @@ class _Answer(Response):
             first = list(islice(blocks, 1))
             if len(first[0]) < BLOCK:  # it is the last, or the next is there
                 first += islice(blocks, 1)
-        except QoopError as error:
+        except Exception as error:
             self._end(error)
             raise
         if len(first) == 1 and len(first[0]) < BLOCK:
@@ -298,7 +298,8 @@ def _kept(kept: Kept, query: UserQuery | None) -> dict[str, object]:
         status = query.job.status()
         told["state"] = _now(query) if kept.state == RUNNING else kept.state
         told["fraction"] = round(status.progress.fraction, 4)
-        told["left"] = None if status.left is None else round(status.left.likely, 3)
+        left = None if status.left is None else status.left.likely
+        told["left"] = None if left is None or not math.isfinite(left) else round(left, 3)
     return told | ({"error": kept.error, "message": kept.message} if kept.error else {})
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import logging
 import os
 import re
 import shutil
@@ -27,21 +26,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qoop.catalog.errors import Cancelled, ConfigError, DiskFull, QoopError, Suspended
+from qoop.catalog.errors import Cancelled, ConfigError, DiskFull, Suspended
 from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.stores.private import make_folder
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
 from qoop.result import Result
 from qoop.server.queries import UserQuery, only_statement
+from qoop.server.service import as_ours
 from qoop.sessions.texts import with_parameters
 from qoop.statements.parameters import Parameters
 
 if TYPE_CHECKING:
     from qoop.server.service import Service
     from qoop.server.users import User
-
-_log = logging.getLogger(__name__)
 
 FORMAT, VERSION = "qoop-kept-query", 1
 _FILE, _ANSWER, _BUNDLE = "query.json", "answer.arrow", "bundle"
@@ -196,8 +194,6 @@ class KeptQueries:
             kept = self._write(kept, query)
         except Exception as failed:
             error = failed
-            if not isinstance(failed, QoopError):
-                _log.exception("the answer of %s", kept.id)
         try:
             query.end(error)
         finally:
@@ -262,7 +258,7 @@ def _held(folder: Path) -> int:
 
 def _failed(kept: Kept, error: Exception) -> Kept:
     cancelled = isinstance(error, Cancelled) and not isinstance(error, Suspended)
-    told = str(error) if isinstance(error, QoopError) else "the server has failed; its log says more"
+    told = str(as_ours(error, f"the answer of {kept.id}"))
     return replace(kept, state=CANCELLED if cancelled else FAILED, error=type(error).__name__, message=told)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 
-from qoop.catalog.errors import ConfigError, TooOften
+from qoop.catalog.errors import ConfigError, TooMuch, TooOften
 from qoop.catalog.value import value
 from qoop.options import memory
 
 MINUTE = 60.0
+_REMEMBERED = 10_000
+"""Names and addresses whose requests are counted; then those are forgotten that have asked nothing for a while."""
 
 
 @value
@@ -74,6 +77,13 @@ class Rates:
         """
         if rate == math.inf:
             return
+        left = self.check(who, rate)
+        if len(self._left) >= _REMEMBERED:
+            self._left = {one: known for one, known in self._left.items() if known[1] > self._clock() - 2 * MINUTE}
+        self._left[who] = left - 1.0, self._clock()
+
+    def check(self, who: str, rate: float) -> float:
+        """The requests that may come now, at least one; none is let in yet. Raises TooOften."""
         now, most = self._clock(), max(1.0, rate)
         left, since = self._left.get(who, (most, now))
         left = min(most, left + (now - since) * rate / MINUTE)
@@ -82,7 +92,42 @@ class Rates:
             error = TooOften(f"{who} may ask {rate:g} times a minute: the next in {_seconds(left, rate):.2g} s")
             error.wait = _seconds(left, rate)
             raise error
-        self._left[who] = left - 1.0, now
+        return left
+
+
+class Room:
+    """The room that the texts which users keep take in the server, such as prepared statements. Thread-safe.
+
+    texts, size: of each user at most, in number and in bytes.
+
+    >>> room = Room(texts=9, size=3)
+    >>> room.take("ana", 2), room.take("ben", 2), room.leave("ana", 2), room.take("ana", 3)
+    (None, None, None, None)
+    >>> room.take("ana", 1)
+    Traceback (most recent call last):
+    qoop.catalog.errors.TooMuch: the statements that ana keeps have at most 3 bytes together, and are 9 at most
+    """
+
+    def __init__(self, texts: int = 10_000, size: int = 32 << 20) -> None:
+        self._texts, self._size = texts, size
+        self._lock = threading.Lock()
+        self._taken: dict[str, tuple[int, int]] = {}
+
+    def take(self, user: str, size: int) -> None:
+        """Keep a text of that many bytes. Raises TooMuch."""
+        with self._lock:
+            texts, taken = self._taken.get(user, (0, 0))
+            if texts >= self._texts or taken + size > self._size:
+                most = f"at most {self._size:,} bytes together, and are {self._texts:,} at most"
+                raise TooMuch(f"the statements that {user} keeps have {most}")
+            self._taken[user] = texts + 1, taken + size
+
+    def leave(self, user: str, size: int) -> None:
+        """Keep a text of that many bytes no more."""
+        with self._lock:
+            texts, taken = self._taken.pop(user)
+            if texts > 1:
+                self._taken[user] = texts - 1, taken - size
 
 
 def _seconds(left: float, rate: float) -> float:

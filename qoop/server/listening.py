@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from qoop.server.manners import Manners, Place, listening_socket
+from qoop.server.manners import Manners, Place, first_to_go, listening_socket
 
 _TICK = 1.0
 """Seconds after which the date that answers bear is another."""
@@ -92,29 +92,35 @@ def _config(app: Any, place: Place, manners: Manners) -> uvicorn.Config:
 
 
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+_TWO_LENGTHS = b"a request has either Content-Length or Transfer-Encoding, and the latter from HTTP/1.1 on\n"
 
 
 def _protocol(manners: Manners) -> type[H11Protocol]:
     """uvicorn's protocol, which ends a connection whose request does not arrive, and lets the application do so.
 
-    One connection too many is told so at once, as it may never send a request.
+    Where there are as many connections as may be, one more takes the place of one whose user is not known; if there is
+    none, it is refused at once, as it may never send a request.
     """
 
     class Impatient(H11Protocol):
         _late: asyncio.TimerHandle | None = None
+        _known = False
+        _since, _address = 0.0, ""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             # asyncio does so for the sockets that it makes itself; a head and a body would wait for each other
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._since = self.loop.time()
+            self._address = str((transport.get_extra_info("peername") or ("",))[0])
             app = self.app
 
             async def with_abort(scope: Scope, receive: Receive, send: Send) -> None:
-                scope["abort"] = transport.abort
-                await app(scope, receive, send)
+                scope["abort"], scope["known"] = transport.abort, self._is_known
+                await (_refuse_two_lengths if _has_two_lengths(scope) else app)(scope, receive, send)
 
             self.app = with_abort
-            if len(self.connections) > manners.connections:
+            if len(self.connections) > manners.connections and not self._one_less():
                 transport.write(_FULL)
                 transport.close()
                 return
@@ -129,9 +135,24 @@ def _protocol(manners: Manners) -> type[H11Protocol]:
                 self._late.cancel()
             super().connection_lost(exc)
 
+        def _is_known(self) -> None:
+            self._known = True
+
+        def _is_answered(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
+        def _one_less(self) -> bool:
+            """End a connection whose user is not known, to make room for this one. False if there is none."""
+            others = [one for one in self.connections if isinstance(one, Impatient) and one is not self]
+            strangers = [one for one in others if not one._known and not one._is_answered()]
+            if strangers:
+                strangers.sort(key=lambda one: one._since)
+                first_to_go([(one, one._address) for one in strangers]).transport.abort()
+            return bool(strangers)
+
         def _wait_for_request(self) -> None:
             """Give a request that has begun that long to arrive, from its first byte on."""
-            answered = self.cycle is not None and not self.cycle.response_complete
+            answered = self._is_answered()
             if answered and self._late is not None:
                 self._late.cancel()
                 self._late = None
@@ -139,3 +160,15 @@ def _protocol(manners: Manners) -> type[H11Protocol]:
                 self._late = self.loop.call_later(manners.patience, self.transport.abort)
 
     return Impatient
+
+
+def _has_two_lengths(scope: Scope) -> bool:
+    """True for a request whose end others may see elsewhere: what follows it would be another request to them."""
+    names = [name for name, _ in scope["headers"]]
+    return b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] == "1.0")
+
+
+async def _refuse_two_lengths(scope: Scope, receive: Receive, send: Send) -> None:
+    headers = [(b"content-type", b"text/plain"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": 400, "headers": headers})
+    await send({"type": "http.response.body", "body": _TWO_LENGTHS})

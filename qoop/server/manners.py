@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
+
+_T = TypeVar("_T")
 
 
 @value
@@ -67,6 +71,18 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def first_to_go(strangers: Sequence[tuple[_T, str]]) -> _T:
+    """The connection that goes where there are too many: the oldest one of the address that has most of them.
+
+    strangers: connections whose users are not known, each with its address, from the oldest on.
+
+    >>> first_to_go([(1, "::1"), (2, "192.0.2.1"), (3, "::1")])
+    1
+    """
+    numbers = Counter(address for _, address in strangers)
+    return max(strangers, key=lambda one: numbers[one[1]])[0]
 
 
 def listening_socket(place: Place) -> socket.socket:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """The upper bounds of the buckets of how long queries take."""
+_OUTCOMES = ("done", "failed", "cancelled", "refused", "described")
 
 
 class Counts:
@@ -15,7 +16,9 @@ class Counts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._outcomes: Counter[str] = Counter({"done": 0, "failed": 0, "cancelled": 0, "refused": 0})
+        self._outcomes: Counter[str] = Counter(
+            dict.fromkeys(("done", "failed", "cancelled", "refused", "described"), 0)
+        )
         self._errors: Counter[str] = Counter()
         self._sums: Counter[str] = Counter({"rows": 0, "switches": 0, "checkpoints": 0})
         self._seconds, self._waits = _Histogram(), _Histogram()

@@ -18,7 +18,7 @@ from qoop.statements.statement import Explain, Query, ShowFunctions, ShowTables,
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from qoop.job import Job
+    from qoop.job import Job, Planned
     from qoop.result import Result
     from qoop.server.limits import Limits
     from qoop.server.users import User
@@ -52,7 +52,7 @@ class UserQuery:
         self._session, self._parameters, self._ended = session, parameters, ended
         self._lock = threading.Lock()
         self._cancelled: str | None = None
-        self._over = self._exhausted = False
+        self._over = self._exhausted = self._described = False
 
     @property
     def seconds(self) -> float:
@@ -97,6 +97,8 @@ class UserQuery:
     def _outcome(self, error: Exception | None) -> str:
         if isinstance(error, Suspended):
             return "suspended"
+        if error is None and self._described:
+            return "described"
         if isinstance(error, Cancelled) or (error is None and not self._exhausted):
             return "cancelled"
         return "failed" if error is not None else "done"
@@ -110,6 +112,17 @@ class UserQuery:
         if isinstance(statement, Query) and not is_open(statement.text):
             self._begun(self._job(statement.text))
         return self.job
+
+    def described(self) -> Planned | None:
+        """Its plan, which is not run; None for what is no query, or a PIVOT whose rows say which columns it has.
+
+        Raises what `Session.submit` does.
+        """
+        self._described = True
+        statement = self._statement()
+        if not isinstance(statement, Query) or is_open(statement.text):
+            return None
+        return self._session.planning.plan(statement.text)
 
     def _count(self, part: Result) -> None:
         self.check()

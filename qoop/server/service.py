@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from qoop.control.job_status import waited
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.history import Succeeded
 from qoop.server.audit import AuditLog, Entry
-from qoop.server.limits import Limits, Rates
+from qoop.server.limits import Limits, Rates, Room
 from qoop.server.metrics import Counts
 from qoop.server.queries import UserQuery
 from qoop.server.users import User, Users
@@ -22,9 +23,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qoop.job import Job
+    from qoop.planner.sql.bind import TypedName
     from qoop.server.spans import Spans
     from qoop.session import Session
     from qoop.statements.parameters import Parameters
+    from qoop.statements.settings import Settings
+
+_log = logging.getLogger(__name__)
 
 _TO_CANCEL = 10.0
 """Seconds that cancelled queries may take to end; kernels need 0.2, and their threads a machine that is not full."""
@@ -48,6 +53,7 @@ class Service:
         self._running: dict[tuple[str, str], UserQuery] = {}
         self._closing = False
         self._rates = Rates()
+        self.room = Room()
         self._unread: dict[tuple[str, str], tuple[UserQuery, float]] = {}  # and since when
         for tenant, limits in users.tenants.items():
             session.cluster.limit_tenant(tenant, limits.slots, limits.memory)
@@ -99,6 +105,18 @@ class Service:
         with self._lock:
             self._unread[user.name, query.id] = query, time.monotonic()
         return query
+
+    def described(self, user: User, text: str, by: str) -> tuple[tuple[TypedName, ...], Settings] | None:
+        """The columns of a statement that is not run, and the settings it has them under; None for one that is no
+        query, or whose columns its rows say. Raises as `admit` and `begin` do."""
+        query = self.admit(user, text, by)
+        try:
+            planned = query.described()
+        except Exception as error:
+            query.end(error)
+            raise
+        query.end()
+        return None if planned is None else (planned.plan.columns, planned.bound.settings)
 
     def begun(self, user: User, id: str, text: str) -> UserQuery | None:
         """A query of a user that has begun, for its only reader; None if there is none of that id and text."""
@@ -229,6 +247,14 @@ class Service:
             "tables": ("Tables that are registered", len(session.tables())),
             **_spilled(session),
         }
+
+
+def as_ours(error: Exception, what: str) -> QoopError:
+    """An error as users hear of it: one that is not ours is in the log, with all that led to it."""
+    if isinstance(error, QoopError):
+        return error
+    _log.error("%s has failed", what, exc_info=error)
+    return QoopError("the server has failed; its log says more")
 
 
 def _spilled(session: Session) -> Mapping[str, tuple[str, float]]:

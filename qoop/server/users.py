@@ -34,15 +34,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qoop.catalog.errors import ConfigError, NotKnown
+from qoop.catalog.errors import Busy, ConfigError, NotKnown
 from qoop.catalog.value import value
-from qoop.server.limits import LIMITS, OF_USERS, Limits
+from qoop.server.limits import LIMITS, OF_USERS, Limits, Rates
 from qoop.server.verifiers import OF_PASSWORD, OF_TOKEN, Verifier, new_verifier, read_verifier, that_of_nobody
 
 _OPTIONS = ("token", "password", "scram", "tenant", *OF_USERS)
 _TENANTS = "tenants"
 """The table of the file that is not of a user."""
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_WAITING = 8
+"""Passwords that may wait to be checked: each takes 16 MB and 50 ms, one at a time, and a thread of its request."""
+_WRONG = 30
+"""Wrong passwords a minute from an address: the next are refused without a look at them."""
 _NOBODY = "scrypt:" + "00" * 16 + ":" + "00" * 32
 """A password that no text has: a name that does not exist takes as long to refuse as a wrong password."""
 _OF_NOBODY = Verifier(OF_TOKEN, bytes(16), bytes(32), bytes(32))
@@ -75,6 +79,8 @@ class Users:
         self._of_strangers = hashlib.sha256(told.encode()).digest()  # the same when the server begins again
         self._right: dict[bytes, User] = {}
         self._one_at_a_time = threading.Lock()
+        self._waiting = threading.BoundedSemaphore(_WAITING)
+        self._wrong, self._counting = Rates(), threading.Lock()
 
     @property
     def are_told_apart(self) -> bool:
@@ -112,15 +118,15 @@ class Users:
         """The limits of all users of a tenant together."""
         return self._tenants.get(tenant, Limits())
 
-    def of_header(self, header: str | None) -> User:
-        """The user of an Authorization header, which is ``Bearer TOKEN`` or ``Basic …``. Raises NotKnown."""
+    def of_header(self, header: str | None, address: str = "") -> User:
+        """The user of an Authorization header, which is ``Bearer TOKEN`` or ``Basic …``. Raises as `of_password`."""
         if self._users is None:
             return ANYBODY
         kind, _, told = (header or "").partition(" ")
         if kind.lower() == "bearer":
             return self.of_token(told.strip())
         if kind.lower() == "basic":
-            return self.of_password(*_basic(told))
+            return self.of_password(*_basic(told), address)
         raise NotKnown("a token is needed, as the header Authorization: Bearer TOKEN")
 
     def of_token(self, token: str) -> User:
@@ -130,8 +136,11 @@ class Users:
             raise NotKnown("nobody has that token")
         return user
 
-    def of_password(self, name: str, password: str) -> User:
-        """The user of that name with that password, or with that token in its place. Raises NotKnown."""
+    def of_password(self, name: str, password: str, address: str = "") -> User:
+        """The user of that name with that password, or with that token in its place. address: of the client, if known.
+
+        Raises NotKnown, TooOften after many wrong ones, Busy while many are checked.
+        """
         if self._users is None:
             return ANYBODY
         user = self._users.get(name)
@@ -139,7 +148,7 @@ class Users:
             return user
         seen = hmac.digest(self._key, f"{len(name)} {name}{password}".encode(errors="surrogatepass"), "sha256")
         if seen not in self._right:
-            self._right[seen] = self._checked(user, password)
+            self._right[seen] = self._checked(user, password, address or f"the user {name}")
         return self._right[seen]
 
     def token_of(self, user: User) -> str:
@@ -148,11 +157,20 @@ class Users:
         self._by_token[token_digest(token)] = user
         return token
 
-    def _checked(self, user: User | None, password: str) -> User:
-        told = user.secret if user is not None and user.secret.startswith("scrypt:") else _NOBODY
-        with self._one_at_a_time:  # each takes 16 MB and 50 ms: many at a time are no way to fill the machine
-            right = hmac.compare_digest(told, password_digest(password, bytes.fromhex(told.split(":")[1])))
+    def _checked(self, user: User | None, password: str, who: str) -> User:
+        with self._counting:
+            self._wrong.check(who, _WRONG)
+        if not self._waiting.acquire(blocking=False):
+            raise Busy("many passwords are checked at this moment: try again, or come with a token")
+        try:
+            told = user.secret if user is not None and user.secret.startswith("scrypt:") else _NOBODY
+            with self._one_at_a_time:  # many at a time are no way to fill the machine
+                right = hmac.compare_digest(told, password_digest(password, bytes.fromhex(told.split(":")[1])))
+        finally:
+            self._waiting.release()
         if user is None or not right:
+            with self._counting:
+                self._wrong.take(who, _WRONG)
             raise NotKnown("no user has that name and password")
         return user
 

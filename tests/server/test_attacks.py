@@ -9,12 +9,13 @@ import json
 import socket
 import ssl
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import pytest
-from server_world import ANA, IDLE, PATIENCE, USERS, World, certified
+from server_world import ANA, IDLE, PATIENCE, SLOW, USERS, World, certified
 from waits import until
 
 from qoop.catalog.errors import ConfigError, NotKnown
@@ -197,16 +198,34 @@ def test_connections_that_are_kept_open_without_a_request(world: World, hasty: W
         one.close()
 
 
-def test_more_connections_than_there_may_be(world: World) -> None:
-    with HttpServer(world.service, Place(), Manners(connections=5)) as server:
-        small = replace(world, server=server)
-        with contextlib.ExitStack() as opened:
-            for _ in range(5):
-                opened.enter_context(socket.create_connection(("127.0.0.1", small.port)))
-            with socket.create_connection(("127.0.0.1", small.port), timeout=60) as one_more:
-                assert b" 503 " in one_more.recv(1000), "it is told so at once"
-                assert is_dropped(one_more)
-        until(lambda: small.ask("GET", "/healthz", token=None).status == 200)
+MOST = 5  # connections of HTTP
+
+
+@pytest.fixture
+def small(world: World) -> Iterator[World]:
+    """The same, but it has few connections."""
+    with HttpServer(world.service, Place(), Manners(connections=MOST)) as server:
+        yield replace(world, server=server)
+
+
+def test_more_connections_than_there_may_be(small: World) -> None:
+    with contextlib.ExitStack() as opened:
+        for number in range(MOST):
+            opened.callback(small.begun(f"{SLOW} -- {number}").close)
+        until(lambda: len(small.service.of(small.user(ANA))) == MOST)
+        with socket.create_connection(("127.0.0.1", small.port), timeout=60) as one_more:
+            assert b" 503 " in one_more.recv(1000), "it is told so at once"
+            assert is_dropped(one_more)
+    until(lambda: small.ask("GET", "/healthz", token=None).status == 200)
+    small.quiet()
+
+
+def test_connections_that_say_nothing_give_way_to_users(small: World) -> None:
+    with contextlib.ExitStack() as opened:
+        place = ("127.0.0.1", small.port)
+        silent = [opened.enter_context(socket.create_connection(place, timeout=60)) for _ in range(MOST)]
+        assert small.sql("SELECT 1 AS one").rows() == [{"one": 1}]
+        assert is_dropped(silent[0])
 
 
 def test_a_client_that_takes_nothing(hasty: World) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from qoop.catalog.errors import Cancelled, QoopError, QueryError, TooMuch
 from qoop.server.postgres import messages
@@ -18,18 +18,19 @@ from qoop.server.postgres.portals import Answer, Portal, Prepared, all_rows, col
 from qoop.server.postgres.rows import Columns, Write, description, formats_of, rows
 from qoop.server.postgres.said import said, split
 from qoop.server.postgres.sqlstates import FAILED_TRANSACTION, failed
-from qoop.server.queries import UserQuery, only_statement
+from qoop.server.queries import UserQuery
+from qoop.server.service import as_ours
 from qoop.statements.parameters import with_texts
-from qoop.statements.pivots import is_open
-from qoop.statements.statement import Query, parameters_of
+from qoop.statements.statement import parameters_of
 
 if TYPE_CHECKING:
     from qoop.result import Result
     from qoop.server.service import Service
     from qoop.server.users import User
 
-_MOST = 1000  # statements and portals that a client may keep
+_MOST, _MOST_BYTES = 1000, 8 << 20  # statements, and portals, that a client may keep, and bytes of their texts
 _BLOCK = 1 << 18  # bytes that are sent at once
+_Kept = TypeVar("_Kept", Prepared, Portal)
 _TEXT = 25  # type of a parameter of which nothing is said
 
 
@@ -41,6 +42,7 @@ class Client:
         self._status = "I"
         self._prepared: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
+        self._kept = 0  # bytes of the texts of both
         self._skipping = False  # until Sync, after an error
         self._lock = threading.Lock()
         self._runs: UserQuery | CatalogQuestion | None = None
@@ -69,6 +71,8 @@ class Client:
                 self._answer_message(kind, asked)
         finally:
             self._close_portals(Cancelled("the client has gone"))
+            for name in list(self._prepared):
+                self._forget(self._prepared, name)
 
     def _answer_message(self, kind: bytes, asked: Reader) -> None:
         text = ""
@@ -86,8 +90,10 @@ class Client:
                     self._wire.flush()
                 case _ if not self._skipping:
                     text = self._extended(kind, asked)
-        except QoopError as error:
-            self._failed(error, text)
+        except Gone:
+            raise
+        except Exception as error:
+            self._failed(as_ours(error, "a statement of PostgreSQL's protocol"), text)
             self._skipping = kind != b"Q"
             if kind == b"Q":
                 self._ready()
@@ -139,9 +145,8 @@ class Client:
         statements = split(text)
         if len(statements) > 1:
             raise QueryError(f"one statement is prepared at a time, not {len(statements)}")
-        if len(self._prepared) >= _MOST:
-            raise TooMuch(f"a client keeps at most {_MOST} prepared statements")
-        self._prepared[name] = Prepared(statements[0] if statements else "", [one & 0xFFFFFFFF for one in types])
+        statement = Prepared(statements[0] if statements else "", [one & 0xFFFFFFFF for one in types])
+        self._keep(self._prepared, name, statement)
         self._wire.put(messages.message(b"1"))
         return text
 
@@ -157,9 +162,7 @@ class Client:
         given = {str(n): expression(*one) for n, one in enumerate(zip(types, forms, data, strict=False), 1)}
         formats = asked.numbers(2)
         self._forget_portal(name)
-        if len(self._portals) >= _MOST:
-            raise TooMuch(f"a client keeps at most {_MOST} portals")
-        self._portals[name] = Portal(with_texts(statement.text, given) if given else statement.text, formats)
+        self._keep(self._portals, name, Portal(with_texts(statement.text, given) if given else statement.text, formats))
         self._wire.put(messages.message(b"2"))
 
     def _describe(self, kind: bytes, name: str) -> None:
@@ -186,12 +189,13 @@ class Client:
         if (told := said(text, self._status)) is not None:
             return () if told.row is None else ((told.row[0], "VARCHAR"),)
         if is_of_catalog(text):
-            answer = CatalogQuestion(self._pg_catalog, self._user.name).answer(text)
+            answer = self._catalog(text)
             if answer is not None:
                 return columns_of(answer)
-        if not isinstance(only_statement(text), Query) or is_open(text):
+        found = self._service.described(self._user, text, "postgres")
+        if found is None:
             raise QueryError("the columns of this statement are known once it is bound: describe the portal")
-        return self._service.session.planning.plan(text).plan.columns
+        return found[0]
 
     def _execute(self, portal: Portal, most: int) -> None:
         if not portal.text:
@@ -201,21 +205,37 @@ class Client:
 
     def _close(self, kind: bytes, name: str) -> None:
         if kind == b"S":
-            self._prepared.pop(name, None)
+            self._forget(self._prepared, name)
         else:
             self._forget_portal(name)
         self._wire.put(messages.message(b"3"))
 
-    def _forget_portal(self, name: str) -> None:
-        portal = self._portals.pop(name, None)
+    def _keep(self, kept: dict[str, _Kept], name: str, one: _Kept) -> None:
+        """Keep a statement or a portal in the place of that of its name. Raises TooMuch."""
+        self._forget(kept, name)
+        size = len(one.text.encode())
+        if len(kept) >= _MOST or self._kept + size > _MOST_BYTES:
+            raise TooMuch(f"a client keeps at most {_MOST:,} statements and portals each, of {_MOST_BYTES:,} bytes")
+        self._service.room.take(self._user.name, size)
+        self._kept += size
+        kept[name] = one
+
+    def _forget(self, kept: dict[str, _Kept], name: str) -> _Kept | None:
+        one = kept.pop(name, None)
+        if one is not None:
+            size = len(one.text.encode())
+            self._service.room.leave(self._user.name, size)
+            self._kept -= size
+        return one
+
+    def _forget_portal(self, name: str, error: Exception | None = None) -> None:
+        portal = self._forget(self._portals, name)
         if portal is not None and portal.answer is not None:
-            portal.answer.end()
+            portal.answer.end(error)
 
     def _close_portals(self, error: Exception | None = None) -> None:
-        portals, self._portals = self._portals, {}
-        for portal in portals.values():
-            if portal.answer is not None:
-                portal.answer.end(error)
+        for name in list(self._portals):
+            self._forget_portal(name, error)
         self._runs = None
 
     def _statement(self, name: str) -> Prepared:

@@ -91,7 +91,7 @@ class Door:
         """The user of that name, once it has shown its password."""
         verifier = self._users.verifier(name, clear=self._tls is not None)
         if verifier is None:
-            return self._users.of_password(name, _in_clear_text(wire))
+            return self._users.of_password(name, _in_clear_text(wire), wire.address)
         if converse(wire, verifier, self._binding) and (user := self._users.of_name(name)) is not None:
             return user
         hint = "" if self._tls is not None else "; one without a line scram in the file of users needs TLS"

@@ -32,6 +32,14 @@ class Wire:
         self._patience, self._idle = patience, idle
         self._unsent: list[bytes] = []
 
+    @property
+    def address(self) -> str:
+        """The address of the client. Raises Gone."""
+        try:
+            return str(self.connection.getpeername()[0])
+        except OSError as error:
+            raise Gone(str(error)) from error
+
     def receive(self) -> tuple[bytes, Reader]:
         """The next message: its kind and its fields. Raises Gone, TooMuch."""
         self.connection.settimeout(self._idle)

@@ -13,7 +13,7 @@ import threading
 import time
 
 from qoop.catalog.errors import Busy, ConfigError, QoopError, SessionClosed
-from qoop.server.manners import Manners, Place, listening_socket
+from qoop.server.manners import Manners, Place, first_to_go, listening_socket
 from qoop.server.postgres.catalog import PgCatalog
 from qoop.server.postgres.client import Client
 from qoop.server.postgres.door import Cancel, Door, let_in
@@ -22,7 +22,8 @@ from qoop.server.postgres.said import SETTINGS, TOLD
 from qoop.server.postgres.sqlstates import failed
 from qoop.server.service import Service
 
-_CONNECTIONS = 200  # at a time
+_CONNECTIONS = 200  # of clients that were let in, at a time
+_STRANGERS = 300  # connections whose client has not said who it is yet, at a time; then the oldest goes
 _IDLE = 3600.0  # seconds until a client that says nothing is sent away
 _LOOK = 0.05  # seconds between two looks whether clients have gone
 _TO_END = 5.0  # seconds that connections may take to end with the server; their queries have ended before
@@ -74,19 +75,25 @@ class PostgresServer:
     def _accept(self) -> None:
         while not self._over.is_set():
             try:
-                connection, _ = self._socket.accept()
+                connection, address = self._socket.accept()
             except OSError:
                 if not self._over.is_set():
                     _log.exception("a connection could not be taken")
                     self._over.wait(_LOOK)  # such as too many open files
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            one = _Connection(next(self._numbers), self._door.plain(connection))
+            one = _Connection(next(self._numbers), self._door.plain(connection), address[0])
             with self._lock:
-                one.is_one_too_many = len(self._connections) >= _CONNECTIONS
+                self._one_stranger_less()
                 self._connections[one.key[0]] = one
             one.thread = threading.Thread(target=self._serve, args=(one,), name="qoop-postgres", daemon=True)
             one.thread.start()
+
+    def _one_stranger_less(self) -> None:
+        """Where many do not say who they are, make room for one who may."""
+        strangers = [(one, one.address) for one in self._connections.values() if one.is_stranger]
+        if len(strangers) >= _STRANGERS:
+            first_to_go(strangers).shut()
 
     def _serve(self, one: _Connection) -> None:
         try:
@@ -104,18 +111,20 @@ class PostgresServer:
             one.close()
 
     def _converse(self, one: _Connection) -> None:
-        if one.is_one_too_many:
-            raise Busy(f"{_CONNECTIONS} clients are connected, which is as many as may")
         user = self._door.enter(one.wire, one.replace)
         if isinstance(user, Cancel):
             self._cancel(user)
             return
         told = {name: SETTINGS[key] for key, name in TOLD.items()} | {"session_authorization": user.name}
         wire = Wire(one.wire.connection, self._manners.body, self._manners.patience, _IDLE)
+        client = Client(wire, self._service, user, self._pg_catalog)
+        with self._lock:
+            if sum(other.client is not None for other in self._connections.values()) >= _CONNECTIONS:
+                raise Busy(f"{_CONNECTIONS} clients are connected, which is as many as may")
+            one.client = client
         let_in(wire, one.key, told)
         one.replace(wire)
-        one.client = Client(wire, self._service, user, self._pg_catalog)
-        one.client.run()
+        client.run()
 
     def _cancel(self, asked: Cancel) -> None:
         with self._lock:
@@ -145,17 +154,22 @@ class PostgresServer:
 class _Connection:
     """A connection, from its first byte on. key: what cancels its query, told to its client only."""
 
-    def __init__(self, number: int, wire: Wire) -> None:
+    def __init__(self, number: int, wire: Wire, address: str) -> None:
         self.key = number, secrets.randbits(31)
-        self.wire = wire
+        self.wire, self.address = wire, address
         self.since = time.monotonic()
         self.client: Client | None = None
-        self.is_one_too_many = False
+        self._is_shut = False
         self.thread: threading.Thread = threading.current_thread()
 
     def replace(self, wire: Wire) -> None:
         """Its messages come by another wire from now on."""
         self.wire = wire
+
+    @property
+    def is_stranger(self) -> bool:
+        """True while its client has not said who it is."""
+        return self.client is None and not self._is_shut
 
     @property
     def has_gone(self) -> bool:
@@ -180,6 +194,7 @@ class _Connection:
 
     def shut(self) -> None:
         """Let its thread find it closed."""
+        self._is_shut = True
         with contextlib.suppress(OSError):
             self.wire.connection.shutdown(socket.SHUT_RDWR)
 
