@@ -376,10 +376,18 @@ class QueryPlanning:
         return found.and_first(Candidate(own.plan, "DuckDB", grid.machine, self._cost))
 
     def prepare(self, text: str, at: str | None = None) -> Prepared:
-        """As `Session.prepare`."""
+        """As `Session.prepare`. Where a table changes meanwhile, the query is bound again."""
+        while True:
+            bound, tables = self._tables.bind(text, at)
+            try:
+                return self._prepared(bound, tables)
+            except (BindError, CatalogError):
+                if self._tables.are_as_before(tables):
+                    raise
+
+    def _prepared(self, bound: Bound, tables: Mapping[str, Table]) -> Prepared:
         from qoop.planner.planner import logical, stats_needed  # loads the planner, which a plan found again does not
 
-        bound, tables = self._tables.bind(text, at)
         relation = logical(bound, self._tables.binder.describe)
         begun = time.perf_counter()
         stats = {name: self._stats(name, columns) for name, columns in stats_needed(relation).items()}

@@ -328,6 +328,12 @@ class SessionTables:
             bound = self.binder.bind_whole(text, self.named(text))
             return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
 
+    def are_as_before(self, tables: Mapping[str, Table]) -> bool:
+        """True if all of these tables are the session's now."""
+        with self.lock:
+            now = [(self.catalog.find(name), table) for name, table in tables.items()]
+        return all(found is not None and found.version == table.version for found, table in now)
+
     def pinned(self, tables: Mapping[str, Table]) -> Mapping[str, Table]:
         """The tables that a text reads, if they could be looked at. Raises SourceError, TableChanged."""
         for name in tables:
