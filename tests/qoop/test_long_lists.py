@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,3 +99,24 @@ def test_a_list_of_fifty_thousand_does_not_take_seconds(both: Both) -> None:
     begun = time.process_time()
     same(both, f"SELECT count(*), sum(big) FROM t WHERE big IN ({numbers}) OR small IN (1, 2)")
     assert time.process_time() - begun < 4.0  # sqlglot alone would take 10
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_texts_of_long_lists_are_not_kept(staged: bool) -> None:
+    """What is kept of a text takes sixty times its size."""
+    with qoop.connect(slots=1, memory="1GB", staged=staged) as session:
+
+        def run(jobs: range) -> int:
+            for number in jobs:
+                text = f"SELECT [{', '.join(map(str, range(number, number + 4_000)))}] AS a"
+                assert session.sql(text).fetchall() == [(list(range(number, number + 4_000)),)]
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0]
+
+        tracemalloc.start()
+        try:
+            before = run(range(1))
+            grown = run(range(1, 7)) - before
+        finally:
+            tracemalloc.stop()
+    assert grown / 6 < 10 * 4_000 * 6
