@@ -530,15 +530,15 @@ def _python_values(column: pa.ChunkedArray, type_: str) -> list[Any] | None:
     return values
 
 
-def _as_json(told: str) -> str:
+def _as_json(text: str) -> str:
     """An object of DuckDB's as JSON has it.
 
     >>> _as_json('{"a":-Infinity,"b":[NaN,1.5],"c":"NaN"}')
     '{"a":"-Infinity","b":["NaN",1.5],"c":"NaN"}'
     """
-    if "Infinity" not in told and "NaN" not in told:
-        return told
-    return _NO_NUMBER.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], told)
+    if "Infinity" not in text and "NaN" not in text:
+        return text
+    return _NO_NUMBER.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], text)
 
 
 def _type_sql(type_: str) -> str:

@@ -231,7 +231,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         return packed("ActionCreatePreparedStatementResult", (1, handle), *columns, *values)
 
     def _keep(self, user: User, handle: bytes, statement: _Prepared) -> None:
-        """Keep a statement: Flight says nothing of a client that goes, so others of the user make room for it."""
+        """Keep a statement: Flight says nothing of a client that goes, so the oldest of the user go."""
         with self._lock:
             kept = self._prepared.setdefault(user.name, OrderedDict())
             kept[handle] = statement

@@ -95,15 +95,15 @@ class Rates:
         return left
 
 
-class Room:
-    """The room that the texts which users keep take in the server, such as prepared statements. Thread-safe.
+class TextQuota:
+    """A quota of the texts that users keep in the server, such as prepared statements. Thread-safe.
 
     texts, size: of each user at most, in number and in bytes.
 
-    >>> room = Room(texts=9, size=3)
-    >>> room.take("ana", 2), room.take("ben", 2), room.leave("ana", 2), room.take("ana", 3)
+    >>> quota = TextQuota(texts=9, size=3)
+    >>> quota.take("ana", 2), quota.take("ben", 2), quota.leave("ana", 2), quota.take("ana", 3)
     (None, None, None, None)
-    >>> room.take("ana", 1)
+    >>> quota.take("ana", 1)
     Traceback (most recent call last):
     qoop.catalog.errors.TooMuch: the statements that ana keeps have at most 3 bytes together, and are 9 at most
     """

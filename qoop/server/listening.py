@@ -142,7 +142,7 @@ def _protocol(manners: Manners) -> type[H11Protocol]:
             return self.cycle is not None and not self.cycle.response_complete
 
         def _one_less(self) -> bool:
-            """End a connection whose user is not known, to make room for this one. False if there is none."""
+            """End a connection whose user is not known in favour of this one. False if there is none."""
             others = [one for one in self.connections if isinstance(one, Impatient) and one is not self]
             strangers = [one for one in others if not one._known and not one._is_answered()]
             if strangers:

@@ -14,7 +14,7 @@ from qoop.control.job_status import waited
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.history import Succeeded
 from qoop.server.audit import AuditLog, Entry
-from qoop.server.limits import Limits, Rates, Room
+from qoop.server.limits import Limits, Rates, TextQuota
 from qoop.server.metrics import Counts
 from qoop.server.queries import UserQuery
 from qoop.server.users import User, Users
@@ -53,7 +53,7 @@ class Service:
         self._running: dict[tuple[str, str], UserQuery] = {}
         self._closing = False
         self._rates = Rates()
-        self.room = Room()
+        self.quota = TextQuota()
         self._unread: dict[tuple[str, str], tuple[UserQuery, float]] = {}  # and since when
         for tenant, limits in users.tenants.items():
             session.cluster.limit_tenant(tenant, limits.slots, limits.memory)

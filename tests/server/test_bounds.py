@@ -19,12 +19,12 @@ from server_world import ANA, EVE, PAT, SLOW, USERS, World, until
 
 from qoop.catalog.errors import Busy, NotKnown, TooMuch, TooOften
 from qoop.server.flight_messages import packed
-from qoop.server.limits import Rates, Room
+from qoop.server.limits import Rates, TextQuota
 from qoop.server.users import Users
 from qoop.session import Session
 
 MEGABYTE = "SELECT 'x" + "x" * 999_000 + "' AS a"
-DEFAULT_ROOM = Room()
+DEFAULT = TextQuota()
 
 
 def test_prepared_statements_have_a_bound_and_go_with_their_client(hasty: World) -> None:
@@ -41,8 +41,8 @@ def test_prepared_statements_have_a_bound_and_go_with_their_client(hasty: World)
         client.send(b"S")
         assert client.kinds_until(b"Z") == [b"3", b"1", b"Z"], "what is closed makes room"
         with pytest.raises(TooMuch):
-            hasty.service.room.take("ana", DEFAULT_ROOM._size)
-    until(lambda: not hasty.service.room._taken)
+            hasty.service.quota.take("ana", DEFAULT._size)
+    until(lambda: not hasty.service.quota._taken)
 
 
 def test_values_take_room_as_statements_do(hasty: World) -> None:

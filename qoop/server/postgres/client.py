@@ -216,7 +216,7 @@ class Client:
         size = len(one.text.encode())
         if len(kept) >= _MOST or self._kept + size > _MOST_BYTES:
             raise TooMuch(f"a client keeps at most {_MOST:,} statements and portals each, of {_MOST_BYTES:,} bytes")
-        self._service.room.take(self._user.name, size)
+        self._service.quota.take(self._user.name, size)
         self._kept += size
         kept[name] = one
 
@@ -224,7 +224,7 @@ class Client:
         one = kept.pop(name, None)
         if one is not None:
             size = len(one.text.encode())
-            self._service.room.leave(self._user.name, size)
+            self._service.quota.leave(self._user.name, size)
             self._kept -= size
         return one
 

@@ -90,7 +90,7 @@ class PostgresServer:
             one.thread.start()
 
     def _one_stranger_less(self) -> None:
-        """Where many do not say who they are, make room for one who may."""
+        """End the oldest connection of too many whose clients do not say who they are: the next may."""
         strangers = [(one, one.address) for one in self._connections.values() if one.is_stranger]
         if len(strangers) >= _STRANGERS:
             first_to_go(strangers).shut()
