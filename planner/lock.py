@@ -60,7 +60,7 @@ def names_read(text: str) -> frozenset[str]:
 
 
 def is_harmless(function: str) -> bool:
-    """True if the value of a function depends on its arguments alone, and it does nothing else. function: its name in lower case."""
+    """True if a function computes with its arguments, and does nothing else. function: its name in lower case."""
     return function not in REFUSED and (function in _HARMLESS or not function.startswith(_REFUSED_BEGINNINGS))
 
 
