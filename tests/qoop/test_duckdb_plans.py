@@ -466,10 +466,7 @@ def test_a_query_that_went_over_before_its_task_began_disturbs_no_other(
     session.resize(slots=1)
     others = [session.submit(f"{FOREVER} AND i > {number}") for number in range(3)]
     job = session.submit(JOIN)
-    for _ in range(1000):
-        if len(job.plans) > 1:
-            break
-        time.sleep(0.01)
+    until(lambda: len(job.plans) > 1)
     for other in others:
         other.cancel()
     assert job.result().fetchall() == duckdb_answer(tmp_path)

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 from pg_client import connected, psycopg, raw
 from pyarrow import flight
-from server_world import ANA, EVE, PAT, SLOW, USERS, World, until
+from server_world import ANA, EVE, PAT, SLOW, USERS, World
+from waits import until
 
 from qoop.catalog.errors import Busy, NotKnown, TooMuch, TooOften
 from qoop.server.flight_messages import packed
@@ -39,7 +40,7 @@ def test_prepared_statements_have_a_bound_and_go_with_their_client(hasty: World)
         client.send(b"C", b"Ss0\0")
         client.send(b"P", f"again\0{MEGABYTE}\0".encode() + b"\0\0")
         client.send(b"S")
-        assert client.kinds_until(b"Z") == [b"3", b"1", b"Z"], "what is closed makes room"
+        assert client.kinds_until(b"Z") == [b"3", b"1", b"Z"], "what is closed gives way"
         with pytest.raises(TooMuch):
             hasty.service.quota.take("ana", DEFAULT._size)
     until(lambda: not hasty.service.quota._taken)
@@ -65,7 +66,7 @@ def test_silent_sockets_keep_no_user_out(world: World, monkeypatch: pytest.Monke
             assert connection.execute("SELECT 1").fetchone() == (1,)
             monkeypatch.setattr("qoop.server.postgres.server._STRANGERS", 100)
             opened.enter_context(socket.create_connection(place))
-            assert silent[0].recv(1) == b"", "the oldest makes room"
+            assert silent[0].recv(1) == b"", "the oldest gives way"
             assert connection.execute("SELECT 2").fetchone() == (2,)
 
 

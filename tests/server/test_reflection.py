@@ -161,6 +161,7 @@ def test_questions_that_tools_ask(world: World, asked: str, wanted: list[Any]) -
         "SELECT * FROM pg_class, pragma_database_list", "SELECT * FROM system.pg_catalog.pg_settings",
         "SELECT system.main.current_setting('temp_directory'), version()",
         "SELECT system.main.version(), relname FROM pg_class",
+        "SELECT relname FROM pg_class, (SHOW DATABASES)",
         "SELECT current_query(), version()", "SELECT getenv('HOME'), version()",
     ],
 )  # fmt: skip

@@ -201,6 +201,10 @@ def _tables_named(asked: str) -> set[str]:
     """
     names = set()
     for node, named in nodes(tree_of(asked)):
+        if node.get("type") == "SHOW_REF":
+            raise Forbidden(
+                "SHOW and DESCRIBE are refused in a question about the catalog: they would tell of the server"
+            )
         if node.get("type") == "TABLE_FUNCTION":
             _check_function(node["function"], lock.TABLE_FUNCTIONS)
         elif node.get("type") == "BASE_TABLE" and not is_common_table(node, named):
