@@ -222,7 +222,7 @@ class Service:
     def _count(self, job: Job, seconds: float) -> None:
         history = job.history()
         used = sum(isinstance(record, Succeeded) and record.used for record in history)
-        self._counts.of_job(len(job.plans) - 1, used, waited(history, seconds))
+        self._counts.of_job(max(0, len(job.plans) - 1), used, waited(history, seconds))
 
     def _tell(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
         seconds, kind = query.seconds, type(error).__name__ if error is not None else ""
