@@ -33,7 +33,7 @@ def by_text(most: int) -> Callable[[_OfText[_Others, _Found]], _OfText[_Others, 
         short, long = lru_cache(most)(function), lru_cache(1)(function)
 
         @wraps(function)
-        def found(text: str, *others: _Others.args, **named: _Others.kwargs) -> _Found:
+        def found(text: str, /, *others: _Others.args, **named: _Others.kwargs) -> _Found:
             return (short if len(text) <= LONG else long)(text, *others, **named)  # type: ignore[arg-type]
 
         return found
