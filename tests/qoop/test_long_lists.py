@@ -103,7 +103,7 @@ def test_a_list_of_fifty_thousand_does_not_take_seconds(both: Both) -> None:
 
 @pytest.mark.parametrize("staged", [False, True])
 def test_texts_of_long_lists_are_not_kept(staged: bool) -> None:
-    """What is kept of a text takes sixty times its size."""
+    """The lexemes and the tree of a text take sixty times its size."""
     with qoop.connect(slots=1, memory="1GB", staged=staged) as session:
 
         def run(jobs: range) -> int:

@@ -61,7 +61,7 @@ def test_values_take_room_as_statements_do(hasty: World) -> None:
 def test_silent_sockets_keep_no_user_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with contextlib.ExitStack() as opened:
         place = ("127.0.0.1", world.postgres.port)
-        silent = [opened.enter_context(socket.create_connection(place, timeout=20)) for _ in range(210)]
+        silent = [opened.enter_context(socket.create_connection(place, timeout=60)) for _ in range(210)]
         with connected(world, autocommit=True) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
             monkeypatch.setattr("qoop.server.postgres.server._STRANGERS", 100)
@@ -82,7 +82,7 @@ def test_wrong_passwords_by_the_dozen_hold_nothing_up(
     go_on, statuses = threading.Event(), []
 
     def digest(password: str, salt: bytes | None = None) -> str:
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         return "another"
 
     def ask(number: int) -> None:
@@ -100,7 +100,7 @@ def test_wrong_passwords_by_the_dozen_hold_nothing_up(
     finally:
         go_on.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
     assert sorted(statuses) == [401] * 8 + [503] * 42
 
 
@@ -123,7 +123,7 @@ def test_after_many_wrong_passwords_an_address_has_to_wait(monkeypatch: pytest.M
 
 def plain(world: World, token: str = ANA) -> tuple[Any, Any]:
     headers = [(b"authorization", f"Bearer {token}".encode())]
-    return flight.connect(world.flight.address), flight.FlightCallOptions(headers=headers, timeout=20)
+    return flight.connect(world.flight.address), flight.FlightCallOptions(headers=headers, timeout=60)
 
 
 @pytest.mark.parametrize("size", [12_000, 2_000_000])
@@ -190,7 +190,7 @@ def test_json_is_json_whatever_the_numbers_are(world: World, accept: str) -> Non
 )  # fmt: skip
 def test_a_request_of_two_lengths_is_refused(world: World, heads: str) -> None:
     hidden = f"GET /queries HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ANA}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", world.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", world.port), timeout=60) as client:
         request = f"POST /sql {heads}\r\nhost: localhost\r\nauthorization: Bearer {ANA}\r\n\r\n0\r\n\r\n{hidden}"
         client.sendall(request.encode())
         answer = b""
