@@ -301,7 +301,7 @@ def _type(word: Lexeme) -> str:
 
 
 def _listed(text: str) -> str:
-    """The values of a list of PostgreSQL's of which no type is said: each fits what it is compared with.
+    r"""The values of a list of PostgreSQL's of which no type is said: each fits what it is compared with.
 
     >>> _listed("'{r,\"a b\"}'"), _listed("'{}'")
     ("'r', 'a b'", 'NULL')
@@ -347,7 +347,7 @@ def _cast(told: list[str], type_: Lexeme) -> None:
 
 
 def _last_name(text: str) -> str:
-    """The name of a table in a text that may say its schema, too, and have quotes.
+    r"""The name of a table in a text that may say its schema, too, and have quotes.
 
     >>> _last_name("'main.t'"), _last_name("'\"Odd name\"'")
     ("'t'", "'Odd name'")
