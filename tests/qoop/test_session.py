@@ -267,8 +267,10 @@ def test_queries_from_several_threads(session: qoop.Session) -> None:
 def test_cancel_stops_a_running_kernel_at_once(session: qoop.Session) -> None:
     job = session.submit(FOREVER)
     until(lambda: any(isinstance(record, Started) for record in job.history()))
+    begun = time.process_time()
     job.cancel()
     assert job.wait(PATIENCE)
+    assert time.process_time() - begun < 1.0
     assert job.state == "CANCELLED"
     with pytest.raises(qoop.Cancelled):
         job.result()
