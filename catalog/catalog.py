@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -286,6 +285,8 @@ def _check_name(name: str) -> None:
 def _unknown(name: str, names: Collection[str]) -> str:
     if not names:
         return f"there is no table {name}: no table is registered"
+    import difflib
+
     by_lower = {known.lower(): known for known in names}
     near = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)]
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(names)[:20])}"

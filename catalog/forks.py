@@ -8,7 +8,6 @@ and a file that both have open keeps its lock for as long as one of them lives. 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import weakref
@@ -61,6 +60,8 @@ def _leave_parent() -> None:
     connections = list(_connections)
     if "duckdb" in sys.modules:
         connections.append(sys.modules["duckdb"].default_connection())  # importing it made one
+    import ctypes  # loaded before the fork
+
     for connection in connections:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -69,4 +70,9 @@ def _leave_parent() -> None:
     os.close(nothing)
 
 
-os.register_at_fork(after_in_child=_leave_parent)
+def _load() -> None:
+    """Load what the child needs while nothing in this process can hold it up: few processes fork."""
+    import ctypes  # noqa: F401 — for its effect
+
+
+os.register_at_fork(before=_load, after_in_child=_leave_parent)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from hashlib import blake2b
 from pathlib import Path
 
@@ -69,11 +68,11 @@ def _read(path: Path, others: int) -> str:
 
 def _make(path: Path) -> None:
     """Make the file, with a new key, unless another process just did: all must agree on one."""
-    draft = path.with_name(f".key-{secrets.token_hex(8)}")
+    draft = path.with_name(f".key-{os.urandom(8).hex()}")
     try:
         make_folder(path.parent)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-            stream.write(secrets.token_hex(32) + "\n")
+            stream.write(os.urandom(32).hex() + "\n")
             stream.flush()
             os.fsync(stream.fileno())
         with contextlib.suppress(FileExistsError):

@@ -25,6 +25,8 @@ _ON_FIRST_CALL: dict[str, dict[str, Any]] = {
 }
 """The methods that `dataclasses` makes, each alone."""
 _COMPILED = ("__init__", *_ON_FIRST_CALL)
+_DOC = "Never read."
+"""Of classes that only serve to make methods: for one without, `dataclasses` works out its signature, in 0.5 ms."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -119,14 +121,14 @@ class _FieldsLater:
             if "__dataclass_fields__" in vars(base):
                 found |= {one.name: one for one in fields(base)}
         given = {name: default for name, default in self._defaults.items() if default is not MISSING}
-        body = {"__module__": self._owner.__module__, "__annotations__": dict(self._types), "__doc__": "", **given}
+        body = {"__module__": self._owner.__module__, "__annotations__": dict(self._types), "__doc__": _DOC, **given}
         twin: Any = dataclass(init=False, repr=False, eq=False)(type(self._owner.__name__, (), body))
         found |= twin.__dataclass_fields__
         self._owner.__dataclass_fields__ = found
         return found
 
 
-_NO_FIELDS: Any = dataclass(init=False, repr=False, eq=False)(type("_", (), {"__doc__": ""}))
+_NO_FIELDS: Any = dataclass(init=False, repr=False, eq=False)(type("_", (), {"__doc__": _DOC}))
 _PARAMS = _NO_FIELDS.__dataclass_params__
 
 
@@ -171,7 +173,7 @@ def _init(cls: type[Any]) -> Callable[..., Any]:
 def _of_dataclass(cls: type[Any], name: str) -> Callable[..., Any]:
     """The method as `dataclasses` makes it."""
     same = [(one.name, one.type, one) for one in fields(cls)]
-    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": _DOC}
     twin = make_dataclass(cls.__name__, same, namespace=names, **_ON_FIRST_CALL[name])
     compiled: Callable[..., Any] = vars(twin)[name]
     return compiled

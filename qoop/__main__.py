@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with ended_by_signals(), one_line_warnings():
-            return _run(words)
+            return _run(words, process_is_ours=arguments is None)
     except QoopError as error:
         told = "\n".join([f"qoop: {error}", *getattr(error, "__notes__", ())])
         print(between_words(told, Terminal.of(sys.stderr).width) if sys.stderr.isatty() else told, file=sys.stderr)
@@ -70,13 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _run(words: Sequence[str]) -> int:
+def _run(words: Sequence[str], process_is_ours: bool) -> int:
     unknown = stray(words, _COMMANDS)
     if unknown is not None:
         print(f"qoop: there is no file, folder or command {unknown!r}: see qoop --help", file=sys.stderr)
         return _USAGE
     words = in_order(words, _COMMANDS)
     options = _parser(words).parse_args(words)
+    options.process_is_ours = process_is_ours
     with output():
         code: int = options.run(options) or 0
     return code
@@ -224,9 +225,12 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if _MAY_BE_COMMAND.search(text):
         return _script(options, text)
     with loading_little():
+        from qoop.catalog import asking
         from qoop.commands.named import tables_named
         from qoop.statements.statement import SetOption, statements
 
+        if options.process_is_ours:
+            asking.use_default()
         asked = statements(text)
         named = tables_named(asked)
         opened = _session(options, named)

@@ -37,7 +37,6 @@ from qoop.catalog.table import Table
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
 from qoop.catalog.written import codec
-from qoop.engine.stage_sql import check_plan
 from qoop.planner import plan_json
 from qoop.planner.plan import Plan
 from qoop.planner.search.candidate import Alternatives
@@ -282,8 +281,11 @@ def _entry(data: dict[str, Any]) -> Entry:
     tables = {str(name): str(version) for name, version in data["tables"].items()}
     decisions = tuple(plan_json.read(Decision, item) for item in data["decisions"])
     plans = tuple(map(plan_json.load, data["plans"]))
-    for plan in plans:
-        check_plan(plan)
+    if plans:
+        from qoop.engine.stage_sql import check_plan
+
+        for plan in plans:
+            check_plan(plan)
     guessed = {str(name): frozenset(map(str, columns)) for name, columns in data["guessed"].items()}
     return Entry(tables, plans, decisions, guessed=guessed)
 

@@ -33,11 +33,12 @@ from qoop.drawing.value_text import texts
 from qoop.engine.failures import is_fatal
 from qoop.engine.storage.scratch import drafted
 from qoop.interrupts import interruptible
-from qoop.statements.settings import Settings, opened, set_statements
 
 if TYPE_CHECKING:
     import pandas
     import polars
+
+    from qoop.statements.settings import Settings
 
 _T = TypeVar("_T")
 
@@ -466,6 +467,8 @@ def _explained() -> Iterator[None]:
 @lru_cache(maxsize=16)
 def _database(settings: Settings) -> duckdb.DuckDBPyConnection:
     """An empty DuckDB under these settings; a single thread, so that no worker outlives a session."""
+    from qoop.statements.settings import opened
+
     return opened(settings, threads=1)
 
 
@@ -474,6 +477,8 @@ os.register_at_fork(after_in_child=_database.cache_clear)
 
 def _writer(settings: Settings, folder: Path | None, threads: int) -> duckdb.DuckDBPyConnection:
     """A DuckDB that writes files: only in that folder, if one is given. It loads what extension is installed."""
+    from qoop.statements.settings import set_statements
+
     connection = open_duckdb(threads=threads, autoload_known_extensions=folder is None)
     for statement in set_statements(settings):
         connection.execute(statement)

@@ -34,7 +34,6 @@ from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
 from qoop.engine.digest import Digester
 from qoop.engine.events import Committed
-from qoop.engine.stage_sql import check_plan
 from qoop.engine.storage.guard import versions
 from qoop.engine.storage.manifest import CheckpointDirectory, Saved, manifests
 from qoop.engine.storage.scratch import Scratch
@@ -214,6 +213,8 @@ def _refuse_others(path: Path, data: Mapping[str, object]) -> None:
 
 def _is_checked(plan: Plan) -> bool:
     """True if all that would run is a SELECT over inputs. Else, such as for a user's own text, it is planned again."""
+    from qoop.engine.stage_sql import check_plan
+
     try:
         check_plan(plan)
     except PlanError:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -56,7 +55,7 @@ class NodeCache:
         """Have a file written, unbuffered, and keep it under a name. use: is given the file while it is sure not to be
         removed. Raises OSError, and what `write` and `use` do; nothing is kept then."""
         make_folder(self.root)
-        draft = self.root / f"{secrets.token_hex(8)}{_DRAFT}"
+        draft = self.root / f"{os.urandom(8).hex()}{_DRAFT}"
         try:
             with open_private(draft, "x+") as stream:
                 write(stream)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -172,7 +171,7 @@ class Folder:
     def _draft(self, name: str) -> Iterator[Path]:
         path = self._root / name
         make_folder(path.parent)
-        draft = path.with_name(f"{path.name}{_DRAFT}{secrets.token_hex(8)}")
+        draft = path.with_name(f"{path.name}{_DRAFT}{os.urandom(8).hex()}")
         try:
             yield draft
         finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,7 +32,7 @@ def write_whole(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def _draft(folder: Path, data: bytes) -> Iterator[Path]:
     """A file with that in it; if it is not renamed it goes. It is locked for as long as its process lives."""
-    path = folder / f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
+    path = folder / f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}"
     with open_private(path, "x") as file:
         try:
             with contextlib.suppress(BlockingIOError):  # somebody takes it for a dead one's: then the renaming fails

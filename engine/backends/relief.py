@@ -15,12 +15,12 @@ Not always, since getting memory again costs page faults: that added 10 to 40 % 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import cache
 
 import duckdb
 import pyarrow as pa
@@ -87,8 +87,9 @@ class Relief:
             self._instance = open_duckdb(files=False, threads=1)
         if self._instance is not None:
             self._instance.execute(_LIMIT)
-        if _malloc_trim is not None:
-            _malloc_trim(0)
+        malloc_trim = _malloc_trim()
+        if malloc_trim is not None:
+            malloc_trim(0)
 
 
 def anonymous_memory() -> int:
@@ -104,11 +105,11 @@ def anonymous_memory() -> int:
     return (int(resident) - int(backed)) * _PAGE
 
 
-def _find_malloc_trim() -> Callable[[int], int] | None:
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    import ctypes
+
     try:
         return ctypes.CDLL(None).malloc_trim  # glibc only
     except (AttributeError, OSError, TypeError):
         return None
-
-
-_malloc_trim = _find_malloc_trim()

@@ -28,7 +28,6 @@ import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, DiskFull, GuardMismatch, QoopError
 from qoop.catalog.forks import Home
-from qoop.catalog.stores.node_cache import node_cache
 from qoop.catalog.stores.objects import is_remote, open_objects
 from qoop.catalog.value import value
 from qoop.engine.digest import Digest, Digester
@@ -140,6 +139,7 @@ def open_checkpoints(retention: Retention) -> Checkpoints | None:
                 raise
             _warn(error)
             return None
+    from qoop.catalog.stores.node_cache import node_cache
     from qoop.engine.storage.shared_store import SharedCheckpoints  # few need it
 
     return SharedCheckpoints(open_objects(place), node_cache(), retention.budget, key=key, pack=retention.pack)

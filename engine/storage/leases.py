@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
+import os
 import threading
 from collections.abc import Iterable
 
@@ -36,7 +36,7 @@ class Leases:
     """The leases on a store, of which one is this process's. Thread-safe. Raises OSError as the store does."""
 
     def __init__(self, objects: Objects, seconds: float = SECONDS) -> None:
-        self.own = secrets.token_hex(8)
+        self.own = os.urandom(8).hex()
         self.seconds = seconds
         self._objects = objects
         self._lock = threading.Lock()  # also keeps an older text from taking the place of a newer one

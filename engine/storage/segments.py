@@ -17,7 +17,7 @@ else can reach them, and they are gone with the process, however that ends.
 from __future__ import annotations
 
 import contextlib
-import secrets
+import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
@@ -171,7 +171,7 @@ def read_segment(path: Path, segment: Segment, folder: Path | None = None) -> pa
 
 def _copied(file: pa.NativeFile, length: int, folder: Path) -> pa.Buffer:
     """The next bytes of a file, in one of our own. Raises OSError as the file does, DiskFull as its copy does."""
-    path = folder / f"{secrets.token_hex(8)}.arrow"
+    path = folder / f"{os.urandom(8).hex()}.arrow"
     try:
         with _told(folder):
             copy = open_private(path, "x")
@@ -213,7 +213,7 @@ class Spilling:
     """
 
     def __init__(self, folder: Path, schema: pa.Schema, parts: int) -> None:
-        self._path = folder / f"{secrets.token_hex(8)}.arrow"
+        self._path = folder / f"{os.urandom(8).hex()}.arrow"
         self._stream = open_private(self._path, "x")
         self._schema = schema
         self._runs: list[list[Segment]] = [[] for _ in range(parts)]

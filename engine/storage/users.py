@@ -14,7 +14,6 @@ import errno
 import fcntl
 import os
 import re
-import secrets
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -29,7 +28,7 @@ class Users:
     """The users of a directory, of which this process is one. Thread-safe. Raises OSError as files do."""
 
     def __init__(self, root: Path) -> None:
-        self.own = secrets.token_hex(8)
+        self.own = os.urandom(8).hex()
         self._root = root
         self._mutex = threading.Lock()  # flock belongs to the open file, which the threads share
         self._needed: set[str] = set()

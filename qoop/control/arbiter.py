@@ -13,7 +13,7 @@ The actor also reserves the resources of the nodes in Ray's accounts, as long as
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 import threading
 import time
 from collections import Counter
@@ -220,7 +220,7 @@ class RayShare:
         self.wants: Callable[[], Mapping[str, float]] = dict
         self._reserves = reserves
         self._weights = dict(weights or {})
-        self._name = secrets.token_hex(8)
+        self._name = os.urandom(8).hex()
         self._actor: Any = None
 
     @property

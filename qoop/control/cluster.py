@@ -79,7 +79,6 @@ from qoop.engine.storage.guard import complete
 from qoop.engine.task import CheckpointKey, JobId, MachineId, checkpoint_key, own_non_deterministic
 from qoop.planner.packing import Available
 from qoop.planner.plan import STORE_PER_KERNEL, Plan, Resources
-from qoop.planner.plan_json import dump
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.decision import Option
 from qoop.replanning.replanner import Replanner
@@ -791,5 +790,7 @@ def _resolve(job: ActiveJob) -> None:
     else:
         assert job.run.error is not None
         if isinstance(job.run.error, GuardMismatch):
+            from qoop.planner.plan_json import dump
+
             complete(job.run.error, {"query": job.request.text, "plans": [dump(job.run.plan)]})
         job.handle.done.set_exception(job.run.error)

@@ -13,7 +13,6 @@ from qoop.control.sizing import AUTO, Auto, Sizing
 from qoop.options import GOALS, OPTIONS, SETTABLE, number, on_or_off, seconds
 from qoop.schedulers.terms import Terms
 from qoop.session_tables import SessionTables
-from qoop.statements.settings import option, options
 
 SYNONYMS = {"threads": "slots", "worker_threads": "slots", "memory_limit": "memory", "max_memory": "memory"}
 """The names that DuckDB has for options of a session."""
@@ -47,7 +46,13 @@ class SessionOptions:
                 self._tables.load_extension(one)
         elif known in ("tenant", "priority", "deadline", *GOALS):
             self._set_terms(known, value)
-        elif value is None:
+        else:
+            self._set_option(name, value)
+
+    def _set_option(self, name: str, value: object) -> None:
+        from qoop.statements.settings import option
+
+        if value is None:
             self._tables.binder.reset(option(name, None)[0])
         else:
             self._tables.binder.set(*option(name, str(value)))
@@ -55,6 +60,8 @@ class SessionOptions:
     def check_settable(self, name: str) -> None:
         """Raise Forbidden for what a text may not set; the program itself may do more."""
         if self._config.locked and SYNONYMS.get(name.lower(), name.lower()) in SETTABLE:
+            from qoop.statements.settings import options
+
             raise Forbidden(f"{name} is not for SQL to set in a locked session; there are {', '.join(options())}")
 
     def resize(self, slots: int | Auto | None = None, memory: int | str | None = None, notice: float = 0.0) -> None:

@@ -5,7 +5,6 @@ Options that only change how DuckDB works (threads, memory_limit …) are refuse
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Any
 
@@ -91,6 +90,8 @@ def _name(name: str) -> str:
     names = {known.lower(): known for known in options()} | _ALIASES
     found = names.get(name.lower())
     if found is None:
+        from difflib import get_close_matches
+
         near = get_close_matches(name.lower(), names, n=1)
         hint = f"; did you mean {names[near[0]]}?" if near else "."
         raise ConfigError(f"a session has no option {name!r}{hint} Its options: {', '.join((*SETTABLE, *options()))}")

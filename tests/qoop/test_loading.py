@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 LIFE = """
 import sys, qoop
@@ -67,6 +68,38 @@ def test_a_short_query_of_the_command_line_loads_what_it_needs(tmp_path: Path) -
     *_, ours, heavy = command(tmp_path, staged=False)
     assert heavy == "0 []"
     assert 100 < int(ours) <= MOST_OF_OURS
+
+
+START = """
+import sys, duckdb
+opened, connect = [], duckdb.connect
+duckdb.connect = lambda *all, **named: opened.append(1) or connect(*all, **named)
+{start}
+print(len(opened), sum(name.startswith("qoop") for name in sys.modules), len(sys.modules))
+print(sorted(name for name in {spared!r} if name in sys.modules))
+"""
+AS_COMMAND = "from qoop.__main__ import main; sys.argv = ['qoop', '-c', 'SELECT 6 * 7 AS answer']; main()"
+IN_PROGRAM = "import qoop\nwith qoop.connect() as session: print(session.sql('SELECT 6 * 7').fetchall())"
+SPARED = (*HEAVY[:1], *HEAVY[3:], "difflib", "fractions", "statistics")
+"""Modules that a first query without tables has no use for; NumPy comes with Arrow, except in a command."""
+
+
+@pytest.mark.parametrize(
+    ("start", "most_databases", "most_modules"),
+    [(AS_COMMAND, 2, 430), (IN_PROGRAM, 3, 500)],
+    ids=["command", "program"],
+)
+def test_a_start_opens_few_databases_and_loads_few_modules(start: str, most_databases: int, most_modules: int) -> None:
+    """A database takes 9 ms to open, a module of ours 0.3 ms to load."""
+    text = START.format(start=start, spared=SPARED)
+    usual = {**os.environ, "QOOP_STAGED": "off", "QOOP_GUARD": "meet"}
+    ended = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True, env=usual)
+    *answer, counts, spared = ended.stdout.splitlines()
+    databases, ours, modules = map(int, counts.split())
+    assert "42" in "".join(answer)
+    assert spared == "[]"
+    assert 0 < databases <= most_databases
+    assert 100 < ours <= MOST_OF_OURS and modules <= most_modules
 
 
 def test_stages_run_with_arrow_that_was_loaded_without_numpy(tmp_path: Path) -> None:
