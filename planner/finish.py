@@ -20,6 +20,7 @@ from dataclasses import field
 from heapq import heappop, heappush
 from itertools import groupby, pairwise
 from math import ceil, exp, inf
+from statistics import NormalDist
 from typing import NamedTuple
 
 from qoop.catalog.value import value
@@ -335,11 +336,7 @@ def slowest(count: int, spread: float) -> float:
     >>> slowest(1, 0.2), round(slowest(20, 0.2), 2)
     (1.0, 1.45)
     """
-    if not spread or count <= 1:
-        return 1.0
-    from statistics import NormalDist
-
-    return exp(spread * NormalDist().inv_cdf((count - 0.375) / (count + 0.25)))
+    return exp(spread * NormalDist().inv_cdf((count - 0.375) / (count + 0.25))) if spread and count > 1 else 1.0
 
 
 def _arriving(task: _Task, machines: int) -> float:

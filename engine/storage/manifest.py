@@ -44,7 +44,6 @@ from qoop.catalog.value import value
 from qoop.engine.digest import digest_from_json, digest_to_json
 from qoop.engine.events import Committed
 from qoop.engine.storage.segments import Segment, read_segment, write_segments
-from qoop.engine.storage.users import Users
 from qoop.engine.task import CheckpointKey
 
 T = TypeVar("T")
@@ -182,6 +181,8 @@ class CheckpointDirectory:
     writers = 1
 
     def __init__(self, root: Path, budget: int | None = None, key: bytes | None = None) -> None:
+        from qoop.engine.storage.users import Users  # most processes have no folder
+
         self.root = root
         self._budget = budget
         self._unseen = 0  # bytes that may be written before the next look at what there is: as many may eight processes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from qoop.catalog.value import value
 from qoop.control.job_status import JobStatus, PastJob
@@ -49,5 +50,5 @@ def tenant_status(
         name, weight, running, len(active) - running,
         sum((status.share for status in active if status.share is not None), Resources()),
         sum((status.used for status in active), Resources()),
-        done, sum(rhos) / len(rhos) if rhos else None, cut, skipped,
+        done, fmean(rhos) if rhos else None, cut, skipped,
     )  # fmt: skip

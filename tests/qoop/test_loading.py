@@ -80,7 +80,7 @@ print(sorted(name for name in {spared!r} if name in sys.modules))
 """
 AS_COMMAND = "from qoop.__main__ import main; sys.argv = ['qoop', '-c', 'SELECT 6 * 7 AS answer']; main()"
 IN_PROGRAM = "import qoop\nwith qoop.connect() as session: print(session.sql('SELECT 6 * 7').fetchall())"
-SPARED = (*HEAVY[:1], *HEAVY[3:], "difflib", "fractions", "statistics")
+SPARED = (*HEAVY[:1], *HEAVY[3:], "difflib")
 """Modules that a first query without tables has no use for; NumPy comes with Arrow, except in a command."""
 
 
