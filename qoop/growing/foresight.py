@@ -87,6 +87,9 @@ def in_vain(found: Expected, growth: Growth, schedule: Schedule, goal: Goal) -> 
     if found.groups > MOST_GROUPS:
         return f"it should have {found.groups:,.0f} groups, which are too many to be told of by piece"
     last, pieces = schedule.ends[-2], len(schedule.order)
+    unseen = Look(last, pieces, 1 - goal.confidence).unseen
+    if goal.error and growth.bounded and unseen >= goal.error:
+        return f"its {pieces} pieces are too few to be within {goal.error:.1%} before all are read"
     seen = found.each * last / pieces
     each = f"its groups should have {found.each:,.0f} rows each, and {last / pieces:.0%} of them are read at most"
     kinds, doubt = {one.kind for one in growth.bounded}, _doubt(growth)

@@ -13,7 +13,7 @@ from qoop.catalog.catalog import Catalog
 from qoop.growing.foresight import Expected, in_vain
 from qoop.growing.goal import Goal
 from qoop.growing.growth import Figure, Growth
-from qoop.growing.schedule import schedule
+from qoop.growing.schedule import Schedule, schedule
 from qoop.session import Session
 
 ROWS = 400_000
@@ -74,7 +74,7 @@ def test_the_greatest_groups_may_have_many_times_the_mean_rows(data: pa.Table) -
         fact = catalog.register("t", data)
     figure, rounds, goal = Figure(1, "total", 0), schedule(256, 1), Goal(0.05, 0.95)
 
-    def told(limited: bool, ranked: tuple[int, bool] | None) -> str:
+    def told(limited: bool, ranked: tuple[int, bool] | None, rounds: Schedule = rounds) -> str:
         growth = Growth(fact, ("k",), (), (), (figure,), ("k0", "e0"), "", limited,
                         (("k", "BIGINT"), ("s", "HUGEINT")), "", "", ranked=ranked)  # fmt: skip
         return in_vain(Expected(400_000, 2000), growth, rounds, goal)
@@ -83,3 +83,7 @@ def test_the_greatest_groups_may_have_many_times_the_mean_rows(data: pa.Table) -
         "too few" in told(False, None) and "too few" in told(True, (1, False)) and "too few" in told(False, (1, True))
     )
     assert told(True, (1, True)) == ""
+    few = schedule(48, 1, in_row_groups=True)  # of which 24 are read: one in 48 may be unlike the others
+    assert told(True, (1, True), few) == ""
+    goal = Goal(0.02, 0.95)
+    assert told(True, (1, True), few) == "its 48 pieces are too few to be within 2.0% before all are read"
