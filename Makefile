@@ -19,7 +19,8 @@ INSTALL := sh -c '$(UV) "$$@" || $(PIP) install "$$@"' install
 
 # What users meet first. It runs on DuckDB 2 too, which is what they install.
 FACES   := tests/server tests/page tests/adapters tests/tpcds/test_queries.py tests/catalog/test_arrow_output.py \
-           $(foreach name,cli dbapi duckdb_habits locked notebook repl session statement statement_kinds statements,tests/qoop/test_$(name).py)
+           $(foreach name,cli dbapi duckdb_habits locked notebook repl session,tests/qoop/test_$(name).py) \
+           $(foreach name,statement statement_kinds statements,tests/qoop/test_$(name).py)
 
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
