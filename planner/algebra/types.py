@@ -19,6 +19,9 @@ from qoop.catalog.errors import BindError, ParseError
 from qoop.planner.algebra.expr import Call, Expr, Literal, is_volatile
 
 # Types whose values the optimiser can compare with statistics; others are not worth folding.
+_LONGEST = 10_000
+"""Characters of a text that is kept as the value of a constant: that of ``repeat('x', 2e9)`` would stay in memory."""
+
 _FOLDED = frozenset(
     (
         *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
@@ -172,7 +175,7 @@ def _value_of(text: str) -> tuple[bool, object]:
         ((value,),) = ask(f"SELECT {text}")
     except duckdb.Error as error:
         return False, error.with_traceback(None)
-    return True, value
+    return (False, None) if isinstance(value, str) and len(value) > _LONGEST else (True, value)
 
 
 def names_that(names: Sequence[str], condition: str) -> frozenset[str]:

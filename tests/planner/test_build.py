@@ -9,7 +9,9 @@ import duckdb
 import pytest
 
 from qoop.catalog.errors import BindError, ParseError
+from qoop.planner.algebra.expr import Call, Literal
 from qoop.planner.algebra.relation import Aggregate, Join, Opaque, Relation, Shared, walk
+from qoop.planner.algebra.types import fold
 from qoop.planner.exchange.sqlgen import to_sql
 from qoop.planner.rules import apply_rules
 from qoop.planner.sql.bind import Binder
@@ -227,3 +229,10 @@ def test_errors_underline_the_span_and_name_what_exists(binder: Binder) -> None:
         binder.bind("SELECT 1 FROM tt")
     with pytest.raises(ParseError, match="line 1"):
         binder.bind("SELECT FROM WHERE")
+
+
+def test_the_value_of_a_constant_is_kept_unless_it_is_long() -> None:
+    short, long = (Call("repeat", (), f"repeat('x', {length})", "VARCHAR") for length in (3, 20_000))
+    kept = fold(short)
+    assert isinstance(kept, Literal) and kept.value == "xxx"
+    assert fold(long) is long
