@@ -7,7 +7,7 @@ long as DuckDB takes for a short query. Both come down to this class of pyarrow'
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -44,7 +44,7 @@ def describes_its_columns(tail: bytes, metadata: FileMetaData) -> bool:
     except UnicodeDecodeError:
         return False
     types = [metadata.schema.column(place).physical_type for place in range(len(columns))]
-    said = _chunks(tail)
+    said = _chunks(tail, frozenset(columns))
     for _ in range(metadata.num_row_groups):
         for type_ in types:
             if next(said, None) != type_:
@@ -57,23 +57,26 @@ def paths(metadata: FileMetaData) -> list[str]:
     return [metadata.schema.column(place).path for place in range(metadata.num_columns)]
 
 
-def _chunks(tail: bytes) -> Iterator[str | None]:
-    """The type of each column chunk, None for one with an unknown codec."""
+def _chunks(tail: bytes, columns: Collection[str]) -> Iterator[str | None]:
+    """The type of each chunk of one of the columns, None for one with an unknown codec."""
     for found in _CHUNK.finditer(tail):
         try:
-            known = _codec(tail, found.end()) in _CODECS
+            path, codec = _path_and_codec(tail, found.end())
         except IndexError:
-            known = False
-        yield _TYPES[found[1][0] // 2] if known and found[1][0] % 2 == 0 else None
+            continue
+        if path in columns:  # else it is no chunk, but a value that looks so
+            yield _TYPES[found[1][0] // 2] if codec in _CODECS and found[1][0] % 2 == 0 else None
 
 
-def _codec(tail: bytes, at: int) -> int | None:
-    """The codec behind the encodings and the path of a column chunk. Raises IndexError."""
+def _path_and_codec(tail: bytes, at: int) -> tuple[str, int | None]:
+    """What stands behind the encodings of a column chunk. Raises IndexError."""
     at += 1 + (tail[at] >> 4)  # a byte each
-    parts = tail[at + 1]
-    if tail[at] != 0x19 or parts & 15 != 8:
-        return None
-    at += 2
-    for _ in range(parts >> 4):
-        at += 1 + tail[at]
-    return tail[at + 1] // 2 if tail[at] == 0x15 and tail[at + 1] % 2 == 0 else None
+    parts = []
+    if tail[at] == 0x19 and tail[at + 1] & 15 == 8:
+        end = at + 2
+        for _ in range(tail[at + 1] >> 4):
+            begin, end = end + 1, end + 1 + tail[end]
+            parts.append(tail[begin:end].decode(errors="replace"))
+        at = end
+    codec = tail[at + 1] // 2 if tail[at] == 0x15 and tail[at + 1] % 2 == 0 else None
+    return ".".join(parts), codec
