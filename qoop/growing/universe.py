@@ -130,11 +130,13 @@ class Buckets:
         return f"hash(hash({', '.join(keys)}, {self.salt})) % {BUCKETS}"  # twice: the salt alone only renames buckets
 
 
-def _per_piece(query: exp.Expression) -> exp.Expression:
+def _per_piece(query: exp.Expr) -> exp.Select:
     """The SELECT in the query of a round that reads the table: see `qoop.growing.round_sql.round_sql`."""
-    within: exp.Expression = query.args["from_"].this.this
+    within = query.args["from_"].this.this
     source = within.args["from_"].this
-    return source.this if source.alias == MEASURED else within
+    found = source.this if source.alias == MEASURED else within
+    assert isinstance(found, exp.Select)
+    return found
 
 
 def universes(
