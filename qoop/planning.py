@@ -45,7 +45,7 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
 from qoop.planner.variants import Variant
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.greedy import LONG_SECONDS, Greedy, stages_begin
+from qoop.replanning.greedy import FEW_TASKS, LONG_SECONDS, Greedy, held_to_take
 from qoop.replanning.observations import Seen, committed, done_parts, misestimate, outputs
 from qoop.replanning.pace import MachinePace
 from qoop.replanning.policies import policy_named
@@ -93,8 +93,9 @@ WORTH_LOSING = sqrt(2.0 * KEEPING_SECONDS * BETWEEN_LOSSES)
 """Seconds of work that may be lost with a process: the optimal interval between checkpoints (Young, "A First Order
 Approximation to the Optimum Checkpoint Interval", 1974)."""
 
-SURVIVING = 2.5
-"""The times that stages may take what DuckDB's plan should, where a query takes longer than is worth losing."""
+SURVIVING = 1.5
+"""The times that stages may be held to take what DuckDB's plan should, where a query takes longer than is worth
+losing."""
 
 _GROWS = 4
 """Times the slots that there are, up to which plans are compared where machines may join."""
@@ -229,8 +230,8 @@ class QueryPlanning:
         if self._is_answered(own.plan):
             return self._by_own(own, text, share, begun)
         look = self._first_look(text, share)
-        own = self._foretold(own, text, lambda: look.prepared or self.prepare(text))
-        best, seconds, found = self._soonest(look, share)
+        own = self._foretold(own, text, lambda: look.prepared or self.prepare(text), look.spilling(share))
+        best, seconds, found = self._soonest(look, self._own_seconds(own, share), share)
         if own.staged_seconds is not None and not found:
             seconds = own.staged_seconds
         if look.prepared is not None:
@@ -243,11 +244,9 @@ class QueryPlanning:
         return Planned(look.bound, best.plan, look.tables, planning, spent, adaptive, share)
 
     def _begins_in_stages(self, own: DuckDBPlan, seconds: float, share: Resources) -> bool:
-        """True if stages, which should take some seconds, are the better beginning (:func:`stages_begin`)."""
+        """True if stages, which are held to take some seconds, are the better beginning."""
         theirs = self._own_seconds(own, share)
-        if self._survives and theirs > WORTH_LOSING:
-            return seconds <= SURVIVING * theirs
-        return stages_begin(theirs, seconds)
+        return seconds <= (SURVIVING if self._survives and theirs > WORTH_LOSING else 1.0) * theirs
 
     def _by_own(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned:
         """The query by DuckDB's plan, which plans of stages were compared with."""
@@ -276,14 +275,16 @@ class QueryPlanning:
         usual = Candidate(plan, "usual", grid.machine, self._cost, available=share)
         return FirstLook(prepared.bound, prepared.tables, (usual, *lone), prepared)
 
-    def _soonest(self, look: FirstLook, share: Resources) -> tuple[Candidate, float, int]:
-        """The plan of a look that should end first, the seconds that are left of it, and how many of its outputs are
-        there."""
+    def _soonest(self, look: FirstLook, theirs: float, share: Resources) -> tuple[Candidate, float, int]:
+        """The plan of a look that should end first, the seconds that it is held to take, and how many of its outputs
+        are there. theirs: the seconds that DuckDB's plan should take."""
         keys = [key for one in look.candidates for key in _shareable(one.plan)] if self._survives else []
         present = {one.key for one in self._present(list(dict.fromkeys(keys)))} if keys else set()
         candidates = self._at_risk(look.candidates, share)
         parts = [done_parts(one.plan, present) for one in candidates]
         left = [one.finish.seconds(share, Done(there)) for one, there in zip(candidates, parts, strict=True)]
+        if theirs >= LONG_SECONDS:
+            left = [held_to_take(one, share, seconds) for one, seconds in zip(candidates, left, strict=True)]
         place = min(range(len(left)), key=left.__getitem__)
         return candidates[place], left[place], sum(parts[place].values())
 
@@ -325,13 +326,16 @@ class QueryPlanning:
         their tasks, the more. Plans with tasks of more than is worth losing are left out, where there are others."""
         if not self._survives:
             return candidates
-        longest = [_longest_task(one, share) for one in candidates]
+        longest = [one.longest_task(share) for one in candidates]
         most = max(WORTH_LOSING, min(longest, default=0.0))
         pairs = zip(candidates, longest, strict=True)
         return [one.slower(part_lost(seconds)) for one, seconds in pairs if seconds <= most]
 
-    def _foretold(self, own: DuckDBPlan, text: str, prepare: Callable[[], Prepared]) -> DuckDBPlan:
-        """DuckDB's plan with the best estimate that there is: what it took, or by statistics."""
+    def _foretold(
+        self, own: DuckDBPlan, text: str, prepare: Callable[[], Prepared], spilling: float = 0.0
+    ) -> DuckDBPlan:
+        """DuckDB's plan with the best estimate that there is: what it took, or by statistics. spilling: seconds of one
+        thread for what does not fit the memory."""
         if own.foretold is not None:
             return own
         from qoop.planner.planner import as_duckdb_reads
@@ -557,14 +561,10 @@ class QueryPlanning:
 
     def _are_behind(self, own: DuckDBPlan, share: Resources, run_for: float) -> bool:
         """True if the plans of the first look should take so much longer than DuckDB's, which has run for some seconds,
-        that a search among all should find none that is better, and stages are not to take its place at once."""
+        that a search among all should find none that is better."""
         assert own.others_foretold is not None
-        seconds = self._own_seconds(own, share)
-        theirs = max(seconds, GOES_ON * run_for)
-        others = own.others_foretold[1] * self._duckdb_plans.pace_of_others(own)
-        if others <= FAR_BEHIND * theirs:
-            return False
-        return bool(own.runs) or seconds < LONG_SECONDS or not stages_begin(seconds, others)
+        theirs = max(self._own_seconds(own, share), GOES_ON * run_for)
+        return own.others_foretold[1] * self._duckdb_plans.pace_of_others(own) > FAR_BEHIND * theirs
 
     def _find(
         self,
@@ -621,6 +621,14 @@ class FirstLook:
     candidates: Sequence[Candidate]
     prepared: Prepared | None = None
 
+    def spilling(self, share: Resources) -> float:
+        """Seconds of one thread that DuckDB's plan should take for what does not fit the memory: as the plan of one
+        task, whose tables are as large."""
+        ample = replace(share, memory=0.0)  # a share that names no memory has enough
+        pairs = [(one.longest_task(ample), one.finish.seconds(ample), one.finish) for one in self.candidates]
+        lone = [finish.seconds(share) - seconds for longest, seconds, finish in pairs if longest > FEW_TASKS * seconds]
+        return share.cpu * min(lone, default=0.0)
+
 
 def _shareable(plan: Plan) -> list[CheckpointKey]:
     """The outputs of a plan that other runs may have left."""
@@ -634,9 +642,3 @@ def part_lost(seconds: float) -> float:
     1.25
     """
     return 1.0 + 0.5 * seconds / BETWEEN_LOSSES
-
-
-def _longest_task(candidate: Candidate, share: Resources) -> float:
-    """Seconds of the longest task of a plan, which takes no longer than the whole of it: a lone task has all slots."""
-    longest = max(stage.estimate.task_seconds for stage in candidate.plan.stages)
-    return min(longest, candidate.finish.seconds(share))

@@ -132,6 +132,11 @@ class Candidate:
     def finish(self) -> Finish:
         return Finish(self.plan, self.machine, self.cost)
 
+    def longest_task(self, share: Resources) -> float:
+        """Seconds of the longest task, which takes no longer than the whole plan: a task alone has all slots."""
+        longest = max(stage.estimate.task_seconds for stage in self.plan.stages)
+        return min(longest, self.finish.seconds(share))
+
     def slower(self, factor: float) -> Candidate:
         """The same with stages that take `factor` times as long."""
         estimates = [replace(one.estimate, task_seconds=factor * one.estimate.task_seconds) for one in self.plan.stages]

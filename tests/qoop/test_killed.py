@@ -79,8 +79,7 @@ def test_the_next_process_goes_on_from_what_was_kept(data: Path, tmp_path: Path)
 def test_an_answer_of_duckdbs_plan_is_found_before_anything_is_planned(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qoop.planning.stages_begin", lambda *_: False)
-    monkeypatch.setattr("qoop.planning.WORTH_LOSING", 1e9)
+    monkeypatch.setattr("qoop.planning.QueryPlanning._begins_in_stages", lambda *_: False)
     answers = []
     for number in range(2):
         with qoop.connect(**OPTIONS, checkpoints=tmp_path / "kept") as session:

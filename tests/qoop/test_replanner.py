@@ -342,9 +342,17 @@ def test_plans_that_are_far_behind_are_looked_for_once_the_share_has_changed() -
         assert searches(1.0, "request", **look), "it may have run out of memory"
 
 
-@pytest.mark.parametrize(("seconds", "runs"), [(1.2, 1), (1.5, 0)])
-def test_stages_follow_duckdbs_plan_unless_that_is_believed_to_win_clearly(seconds: float, runs: int) -> None:
-    first, stages = whole_option(1.0), option("one 1 1 as=stages").candidate.slower(seconds)
+MANY, ONE = "part 8 0.5 as=parts\nroot 1 0.001 part as=sum", "one 1 1 as=stages"
+
+
+@pytest.mark.parametrize(
+    ("text", "factor", "runs"),
+    [(MANY, 1.5, 1), (MANY, 1.8, 0), pytest.param(ONE, 0.9, 1, id="faster"), pytest.param(ONE, 1.2, 0, id="slower")],
+)
+def test_stages_that_leave_outputs_follow_duckdbs_plan_unless_it_should_win_clearly(
+    text: str, factor: float, runs: int
+) -> None:
+    first, stages = whole_option(1.0), option(text).candidate.slower(factor)
     question = replace(ask(first, done=finished(first, {})), now=0.1, causes=(START,))
     adaptive = Adaptive(lambda _: pytest.fail("no search"), SHARE, at_once=True, first_look=lambda _: [stages])
     found = answer(Asked(question, NOTHING, (), adaptive, JobId("job1"), found=False))
