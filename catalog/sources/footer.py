@@ -69,7 +69,7 @@ def _chunks(tail: bytes, columns: Collection[str]) -> Iterator[str | None]:
 
 
 def _path_and_codec(tail: bytes, at: int) -> tuple[str, int | None]:
-    """What stands behind the encodings of a column chunk. Raises IndexError."""
+    """The path and the codec of a column chunk, which follow its encodings. Raises IndexError."""
     at += 1 + (tail[at] >> 4)  # a byte each
     parts = []
     if tail[at] == 0x19 and tail[at + 1] & 15 == 8:
