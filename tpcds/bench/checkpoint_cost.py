@@ -106,7 +106,7 @@ def _run(options: CheckpointCostOptions, text: str, side: str) -> tuple[pa.Table
     with TemporaryDirectory() as name:
         folder, persist = (None, None) if side == "none" else (name, side)
         with connect(
-            options.slots, options.memory, checkpoints=folder, persist=persist,
+            slots=options.slots, memory=options.memory, checkpoints=folder, persist=persist,
             replan=False if options.staged else None, reuse=False if options.staged else None, staged=options.staged,
         ) as session:  # fmt: skip
             if side == "none" and session.config.checkpoints is not None:

@@ -104,7 +104,7 @@ def measure(options: EtaOptions, progress: Callable[[str], object] = lambda text
     predicted: list[Prediction] = []
     silent: dict[int, float] = {}
     failed: dict[int, str] = {}
-    with qoop.connect(options.slots, options.memory, reuse=False, staged=options.staged) as session:
+    with qoop.connect(slots=options.slots, memory=options.memory, reuse=False, staged=options.staged) as session:
         session.register_folder(options.directory)
         numbers = options.queries or tuple(chosen)
         for place, number in enumerate(numbers, 1):

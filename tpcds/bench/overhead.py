@@ -162,13 +162,13 @@ def _runs(options: OverheadOptions, text: str) -> Iterator[Runs]:
     if not options.staged:
         yield partial(_in_own_session, options, text)
         return
-    with connect(options.slots, options.memory, replan=True, reuse=False, staged=True) as session:
+    with connect(slots=options.slots, memory=options.memory, replan=True, reuse=False, staged=True) as session:
         session.register_folder(options.directory)
         yield Pairs(session, text, options.known).run
 
 
 def _in_own_session(options: OverheadOptions, text: str, adaptive: bool) -> tuple[Job, Taken]:
-    with connect(options.slots, options.memory, replan=adaptive) as session:
+    with connect(slots=options.slots, memory=options.memory, replan=adaptive) as session:
         session.register_folder(options.directory)
         if options.known:
             session.alternatives(text)

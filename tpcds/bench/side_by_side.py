@@ -148,7 +148,9 @@ def run(options: SideBySideOptions, told: Callable[[QueryReport], None] = lambda
     chosen = texts(options.suite, options.directory)
     numbers = options.queries or tuple(chosen)
     staged = options.staged or None  # else as the environment says
-    with qoop.connect(options.slots, options.memory, options.checkpoints, reuse=False, staged=staged) as session:
+    with qoop.connect(
+        slots=options.slots, memory=options.memory, checkpoints=options.checkpoints, reuse=False, staged=staged
+    ) as session:
         session.register_folder(options.directory)
         settings = _settings(options, session)
         with OracleProcess(options.directory, session.config.slots) as oracle:

@@ -85,7 +85,9 @@ class Qoop:
 
         self.task = task
         size = task.size
-        self.session = qoop.connect(size.slots, size.memory, task.checkpoints, replan=replan, staged=task.staged)
+        self.session = qoop.connect(
+            slots=size.slots, memory=size.memory, checkpoints=task.checkpoints, replan=replan, staged=task.staged
+        )
         self.session.register_folder(task.directory)
         if task.fresh:
             self.session.alternatives("SELECT 1")

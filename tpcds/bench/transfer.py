@@ -58,7 +58,7 @@ def run(options: TransferOptions, told: Callable[[str], None] = print) -> list[T
     """Run the queries. Raises ConfigError or SourceError if it cannot begin, QueryError or ExecutionError."""
     told(HEADER)
     done = []
-    with connect(options.slots, options.memory, replan=False, reuse=False, staged=True) as session:
+    with connect(slots=options.slots, memory=options.memory, replan=False, reuse=False, staged=True) as session:
         session.register_folder(options.directory)
         for number in options.queries or tuple(texts()):
             one = _query(session, options, number)

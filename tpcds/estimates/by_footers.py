@@ -68,7 +68,7 @@ def compare(options: Options, show: Callable[[Compared], object]) -> list[Compar
     """Compare the plans of the chosen queries; `show` hears of each. Raises as a session does."""
     chosen = texts(options.suite, options.directory)
     found = []
-    with connect(options.slots, replan=False, reuse=False, staged=True, statistics="full") as session:
+    with connect(slots=options.slots, replan=False, reuse=False, staged=True, statistics="full") as session:
         session.register_folder(options.directory)
         for number in options.queries or tuple(chosen):
             found.append(_of(session, number, chosen[number], options.repeat))

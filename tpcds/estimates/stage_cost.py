@@ -123,7 +123,7 @@ def measure(options: StageCostOptions, told: Callable[[int], object] = lambda qu
     chosen = texts(options.suite, options.directory)
     stages: list[StageCost] = []
     failed: dict[int, str] = {}
-    with qoop.connect(options.slots, replan=False, reuse=False, staged=True, statistics="full") as session:
+    with qoop.connect(slots=options.slots, replan=False, reuse=False, staged=True, statistics="full") as session:
         session.register_folder(options.directory)
         for number in options.queries or tuple(chosen):
             try:
