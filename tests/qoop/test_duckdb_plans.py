@@ -475,3 +475,17 @@ def test_a_query_that_went_over_before_its_task_began_disturbs_no_other(
     assert not any(isinstance(one, Started) and one.key.signature == whole for one in job.history())
     assert session.sql("SELECT 1").fetchall() == [(1,)]
     assert session.planning._own(JOIN, 1).staged_runs == 1 and not caplog.records
+
+
+def test_what_does_not_fit_the_memory_counts_in_what_duckdbs_plan_should_take(all_long: None) -> None:
+    rows = pa.table({"a": range(1_000_000), "b": range(1_000_000)})
+    text = "SELECT a, b, count(*) AS n FROM t GROUP BY a, b"
+    foretold = []
+    for memory in ("50MB", "10GB"):
+        with qoop.connect(slots=2, memory=memory, staged=False, statistics="full") as session:
+            session.register("t", rows)
+            adaptive = session.planning.plan(text).adaptive
+            assert adaptive is not None
+            adaptive.first_look(0.0)
+            foretold.append(session.planning._own(text, 2).foretold or 0.0)
+    assert foretold[0] > 1.2 * foretold[1] > 0
