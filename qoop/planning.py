@@ -45,7 +45,7 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
 from qoop.planner.variants import Variant
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.greedy import LONG_SECONDS, Greedy, held_to_take
+from qoop.replanning.greedy import BOTH_ERR, LONG_SECONDS, Greedy, held_to_take
 from qoop.replanning.observations import Seen, committed, done_parts, misestimate, outputs
 from qoop.replanning.pace import MachinePace
 from qoop.replanning.policies import policy_named
@@ -612,6 +612,9 @@ class QueryPlanning:
         if whole and own.staged_seconds is not None:
             own = own.hopeful()
             kept = [replace(one, plan=own.plan) if one.plan.root.whole else one for one in kept]
+        if not whole and not own.runs and self._own_seconds(own, self.usable) >= LONG_SECONDS:
+            # as it was held against the stages that the query began with
+            kept = [one.slower(BOTH_ERR) if one.plan.root.whole else one for one in kept]
         untried = MUCH_LESS / self._duckdb_plans.pace_of_others(own) if whole else 1.0
         turned_out = as_they_turned_out(kept, own.staged_seconds, self.usable, untried)
         return self._at_risk(turned_out, self.usable)

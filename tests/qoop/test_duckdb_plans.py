@@ -16,13 +16,14 @@ from pytest import LogCaptureFixture
 from waits import until
 
 import qoop
-from qoop.duckdb_plans import GOES_ON, DuckDBPlan, as_they_turned_out
+from qoop.duckdb_plans import GOES_ON, KERNEL_PART, DuckDBPlan, as_they_turned_out
 from qoop.engine.history import Ended, Started, Switched
 from qoop.planner.estimate.observed import NOTHING
 from qoop.planner.packing import on_threads
 from qoop.planner.planner import Planning
 from qoop.planner.variants import Variant
 from qoop.planner.whole_query import OWN_PLAN
+from qoop.replanning.greedy import BOTH_ERR
 
 FOREVER = "SELECT count(*) FROM range(1_000_000_000_000) AS r(i) WHERE hash(i) % 7 = 3"
 
@@ -475,6 +476,18 @@ def test_a_query_that_went_over_before_its_task_began_disturbs_no_other(
     assert not any(isinstance(one, Started) and one.key.signature == whole for one in job.history())
     assert session.sql("SELECT 1").fetchall() == [(1,)]
     assert session.planning._own(JOIN, 1).staged_runs == 1 and not caplog.records
+
+
+def test_a_query_that_has_begun_in_stages_is_not_led_back_by_the_same_estimates(
+    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qoop.planning.COMPARE_SECONDS", 0.0)
+    monkeypatch.setattr("qoop.planning.held_to_take", lambda candidate, share, seconds: 0.0)
+    expect(monkeypatch, 10.0)  # of one thread
+    planned = session.planning.plan(JOIN)
+    assert planned.adaptive is not None and not planned.plan.root.whole
+    [own] = [one for one in planned.adaptive.find(NOTHING) if one.plan.root.whole]
+    assert own.plan.root.estimate.task_seconds == pytest.approx(10.0 * KERNEL_PART * BOTH_ERR)
 
 
 def test_what_does_not_fit_the_memory_counts_in_what_duckdbs_plan_should_take(all_long: None) -> None:
