@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 
 MACHINE: MachineId = "local"
 KERNEL_SHARE = 0.5
-ALONE_SHARE = 0.65  # for DuckDB's own plan while it runs alone, less the outputs held: it keeps none on the way
+ALONE_SHARE = 0.75  # for DuckDB's own plan while it runs alone, less the outputs held: it keeps none on the way
 STORE_SHARE = KERNEL_SHARE * STORE_PER_KERNEL
 _PROCESS = 110_000_000  # bytes that Python, its libraries and a plan take
 
