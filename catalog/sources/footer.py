@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _CODECS = range(8)
+_DEEPEST = 100  # parts of the path of a column
 _CHUNK = re.compile(rb"\x1c\x15([\x00-\x0e])\x19(?=[\x05-\xf5])", re.DOTALL)
 """The beginning of what Thrift's compact protocol writes of a column chunk: its type, as a number times two, and a
 list of encodings."""
@@ -70,13 +71,33 @@ def _chunks(tail: bytes, columns: Collection[str]) -> Iterator[str | None]:
 
 def _path_and_codec(tail: bytes, at: int) -> tuple[str, int | None]:
     """The path and the codec of a column chunk, which follow its encodings. Raises IndexError."""
-    at += 1 + (tail[at] >> 4)  # a byte each
+    encodings, at = _list(tail, at)
+    at += encodings  # a byte each
     parts = []
     if tail[at] == 0x19 and tail[at + 1] & 15 == 8:
-        end = at + 2
-        for _ in range(tail[at + 1] >> 4):
-            begin, end = end + 1, end + 1 + tail[end]
-            parts.append(tail[begin:end].decode(errors="replace"))
-        at = end
+        depth, at = _list(tail, at + 1)
+        for _ in range(min(depth, _DEEPEST)):
+            size, begin = _number(tail, at)
+            at = begin + size
+            parts.append(tail[begin:at].decode(errors="replace"))
     codec = tail[at + 1] // 2 if tail[at] == 0x15 and tail[at + 1] % 2 == 0 else None
     return ".".join(parts), codec
+
+
+def _list(tail: bytes, at: int) -> tuple[int, int]:
+    """The length of a list, and the place of its first item. Raises IndexError."""
+    length = tail[at] >> 4
+    return (length, at + 1) if length < 15 else _number(tail, at + 1)
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, the lowest first, and the place behind it. Raises IndexError.
+
+    >>> _number(bytes([5, 0x80 + 72, 1]), 0), _number(bytes([5, 0x80 + 72, 1]), 1)
+    ((5, 1), (200, 3))
+    """
+    number = shift = 0
+    while data[at] >= 0x80 and shift < 28:
+        number |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return number | data[at] << shift, at + 1

@@ -79,3 +79,16 @@ def test_a_footer_that_arrow_refuses_and_duckdb_takes(tmp_path: Path) -> None:
     query = f"SELECT i, m FROM '{path}' WHERE i > 3 ORDER BY i"
     with qoop.connect(slots=2, memory="500MB", staged=True) as session:
         assert session.sql(query).fetchall() == duckdb.sql(query).fetchall() != []
+
+
+@pytest.mark.parametrize("name", ["c" * 200, "größe/" * 30])
+@pytest.mark.parametrize("depth", [0, 20])
+def test_long_paths_of_columns_are_no_damage(name: str, depth: int, tmp_path: Path) -> None:
+    path, value = tmp_path / "t.parquet", "i"
+    for _ in range(depth):
+        value = f"struct_pack(f := {value})"
+    duckdb.sql(f"""COPY (SELECT i, {value} AS "{name}" FROM range(10) r(i)) TO '{path}'""")
+    with Catalog(tmp_path / "cache") as catalog:
+        source = catalog.register("t", path).source
+        assert source.extremes(["i"]) == {"i": (0, 9)}
+        assert (name in source.extremes([name])) is (depth == 0)
