@@ -532,22 +532,22 @@ class QueryPlanning:
         )
         if not whole or not isinstance(policy, Greedy) or self._config.demand_aware:
             return adaptive  # others than greed also decide on slots, or by other shares than that at hand
-        return replace(adaptive, first_look=partial(weakly(self._look_meanwhile), text, grid, versions(tables)))
+        return replace(adaptive, first_look=partial(weakly(self._look_meanwhile), text, grid, versions(tables), bound))
 
     def _look_meanwhile(
-        self, text: str, grid: Grid, planned: Mapping[str, str], run_for: float
+        self, text: str, grid: Grid, tables: Mapping[str, str], planned: Bound, run_for: float
     ) -> Sequence[Candidate] | None:
         """The plans of a first look, while DuckDB's plan has run for some seconds, and that with its best estimate.
         Empty if they should take so much longer that none is to be compared before something happens; None if all plans
         are to be compared: some are known, or were tried.
 
-        planned: the versions of the tables that the query reads.
+        tables, planned: as for `_find`.
         """
         try:
             own = self._own(text, grid.threads)
         except (BindError, CatalogError):
             return ()  # one of its tables is gone
-        if versions(own.tables) != planned:
+        if not about(own.plan, tables, planned.settings):
             return ()
         if own.staged_seconds is not None or self._plan_memo.has_alternatives(text, grid):
             return None
@@ -555,6 +555,8 @@ class QueryPlanning:
         if own.others_foretold is not None and own.others_foretold[0] == share.cpu:
             return () if self._are_behind(own, share, run_for) else None
         look = self._first_look(text, share)
+        if not all(about(one.plan, tables, planned.settings) for one in look.candidates):
+            return ()  # a table or a setting has changed since it began
         own = self._foretold(own, text, lambda: look.prepared or self.prepare(text), look.spilling(share))
         own = self._duckdb_plans.foretell_others(own, share.cpu, self._least(look, own, share))
         if self._are_behind(own, share, run_for):

@@ -190,6 +190,18 @@ def test_policies_that_decide_by_more_than_seconds_are_always_asked(all_long: No
         assert adaptive is not None and adaptive.first_look(0.0) is None
 
 
+def test_a_job_whose_settings_are_others_by_now_stays_with_its_plan(
+    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect(monkeypatch, 0.001)
+    adaptive = session.planning.plan(JOIN).adaptive
+    assert adaptive is not None and adaptive.first_look(100.0)
+    session.sql("SET default_null_order = 'nulls_first'")
+    assert not adaptive.first_look(100.0)
+    session.sql("RESET default_null_order")
+    assert adaptive.first_look(100.0) != ()
+
+
 def test_a_first_look_is_for_the_slots_at_hand(session: qoop.Session, all_long: None) -> None:
     for slots in (2, 1):
         session.resize(slots=slots)
