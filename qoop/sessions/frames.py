@@ -61,8 +61,10 @@ class Frames:
             return
         from qoop.statements.plain_names import renamed
 
-        frames = {name: self._frame(name, found[name]) for name in read}
+        frames: dict[str, _Frame] = {}
         try:
+            for name in read:
+                frames[name] = self._frame(name, found[name])
             yield renamed(text, {name.lower(): frame.table for name, frame in frames.items()})
         finally:
             with self._lock:

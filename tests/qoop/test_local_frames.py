@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
@@ -55,6 +57,22 @@ def test_a_table_of_the_session_goes_before_a_variable() -> None:
         session.register("t", pa.table({"n": [4]}))
         assert session.sql("FROM t").fetchall() == [(4,)]
         del t
+
+
+def test_a_query_that_cannot_begin_keeps_no_variable() -> None:
+    with qoop.connect(slots=1, memory="500MB") as session:
+        frame = pd.DataFrame({"n": [1]})
+        before, odd = weakref.ref(frame), pd.DataFrame({"n": [object()]})
+        for _ in range(2):
+            try:
+                session.sql("FROM frame, odd")
+                pytest.fail("a table has no objects")
+            except qoop.QoopError as error:
+                assert "odd" in str(error)
+        frame = pd.DataFrame({"n": [2]})
+        assert session.sql("FROM frame").fetchall() == [(2,)] and len(odd) == 1
+        gc.collect()
+        assert before() is None
 
 
 def test_a_query_of_a_with_goes_before_a_variable() -> None:
