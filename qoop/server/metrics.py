@@ -16,9 +16,7 @@ class Counts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._outcomes: Counter[str] = Counter(
-            dict.fromkeys(("done", "failed", "cancelled", "refused", "described"), 0)
-        )
+        self._outcomes: Counter[str] = Counter(dict.fromkeys(_OUTCOMES, 0))
         self._errors: Counter[str] = Counter()
         self._sums: Counter[str] = Counter({"rows": 0, "switches": 0, "checkpoints": 0})
         self._seconds, self._waits = _Histogram(), _Histogram()
