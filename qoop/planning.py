@@ -259,7 +259,11 @@ class QueryPlanning:
 
     def _is_answered(self, plan: Plan) -> bool:
         """True if the answer of DuckDB's plan is there."""
-        return plan.root.shareable and self._survives and bool(self._present([checkpoint_key(plan.root, 0)]))
+        return plan.root.shareable and bool(self._found([checkpoint_key(plan.root, 0)]))
+
+    def _found(self, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+        """Those of the outputs that are there, and that the query takes over."""
+        return self._present(keys) if self._survives and self._config.reuse else ()
 
     def _first_look(self, text: str, share: Resources) -> FirstLook:
         """The plans of stages that an earlier run has kept; else the usual one and those of one task, which take half
@@ -282,8 +286,8 @@ class QueryPlanning:
     def _soonest(self, look: FirstLook, theirs: float, share: Resources) -> tuple[Candidate, float, int]:
         """The plan of a look that should end first, the seconds that it is held to take, and how many of its outputs
         are there. theirs: the seconds that DuckDB's plan should take."""
-        keys = [key for one in look.candidates for key in _shareable(one.plan)] if self._survives else []
-        present = {one.key for one in self._present(list(dict.fromkeys(keys)))} if keys else set()
+        keys = [key for one in look.candidates for key in _shareable(one.plan)]
+        present = {one.key for one in self._found(list(dict.fromkeys(keys)))}
         candidates = self._at_risk(look.candidates, share)
         parts = [done_parts(one.plan, present) for one in candidates]
         left = [one.finish.seconds(share, Done(there)) for one, there in zip(candidates, parts, strict=True)]

@@ -202,6 +202,23 @@ def test_a_job_whose_settings_are_others_by_now_stays_with_its_plan(
     assert adaptive.first_look(100.0) != ()
 
 
+@pytest.mark.parametrize("reuse", [True, False])
+def test_an_answer_that_is_there_counts_where_it_is_taken_over(
+    reuse: bool, session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(seconds: float, reuse: bool) -> qoop.Job:
+        expect(monkeypatch, seconds)
+        with qoop.connect(slots=2, memory="1GB", checkpoints=tmp_path / "kept", reuse=reuse, staged=False) as other:
+            other.register_folder(tmp_path)
+            job = other.submit(JOIN)
+            assert job.result().fetchall() == duckdb_answer(tmp_path)
+            return job
+
+    monkeypatch.setattr("qoop.replanning.replanner.LOOK_AGAIN", 1e9)
+    assert plans(run(0.001, True)) == [True]
+    assert plans(run(1000.0, reuse)) == [reuse]
+
+
 def test_a_first_look_is_for_the_slots_at_hand(session: qoop.Session, all_long: None) -> None:
     for slots in (2, 1):
         session.resize(slots=slots)
