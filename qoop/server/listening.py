@@ -120,7 +120,7 @@ def _protocol(manners: Manners) -> type[H11Protocol]:
                 await (_refuse_two_lengths if _has_two_lengths(scope) else app)(scope, receive, send)
 
             self.app = with_abort
-            if len(self.connections) > manners.connections and not self._one_less():
+            if len(self.connections) > manners.connections and not self._has_room():
                 transport.write(_FULL)
                 transport.close()
                 return
@@ -141,9 +141,13 @@ def _protocol(manners: Manners) -> type[H11Protocol]:
         def _is_answered(self) -> bool:
             return self.cycle is not None and not self.cycle.response_complete
 
-        def _one_less(self) -> bool:
-            """End a connection whose user is not known in favour of this one. False if there is none."""
-            others = [one for one in self.connections if isinstance(one, Impatient) and one is not self]
+        def _has_room(self) -> bool:
+            """End a connection whose user is not known in favour of this one, if there are too many. False if there is
+            none. Of many that come at once each must find another: those that were ended are still listed."""
+            listed = [one for one in self.connections if isinstance(one, Impatient) and one is not self]
+            others = [one for one in listed if not one.transport.is_closing()]
+            if len(others) < manners.connections:
+                return True
             strangers = [one for one in others if not one._known and not one._is_answered()]
             if strangers:
                 strangers.sort(key=lambda one: one._since)

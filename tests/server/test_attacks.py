@@ -204,7 +204,7 @@ MOST = 5  # connections of HTTP
 @pytest.fixture
 def small(world: World) -> Iterator[World]:
     """The same, but it has few connections."""
-    with HttpServer(world.service, Place(), Manners(connections=MOST)) as server:
+    with HttpServer(world.service, Place(), Manners(connections=MOST, patience=600)) as server:
         yield replace(world, server=server)
 
 
@@ -226,6 +226,26 @@ def test_connections_that_say_nothing_give_way_to_users(small: World) -> None:
         silent = [opened.enter_context(socket.create_connection(place, timeout=60)) for _ in range(MOST)]
         assert small.sql("SELECT 1 AS one").rows() == [{"one": 1}]
         assert is_dropped(silent[0])
+
+
+def test_many_connections_at_once_are_no_more_than_there_may_be(small: World) -> None:
+    with contextlib.ExitStack() as opened:
+        sockets = [opened.enter_context(socket.socket()) for _ in range(200)]
+        for one in sockets:
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", small.port))
+        assert small.sql("SELECT 1 AS one").rows() == [{"one": 1}]
+        until(lambda: sum(not _has_ended(one) for one in sockets) <= MOST)
+
+
+def _has_ended(client: socket.socket) -> bool:
+    """True if the server has ended a connection on which it says nothing else."""
+    try:
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def test_a_client_that_takes_nothing(hasty: World) -> None:
