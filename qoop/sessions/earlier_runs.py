@@ -38,6 +38,9 @@ _MOST = 1000
 """Files that are kept; beyond, the oldest go."""
 _READ = 20
 """Unfinished runs of other texts that are looked at."""
+_LONGEST = 1 << 16
+"""Bytes of the file of one of them, and of the text that it is compared with: to take a longer one apart takes longer
+than many a query."""
 _SIMILAR = 0.8
 """The least part of the words of two texts that both have, if one is to be an edited form of the other."""
 _SHOWN = 60
@@ -182,8 +185,10 @@ class EarlierRuns:
 
     def _edited(self, now: Query, names: Iterable[str]) -> str:
         """The reason, if an unfinished run had much the same text."""
+        if len(now.text) > _LONGEST:
+            return ""
         words = normal_text(now.text).words
-        for _, before in self._unfinished(self._newest(names)[:_READ]):
+        for _, before in self._unfinished(name for name in self._newest(names)[:_READ] if self._is_short(name)):
             if before is None or not now.tables.keys() & before.tables.keys():
                 continue
             others = normal_text(before.text).words
@@ -201,6 +206,12 @@ class EarlierRuns:
                     yield path, _query(opened(file.read(), self._key))
                 except NotSealed:
                     yield path, None
+
+    def _is_short(self, name: str) -> bool:
+        try:
+            return (self._folder / name).stat().st_size <= _LONGEST
+        except OSError:  # its run has ended
+            return False
 
     def _trim(self, names: Iterable[str]) -> None:
         for path, _ in self._unfinished(self._newest(names)[_MOST:]):

@@ -112,6 +112,23 @@ def test_an_edited_text_is_a_reason_and_a_text_of_its_own_is_none(data: Path, tm
         assert reasons(found.submit("SELECT count(*) FROM words")) == ()
 
 
+def test_long_texts_of_unfinished_runs_are_not_taken_apart(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, long = tmp_path / "kept", f"{TEXT} -- {'x' * 100_000}"
+    unfinished(data, folder, long)
+    write(data, "99999")
+    with session(data, folder) as found:
+        assert found._earlier_runs is not None
+        shorter, longer = found.planning.plan(TEXT.replace("% 7", "% 8")), found.planning.plan(long)
+        seen: list[str] = []
+        normal = earlier_runs.normal_text
+        monkeypatch.setattr(earlier_runs, "normal_text", lambda text: (seen.append(text), normal(text))[1])
+        found._earlier_runs.begin(shorter).end(answered=True)
+        assert long not in seen and shorter.bound.text in seen
+        assert found._earlier_runs.begin(longer).why, "a run of the same text is found by its name"
+
+
 def test_a_run_that_is_under_way_is_not_an_unfinished_one(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     with session(data, folder) as found, session(data, folder) as other:
