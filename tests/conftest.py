@@ -22,7 +22,7 @@ from qoop.catalog.errors import ConfigError
 if TYPE_CHECKING:
     from qoop.tpcds.scenarios.scenario import Scenario
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `waits`, which all folders use
+sys.path.insert(0, str(Path(__file__).parent / "support"))  # modules that tests of all folders use
 
 GOLDEN = Path(__file__).parent / "golden"
 DATA = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "data")

@@ -12,7 +12,6 @@ import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -348,6 +347,8 @@ def _with_advice(message: str, here: Sequence[str]) -> str:
         advice = found["advice"] or ""
         if any(f'"{name.lower()}"' in advice.lower() for name in here):
             return found[0]
+        from difflib import get_close_matches  # loaded where a text is wrong
+
         near = get_close_matches(found[1].lower(), {name.lower(): name for name in here}, n=1, cutoff=0.7)
         nearest = next((name for name in here if name.lower() in near), None)
         return found[0].removesuffix(advice) + (f'\nDid you mean "{nearest}"?' if nearest else "")

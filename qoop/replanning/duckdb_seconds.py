@@ -4,8 +4,8 @@ They are its estimate times a factor with a log-normal distribution. Three thing
 slow its threads, by measure; the part that DuckDB believes to be over, which is the better the more of it is; and that
 the plan has not ended yet. So the end of what is overdue is put off, and what is known is a range.
 
-Measured over 28 runs of 14 long queries of TPC-DS at scale 10 on a crowded machine, DuckDB 1.5.5 and 2.0: the end lies
-in the range in 94 and 92 of 100 moments.
+Fitted to 28 runs of 14 long queries of TPC-DS at scale 10 on a crowded machine: on these the end lies in the range in
+94 (DuckDB 1.5.5) and 92 (2.0) of 100 moments.
 """
 
 from __future__ import annotations

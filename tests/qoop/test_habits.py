@@ -135,7 +135,7 @@ def test_answers_look_as_the_user_likes_them(do: Callable[..., str], shell: Shel
     query = "SELECT 'tea' AS leaf, NULL AS price FROM range(4);"
     assert "none" in do(".nullvalue none", query) and "NULL" not in do(query)
     assert "leaf" not in do(".headers off", query) and "tea" in do(query)
-    assert do(".mode csv", query).partition("\n")[2] == 4 * "tea,none\n"
+    assert do(".mode csv", query).endswith("\n" + 4 * "tea,none\n")
     many = do("SELECT CASE WHEN range % 2 = 0 THEN range END FROM range(2000);").splitlines()  # DuckDB makes the lines
     assert many[:2] == ["0", "none"] and len(many) == 2000
     assert do(f".once {tmp_path}/one.csv", query, "SELECT 42;") == "42\n"

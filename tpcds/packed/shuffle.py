@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from qoop.catalog.stores.node_cache import NodeCache
 from qoop.engine.events import Committed
-from qoop.engine.storage import checkpoint
 from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.task import CheckpointKey
 from qoop.tpcds.packed.distant import distant
@@ -94,7 +93,7 @@ def _machine(options: ShuffleOptions, name: str) -> Iterator[Store]:
     spill.mkdir(parents=True)
     cache = NodeCache(options.folder / f"{name}-parts", 1 << 40)
     place = Retention("memory://store", pack=options.pack)
-    with patch.object(checkpoint, "node_cache", lambda: cache):
+    with patch("qoop.catalog.stores.node_cache.node_cache", lambda: cache):
         store = Store(1 << 30, spill, place)
     try:
         yield store
