@@ -120,7 +120,7 @@ def _protocol(manners: Manners) -> type[H11Protocol]:
                 await (_refuse_two_lengths if _has_two_lengths(scope) else app)(scope, receive, send)
 
             self.app = with_abort
-            if len(self.connections) > manners.connections and not self._has_room():
+            if len(self.connections) > manners.connections and not self._may_stay():
                 transport.write(_FULL)
                 transport.close()
                 return
@@ -141,7 +141,7 @@ def _protocol(manners: Manners) -> type[H11Protocol]:
         def _is_answered(self) -> bool:
             return self.cycle is not None and not self.cycle.response_complete
 
-        def _has_room(self) -> bool:
+        def _may_stay(self) -> bool:
             """End a connection whose user is not known in favour of this one, if there are too many. False if there is
             none. Of many that come at once each must find another: those that were ended are still listed."""
             listed = [one for one in self.connections if isinstance(one, Impatient) and one is not self]
