@@ -76,10 +76,10 @@ class CallsSeen:
 
 @value
 class WorkSeen:
-    """The progress of an attempt at DuckDB's own plan, or at another text of a user's, that goes on.
+    """The progress of an attempt that goes on for longer than a moment.
 
-    part: of its work that DuckDB believes to be over, above 0 and up to 1; None: it does not say. slowed: the factor
-    by which its threads take longer because others use the CPUs.
+    part: of its work that DuckDB believes to be over, above 0 and up to 1; None: it does not say, as of stages. slowed:
+    the factor by which threads of its machine's process take longer of late because others use the CPUs.
     """
 
     attempt: AttemptId

@@ -72,7 +72,7 @@ class Finished:
     done: by stage of the plan that runs, the parts that need not be done (any more).
     slots: that the attempt at DuckDB's plan of the whole query has, where it gets no more, whatever comes.
     weights: of each of these running attempts, how many times as much as a task of its stage in the mean it reads.
-    seen: the last report of the progress of a running attempt.
+    seen: the last report of the progress of a running attempt. slowed: by others on the CPUs, by the last of all.
     memory: bytes that a task of a content is known to need. exhausted: contents that cannot be made, since a task had
     all the memory of the largest machine and it was too little.
     """
@@ -86,6 +86,7 @@ class Finished:
     slots: Mapping[Content, float] = field(default_factory=dict)
     weights: Mapping[Content, tuple[float, ...]] = field(default_factory=dict)
     seen: Mapping[Content, WorkSeen] = field(default_factory=dict)
+    slowed: float = 1.0
 
     @property
     def worked(self) -> Mapping[Content, float]:

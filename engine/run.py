@@ -156,6 +156,7 @@ class Run:
         self._outside: dict[CheckpointKey, float] = {}  # the slot seconds of outputs that were there before
         self._counted: frozenset[CheckpointKey] = frozenset()  # those of them that `Continued` counts
         self._all_saved = True
+        self._slowed = 1.0
         self._strays: set[CheckpointKey] = set()
         self._failures: dict[CheckpointKey, int] = {}
         self._revocations: dict[CheckpointKey, int] = {}
@@ -507,6 +508,7 @@ class Run:
             slots=slots,
             weights=weights,
             seen=seen,
+            slowed=self._slowed,
         )
 
     def _weight(self, key: CheckpointKey) -> float:
@@ -553,7 +555,7 @@ class Run:
             case CallsSeen(id, called) if id.task.job == self.job and id.number in self._attempts:
                 self.history.append(Called(self._at, id, called))
             case WorkSeen(id) if id.task.job == self.job and id.number in self._attempts:
-                self._attempts[id.number].seen = event
+                self._attempts[id.number].seen, self._slowed = event, event.slowed
             case TaskFailed(id, error, retryable):
                 self._failed(id, error, retryable)
             case TaskStopped(id):

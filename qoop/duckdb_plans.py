@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Literal
 import duckdb
 
 from qoop.catalog.value import changed, value
-from qoop.engine.history import Ended, Record, Regranted, Started, Succeeded, Switched
+from qoop.engine.history import Decided, Ended, Record, Regranted, Started, Succeeded, Switched
 from qoop.engine.state import State
 from qoop.plan_cache import is_steady
 from qoop.planner.packing import on_threads
 from qoop.planner.sql.bind import at_present
 from qoop.planner.whole_query import Size, seconds_from_footers, whole_plan
+from qoop.replanning.adaptive import Known
 from qoop.replanning.pace import CARRIED
 from qoop.statements.normal_text import normal_text
 
@@ -201,6 +202,8 @@ class DuckDBPlans:
             return
         plans, history = job.plans(), job.history()
         whole, staged = _whole_seconds(plans, history), _staged_seconds(plans, history)
+        if staged is None:
+            staged = _seconds_of_trial(plans, history)
         if staged is not None:
             least = staged if staged == inf else min(staged, found.staged_seconds or inf)
             found = replace(found, staged_seconds=least, staged_runs=found.staged_runs + 1)
@@ -246,6 +249,14 @@ class DuckDBPlans:
             self._characters -= len(known.bound.text)
 
 
+def known_best(own: DuckDBPlan, own_seconds: float) -> Known | None:
+    """The best plan of a query that has run to its end; None: none has. own_seconds: that DuckDB's plan takes."""
+    ways = [Known(own_seconds, True)] if own.runs else []
+    if own.staged_seconds is not None and own.staged_seconds < inf:
+        ways.append(Known(own.staged_seconds, False))
+    return min(ways, key=lambda one: one.seconds, default=None)
+
+
 def possible_slots(slots: int, at_first: int) -> int:
     """The slots that a task may come to have while it runs: those that the session began with, or twice those that it
     has, where the machine has them. What this process may use of the machine now says nothing of later."""
@@ -289,6 +300,17 @@ def _staged_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float |
     if not ends or whole[-1] or whole != sorted(whole, reverse=True):
         return None
     return ends[-1] - (_begun(history, sum(whole) + 1) if any(whole) else 0.0)
+
+
+def _seconds_of_trial(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
+    """Seconds that the stages of a job should have taken which went over to DuckDB's plan, as was believed then; None:
+    none did."""
+    if plans[0].root.whole or not plans[-1].root.whole or any(isinstance(one, Switched) and one.why for one in history):
+        return None
+    left = [one for one in history if isinstance(one, Decided) and one.switched]
+    if not left:
+        return None
+    return left[-1].at + next(one.seconds for one in left[-1].candidates if one.plan == left[-1].running)
 
 
 def _seconds_until_left(plans: Sequence[Plan], history: Sequence[Record]) -> float:

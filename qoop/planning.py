@@ -29,6 +29,7 @@ from qoop.duckdb_plans import (
     DuckDBPlan,
     DuckDBPlans,
     as_they_turned_out,
+    known_best,
     possible_slots,
 )
 from qoop.engine.events import Committed
@@ -44,7 +45,7 @@ from qoop.planner.finish import SPILL_BYTE, Done, finish_time
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
 from qoop.planner.variants import Variant
-from qoop.replanning.adaptive import Adaptive
+from qoop.replanning.adaptive import Adaptive, Known
 from qoop.replanning.greedy import BOTH_ERR, LONG_SECONDS, Greedy, held_to_take
 from qoop.replanning.observations import Seen, committed, done_parts, misestimate, outputs
 from qoop.replanning.pace import MachinePace
@@ -533,10 +534,18 @@ class QueryPlanning:
             at_once=at_once or self._plan_memo.has_alternatives(text, grid),
             policy=policy,
             demand_aware=self._config.demand_aware,
+            known=self._known_best(text, share),
         )
         if not whole or not isinstance(policy, Greedy) or self._config.demand_aware:
             return adaptive  # others than greed also decide on slots, or by other shares than that at hand
         return replace(adaptive, first_look=partial(weakly(self._look_meanwhile), text, grid, versions(tables), bound))
+
+    def _known_best(self, text: str, share: Resources) -> Known | None:
+        """The best plan of a text that has run to its end here."""
+        if self._in_stages_only(text):
+            return None
+        own = self._own(text, int(share.cpu))
+        return known_best(own, self._cost.on_threads(own.seconds, share.cpu))
 
     def _look_meanwhile(
         self, text: str, grid: Grid, tables: Mapping[str, str], planned: Bound, run_for: float

@@ -579,7 +579,7 @@ class LocalBackend:
             return Timed(self.store.begin(schema, parts, attempt.check), writing)
 
         read = self._reader(attempt, reading)
-        with self._watched(spec, kernel):
+        with self._work_watch.watched(spec.attempt, kernel.part_over):
             made = kernel.run(self._with_spare(spec), read, attempt.check, begin, partial(self._tell, spec.attempt))
         committed = Committed(
             spec.key,
@@ -607,12 +607,6 @@ class LocalBackend:
         if not spec.stage.whole or spec.resources.memory < self._capacity.memory or spare <= 0:
             return spec
         return replace(spec, resources=replace(spec.resources, memory=spec.resources.memory + spare))
-
-    def _watched(self, spec: TaskSpec, kernel: Kernel) -> contextlib.AbstractContextManager[None]:
-        """Report the progress meanwhile of a text of a user's, which may take long."""
-        if spec.stage.opaque is None:
-            return contextlib.nullcontext()
-        return self._work_watch.watched(spec.attempt, kernel.part_over)
 
     def _tell(self, attempt: AttemptId, called: tuple[FunctionCalls, ...]) -> None:
         self._events.put(CallsSeen(attempt, called))

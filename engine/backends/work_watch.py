@@ -20,8 +20,8 @@ from qoop.engine.task import AttemptId
 _EVERY, _PART = 0.25, 0.02
 """Seconds between two reports of an attempt, and the part of its age, if that is more."""
 
-_TELLING = 0.1
-"""Seconds of CPUs after which a comparison with seconds of waiting says something."""
+_KEPT = 0.9
+"""The part of what was counted until a look that counts as much as what is counted later."""
 
 _TASKS = "/proc/self/task"
 
@@ -32,8 +32,6 @@ class _Watched:
     part: Callable[[], float | None]
     begun: float
     due: float
-    ran: float | None = None  # seconds that the threads of this process had run, and waited, at the first look
-    waited: float = 0.0
 
 
 class WorkWatch:
@@ -70,29 +68,27 @@ class WorkWatch:
         if due:
             self._cpu.read()
         for one in due:
-            self._report(WorkSeen(one.attempt, one.part(), self._slowed(one)))
+            self._report(WorkSeen(one.attempt, one.part(), self._cpu.slowed))
             one.due = now + max(_EVERY, _PART * (now - one.begun))
         return _EVERY
 
-    def _slowed(self, one: _Watched) -> float:
-        """The factor by which others have slowed this process since the first look at an attempt."""
-        if one.ran is None:
-            one.ran, one.waited = self._cpu.ran, self._cpu.waited
-        ran, waited = self._cpu.ran - one.ran, self._cpu.waited - one.waited
-        return 1.0 + waited / ran if ran > _TELLING else 1.0
-
 
 class ThreadTimes:
-    """Seconds that the threads of this process have run on a CPU, and have waited for one, as far as it was read while
-    they lived."""
+    """Seconds that the threads of this process have run on a CPU, and have waited for one, of late."""
 
     def __init__(self) -> None:
         self.ran = self.waited = 0.0
         self._before: dict[str, tuple[int, int]] = {}
 
+    @property
+    def slowed(self) -> float:
+        """The factor by which others on the CPUs slow this process."""
+        return 1.0 + self.waited / self.ran if self.ran > 0 else 1.0
+
     def read(self) -> None:
         """Bring both up to date."""
         now = dict(_threads())
+        self.ran, self.waited = _KEPT * self.ran, _KEPT * self.waited
         for thread, (ran, waited) in now.items():
             ran_before, waited_before = self._before.get(thread, (0, 0))
             self.ran += max(0, ran - ran_before) / 1e9

@@ -22,6 +22,14 @@ def _at_all(_: float) -> None:
 
 
 @value
+class Known:
+    """The seconds that the best plan of a query took which has run, and whether it was DuckDB's own."""
+
+    seconds: float
+    by_duckdb: bool
+
+
+@value
 class Adaptive:
     """Lets a job change plan.
 
@@ -34,6 +42,8 @@ class Adaptive:
     available: the share that the plan was made for. demand_aware: the scheduler hears how many resources the chosen
     plan has a use for (:mod:`qoop.schedulers.demand_aware`). begin_with: slots that are taken at most until the first
     decision, where that decides on slots, too; None: all.
+    known: a plan that has run; while the job runs by one of the other kind, that is a trial, which ends when it should
+    take longer.
     """
 
     find: Find
@@ -44,3 +54,4 @@ class Adaptive:
     demand_aware: bool = False
     begin_with: float | None = None
     first_look: FirstLook = _at_all
+    known: Known | None = None

@@ -25,7 +25,7 @@ from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 from qoop.planner.search.candidate import Candidate
 from qoop.planner.search.reuse import FinishedStage, finished_stages, reuse
-from qoop.replanning.pace import duckdb_paces, end, pace, pace_of_others
+from qoop.replanning.pace import TRIAL_TRUST, TRUST, duckdb_paces, end, pace, pace_of_others
 
 START, SHARE, MISSED, AGAIN = "start", "share", "missed", "again"
 """Kinds of causes: the other plans became known at the start, the share has changed, a share that was expected has not
@@ -149,13 +149,13 @@ def own_progress(option: Option, finished: Finished) -> Done:
     return Done(finished.done, running, slots)
 
 
-def pace_of(option: Option, finished: Finished, share: Resources) -> float:
-    """By which factor the tasks of the plan that runs take longer than estimated."""
+def pace_of(option: Option, finished: Finished, share: Resources, trust: float = TRUST) -> float:
+    """By which factor the tasks of the plan that runs take longer than estimated. trust: see `pace`."""
     if option.by_duckdb:
         [factor] = paces_of_duckdb(option, finished, share, (0.5,))
         return factor
     contents = {stage.id: content for stage, content, _ in option.stages}
-    return pace(option.candidate.plan, contents, own_progress(option, finished), finished, option.pace)
+    return pace(option.candidate.plan, contents, own_progress(option, finished), finished, option.pace, trust)
 
 
 def paces_of_duckdb(option: Option, finished: Finished, share: Resources, parts: Sequence[float]) -> Sequence[float]:
@@ -250,6 +250,8 @@ class Question:
     losses: how many changes of plan so far left out a good part of the work (:meth:`loses`).
     coming: what the job should be promised later, as far as anybody has said.
     first_look: DuckDB's plan has only just begun, to lose no time, and is compared with others for the first time.
+    trial: the seconds for which the plan that runs has been on trial, as a part of those of the known plan of the other
+    kind (:class:`~qoop.replanning.adaptive.Known`); 0: it is on none. tried: a trial has ended: the known plan runs.
     """
 
     options: tuple[Option, ...]
@@ -264,6 +266,12 @@ class Question:
     losses: int = 0
     coming: Coming = ()
     first_look: bool = False
+    trial: float = 0.0
+    tried: bool = False
+
+    def is_other_kind(self, place: int) -> bool:
+        """True if one of an option and the running plan is DuckDB's own, and the other is not."""
+        return self.options[place].by_duckdb != self.options[self.running].by_duckdb
 
     def with_reuse(self) -> Question:
         """The question with every option but the running one as it would be switched to: served by finished stages."""
@@ -319,7 +327,8 @@ class Question:
     @cached_property
     def pace(self) -> float:
         """By which factor the tasks of the plan that runs take longer than estimated."""
-        return pace_of(self.options[self.running], self.finished, self.share)
+        trust = TRIAL_TRUST if self.trial else TRUST
+        return pace_of(self.options[self.running], self.finished, self.share, trust)
 
     @cached_property
     def pace_of_others(self) -> float:
@@ -327,18 +336,12 @@ class Question:
         running = self.options[self.running]
         if not running.by_duckdb:
             return self.pace
-        return pace_of_others(self.pace, self._slowed)
+        return pace_of_others(self.pace, self.finished.slowed)
 
     @property
     def misjudged(self) -> float:
         """The times that DuckDB's own plan takes twice as long as estimated, other programs aside; 0 under another."""
-        return max(0.0, log2(self.pace / self._slowed)) if self.options[self.running].by_duckdb else 0.0
-
-    @property
-    def _slowed(self) -> float:
-        """The factor by which other programs slow DuckDB's own plan, which runs."""
-        seen = self.finished.seen.get(self.options[self.running].content)
-        return seen.slowed if seen is not None else 1.0
+        return max(0.0, log2(self.pace / self.finished.slowed)) if self.options[self.running].by_duckdb else 0.0
 
     @cached_property
     def remaining(self) -> tuple[Remaining, ...]:
@@ -399,8 +402,13 @@ class Question:
         option, done = self.options[place], self.done[place]
         if self.finished.exhausted and self._meets_exhausted(option, done):
             return inf
-        pace = self.pace if place == self.running else self.pace_of_others
-        return end(option.candidate.finish, done, share, pace, coming)
+        return end(option.candidate.finish, done, share, self._pace_of(place), coming)
+
+    def _pace_of(self, place: int) -> float:
+        if place == self.running:
+            return self.pace
+        measured = self.trial and self.is_other_kind(place)  # it has run: only the machine can be another
+        return self.finished.slowed if measured else self.pace_of_others
 
     def _meets_exhausted(self, option: Option, done: Done) -> bool:
         needed = option.candidate.finish.needed(done)

@@ -35,6 +35,10 @@ def held_to_take(candidate: Candidate, share: Resources, seconds: float) -> floa
     return seconds / BOTH_ERR if leaves else seconds
 
 
+NEARLY_OVER = 0.2
+"""A plan on trial that has taken as long as the known one goes on if it needs only that part of it yet."""
+
+
 @value
 class Greedy:
     """The plan that ends first on the share as it is now (paper section 5), whatever finished work that leaves out,
@@ -61,6 +65,9 @@ class Greedy:
     running plan's time once more, and so does it that nothing of the query has been seen at all. So does each time that
     DuckDB's own plan takes twice as long as estimated, where no other program slows it. Where only the share has
     changed, no estimate is news.
+
+    A plan on trial goes on only while it should end before the known plan would, begun now: of that the seconds are no
+    guess. After a trial there is no other, whatever the estimates say.
 
     Where another share is to come, and nothing has been done, the running plan has nothing to be said for it: it was
     chosen a moment ago by the same estimates, for a share that will not last. `least_gain` is enough then.
@@ -90,7 +97,10 @@ class Greedy:
         mine = remaining[question.running].seconds
         if question.first_look and mine >= LONG_SECONDS and len(remaining) > 1:
             return self._begin(question, remaining, mine)
-        sooner = [place for place in self._allowed(question) if remaining[place].seconds < mine]
+        if question.trial >= 1.0:
+            mine /= NEARLY_OVER
+        others = (place for place in self._allowed(question) if place != question.running)
+        sooner = [place for place in others if remaining[place].seconds < mine]
         if not sooner:
             return Stay("no other plan would end sooner" if len(remaining) > 1 else "there is no other plan", remaining)
         sooner.sort(key=lambda place: (remaining[place].seconds, place))
@@ -121,6 +131,8 @@ class Greedy:
 
     def gain_needed(self, question: Question, place: int, mine: float) -> float:
         """Seconds by which an option must end before the running plan, which would take `mine`."""
+        if question.trial and question.is_other_kind(place):
+            return self.least_gain
         part = self._needed(question)
         return max(self.least_gain, part * self._doubtful(question, place, mine)) if part else self.least_gain
 
@@ -144,7 +156,9 @@ class Greedy:
         return max(mine, lost) if question.by_share else max(mine, lost, question.apart(place))
 
     def _allowed(self, question: Question) -> Sequence[int]:
-        places = range(len(question.options))
+        places: Sequence[int] = range(len(question.options))
+        if question.tried:
+            places = [place for place in places if not question.is_other_kind(place)]
         if self.backtracking:
             return places
         return [place for place in places if place == question.running or not question.stages_back(place)]

@@ -21,8 +21,9 @@ from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, StageId
 from qoop.replanning.duckdb_seconds import DuckDBSeconds
 
-_TRUST = 0.15
-"""The part of a plan's estimated work that must have been done for its pace to count as much as the estimate."""
+TRUST, TRIAL_TRUST = 0.15, 0.03
+"""The part of a plan's estimated work that must have been done for its pace to count as much as the estimate; where
+another plan is known to take less than this one may."""
 
 NEVER_OVER = 0.95
 """The part of a task of a stage that is over at most while it still runs."""
@@ -46,7 +47,12 @@ _MOST_PACE = 4.0
 
 
 def pace(
-    plan: Plan, contents: Mapping[StageId, Content], done: Done, finished: Finished, believed: float = 1.0
+    plan: Plan,
+    contents: Mapping[StageId, Content],
+    done: Done,
+    finished: Finished,
+    believed: float = 1.0,
+    trust: float = TRUST,
 ) -> float:
     """By which factor the tasks of the plan that runs take longer than estimated, believed the more the more there are.
 
@@ -54,7 +60,7 @@ def pace(
 
     contents: of the plan's stages. done: its progress. believed: the factor before any of them has told: that of the
     session's jobs before (:class:`MachinePace`), and of a plan that the job has gone over to that of the plan before,
-    or the end would change with the plan that it was chosen for.
+    or the end would change with the plan that it was chosen for. trust: the part of the work that counts as much.
     """
     thought = took = total = 0.0
     for stage in plan.stages:
@@ -67,8 +73,8 @@ def pace(
         running = done.running.get(stage.id, ())
         thought += sum(min(one, seconds) for one in running)
         took += sum(running)
-    trust = _TRUST * total
-    return (took + trust * believed) / (thought + trust) if trust > 0 else believed
+    first = trust * total
+    return (took + first * believed) / (thought + first) if first > 0 else believed
 
 
 def duckdb_paces(

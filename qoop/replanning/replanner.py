@@ -45,6 +45,13 @@ LOOK_AGAIN = 1.0
 until its end nothing else is heard."""
 
 
+TRIAL_PART, LEAST_TRIAL = 0.1, 0.03
+"""The part of the seconds of the known plan, and the seconds at least, after which to look at a plan on trial first.
+Each time as long again."""
+
+TRIAL = "a plan is on trial"
+
+
 class Replanner:
     """The re-planning of one job.
 
@@ -80,6 +87,8 @@ class Replanner:
         self._regret_budget = RegretBudget()
         self._losses = 0
         self._again = inf
+        self._tried = False
+        self._chosen_at: float | None = None  # when the plan was that runs
         self._wanted: Resources | None = None
         self._slots = adaptive.begin_with
 
@@ -129,6 +138,7 @@ class Replanner:
         if now >= self._again:
             self._again = inf
             why = "DuckDB's plan has not ended" if self._by_duckdb else "the last decision was for a time only"
+            why = TRIAL if self._on_trial else why
             self._wait(Cause(AGAIN, why, urgent=True), now)
         if now >= self._late_at:
             self._look_at_late(now)
@@ -249,10 +259,12 @@ class Replanner:
             self._look_at_seconds(now)
         if not self._begun and self._run.plans and self._share is not None:
             self._begun = True
+            self._chosen_at = now
             if self._adaptive.at_once or self._is_search_cheap(self._work_left(self._share)):
                 self._wait(Cause(START, "the alternatives became known", urgent=True), now)
             elif self._by_duckdb:
                 self._again = now + max(LOOK_AGAIN, 2.0 * self._work_left(self._share))
+            self._again = min(self._again, self._look_at_trial(now))
 
     def _is_search_cheap(self, left: float) -> bool:
         """True if the search for other plans takes little of the seconds that are left."""
@@ -291,6 +303,29 @@ class Replanner:
         return self._options[self._running].candidate.plan.root.whole
 
     @property
+    def _on_trial(self) -> bool:
+        """True while a plan of another kind runs than the one that is known."""
+        known = self._adaptive.known
+        return known is not None and known.by_duckdb != self._by_duckdb and not self._tried
+
+    def _trial(self, now: float) -> float:
+        """The part of the seconds of the known plan for which another has been on trial; 0: none is."""
+        known = self._adaptive.known
+        if known is None or not self._on_trial or self._chosen_at is None:
+            return 0.0
+        return max(1e-9, (now - self._chosen_at) / max(known.seconds, 1e-9))
+
+    def _look_at_trial(self, now: float) -> float:
+        """The time of the next look at a plan that is on trial; infinite: none is. One look is when it has taken as
+        long as the known plan."""
+        known, trial = self._adaptive.known, self._trial(now)
+        if known is None or not trial:
+            return inf
+        pause = max(LEAST_TRIAL, known.seconds * max(TRIAL_PART, trial if trial < 1.0 else 0.0))
+        over = known.seconds * (1.0 - trial)
+        return now + (over if 0.0 < over < 1.5 * pause else pause)
+
+    @property
     def _without_a_slot(self) -> bool:
         """True if the job began without one and nothing has been decided since."""
         return self._basis is self._adaptive.available and bool(self._shares) and self._shares[0][1].cpu == 0
@@ -323,6 +358,8 @@ class Replanner:
             tuple(cause.kind for cause in self._asked),
             self._losses,
             tuple((at, share) for at, share in self._coming if at > since),
+            self._trial(now),
+            self._tried,
         )
         news, self._news = tuple(self._news), []
         asked = Asked(question, self._told, news, self._adaptive, self._job, self._found, self._seconds.observed)
@@ -357,10 +394,15 @@ class Replanner:
         if not isinstance(answer.decision, Switch):
             if self._by_duckdb:
                 self._again = min(self._again, now + max(LOOK_AGAIN, now - self._run.began))
+            self._again = min(self._again, self._look_at_trial(now))
             return []
         self._losses += not answer.question.first_look and answer.question.loses(answer.decision.plan)
+        was_on_trial = self._on_trial
         self._running = answer.decision.plan
         self._options = answer.options
+        self._tried |= was_on_trial and not self._on_trial
+        self._chosen_at = now
+        self._again = min(self._again, self._look_at_trial(now))
         self._unsifted = True
         return self._run.switch(self._options[self._running].candidate.plan, now=now)
 

@@ -23,7 +23,7 @@ from qoop.control.ticks import Found
 from qoop.control.trace import MemoryTrace
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
-from qoop.engine.events import CallsSeen, CapacityExpected, Committed, Event, SlotsChanged
+from qoop.engine.events import CallsSeen, CapacityExpected, Committed, Event, SlotsChanged, WorkSeen
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.history import Decided, MemoryExhausted, ShareTold, Started, Succeeded
 from qoop.engine.state import State
@@ -31,7 +31,7 @@ from qoop.engine.task import AttemptId, CheckpointKey, TaskId, TaskSpec, checkpo
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import CallEstimate, Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.adaptive import Adaptive
+from qoop.replanning.adaptive import Adaptive, Known
 from qoop.replanning.decision import Decision, Question, switch_to
 from qoop.replanning.triggers import changed
 from qoop.schedulers.base import Scheduler
@@ -676,3 +676,41 @@ def test_the_end_of_a_plan_that_is_changed_to_follows_the_pace_seen(factor: floa
     for _, other in compared:
         assert other.seconds >= 1.9 and (factor == 1.0 or other.seconds > 3.0)
     assert compared or factor == 1.0
+
+
+# --- plans on trial ---------------------------------------------------------------------------------------------------
+
+STAGED = plan("part 40 0.36\nroot 1 0.6 part")  # on two slots 7.8 s
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0, 5.0, 20.0])
+def test_a_trial_of_stages_ends_where_duckdbs_plan_would_end_sooner(factor: float) -> None:
+    """DuckDB's plan is known to take 10 s. Stages should take less, and take some times as long."""
+    script = taking(factor, whole=1.0)
+    alone, bench = Bench(2, script=script), Bench(2, script=script)
+    alone.run(STAGED)
+    handle = bench.run(STAGED, by_duckdb(10.0), at_once=True, known=Known(10.0, True))
+    assert bench.clock.now() <= min(alone.clock.now(), 1.2 * 10.0 + 0.05)
+    assert moves(handle) == ("A" if alone.clock.now() < 10.0 else "AB")
+
+
+def test_a_trial_that_has_taken_as_long_as_the_known_plan_ends() -> None:
+    """All goes well but for the last task, of which nothing says when it ends."""
+    usual = taking(1.0)
+    script = lambda spec: replace(usual(spec), seconds=60.0) if spec.stage.id == "root" else usual(spec)  # noqa: E731
+    bench = Bench(2, script=script)
+    handle = bench.run(STAGED, by_duckdb(10.0), at_once=True, known=Known(10.0, True))
+    last = decisions(handle)[-1]
+    assert moves(handle) == "AB" and 10.0 <= last.at <= 13.0
+    assert bench.clock.now() == pytest.approx(last.at + 10.0)
+
+
+@pytest.mark.parametrize("factor", [0.5, 3.0, 20.0])
+def test_a_trial_of_duckdbs_plan_ends_where_stages_would_end_sooner(factor: float) -> None:
+    bench = Bench(2, script=taking(1.0, whole=factor))
+    for part in range(1, 50):
+        seen = WorkSeen(AttemptId(TaskId("job1", "all", 0), 1), part / 50)
+        bench.backend.happen(seen, 7.0 * factor * part / 50)
+    handle = bench.run(by_duckdb(7.0), STAGED, at_once=True, known=Known(7.8, False))
+    assert moves(handle) == ("A" if factor < 1 else "AB")
+    assert bench.clock.now() <= 2.0 * 7.8

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -18,6 +19,8 @@ from waits import until
 import qoop
 from qoop.duckdb_plans import GOES_ON, KERNEL_PART, DuckDBPlan, as_they_turned_out
 from qoop.engine.history import Ended, Started, Switched
+from qoop.engine.kernel import Kernel
+from qoop.engine.task import TaskSpec
 from qoop.planner.estimate.observed import NOTHING
 from qoop.planner.packing import on_threads
 from qoop.planner.planner import Planning
@@ -531,3 +534,38 @@ def test_what_does_not_fit_the_memory_counts_in_what_duckdbs_plan_should_take(al
             adaptive.first_look(0.0)
             foretold.append(session.planning._own(text, 2).foretold or 0.0)
     assert foretold[0] > 1.2 * foretold[1] > 0
+
+
+def slow_stages(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """Tasks of stages take that many times as long as they do."""
+    run = Kernel.run
+
+    def slowly(kernel: Kernel, spec: TaskSpec, *arguments: Any, **named: Any) -> Any:
+        begun = time.perf_counter()
+        made = run(kernel, spec, *arguments, **named)
+        over = begun + factor * (time.perf_counter() - begun)
+        while not spec.stage.whole and time.perf_counter() < over:
+            time.sleep(0.01)
+            arguments[1]()  # raises where the attempt is to stop
+        return made
+
+    monkeypatch.setattr(Kernel, "run", slowly)
+
+
+def test_a_trial_of_stages_that_are_slow_ends_and_is_not_made_again(
+    session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB's plan of the join has taken two seconds; stages should take less by their estimates."""
+    session.alternatives(JOIN)
+    one = known(session)
+    memory = session.planning._duckdb_plans
+    took = replace(one.taking(2.0 / on_threads(1.0, 2.0), "run"), runs=1)
+    monkeypatch.setattr(memory, "_known", OrderedDict(dict.fromkeys(memory._known, took)))
+    slow_stages(monkeypatch, 200.0)
+    job = session.submit(JOIN)
+    assert job.result().fetchall() == duckdb_answer(tmp_path)
+    assert plans(job) == [False, True] and "a plan is on trial" in " ".join(map(str, job.history()))
+    again = session.submit(JOIN)
+    assert again.result().fetchall() == duckdb_answer(tmp_path) and plans(again) == [True]
+    staged = known(session).staged_seconds
+    assert staged is not None and staged > 2.0
