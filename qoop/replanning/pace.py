@@ -16,7 +16,7 @@ from qoop.engine.events import WorkSeen
 from qoop.engine.history import Record, Regranted, Started, Succeeded
 from qoop.engine.progress import Finished
 from qoop.engine.task import AttemptId, Content
-from qoop.planner.finish import Done, Finish
+from qoop.planner.finish import OVERDUE, Done, Finish
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, StageId
 from qoop.replanning.duckdb_seconds import DuckDBSeconds
@@ -56,7 +56,8 @@ def pace(
 ) -> float:
     """By which factor the tasks of the plan that runs take longer than estimated, believed the more the more there are.
 
-    Tasks that run longer than estimated tell as much as those that are done. For DuckDB's own plan see `duckdb_paces`.
+    Tasks that run longer than estimated tell as much as those that are done, and the longer they are overdue, the
+    longer they will be. For DuckDB's own plan see `duckdb_paces`.
 
     contents: of the plan's stages. done: its progress. believed: the factor before any of them has told: that of the
     session's jobs before (:class:`MachinePace`), and of a plan that the job has gone over to that of the plan before,
@@ -72,7 +73,7 @@ def pace(
             took += spent
         running = done.running.get(stage.id, ())
         thought += sum(min(one, seconds) for one in running)
-        took += sum(running)
+        took += sum(one + OVERDUE * max(0.0, one - seconds) for one in running)
     first = trust * total
     return (took + first * believed) / (thought + first) if first > 0 else believed
 

@@ -358,8 +358,8 @@ class Replanner:
             tuple(cause.kind for cause in self._asked),
             self._losses,
             tuple((at, share) for at, share in self._coming if at > since),
-            self._trial(now),
-            self._tried,
+            trial=self._trial(now),
+            tried=self._tried,
         )
         news, self._news = tuple(self._news), []
         asked = Asked(question, self._told, news, self._adaptive, self._job, self._found, self._seconds.observed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
