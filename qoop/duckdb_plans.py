@@ -303,8 +303,10 @@ def _staged_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float |
 
 
 def _seconds_of_trial(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
-    """Seconds that the stages of a job should have taken which went over to DuckDB's plan, as was believed then; None:
-    none did."""
+    """Seconds that the stages of a job should have taken which went over to DuckDB's plan; None: none did.
+
+    They are those of the decision.
+    """
     if plans[0].root.whole or not plans[-1].root.whole or any(isinstance(one, Switched) and one.why for one in history):
         return None
     left = [one for one in history if isinstance(one, Decided) and one.switched]
