@@ -155,7 +155,8 @@ def pace_of(option: Option, finished: Finished, share: Resources, trust: float =
         [factor] = paces_of_duckdb(option, finished, share, (0.5,))
         return factor
     contents = {stage.id: content for stage, content, _ in option.stages}
-    return pace(option.candidate.plan, contents, own_progress(option, finished), finished, option.pace, trust)
+    believed = max(option.pace, finished.slowed)  # jobs before were slowed, too
+    return pace(option.candidate.plan, contents, own_progress(option, finished), finished, believed, trust)
 
 
 def paces_of_duckdb(option: Option, finished: Finished, share: Resources, parts: Sequence[float]) -> Sequence[float]:

@@ -365,3 +365,10 @@ def whole_option(seconds: float) -> Option:
     runs = option(f"all 1 {seconds} as=root")
     [stage] = runs.candidate.plan.stages
     return replace(runs, candidate=Candidate(Plan((replace(stage, whole=True),), COLUMNS), ""))
+
+
+def test_before_its_tasks_tell_a_plan_is_as_slow_as_others_make_the_machine() -> None:
+    begun = finished(A, {})
+    crowded = ask(A, B, done=replace(begun, slowed=5.0))
+    assert ask(A, B, done=begun).pace == 1.0 and crowded.pace == 5.0
+    assert replace(crowded, options=(replace(A, pace=7.0), B)).pace == 7.0, "the jobs before were slowed as well"
