@@ -248,6 +248,7 @@ def test_what_was_measured_is_compared_with_estimates_at_the_pace_of_the_machine
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plan is not left for stages if it took twice what they should, and plans take thrice what they should."""
+    monkeypatch.setattr("qoop.duckdb_plans.KERNEL_PART", 1.0)
     planning, plans = session.planning, session.planning._duckdb_plans
     share, found = planning.usable, session.alternatives(JOIN).kept[1:]
     least = min(one.finish.seconds(share) for one in found)

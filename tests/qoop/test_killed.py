@@ -25,6 +25,7 @@ COMMITTED = 32 * "?" + ".json"
 PROGRAM = """
 import sys, qoop, qoop.planning
 qoop.planning.SHORT_SECONDS = qoop.planning.WORTH_LOSING = 0.0
+qoop.planning.SURVIVING = 1e9
 with qoop.connect(slots=2, memory="1GB", checkpoints=sys.argv[2]) as session:
     session.register_folder(sys.argv[1])
     session.sql(sys.argv[3])
@@ -42,9 +43,10 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_query_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the program: a second of work counts as what no run should lose."""
+    """As in the program: no work is short enough to be lost."""
     monkeypatch.setattr("qoop.planning.SHORT_SECONDS", 0.0)
     monkeypatch.setattr("qoop.planning.WORTH_LOSING", 0.0)
+    monkeypatch.setattr("qoop.planning.SURVIVING", 1e9)
     monkeypatch.setenv("QOOP_STAGED", "0")
 
 
