@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
+from qoop.catalog.errors import QueryError
+from qoop.catalog.lexed import quoted
 from qoop.control.job_handle import JobHandle
 from qoop.planner.sql.sources import OF_PROGRAM
 from qoop.session_tables import SessionTables
+
+_FROM = re.compile(r"\bfrom\b", re.I)
 
 
 @dataclass
@@ -65,11 +71,30 @@ class Frames:
         try:
             for name in read:
                 frames[name] = self._frame(name, found[name])
-            yield renamed(text, {name.lower(): frame.table for name, frame in frames.items()})
+            tables = {name: frame.table for name, frame in frames.items()}
+            yield self._with_columns(renamed(text, {name.lower(): table for name, table in tables.items()}), tables)
         finally:
             with self._lock:
                 for frame in frames.values():
                     frame.texts -= 1
+
+    def _with_columns(self, text: str, tables: Mapping[str, str]) -> str:
+        """The text with columns named as the program's text has them: DuckDB calls one by a query within it.
+
+        tables: by names of variables.
+        """
+        if len(_FROM.findall(text)) < 2:  # no query within it
+            return text
+        try:
+            now = [name for name, _ in self._tables.binder.describe(text)]
+        except QueryError:
+            return text  # its fault is told where it is planned
+        wanted = [_as_written(name, tables) for name in now]
+        if wanted == now:
+            return text
+        from qoop.statements.macros.naming import with_names
+
+        return with_names(text, now, wanted)
 
     def started(self, job: JobHandle, tables: Mapping[str, object]) -> None:
         """A job reads some tables, of which variables may be. tables: by name in lower case."""
@@ -100,6 +125,22 @@ class Frames:
         taken = taken | {frame.table for other, frames in self._frames.items() if other != name for frame in frames}
         tried = (f"{name.lower()}{number or ''}{OF_PROGRAM}" for number in count())
         return next(table for table in tried if table not in taken)
+
+
+def _as_written(column: str, tables: Mapping[str, str]) -> str:
+    """The name of a column without the tables of variables.
+
+    >>> _as_written('(SELECT max(n) FROM "df of the program" AS DF)', {"df": "df of the program"})
+    '(SELECT max(n) FROM DF)'
+    """
+    for name, table in tables.items():
+        alias = rf"(?: AS ({re.escape(quoted(name))}|{re.escape(name)})(?!\w))?"
+        column = re.sub(re.escape(quoted(table)) + alias, partial(_alias, name), column, flags=re.I)
+    return column
+
+
+def _alias(name: str, found: re.Match[str]) -> str:
+    return found[1] or name
 
 
 def _read(text: str, names: Mapping[str, object]) -> list[str]:

@@ -28,6 +28,9 @@ _CATALOG = re.compile(
 )
 """The parts of DuckDB's catalog that are about tables and views, and so about the session's."""
 
+_ALONE = ("DESCRIBE", "DESC", "SUMMARIZE", "SHOW", "TABLE")
+"""Words before a table that has no alias there."""
+
 _CATALOG_SCHEMAS = ("information_schema", "pg_catalog")
 
 
@@ -207,14 +210,14 @@ def _is_of_catalog(schema: str, name: str) -> bool:
 
 def _table(text: str, node: Node, written: Callable[[str], str]) -> _Place:
     """A table, or a function with its arguments, in FROM. written: makes what stands in its place of the text there."""
-    before, words = _words_around(text, node) if "query_location" in node else _words_described(text)
+    before, words = _words_around(text, node) if "query_location" in node else _words_described(text, node)
     count = _dotted(words)
     last = words[count - 1]
     if node["type"] == "TABLE_FUNCTION":
         count = behind_closing(words, count)
     start, end = words[0].start, words[count - 1].end
-    described = bool(before) and before[-1].says("DESCRIBE", "DESC", "SUMMARIZE", "SHOW")
-    alias = "" if node.get("alias") or described else f" AS {last.text}"
+    alone = bool(before) and before[-1].says(*_ALONE)
+    alias = "" if node.get("alias") or alone else f" AS {last.text}"
     return _Place(start, end, written(text[start:end]) + alias)
 
 
@@ -232,12 +235,14 @@ def _words_around(text: str, node: Node) -> tuple[tuple[Lexeme, ...], tuple[Lexe
     return words[:place], words[place:]
 
 
-def _words_described(text: str) -> tuple[tuple[Lexeme, ...], tuple[Lexeme, ...]]:
-    """The same of the table behind a DESCRIBE or the like, of which DuckDB 2 tells no place."""
+def _words_described(text: str, node: Node) -> tuple[tuple[Lexeme, ...], tuple[Lexeme, ...]]:
+    """The same of the table behind a DESCRIBE, a TABLE or the like, of which DuckDB 2 tells no place."""
     words = lexed(text)
-    ends = (place + 1 for place, word in enumerate(words) if word.says("DESCRIBE", "DESC", "SUMMARIZE", "SHOW"))
-    place = next(ends, len(words))
-    return words[:place], words[place:]
+    for place in (place + 1 for place, word in enumerate(words[:-1]) if word.says(*_ALONE)):
+        name = words[place + _dotted(words[place:]) - 1].name
+        if name is not None and name.lower() == str(node.get("table_name", name)).lower():
+            return words[:place], words[place:]
+    raise ParseError("a table behind DESCRIBE, TABLE or the like was not found: write FROM")
 
 
 def _dotted(words: tuple[Lexeme, ...]) -> int:

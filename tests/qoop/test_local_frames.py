@@ -75,6 +75,24 @@ def test_a_query_that_cannot_begin_keeps_no_variable() -> None:
         assert before() is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT (SELECT max(n) FROM of_the_module), n FROM of_the_module",
+        "SELECT (SELECT max(n) FROM of_the_module AS x), EXISTS (FROM of_the_module) FROM of_the_module LIMIT 1",
+        "SELECT *, (SELECT of_the_module.n FROM of_the_module WHERE n < 3) FROM of_the_module",
+        "TABLE of_the_module",
+        "FROM range(3) UNION ALL TABLE of_the_module",
+    ],
+)
+def test_columns_are_named_as_the_text_names_its_tables(text: str) -> None:
+    with qoop.connect(slots=1, memory="500MB") as session, duckdb.connect() as connection:
+        expected = connection.execute(text)
+        names, found = [name for name, *_ in expected.description], session.sql(text)
+        assert [name.lower() for name in found.columns] == [name.lower() for name in names]
+        assert sorted(found.fetchall()) == sorted(expected.fetchall()) != []
+
+
 def test_a_query_of_a_with_goes_before_a_variable() -> None:
     with qoop.connect(slots=1, memory="500MB") as session:
         t = pa.table({"n": [1]})
