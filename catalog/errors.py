@@ -116,7 +116,12 @@ class ExecutionError(QoopError):
 
 
 class OutOfMemory(ExecutionError):
-    """A task needs more memory than any machine can give it."""
+    """A task needs more memory than any machine can give it.
+
+    single: bytes of the one value that DuckDB could not allocate with almost nothing in use; 0 if there is none.
+    """
+
+    single: float = 0.0
 
 
 class DiskFull(ExecutionError):

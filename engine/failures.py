@@ -35,6 +35,10 @@ _FILE_WORDS = ('file "', "csv error", "malformed json", "parquet", "unique file 
 # What DuckDB advises then are settings that are the session's to decide.
 _ADVICE = re.compile(r"\n\s*(?:This limit was set by|Possible solutions|file = \S.*\n\s*delimiter = )")
 
+_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_AMOUNT = rf"([\d.]+) ({'|'.join(_UNITS)})"
+_ALLOCATION = re.compile(rf"failed to allocate data of size {_AMOUNT} \({_AMOUNT}/")
+
 # Where DuckDB underlines a text: that of a stage is the planner's, which the user has not seen.
 _LINE = re.compile(r"\s*\n\s*LINE \d+: ")
 
@@ -74,7 +78,9 @@ def _classify(error: BaseException, spec: TaskSpec) -> tuple[QoopError, bool]:
     if isinstance(error, QoopError):
         return error, False
     if isinstance(error, duckdb.OutOfMemoryException) and not any(word in lower for word in _SPILL_FULL):
-        return OutOfMemory(f"{where} ran out of memory; it was given {_size(spec.resources.memory)}\n{message}"), True
+        full = OutOfMemory(f"{where} ran out of memory; it was given {_size(spec.resources.memory)}\n{message}")
+        full.single = _single_value(message)
+        return full, True
     if isinstance(error, (MemoryError, pa.ArrowMemoryError)):
         return OutOfMemory(f"{where} ran out of memory: {message or 'no memory left in the process'}"), True
     if isinstance(error, duckdb.OutOfMemoryException) or _is_disk(error, lower):
@@ -90,6 +96,21 @@ def _classify(error: BaseException, spec: TaskSpec) -> tuple[QoopError, bool]:
         told = message if spec.stage.whole else _LINE.split(message, maxsplit=1)[0]
         return ExecutionError(f"{where} failed: {told}"), False
     return ExecutionError(f"{where} failed with {type(error).__name__}: {message}"), False
+
+
+def _single_value(message: str) -> float:
+    """The bytes of the allocation that DuckDB names, if it had little else in use: a value, and no table of rows.
+
+    >>> _single_value("failed to allocate data of size 2.0 GiB (40.0 KiB/953.6 MiB used)")
+    2147483648.0
+    >>> _single_value("failed to allocate data of size 2.0 GiB (700.0 MiB/953.6 MiB used)")
+    0.0
+    """
+    found = _ALLOCATION.search(message)
+    if found is None:
+        return 0.0
+    size, used = (float(number) * _UNITS[unit] for number, unit in (found.group(1, 2), found.group(3, 4)))
+    return size if used < size / 16 else 0.0
 
 
 def _is_disk(error: BaseException, lower: str) -> bool:

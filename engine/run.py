@@ -733,12 +733,23 @@ class Run:
             final.__cause__ = error
             self._decide(State.FAILED, final)
 
-    def _raise_memory(self, attempt: Attempt, error: QoopError) -> None:
-        """Ask for more memory next time; give up when the task had a whole machine."""
+    def _raise_memory(self, attempt: Attempt, error: OutOfMemory) -> None:
+        """Ask for more memory next time; give up when the task had a whole machine.
+
+        A single value of twice a machine's memory fails the job, since every plan computes that value.
+        """
         stage, had = attempt.stage.stage, attempt.resources.memory
-        wanted = self._demands.raise_memory(attempt.stage, had)
+        wanted = self._demands.raise_memory(attempt.stage, max(had, error.single / 2))
         if wanted is not None:
             self.history.append(MemoryRaised(self._at, stage.id, had, wanted))
+            return
+        if error.single / 2 > had:
+            needs = (
+                f"{_name(stage)} makes a value of {size(error.single)}, for which no machine has the memory: {error}"
+            )
+            final = OutOfMemory(needs)
+            final.__cause__ = error
+            self._decide(State.FAILED, final)
             return
         final = OutOfMemory(
             f"{_name(stage)} needs more than {size(had)} of memory for one task, which is all "

@@ -18,9 +18,15 @@ from qoop.catalog.by_text import by_text
 from qoop.catalog.errors import BindError, ParseError
 from qoop.planner.algebra.expr import Call, Expr, Literal, is_volatile
 
-# Types whose values the optimiser can compare with statistics; others are not worth folding.
+_GROWING = re.compile(
+    r"\b(repeat|[lr]pad|range|generate_series|(list|array)_resize|printf|format|bar)\s*\(", re.IGNORECASE
+)
+"""Functions whose value may be far longer than their text. No limit of DuckDB's memory covers a constant: the query
+alone evaluates ``repeat('x', 2e9)``, and the planner does not."""
 _LONGEST = 10_000
-"""Characters of a text that is kept as the value of a constant: that of ``repeat('x', 2e9)`` would stay in memory."""
+"""Characters of a text that is kept as the value of a constant."""
+
+# Types whose values the optimiser can compare with statistics; others are not worth folding.
 
 _FOLDED = frozenset(
     (
@@ -86,7 +92,8 @@ def always_raises(expr: Expr) -> bool:
 def _is_constant(expr: Expr) -> bool:
     if not isinstance(expr, Call) or not _is_folded(expr.type) or is_volatile(expr):
         return False
-    return not _zoned().search(str(expr))
+    text = str(expr)
+    return not _GROWING.search(text) and not _zoned().search(text)
 
 
 @lru_cache(maxsize=1)

@@ -337,6 +337,15 @@ def test_want_of_memory_is_retryable(tmp_path: Path) -> None:
     stage = a_stage("SELECT string_agg(range::VARCHAR) AS n FROM range(30000000)", (("n", "VARCHAR"),))
     error, retryable = failure(kernel, a_spec(stage, memory=20e6))
     assert type(error) is OutOfMemory and retryable and "20 MB" in str(error)
+    assert error.single == 0.0
+    kernel.close()
+
+
+def test_want_of_memory_names_the_single_value_that_is_too_large(tmp_path: Path) -> None:
+    kernel = Kernel(tmp_path / "spill")
+    stage = a_stage("SELECT repeat(range::VARCHAR, 60000000) AS n FROM range(2)", (("n", "VARCHAR"),))
+    error, _ = failure(kernel, a_spec(stage, memory=20e6))
+    assert type(error) is OutOfMemory and error.single >= 60e6
     kernel.close()
 
 

@@ -377,6 +377,21 @@ def test_running_out_of_memory_doubles_the_demand_up_to_a_whole_machine() -> Non
     assert "stage a needs more than 1.05 GB of memory for one task" in str(s.run.error)
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_a_value_of_twice_a_machine_fails_the_job_at_once(others: bool) -> None:
+    s = Script("a 2\nroot 1 all:a", machine=Resources(2, 1000 * MB), limits=Limits(leave_exhausted=others))
+    for single, wanted in ((700, 700), (1500, 1000)):
+        error = OutOfMemory("no memory")
+        error.single = single * MB
+        s.start("a.0", memory=100)
+        s.fail("a.0", error)
+        assert s.memory("a") == wanted
+    error.single = 2000 * MB
+    s.start("a.0", memory=100)
+    s.fail("a.0", error)
+    assert s.run.state is State.FAILED and "stage a makes a value of 2.1 GB" in str(s.run.error)
+
+
 def test_a_demand_beyond_every_machine_asks_for_all_of_the_largest() -> None:
     s = Script("a 1 t=0.1 m=5000 slots=8", machine=Resources(2, 1000 * MB))
     assert s.run.ready()[0].resources == Resources(2, 1000 * MB)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qoop
+from qoop.engine.backends.relief import anonymous_memory
 from qoop.planner.sql.sources import MOST_LISTED, tables_mentioned
 
 Both = tuple[qoop.Session, duckdb.DuckDBPyConnection]
@@ -120,3 +121,22 @@ def test_texts_of_long_lists_are_not_kept(staged: bool) -> None:
         finally:
             tracemalloc.stop()
     assert grown / 6 < 10 * 4_000 * 6
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_memory_of_jobs_that_make_large_lists_is_flat(staged: bool) -> None:
+    """Each answer takes 3 MB: forty of them, if they were kept, 120 MB."""
+    with qoop.connect(slots=1, memory="1GB", staged=staged) as session:
+
+        def run(jobs: range) -> int:
+            for number in jobs:
+                rows = session.sql(
+                    f"SELECT k % 7 AS g, array_agg(k + {number}) AS l FROM range(400000) t(k) GROUP BY g"
+                )
+                assert rows.arrow().num_rows == 7
+                del rows
+            gc.collect()
+            return anonymous_memory()
+
+        before = run(range(15))
+        assert run(range(15, 55)) - before < 40e6
