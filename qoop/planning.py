@@ -113,7 +113,8 @@ class QueryPlanning:
     """The plans of one session. Thread-safe. It does not know the session, which jobs must not keep.
 
     share: what all jobs together may use now. cost: the machine's constants. present: finds the outputs that are in
-    memory and in the folder of checkpoints.
+    memory and in the folder of checkpoints. unfinished: true for a text of which a run has not ended there; None: no
+    folder on this machine.
     """
 
     def __init__(
@@ -124,12 +125,14 @@ class QueryPlanning:
         config: Config,
         share: Callable[[], Resources],
         present: Present = lambda _: (),
+        unfinished: Callable[[str], bool] | None = None,
     ) -> None:
         self._tables = tables
         self._cost = cost
         self._config = config
         self._share = share
         self._present = present
+        self._unfinished = unfinished
         self._seen = Seen()
         self._plan_memo = PlanMemo(
             plan_cache, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._seen.calls
@@ -142,7 +145,9 @@ class QueryPlanning:
 
     def apart(self, tables: SessionTables) -> QueryPlanning:
         """The planning of other tables, as here; what it learns it keeps for itself."""
-        return QueryPlanning(tables, PlanCache(), self._cost, self._config, self._share, self._present)
+        return QueryPlanning(
+            tables, PlanCache(), self._cost, self._config, self._share, self._present, self._unfinished
+        )
 
     def expect(self, slots: float) -> None:
         """Plans are to be compared on that many slots as well; 0: on no more than twice those there are."""
@@ -212,10 +217,10 @@ class QueryPlanning:
         A query that is short by its footers runs by DuckDB's plan, and no other is made. Footers tell little of joins,
         so one that is longer begins so, and the first look at plans of stages runs meanwhile (:meth:`_look_meanwhile`).
         It is compared first where it is long by its footers, or where outputs are to survive the process: some may be
-        there from an earlier run.
+        there from an earlier run. One whose last run was killed is not short.
         """
         seconds, grid = self._cost.on_threads(own.seconds, share.cpu), self._grid(share)
-        short = seconds <= SHORT_SECONDS
+        short = seconds <= SHORT_SECONDS and not self._did_not_end(own)
         plan = own.plan
         known = self._plan_memo.known(text, grid) if not short and self._plan_memo.has_alternatives(text, grid) else ()
         if known and not self._survives:
@@ -224,6 +229,10 @@ class QueryPlanning:
             return None
         adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=not short, whole=plan.root.whole)
         return Planned(own.bound, plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
+
+    def _did_not_end(self, own: DuckDBPlan) -> bool:
+        """True if a run of the query was killed, or failed: it may be longer than its footers tell."""
+        return self._unfinished is not None and self._unfinished(own.bound.text)
 
     def _is_long(self, own: DuckDBPlan, seconds: float) -> bool:
         """True if the query is so long by its footers alone that comparing plans before it begins is no delay."""
@@ -251,7 +260,8 @@ class QueryPlanning:
     def _begins_in_stages(self, own: DuckDBPlan, seconds: float, share: Resources) -> bool:
         """True if stages, which are held to take some seconds, are the better beginning."""
         theirs = self._own_seconds(own, share)
-        return seconds <= (SURVIVING if self._survives and theirs > WORTH_LOSING else 1.0) * theirs
+        lasting = self._survives and (theirs > WORTH_LOSING or self._did_not_end(own))
+        return seconds <= (SURVIVING if lasting else 1.0) * theirs
 
     def _by_own(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned:
         """The query by DuckDB's plan, which plans of stages were compared with."""

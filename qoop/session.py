@@ -232,7 +232,8 @@ class Session:
         self._options = SessionOptions(config, self._parts.sizing, self._tables)
         self._texts = Texts(config, self._tables)
         share, present = partial(capacity, self.backend), self.backend.present
-        self.planning = QueryPlanning(self._tables, self.plan_cache, cost, config, share, present)
+        unfinished = self._earlier_runs.is_unfinished if self._earlier_runs is not None else None
+        self.planning = QueryPlanning(self._tables, self.plan_cache, cost, config, share, present, unfinished)
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._ending = weakref.finalize(self, Parts.end, self._parts)  # collected, or at the end of the process
         if config.tables is not None:

@@ -159,6 +159,13 @@ class EarlierRuns:
         except OSError:
             return Begun()
 
+    def is_unfinished(self, text: str) -> bool:
+        """True if a run of the text has not ended, whether it is under way or not."""
+        digest = normal_text(text).digest
+        with contextlib.suppress(OSError):  # no run has begun
+            return any(name.startswith(digest) for name in os.listdir(self._folder))
+        return False
+
     def _write(self, path: Path, now: Query) -> FileIO:
         file = open_private(path, "x")
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -22,10 +23,13 @@ OPTIONS = {"slots": 2, "memory": "1GB"}
 COMMITTED = 32 * "?" + ".json"
 """The names of manifests. While one is written it has a longer name."""
 
-PROGRAM = """
-import sys, qoop, qoop.planning
+ALL_LONG = """
+import qoop.planning
 qoop.planning.SHORT_SECONDS = qoop.planning.WORTH_LOSING = 0.0
 qoop.planning.SURVIVING = 1e9
+"""
+PROGRAM = """
+import sys, qoop
 with qoop.connect(slots=2, memory="1GB", checkpoints=sys.argv[2]) as session:
     session.register_folder(sys.argv[1])
     session.sql(sys.argv[3])
@@ -41,7 +45,7 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def no_query_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the program: no work is short enough to be lost."""
     monkeypatch.setattr("qoop.planning.SHORT_SECONDS", 0.0)
@@ -54,20 +58,24 @@ def begun(job: qoop.Job) -> int:
     return sum(isinstance(one, Started) for one in job.history())
 
 
-def killed_once_something_is_kept(data: Path, kept: Path, query: str) -> None:
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, str(data), str(kept), query]) as process:
-        while len(list(kept.glob(COMMITTED))) < 3 and process.poll() is None:
+def killed_once(happens: Callable[[], bool], program: str, data: Path, kept: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", program, str(data), str(kept), QUERY]) as process:
+        while not happens() and process.poll() is None:
             time.sleep(0.002)
         process.kill()
 
 
-def test_the_next_process_goes_on_from_what_was_kept(data: Path, tmp_path: Path) -> None:
+def killed_once_something_is_kept(data: Path, kept: Path) -> None:
+    killed_once(lambda: len(list(kept.glob(COMMITTED))) >= 3, ALL_LONG + PROGRAM, data, kept)
+
+
+def test_the_next_process_goes_on_from_what_was_kept(data: Path, tmp_path: Path, no_query_is_short: None) -> None:
     kept = tmp_path / "kept"
     with qoop.connect(**OPTIONS, checkpoints=tmp_path / "whole") as session:
         session.register_folder(data)
         whole = session.submit(QUERY)
         expected = whole.result().fetchall()
-    killed_once_something_is_kept(data, kept, QUERY)
+    killed_once_something_is_kept(data, kept)
     with qoop.connect(**OPTIONS, checkpoints=kept) as session:
         session.register_folder(data)
         job = session.submit(QUERY)
@@ -79,7 +87,7 @@ def test_the_next_process_goes_on_from_what_was_kept(data: Path, tmp_path: Path)
 
 
 def test_an_answer_of_duckdbs_plan_is_found_before_anything_is_planned(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, tmp_path: Path, no_query_is_short: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qoop.planning.QueryPlanning._begins_in_stages", lambda *_: False)
     answers = []
@@ -95,14 +103,31 @@ def test_an_answer_of_duckdbs_plan_is_found_before_anything_is_planned(
     assert answers == [duckdb_answer(data)] * 2
 
 
-def test_outputs_of_a_table_that_has_changed_are_not_used(data: Path, tmp_path: Path) -> None:
-    killed_once_something_is_kept(data, tmp_path / "kept", QUERY)
+def test_outputs_of_a_table_that_has_changed_are_not_used(data: Path, tmp_path: Path, no_query_is_short: None) -> None:
+    killed_once_something_is_kept(data, tmp_path / "kept")
     duckdb.sql("SELECT i AS a, i % 40 AS b, 7 + i % 3 AS c FROM range(9_000) AS r(i)").write_parquet(
         str(data / "t.parquet")
     )
     with qoop.connect(**OPTIONS, checkpoints=tmp_path / "kept") as session:
         session.register_folder(data)
         assert session.submit(QUERY).result().fetchall() == duckdb_answer(data)
+
+
+def test_a_query_whose_run_was_killed_is_not_taken_for_short(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QOOP_STAGED", "0")
+    monkeypatch.setattr("qoop.planning.SURVIVING", 1e9)
+    kept = tmp_path / "kept"
+
+    def begins_whole() -> bool:
+        with qoop.connect(**OPTIONS, checkpoints=kept) as session:
+            session.register_folder(data)
+            return session.planning.plan(QUERY).plan.root.whole
+
+    assert begins_whole(), "by its footers it should take DuckDB some milliseconds"
+    killed_once(lambda: bool(list((kept / "runs").glob("*.json"))), PROGRAM, data, kept)
+    assert not begins_whole()
 
 
 def duckdb_answer(data: Path) -> list[tuple[object, ...]]:
