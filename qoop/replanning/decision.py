@@ -155,7 +155,8 @@ def pace_of(option: Option, finished: Finished, share: Resources, trust: float =
         [factor] = paces_of_duckdb(option, finished, share, (0.5,))
         return factor
     contents = {stage.id: content for stage, content, _ in option.stages}
-    believed = max(option.pace, finished.slowed)  # jobs before were slowed, too
+    slowed = finished.slowed if finished.slowed > 1.0 else option.pace  # 1: by nothing
+    believed = max(option.pace, slowed)  # jobs before were slowed, too
     return pace(option.candidate.plan, contents, own_progress(option, finished), finished, believed, trust)
 
 
