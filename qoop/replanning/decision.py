@@ -294,7 +294,7 @@ class Question:
     @property
     def by_duckdb(self) -> bool:
         """True if DuckDB's own plan runs."""
-        return self.options[self.running].candidate.plan.root.whole
+        return self.options[self.running].by_duckdb
 
     @property
     def at_launch(self) -> bool:
@@ -335,15 +335,14 @@ class Question:
     @cached_property
     def pace_of_others(self) -> float:
         """The same of plans that the job may change to: what slows one slows all."""
-        running = self.options[self.running]
-        if not running.by_duckdb:
+        if not self.by_duckdb:
             return self.pace
         return pace_of_others(self.pace, self.finished.slowed)
 
     @property
     def misjudged(self) -> float:
         """The times that DuckDB's own plan takes twice as long as estimated, other programs aside; 0 under another."""
-        return max(0.0, log2(self.pace / self.finished.slowed)) if self.options[self.running].by_duckdb else 0.0
+        return max(0.0, log2(self.pace / self.finished.slowed)) if self.by_duckdb else 0.0
 
     @cached_property
     def remaining(self) -> tuple[Remaining, ...]:

@@ -300,7 +300,7 @@ class Replanner:
     @property
     def _by_duckdb(self) -> bool:
         """True while DuckDB's own plan of the query runs."""
-        return self._options[self._running].candidate.plan.root.whole
+        return self.option.by_duckdb
 
     @property
     def _on_trial(self) -> bool:

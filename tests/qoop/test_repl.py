@@ -142,11 +142,16 @@ def test_a_query_changes_plan_before_the_eyes_of_who_resizes(screen: Screen) -> 
     screen.wait("stages in common")
 
 
-def test_ctrl_c_cancels_the_query_and_not_the_program(screen: Screen) -> None:
+def begin_without_a_slot(screen: Screen) -> None:
+    """A query runs, and ends only once there are slots."""
     screen.type("\\resize slots=0{enter}")
     screen.wait("0 slots")
     screen.type(LONG + ";{enter}")
     screen.wait_now("waits for a slot")
+
+
+def test_ctrl_c_cancels_the_query_and_not_the_program(screen: Screen) -> None:
+    begin_without_a_slot(screen)
     screen.type("{ctrl-c}")
     screen.wait("the job was cancelled")
     screen.type("\\resize slots=2{enter}select 6 * 7 as answer;{enter}")
@@ -156,10 +161,7 @@ def test_ctrl_c_cancels_the_query_and_not_the_program(screen: Screen) -> None:
 
 
 def test_what_is_typed_while_a_query_runs_waits_for_its_turn(screen: Screen) -> None:
-    screen.type("\\resize slots=0{enter}")
-    screen.wait("0 slots")
-    screen.type(LONG + ";{enter}")
-    screen.wait_now("waits for a slot")
+    begin_without_a_slot(screen)
     screen.type("select 6 * 7 as answer;{enter}")
     screen.wait_now("then select 6 * 7 as answer;")
     pasted = "select count(*)\nas many\nfrom items;\n.headers off\nselect 'a row''s text';"
@@ -190,10 +192,7 @@ def test_what_is_typed_while_a_query_runs_waits_for_its_turn(screen: Screen) -> 
 
 
 def test_ctrl_c_drops_what_was_typed_ahead_and_the_history_has_it(screen: Screen) -> None:
-    screen.type("\\resize slots=0{enter}")
-    screen.wait("0 slots")
-    screen.type(LONG + ";{enter}")
-    screen.wait_now("waits for a slot")
+    begin_without_a_slot(screen)
     screen.type("select 6 * 7 as answer;{enter}")
     screen.wait_now("then select 6 * 7 as answer;")
     screen.type("{ctrl-c}")
@@ -206,10 +205,7 @@ def test_ctrl_c_drops_what_was_typed_ahead_and_the_history_has_it(screen: Screen
 
 
 def test_what_was_typed_ahead_runs_when_the_query_is_sent_back_and_leaves_at_its_end(screen: Screen) -> None:
-    screen.type("\\resize slots=0{enter}")
-    screen.wait("0 slots")
-    screen.type(LONG + ";{enter}")
-    screen.wait_now("waits for a slot")
+    begin_without_a_slot(screen)
     screen.type("\\d items{enter}\\watch 0.1 2{enter}\\q{enter}")
     screen.wait("500 rows")  # at once: it does not wait
     screen.wait_now("then \\watch 0.1 2 · \\q")
@@ -254,10 +250,7 @@ def test_jobs_in_the_background_are_followed_fetched_and_cancelled(screen: Scree
 
 
 def test_keys_that_the_terminal_makes_signals_of_while_a_line_is_printed_do_the_same(screen: Screen) -> None:
-    screen.type("\\resize slots=0{enter}")
-    screen.wait("0 slots")
-    screen.type(LONG + ";{enter}")
-    screen.wait_now("waits for a slot")
+    begin_without_a_slot(screen)
     screen.signal(signal.SIGTSTP)
     screen.wait("job1 goes on in the background")
     screen.type("\\fg{enter}")
