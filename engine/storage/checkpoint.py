@@ -50,7 +50,7 @@ class _Entry:
     """One output. In memory (`tables`), spilled (`mapped`), in a file (`saved`), or both. `busy`: it is being written.
 
     origin: what made it; None if nobody else may have it, or if it was found.
-    unpinned: its file may be removed, for no job needed it.
+    unpinned: its file may be removed, for no job needed it. maker: the job whose task made it; empty if it was found.
     """
 
     committed: Committed
@@ -62,6 +62,7 @@ class _Entry:
     origin: Origin | None = None
     unpinned: bool = False
     jobs: set[JobId] = field(default_factory=set)
+    maker: JobId = ""
 
     @property
     def bytes(self) -> int:
@@ -225,7 +226,9 @@ class Store:
         if self._retention.always and origin is not None:
             committed = replace(committed, digest=self._digester.of(partitions))
             self._note(committed, origin)
-        entry = _Entry(committed, None, tuple(partitions), durable=durable, busy=durable, origin=origin, jobs={job})
+        entry = _Entry(
+            committed, None, tuple(partitions), durable=durable, busy=durable, origin=origin, jobs={job}, maker=job
+        )
         if not mapped:
             entry.tables, entry.mapped = entry.mapped, None
         if durable:
@@ -558,9 +561,12 @@ class Store:
         self._told(CheckpointSaved(jobs, key, entry.bytes, behind, kept, seconds, outcome.why))
 
     def _warn_not_saved(self, entry: _Entry, why: str) -> QoopError | None:
-        """Warn once for each job of an output that is not written. Returns an error where warnings are errors."""
+        """Warn once for each job of an output that is not written. Returns an error where warnings are errors.
+
+        A job may have ended, and have released the output, before it is written.
+        """
         with self._lock:
-            jobs = [job for job in sorted(entry.jobs) if why and job not in self._warned]
+            jobs = [job for job in sorted(entry.jobs or {entry.maker}) if why and job not in self._warned]
             self._warned.extend(jobs)
         if not jobs or self._retention.strict:
             return None
