@@ -10,6 +10,8 @@ from qoop.catalog.errors import ConfigError
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 
+_LEAST_MEMORY = 16 * 2**20
+
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)\s*", re.IGNORECASE)
 
@@ -49,6 +51,37 @@ def parse_seconds(value: float | str) -> float:
             ' (ms, s, min, h, d), such as "30 s"'
         )
     return found
+
+
+def slots_of(name: str, value: int | str, least: int = 1) -> int:
+    """A number of slots. Raises ConfigError."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if isinstance(value, bool | float) or number < least:
+        raise ConfigError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    return number
+
+
+def memory_of(name: str, value: int | str) -> int:
+    """Bytes that are enough to run anything. Raises ConfigError."""
+    found = parse_bytes(value)
+    if found < _LEAST_MEMORY:
+        raise ConfigError(f"{name} must be at least 16MiB, not {value!r}")
+    return found
+
+
+def available_of(slots: int | None, memory: int | str | None) -> tuple[int | None, int | None]:
+    """Slots, which may be 0, and bytes that a session is to have from now on; None: as it is. Raises ConfigError.
+
+    >>> available_of(0, "1GB")
+    (0, 1000000000)
+    """
+    return (
+        None if slots is None else slots_of("slots", slots, least=0),
+        None if memory is None else memory_of("memory", memory),
+    )
 
 
 def counted(number: int, what: str) -> str:

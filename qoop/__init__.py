@@ -40,7 +40,7 @@
     adapters/           what other tools speak: SQLAlchemy, ibis
     page/               the live page: queries in a browser
     result.py           the answer
-    suspend.py          writes a job to a folder, and resumes it from there
+    bundle.py           a suspended job as a folder
     copies.py           finds copies of tables that hold the same rows
     programs/           pure state machines above jobs: rounds that grow, steps that are repeated
     profiles/           capacity over time
@@ -97,8 +97,7 @@ if TYPE_CHECKING:
     from qoop.notebook import load_ipython_extension
     from qoop.profiles import CapacityProfile, replay
     from qoop.result import Result
-    from qoop.session import Session, connect, sql
-    from qoop.suspend import resume
+    from qoop.session import Session, connect, resume, sql
 
     __version__: str
 
@@ -151,7 +150,7 @@ _HOME = {
     "connect": "qoop.session",
     "load_ipython_extension": "qoop.notebook",
     "replay": "qoop.profiles",
-    "resume": "qoop.suspend",
+    "resume": "qoop.session",
     "sql": "qoop.session",
 }
 

@@ -15,8 +15,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
-from qoop import options
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.sizes import slots_of
 from qoop.catalog.user_folders import config_directory
 from qoop.catalog.value import value
 from qoop.options import IN_FILES, OPTIONS, SCHEDULERS, SessionOption
@@ -206,22 +206,10 @@ def course_of(course: Iterable[tuple[float, int]]) -> tuple[tuple[float, int], .
         told = [(float(after), slots) for after, slots in course]
     except (TypeError, ValueError) as error:
         raise ConfigError(f"what is expected must be pairs of seconds from now and slots, not {course!r}") from error
-    found = tuple((after, options.slots("slots", slots, least=0)) for after, slots in told)
+    found = tuple((after, slots_of("slots", slots, least=0)) for after, slots in told)
     before = 0.0
     for after, _ in found:
         if not before < after < math.inf:
             raise ConfigError(f"the seconds of what is expected must be above 0 and rise, and {after:g} is not so")
         before = after
     return found
-
-
-def available_of(slots: int | None, memory: int | str | None) -> tuple[int | None, int | None]:
-    """Slots, which may be 0, and bytes that a session is to have from now on; None: as it is. Raises ConfigError.
-
-    >>> available_of(0, "1GB")
-    (0, 1000000000)
-    """
-    return (
-        None if slots is None else options.slots("slots", slots, least=0),
-        None if memory is None else options.memory("memory", memory),
-    )

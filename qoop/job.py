@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from qoop.planner.sql.bind import Bound
     from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.terms import Course, Terms
-    from qoop.session import Session
 
 
 @value
@@ -126,7 +125,7 @@ class Job:
         self._read = read
         self._suspend = suspend
         self._streamed = False
-        self._session: Session | None = None
+        self._close: Callable[[], object] | None = None
         self._lock = threading.Lock()
         self._result: Result | None = None
 
@@ -197,8 +196,8 @@ class Job:
         try:
             return self._outcome()
         finally:
-            if self._session is not None:
-                self._session.close()
+            if self._close is not None:
+                self._close()
 
     def _outcome(self) -> Result:
         error = self._handle.error
@@ -251,8 +250,8 @@ class Job:
         for output in self._handle.stream():
             yield Result(self._read(output.key), self.plan.columns, self._planned.bound.settings)
         self._handle.release()
-        if self._session is not None:
-            self._session.close()
+        if self._close is not None:
+            self._close()
 
     def __await__(self) -> Generator[Any, None, Result]:
         """Wait for the answer without holding up the event loop; if the waiting is cancelled, so is the job."""
@@ -338,9 +337,9 @@ class Job:
         """Have something done, in whatever thread, once it has ended; at once if it has."""
         self._handle.when_ended(then)
 
-    def owns(self, session: Session) -> None:
-        """The session is closed when the result is taken."""
-        self._session = session
+    def close_after(self, close: Callable[[], object]) -> None:
+        """Call `close`, of the session that the job alone uses, when the result is taken."""
+        self._close = close
 
     def progress(self) -> Progress:
         """The progress of the job: stages and tasks done, running and waiting."""
@@ -371,7 +370,7 @@ class Job:
         return stage_reports(self.plan, self.history())
 
     def _repr_html_(self) -> str:
-        from qoop.notebook import job_html
+        from qoop.drawing.html import job_html
 
         return job_html(self)
 

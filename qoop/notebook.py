@@ -11,24 +11,20 @@ from __future__ import annotations
 import re
 from html import escape
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError, QueryError
-from qoop.drawing.table_text import shown_rows
-from qoop.engine.history import Decided, span
+from qoop.drawing.html import BAR, GREY, SHOWN_ROWS, job_html
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qoop.control.job_status import JobStatus
     from qoop.growing.edition import Edition
     from qoop.job import Job
     from qoop.result import Result
     from qoop.session import Session
 
-_ROWS = 40
 _BAR_WIDTH = 160
 _GROWS = "--approximate"
 _TERMS = {
@@ -37,66 +33,13 @@ _TERMS = {
     "--priority": ("priority", "how urgent answers are, from 1 to 10"),
 }
 _OPTION = re.compile(r"(?<!\S)--[a-z]")
-_GREY = ' style="color: #888"'
-_BAR = '<progress max="1" value="{fraction:.3f}" style="width: 12em"></progress>'
-
-
-def result_html(result: Result) -> str:
-    """The first and the last rows of a result as a table."""
-    head, tail = shown_rows(len(result), _ROWS)
-    first = [_row(row) for row in islice(result.slice(0, head).text_rows(), head)]
-    last = [_row(row) for row in result.slice(len(result) - tail, tail).text_rows()] if tail else []
-    dots = [f'<tr><td colspan="{len(result.columns)}"{_GREY}>⋮</td></tr>'] if tail else []
-    names = "".join(
-        f"<th>{escape(name)}<br><small{_GREY}>{escape(type_.lower())}</small></th>"
-        for name, type_ in zip(result.columns, result.types, strict=True)
-    )
-    total = f"{len(result):,} row{'' if len(result) == 1 else 's'}" + (f", {head + tail} of them shown" if tail else "")
-    rows = "\n".join([*first, *dots, *last])
-    return f"<table><thead><tr>{names}</tr></thead><tbody>\n{rows}\n</tbody></table><small{_GREY}>{total}</small>"
-
-
-def _row(row: tuple[str | None, ...]) -> str:
-    cells = (f"<td{_GREY}>NULL</td>" if value is None else f"<td>{escape(value)}</td>" for value in row)
-    return f"<tr>{''.join(cells)}</tr>"
-
-
-def job_html(job: Job) -> str:
-    """The status of a job as HTML: stage by stage, with the switches of its plan."""
-    status = job.status()
-    decided = [record for record in job.history() if isinstance(record, Decided) and record.switched]
-    switches = "".join(f"<li>{escape(str(record))}</li>" for record in decided)
-    return _headline(job, status) + _stages(status) + (f"<ul>{switches}</ul>" if switches else "")
-
-
-def _headline(job: Job, status: JobStatus) -> str:
-    from qoop.drawing.view import ends
-
-    parts = [
-        job.id,
-        job.state.lower(),
-        ends(status.left),
-        f"{status.progress.fraction:.0%}",
-        span(status.elapsed),
-    ]
-    return f"<div><b>{escape(' · '.join(filter(None, parts)))}</b></div>"
-
-
-def _stages(status: JobStatus) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(stage.stage)}</td><td>{escape(stage.label)}</td>"
-        f"<td>{_BAR.format(fraction=stage.fraction)}</td>"
-        f"<td>{stage.done}/{stage.total}</td><td>{stage.rows:,} rows</td></tr>"
-        for stage in status.progress.stages
-    )
-    return f"<table>{rows}</table>"
 
 
 def edition_html(edition: Edition) -> str:
     """An edition of a growing answer: its first rows, and a bar for each interval, all of a column on one scale."""
     result = edition.result
-    rows = result.slice(0, _ROWS).fetchall()
-    texts = list(result.slice(0, _ROWS).text_rows())
+    rows = result.slice(0, SHOWN_ROWS).fetchall()
+    texts = list(result.slice(0, SHOWN_ROWS).text_rows())
     heads, columns = [], []
     for at, bounded in edition.places():
         heads.append(f"<th>{escape(result.columns[at])}</th>")
@@ -105,8 +48,8 @@ def edition_html(edition: Edition) -> str:
             heads.append("<th></th>")
             columns.append(_bars([(row[at + 1], row[at + 2]) for row in rows]))
     body = "\n".join(f"<tr>{''.join(cells)}</tr>" for cells in zip(*columns, strict=True))
-    notes = "".join(f"<div{_GREY}>{escape(note)}</div>" for note in edition.notes)
-    head = f"{_BAR.format(fraction=edition.share)} {escape(str(edition))}"
+    notes = "".join(f"<div{GREY}>{escape(note)}</div>" for note in edition.notes)
+    head = f"{BAR.format(fraction=edition.share)} {escape(str(edition))}"
     return f"<div>{head}</div><table><thead><tr>{''.join(heads)}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.paths import absolute
-from qoop.catalog.sizes import parse_bytes, parse_seconds
+from qoop.catalog.sizes import memory_of, parse_bytes, parse_seconds, slots_of
 from qoop.catalog.value import value
 from qoop.monitor.available import available_memory, available_slots
 from qoop.schedulers.terms import USUAL_PRIORITY, tenant_weights
@@ -28,26 +28,6 @@ SCHEDULERS = ("max_min", "finish_time", "urgency", "learned", "auction", "qualit
 """The names of the policies that share resources between jobs (:mod:`qoop.schedulers`); the first is the usual one."""
 
 _TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-_LEAST_MEMORY = 16 * 2**20
-
-
-def slots(name: str, value: int | str, least: int = 1) -> int:
-    """A number of slots."""
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = -1
-    if isinstance(value, bool | float) or number < least:
-        raise ConfigError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    return number
-
-
-def memory(name: str, value: int | str) -> int:
-    """Bytes that are enough to run anything."""
-    found = parse_bytes(value)
-    if found < _LEAST_MEMORY:
-        raise ConfigError(f"{name} must be at least 16MiB, not {value!r}")
-    return found
 
 
 def size(_: str, value: int | str) -> int:
@@ -214,17 +194,17 @@ class SessionOption:
 
 
 def _usual_memory() -> int:
-    return memory("memory", int(available_memory() * 0.8))
+    return memory_of("memory", int(available_memory() * 0.8))
 
 
 OPTIONS = (
     SessionOption(
-        "slots", "the CPUs this process may run on", slots, available_slots, settable=True,
+        "slots", "the CPUs this process may run on", slots_of, available_slots, settable=True,
         flag=Flag("tasks at a time (the CPUs there are)", "N", int),
     ),
     SessionOption(
-        "memory", "80 % of the smaller of physical memory and the cgroup's limit", memory, _usual_memory, settable=True,
-        flag=Flag('for all tasks together, such as "2GB" (80 % of what there is)', "SIZE"),
+        "memory", "80 % of the smaller of physical memory and the cgroup's limit", memory_of, _usual_memory,
+        settable=True, flag=Flag('for all tasks together, such as "2GB" (80 % of what there is)', "SIZE"),
     ),
     SessionOption(
         "checkpoints", "no durable checkpoints; a folder, or the URL of a store", place, blank=True, trusted=True,

@@ -324,7 +324,7 @@ class Result:
         return f"{text}\n{self._total()}" if len(self) > _SHOWN_AT_MOST else text
 
     def _repr_html_(self) -> str:
-        from qoop.notebook import result_html
+        from qoop.drawing.html import result_html
 
         return result_html(self)
 

@@ -63,11 +63,11 @@ if TYPE_CHECKING:
     from qoop.growing.answer import Answer
     from qoop.iterating.curves import Kind
     from qoop.iterating.iteration import Iteration
-    from qoop.page.opening import LivePage
     from qoop.replanning.adaptive import Adaptive
     from qoop.schedulers.terms import Course
     from qoop.sessions.cursors import Cursor
     from qoop.sessions.earlier_runs import EarlierRuns
+    from qoop.sessions.pages import OpenPage
     from qoop.statements.parameters import Parameters
 
 _DOUBTFUL = 0.1
@@ -763,7 +763,7 @@ class Session:
         """The jobs that somebody has in hand, in the order in which they came."""
         return sorted(self._jobs.values(), key=lambda job: job.number)
 
-    def page(self, port: int = 0, open: bool = False) -> LivePage:
+    def page(self, port: int = 0, open: bool = False) -> OpenPage:
         """Show what runs, waits and has ended, in a browser on this machine; see docs/page.md.
 
         port: to listen at; 0: any that is free, and the page that is open if there is one. open: show it in the user's
@@ -773,10 +773,10 @@ class Session:
         Raises ConfigError if the port is taken, or the extra ``qoop[server]`` is missing; SessionClosed.
         """
         self._tables.check_open()
-        from qoop.page.needed import opening
+        from qoop.sessions.pages import page_module
 
         there = [page for page in self._parts.pages if not page.closed and port in (0, page.port)]
-        page = there[0] if there else opening().of_session(self, port)
+        page: OpenPage = there[0] if there else page_module().of_session(self, port)
         if not there:
             self._parts.pages.append(page)
         if open:
@@ -925,3 +925,31 @@ def _for_deadline(adaptive: Adaptive | None, deadline: float) -> Adaptive | None
     if adaptive is None or deadline == math.inf:
         return adaptive
     return replace(adaptive, policy=by_deadline(adaptive.policy, deadline))
+
+
+def resume(
+    path: str | os.PathLike[str],
+    slots: int | None = None,
+    memory: int | str | None = None,
+    checkpoints: str | os.PathLike[str] | None = None,
+    replan: bool | None = None,
+    data: Sequence[str | os.PathLike[str]] = (),
+    ray: str | None = None,
+    trust: bool = False,
+) -> Job:
+    """Go on with a suspended job on this machine, or on the nodes of a Ray cluster, in a session of its own that ends
+    when the result is taken.
+
+    slots, memory, checkpoints, replan, ray: as for :func:`qoop.connect`. data: folders or DuckDB files of the tables,
+        if they are not where they were. trust: see :meth:`qoop.session.Session.resume`.
+
+    Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has changed.
+    """
+    session = connect(slots=slots, memory=memory, checkpoints=checkpoints, replan=replan, ray=ray)
+    try:
+        job = session.resume(path, data, trust)
+    except BaseException:
+        session.close()
+        raise
+    job.close_after(session.close)
+    return job

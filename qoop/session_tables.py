@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
+from qoop.bundle import Place, TableRef, references
 from qoop.catalog.by_text import LONG
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import CatalogError, Forbidden, SessionClosed
@@ -26,7 +27,6 @@ from qoop.planner.sql.bind import Binder, Bound
 from qoop.statements.definitions import Definitions
 from qoop.statements.normal_text import normal_text
 from qoop.statements.views import View
-from qoop.suspend import Place, TableRef, references
 
 if TYPE_CHECKING:
     from qoop.catalog.functions.function import UserFunction

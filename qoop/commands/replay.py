@@ -22,12 +22,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from qoop.programs.kinds import program_kinds
     from qoop.replanning.greedy import Greedy
     from qoop.retrace.rerun import read_trace, rerun, stories
 
     recording = read_trace(Path(options.path))
     policy = None if options.hysteresis is None else Greedy.asking(options.hysteresis)
-    found = rerun(recording, policy)
+    found = rerun(recording, policy, program_kinds=program_kinds)
     for line in stories(found, options.job, options.full):
         print(line)
     for line in recording.remarks():

@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from qoop.engine.node_queues.policy import NodeQueueing
     from qoop.engine.node_queues.ticket import JobLeft
     from qoop.engine.node_queues.view import NodesView
-    from qoop.programs.told import Programs, Tell
+    from qoop.programs.told import ProgramKinds, Programs, Tell
 
 
 class Cluster:
@@ -135,6 +135,7 @@ class Cluster:
         most_jobs: float = math.inf,
         most_queued: float = math.inf,
         queueing: NodeQueueing | None = None,
+        program_kinds: ProgramKinds = tuple,
     ) -> None:
         self.home = Home()
         self._lock = threading.RLock()
@@ -166,6 +167,7 @@ class Cluster:
         self._wait_for_capacity = wait_for_capacity
         self._announcements = Announcements(self._tell_size)
         self._empty_since: float | None = None  # when the last slot went, while there is none
+        self._program_kinds = program_kinds
         self._programs: Programs | None = None
         self._closing = False
         self._give_up_at: float | None = None
@@ -485,7 +487,7 @@ class Cluster:
         if self._programs is None:
             from qoop.programs.told import Programs  # few sessions are traced
 
-            self._programs = Programs()
+            self._programs = Programs(self._program_kinds())
         steps = self._programs.take(told.program, told.message, told.began)
         self._recorder.note(ProgramStepped(told.program, steps))
 

@@ -10,7 +10,7 @@ from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError, Suspended
 from qoop.control.job_status import Alone, JobStatus, helps, left_of, mean_share, notices, rho_of, waited, work_done
@@ -25,7 +25,11 @@ from qoop.planner.plan import Plan
 from qoop.schedulers.terms import Terms
 
 if TYPE_CHECKING:
-    from qoop.control.cluster import Cluster
+    import threading
+
+    from qoop.catalog.forks import Home
+    from qoop.control.messages import Message
+    from qoop.planner.plan import Resources
     from qoop.replanning.decision import Option
 
 LOOK = 0.1
@@ -38,12 +42,33 @@ _STREAM_PAUSE = 0.02
 """Seconds between looks for outputs that can be handed out before the job has ended."""
 
 
+class JobLoop(Protocol):
+    """The loop that runs a job, for its handle: a mailbox, and facts of the job that only the loop knows."""
+
+    home: Home
+
+    @property
+    def lock(self) -> threading.RLock: ...
+
+    def now(self) -> float: ...
+
+    def post(self, message: Message) -> None: ...
+
+    def used_by(self, job: JobId) -> Resources: ...
+
+    def place_in_queue(self, job: JobId) -> int | None: ...
+
+    def waits_for(self, job: JobId) -> tuple[JobId, ...]: ...
+
+    def gave_way(self, job: JobId) -> int: ...
+
+
 class JobHandle:
     """A submitted job as its owner sees it. All methods may be called from any thread."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: JobLoop,
         job: JobId,
         run: Run,
         submitted: float,

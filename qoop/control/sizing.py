@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from qoop.catalog.errors import ConfigError
-from qoop.config import available_of
+from qoop.catalog.sizes import available_of
 from qoop.monitor.judging import Change, Size
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@
 
     explaining.py   EXPLAIN in its forms
     analysis.py     lines on stages that have run, for EXPLAIN ANALYZE
+    html.py         results and jobs in a notebook
     formats.py      an answer as a table, CSV or JSON
     separated.py    an answer as lines of CSV
     table_text.py   an answer fitted to the terminal

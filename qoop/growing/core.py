@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from qoop.catalog.value import value
-from qoop.growing.growth import Refused
-from qoop.growing.names import has_aggregates, sources_of
+from qoop.growing.names import Refused, has_aggregates, sources_of
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table

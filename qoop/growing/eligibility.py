@@ -16,8 +16,8 @@ from sqlglot import exp
 from qoop.catalog.errors import QueryError
 from qoop.growing.core import Core, around_of, cores
 from qoop.growing.figures import Reading, figure_of
-from qoop.growing.growth import UNBOUNDED, Growth, NotGrowing, Refused, pairs, totals, triples
-from qoop.growing.names import Names, has_aggregates, sources_of
+from qoop.growing.growth import UNBOUNDED, Growth, NotGrowing, pairs, totals, triples
+from qoop.growing.names import Names, Refused, has_aggregates, sources_of
 from qoop.growing.round_sql import rest_sql, round_sql, tail_sql
 from qoop.growing.universe import universes
 from qoop.plan_cache import is_steady

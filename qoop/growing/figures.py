@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from sqlglot import exp, parse_one
 
-from qoop.growing.growth import Figure, Kind, Measure, MergedBy, Op, Refused, Term
-from qoop.growing.names import Names
+from qoop.growing.growth import Figure, Kind, Measure, MergedBy, Op, Term
+from qoop.growing.names import Names, Refused
 
 _OPS: dict[type[exp.Expression], Op] = {
     exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",

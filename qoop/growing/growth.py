@@ -160,7 +160,3 @@ class NotGrowing:
     """A query that runs as usual, and why."""
 
     reason: str
-
-
-class Refused(Exception):
-    """The query cannot grow, for the reason that it says."""

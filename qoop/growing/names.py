@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
-from qoop.growing.growth import Refused
+
+class Refused(Exception):
+    """The query cannot grow, for the reason that it says."""
 
 
 def sources_of(select: exp.Select) -> list[exp.Expression]:

@@ -15,6 +15,5 @@ gone through once by `recorded`; after that it answers like a session that stand
     rows.py       the list of queries as HTML, for browsers without JavaScript
     app.py        addresses, headers and the stream of events
     opening.py    opens a page, and closes it
-    needed.py     loads that, or says what has to be installed
     command.py    ``qoop page FILE``
 """

@@ -20,10 +20,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from qoop.page.needed import opening
     from qoop.retrace.rerun import read_trace
+    from qoop.sessions.pages import page_module
 
-    with opening().of_trace(read_trace(options.path), options.path.name, options.port) as page:
+    with page_module().of_trace(read_trace(options.path), options.path.name, options.port) as page:
         print(f"{options.path} is shown at {page.url} until Ctrl-C", file=sys.stderr, flush=True)
         if not options.no_browser:
             page.show()

@@ -19,6 +19,7 @@ from qoop.page.account import Account
 from qoop.page.moment import Expected, Moment, moment_of
 from qoop.page.plan_map import PlanMaps
 from qoop.page.views import Json, Powers, SeenJob, job_line, job_view, overview
+from qoop.programs.kinds import program_kinds
 from qoop.retrace.rerun import Recording, rerun
 
 _MOMENTS = 500
@@ -35,7 +36,7 @@ class Recorded:
 
     def __init__(self, recording: Recording, name: str) -> None:
         self._moments = _Moments(recording)
-        found = rerun(recording, seen=self._moments.look)
+        found = rerun(recording, seen=self._moments.look, program_kinds=program_kinds)
         self.remarks = [*recording.remarks(), *([] if found.difference is None else [str(found.difference)])]
         self._zero = recording.opened.at
         self._jobs = {handle.id: handle for handle in self._moments.jobs}

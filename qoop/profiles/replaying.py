@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Protocol
 
 from qoop.catalog.errors import QoopError, SessionClosed
-from qoop.config import available_of
+from qoop.catalog.sizes import available_of
 from qoop.profiles.profile import CapacityProfile, Point
 
 _ROUNDING = 1e-9

@@ -8,5 +8,6 @@ message to a program (:mod:`qoop.programs.told`), so that a rerun goes through i
     program.py   messages and steps that all of them have
     rounds.py    the rounds of an answer that grows (:mod:`qoop.growing`)
     steps.py     a step that is repeated (:mod:`qoop.iterating`)
+    kinds.py     the classes of these, for a rerun
     told.py      messages to programs as texts, and the steps that follow from them
 """

@@ -6,21 +6,23 @@ A trace holds messages, first states and steps as their `repr` gives them, so th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from qoop.catalog.errors import PlanError
 from qoop.catalog.written.described import described
-from qoop.programs import program, rounds, steps
+from qoop.programs.program import Begin, End, Stop
 
-Program = rounds.Rounds | steps.Steps
-_KINDS = {
-    kind.__name__: kind
-    for kind in (
-        program.Begin, program.Stop, rounds.RoundEnded, rounds.Finish, rounds.Rounds, steps.StepEnded, steps.Steps,
-    )
-}  # fmt: skip
+ProgramKinds = Callable[[], Sequence[type]]
+"""Loads the classes of programs and of the messages to them, for which this floor has no names."""
+
 _CONSTANTS = {"inf": math.inf, "nan": math.nan}
+
+
+class Program(Protocol):
+    """A pure state machine above jobs: a message in, its next state and steps out."""
+
+    def after(self, message: Any, /) -> tuple[Any, Sequence[object]]: ...
 
 
 class Tell(Protocol):
@@ -42,32 +44,34 @@ def telling(post: Callable[[str, str], object]) -> Tell:
 
 
 class Programs:
-    """The programs that go on, by name."""
+    """The programs that go on, by name. kinds: of programs and messages, besides those that all programs have."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Sequence[type]) -> None:
+        self._kinds = {kind.__name__: kind for kind in (Begin, Stop, *kinds)}
         self._states: dict[str, Program] = {}
 
     def take(self, name: str, message: str, began: str) -> tuple[str, ...]:
         """The steps that follow. None do of a program that is not known, or has ended. Raises PlanError for a text that
         is none of a program's.
 
-        >>> known = Programs()
+        >>> from qoop.programs.kinds import program_kinds
+        >>> known = Programs(program_kinds())
         >>> known.take("p", "Begin()", "Rounds(rounds=3, error=0.05)")
         ('Read(number=0, rest=False)',)
         >>> known.take("p", "Stop()", ""), known.take("p", "Finish()", "")
         (('End()',), ())
         """
-        state = _read(began) if began else self._states.pop(name, None)
+        state: Program | None = self._read(began) if began else self._states.pop(name, None)
         if state is None:
             return ()
-        state, made = state.after(_read(message))
-        if not any(isinstance(step, program.End) for step in made):
+        state, made = state.after(self._read(message))
+        if not any(isinstance(step, End) for step in made):
             self._states[name] = state
         return tuple(map(repr, made))
 
-
-def _read(text: str):  # type: ignore[no-untyped-def]  # a program or a message
-    try:
-        return described(text, _KINDS.__getitem__, _CONSTANTS)
-    except (SyntaxError, ValueError, TypeError, LookupError) as error:
-        raise PlanError(f"{text!r} is neither a program nor told to one: {error}") from error
+    def _read(self, text: str) -> Any:
+        try:
+            return described(text, self._kinds.__getitem__, _CONSTANTS)
+        except (SyntaxError, ValueError, TypeError, LookupError) as error:
+            known = ", ".join(sorted(self._kinds))
+            raise PlanError(f"{text!r} is neither a program nor a message to one ({known}): {error}") from error

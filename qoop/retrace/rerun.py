@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from qoop.engine.node_queues.policy import NodeQueueing
+    from qoop.programs.told import ProgramKinds
 
 T = TypeVar("T")
 Output = Mapping[str, Any]
@@ -139,14 +140,17 @@ def rerun(
     policy: Policy | None = None,
     scheduler: Callable[[], Scheduler] | None = None,
     seen: Seen | None = None,
+    program_kinds: ProgramKinds = tuple,
 ) -> Rerun:
     """Go through a trace again, to its end or to the first difference.
 
     policy, scheduler: to be used in place of those of the trace: when would another have decided otherwise?
     seen: is shown the cluster and its jobs after every tick, and whether it was the last.
+    program_kinds: the programs that the trace may have messages to, such as `qoop.programs.kinds.program_kinds`.
     Raises ConfigError if the trace was made with a scheduler of one's own and none is given.
     """
-    again = _Again(recording, policy, scheduler() if scheduler is not None else _recorded(recording.opened.scheduler))
+    divided_by = scheduler() if scheduler is not None else _recorded(recording.opened.scheduler)
+    again = _Again(recording, policy, divided_by, program_kinds)
     ticks, difference = 0, None
     for tick in recording.ticks:
         last = tick is recording.ticks[-1] and not recording.ended
@@ -323,7 +327,9 @@ class _Reader:
 class _Again:
     """A cluster to which what is in a trace happens."""
 
-    def __init__(self, recording: Recording, policy: Policy | None, scheduler: Scheduler) -> None:
+    def __init__(
+        self, recording: Recording, policy: Policy | None, scheduler: Scheduler, program_kinds: ProgramKinds
+    ) -> None:
         opened = recording.opened
         self._policy = policy
         self._clock = VirtualClock(opened.at)
@@ -343,6 +349,7 @@ class _Again:
             opened.tenants,
             most_jobs=opened.most_jobs,
             queueing=_queueing(opened.queueing),
+            program_kinds=program_kinds,
         )
 
     @property

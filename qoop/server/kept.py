@@ -4,7 +4,7 @@ Each has a folder of its own::
 
     ID/query.json      whose it is, its text, how it stands; written whole, or not at all
     ID/answer.arrow    its rows as they come, a stream of Arrow in the lossless form
-    ID/bundle/         what it has done, where it was suspended (:mod:`qoop.suspend`)
+    ID/bundle/         what it has done, where it was suspended (:mod:`qoop.bundle`)
 
 What ``query.json`` says is running when a server begins goes on: from the bundle where there is one, else from the
 text.

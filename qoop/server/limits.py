@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 
 from qoop.catalog.errors import ConfigError, TooMuch, TooOften
+from qoop.catalog.sizes import memory_of
 from qoop.catalog.value import value
-from qoop.options import memory
 
 MINUTE = 60.0
 _REMEMBERED = 10_000
@@ -50,7 +50,7 @@ def _limit(place: str, option: str, table: Mapping[str, object]) -> float:
 
 def _memory(place: str, told: object) -> float:
     try:
-        return memory("it", told)  # type: ignore[arg-type]  # it says so
+        return memory_of("it", told)  # type: ignore[arg-type]  # it says so
     except ConfigError as error:
         raise ConfigError(f"{place}: memory: {error}") from error
 

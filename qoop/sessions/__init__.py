@@ -11,5 +11,6 @@
     rare.py           statements that few sessions run: databases, macros, extensions, prepared ones, moves
     explanations.py   EXPLAIN in its forms
     earlier_runs.py   runs that did not end, and why another one can use nothing of them
+    pages.py          the live page, loaded by its name
     suspension.py     writes a job to a bundle, and goes on with one
 """

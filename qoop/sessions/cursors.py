@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from qoop.catalog import errors
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from qoop.result import Description, Result
-    from qoop.session import Session
 
 
 class Warning(Exception):
@@ -80,15 +79,23 @@ def errors_of_pep_249() -> Iterator[None]:
         raise kind(str(error)) from error
 
 
+class RunsStatements(Protocol):
+    """A session, as far as a connection uses it."""
+
+    def sql(self, text: str, parameters: Sequence[object] | Mapping[str, object] = ...) -> Result: ...
+
+    def close(self) -> None: ...
+
+
 class Connection:
     """One session. Statements take effect at once; there are no transactions."""
 
-    def __init__(self, session: Session, owned: bool) -> None:
-        self._session: Session | None = session
+    def __init__(self, session: RunsStatements, owned: bool) -> None:
+        self._session: RunsStatements | None = session
         self._owned = owned
 
     @property
-    def session(self) -> Session:
+    def session(self) -> RunsStatements:
         """The connection it stands for. Raises InterfaceError if the connection is closed."""
         if self._session is None:
             raise InterfaceError("the connection is closed")
@@ -213,7 +220,7 @@ class Cursor:
         with errors_of_pep_249():
             return take(self._result)
 
-    def _session(self) -> Session:
+    def _session(self) -> RunsStatements:
         if not self._open:
             raise InterfaceError("the cursor is closed")
         return self.connection.session

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from qoop.control.arbiter import RayShare
     from qoop.control.trace import TraceFile
     from qoop.engine.node_queues.policy import NodeQueueing
-    from qoop.page.opening import LivePage
     from qoop.schedulers.base import Scheduler
+    from qoop.sessions.pages import OpenPage
 
 
 @value
@@ -44,7 +44,7 @@ class Parts:
     sizing: Sizing
     trace: TraceFile | None
     tables: SessionTables
-    pages: list[LivePage] = field(default_factory=list)
+    pages: list[OpenPage] = field(default_factory=list)
 
     def close(self) -> None:
         """As `Session.close`."""
@@ -83,10 +83,17 @@ def made(config: Config, tables: SessionTables) -> Parts:
         most_jobs=config.most_jobs,
         most_queued=config.most_queued,
         queueing=_queueing(config),
+        program_kinds=_program_kinds,
     )
     if share is not None:
         share.wants = cluster.wanted
     return Parts(backend, cluster, Sizing(cluster, Size(config.slots, config.memory)), trace, tables)
+
+
+def _program_kinds() -> tuple[type, ...]:
+    from qoop.programs.kinds import program_kinds  # few sessions are traced
+
+    return program_kinds()
 
 
 def capacity(backend: LastingBackend) -> Resources:

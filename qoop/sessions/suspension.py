@@ -1,4 +1,4 @@
-"""A job that goes to a bundle (:mod:`qoop.suspend`), and one that comes from there."""
+"""A job that goes to a bundle (:mod:`qoop.bundle`), and one that comes from there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from qoop.bundle import Bundle, begun, best_plan, check_tables, key_of_user, read, refuse_rounds, write
 from qoop.catalog.errors import ConfigError, Suspended
 from qoop.catalog.value import value
 from qoop.control.job_handle import JobHandle
@@ -16,7 +17,6 @@ from qoop.engine.task import CheckpointKey
 from qoop.job import Job, Planned
 from qoop.planning import QueryPlanning
 from qoop.session_tables import SessionTables
-from qoop.suspend import Bundle, begun, best_plan, check_tables, key_of_user, read, refuse_rounds, write
 
 
 def suspend(

@@ -10,6 +10,7 @@ import pytest
 import qoop
 from qoop.catalog.errors import PlanError
 from qoop.control.messages import ProgramTold
+from qoop.programs.kinds import program_kinds
 from qoop.programs.told import Programs
 from qoop.retrace.rerun import Recording, read_trace, rerun
 
@@ -45,17 +46,17 @@ def test_a_trace_has_what_programs_are_told_and_their_steps_follow_again(trace: 
     assert any(message.startswith("StepEnded(number=1, loss=") for message in told(recording, "program3"))
     steps = [line for tick in recording.ticks for line in tick.outputs if line["out"] == "ProgramStepped"]
     assert steps[0]["steps"] == ["Read(number=0, rest=False)"] and sum("End()" in one["steps"] for one in steps) == 3
-    assert str(rerun(recording)).endswith("all the same")
+    assert str(rerun(recording, program_kinds=program_kinds)).endswith("all the same")
 
 
 def test_a_program_that_steps_otherwise_is_a_difference(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from qoop.programs.rounds import Rounds
 
     monkeypatch.setattr(Rounds, "after", lambda self, message: (self, ()))
-    assert "Read(number=0, rest=False)" in str(rerun(read_trace(trace)))
+    assert "Read(number=0, rest=False)" in str(rerun(read_trace(trace), program_kinds=program_kinds))
 
 
 def test_a_text_that_is_no_message_is_refused() -> None:
-    with pytest.raises(PlanError, match="neither a program nor told to one"):
-        Programs().take("p", "__import__('os')", "Rounds(rounds=3, error=0.05)")
-    assert Programs().take("p", "Begin()", "") == ()
+    with pytest.raises(PlanError, match=r"nor a message to one \(Begin, Finish, RoundEnded, Rounds, .*\)"):
+        Programs(program_kinds()).take("p", "__import__('os')", "Rounds(rounds=3, error=0.05)")
+    assert Programs(program_kinds()).take("p", "Begin()", "") == ()

@@ -21,7 +21,7 @@ import pytest
 from waits import PATIENCE, until
 
 import qoop
-from qoop import suspend
+from qoop import bundle
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, DiskFull, SourceError, Suspended, TableChanged
 from qoop.catalog.sealed import opened, sealed
@@ -287,7 +287,7 @@ def test_a_bundle_that_is_not_written_whole_leaves_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     waits = pause(3)
-    monkeypatch.setattr(suspend, "write_synced", fails)  # of what is written last
+    monkeypatch.setattr(bundle, "write_synced", fails)  # of what is written last
     with pytest.raises(DiskFull, match="No space left"):
         suspended(data, tmp_path / "bundles" / "one", waits)
     assert list((tmp_path / "bundles").iterdir()) == []
@@ -316,7 +316,7 @@ def test_a_job_whose_bundle_is_not_written_whole_goes_on_and_loses_nothing(
         until(lambda: job.progress().present)
         held = {output.key for output in job.progress().present}
         with monkeypatch.context() as patch:
-            patch.setattr(suspend, "write_synced", fails)
+            patch.setattr(bundle, "write_synced", fails)
             with pytest.raises(DiskFull, match="No space left"):
                 job.suspend(tmp_path / "one", grace)
         assert held <= {output.key for output in job.progress().present}
@@ -328,7 +328,7 @@ def test_a_job_whose_bundle_is_not_written_whole_goes_on_and_loses_nothing(
 def test_what_a_process_left_that_was_killed_while_it_wrote_a_bundle_goes(
     data: Path, tmp_path: Path, pause: Callable[[int], threading.Event]
 ) -> None:
-    with suspend.begun(tmp_path / "bundles" / "dead") as draft:
+    with bundle.begun(tmp_path / "bundles" / "dead") as draft:
         (draft / "checkpoints").mkdir(parents=True)
         (draft / "checkpoints" / "half.arrow").touch()
         os.rename(draft.parent, tmp_path / "moved")  # nobody removes it

@@ -1,4 +1,4 @@
-"""Suspended jobs: a folder with all that is needed to go on elsewhere, on another size.
+"""Bundles, of suspended jobs: a folder with all that is needed to go on elsewhere, on another size.
 
 ::
 
@@ -44,11 +44,8 @@ from qoop.planner.plan_json import dump, load
 from qoop.replanning.observations import done_parts
 
 if TYPE_CHECKING:
-    import os
-
     from qoop.catalog.table import Table
     from qoop.engine.backends.base import Backend
-    from qoop.job import Job
 
 FORMAT = "qoop-bundle"
 VERSION = 3
@@ -300,33 +297,3 @@ def _timestamp(text: str) -> str:
     """The text, which must be a timestamp: it becomes a part of SQL. Raises ValueError."""
     datetime.fromisoformat(text)
     return text
-
-
-def resume(
-    path: str | os.PathLike[str],
-    slots: int | None = None,
-    memory: int | str | None = None,
-    checkpoints: str | os.PathLike[str] | None = None,
-    replan: bool | None = None,
-    data: Sequence[str | os.PathLike[str]] = (),
-    ray: str | None = None,
-    trust: bool = False,
-) -> Job:
-    """Go on with a suspended job on this machine, or on the nodes of a Ray cluster, in a session of its own that ends
-    when the result is taken.
-
-    slots, memory, checkpoints, replan, ray: as for :func:`qoop.connect`. data: folders or DuckDB files of the tables,
-        if they are not where they were. trust: see :meth:`qoop.session.Session.resume`.
-
-    Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has changed.
-    """
-    from qoop.session import connect
-
-    session = connect(slots=slots, memory=memory, checkpoints=checkpoints, replan=replan, ray=ray)
-    try:
-        job = session.resume(path, data, trust)
-    except BaseException:
-        session.close()
-        raise
-    job.owns(session)
-    return job
