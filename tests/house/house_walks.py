@@ -27,9 +27,10 @@ class Step:
     functions: tuple[str, ...]
 
 
-def steps(page: Path) -> tuple[Step, ...]:
-    """The numbered steps of a page that name functions."""
-    found = [(int(number), _NAME.findall(text)) for number, text in _STEP.findall(page.read_text())]
+def steps(page: Path, heading: str) -> tuple[Step, ...]:
+    """The numbered steps below a heading of a page, with the functions that they name."""
+    section = page.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    found = [(int(number), _NAME.findall(text)) for number, text in _STEP.findall(section)]
     return tuple(Step(number, tuple(name for name in names if code_of(name))) for number, names in found)
 
 

@@ -19,7 +19,7 @@ from qoop.engine.task import TaskSpec
 from qoop.replanning.decision import Decision, Question, Remaining, Stay, switch_to
 from qoop.replanning.greedy import Greedy
 
-DOCS = Path(__file__).parents[2] / "docs"
+PAGE = Path(__file__).parents[2] / "docs" / "life-of-a-query.md"
 SMALL = "SELECT k % 10 AS g, sum(v) AS total FROM facts WHERE v > 2 GROUP BY g ORDER BY g"
 LONG = "SELECT a.k % 1000 AS g, sum(a.v * b.v) AS s FROM facts a JOIN facts b ON a.k = b.k GROUP BY g ORDER BY g"
 
@@ -82,21 +82,21 @@ def a_checkpoint(folder: Path, recording: Recording, monkeypatch: pytest.MonkeyP
 
 
 WALKS: dict[str, Callable[[Path, Recording, pytest.MonkeyPatch], None]] = {
-    "life-of-a-query": a_query,
-    "from-resize-to-switch": a_resize,
-    "from-signature-to-file": a_checkpoint,
+    "From text to answer": a_query,
+    "From resize to switch": a_resize,
+    "From signature to file": a_checkpoint,
 }
 
 
-@pytest.mark.parametrize("name", WALKS)
+@pytest.mark.parametrize("heading", WALKS)
 def test_the_functions_of_a_walk_are_called_in_its_order(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    heading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    walk = steps(DOCS / f"{name}.md")
+    walk = steps(PAGE, heading)
     assert [step.number for step in walk] == list(range(1, len(walk) + 1)) and len(walk) > 9
     assert [step.number for step in walk if not step.functions] == []
     recording = Recording.of(walk)
-    WALKS[name](tmp_path, recording, monkeypatch)
+    WALKS[heading](tmp_path, recording, monkeypatch)
     assert recording.missing(walk) == set()
     assert recording.out_of_order(walk) is None
 
