@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from qoop.statements.statement import Statement
 
 _USAGE, _INTERRUPTED = 2, 130
-_COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile", "serve", "slt", "cluster", "page")
+_COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile", "serve", "cluster", "page")
 """The meaning of a first word even if there is a file of that name; that one is ./tpcds."""
 
 _MAY_BE_COMMAND = re.compile(r"^\s*(?:\\|\.[a-z?])", re.M | re.I)
@@ -109,7 +109,6 @@ def _add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser],
     _add_session_options(resume_command.add(commands, _session, _watch, _show, FORMATS))
     replay_command.add(commands)
     _add_calibrate(commands)
-    _add_slt(commands, words)
     _add_cluster(commands, words)
     _add_serve(commands, words)
     _add_page(commands, words)
@@ -165,14 +164,6 @@ def _add_calibrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.set_defaults(run=_calibrate)
 
 
-def _add_slt(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
-    """Add the command; its module is loaded only if it is asked for."""
-    if words[:1] == ["slt"]:
-        import_module("qoop.commands.slt").add(commands)
-    else:
-        commands.add_parser("slt", help="Run sqllogictest files, such as those of DuckDB, and compare the answers")
-
-
 def _add_cluster(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
     """Add the command; its module is loaded only if it is asked for."""
     if words[:1] == ["cluster"]:
@@ -212,7 +203,7 @@ def _add_group(
     parser = commands.add_parser(name, help=what, description=f"{what}.")
     parser.set_defaults(run=lambda options: parser.error(f"a command is needed: see qoop {name} --help"))
     if words[:1] == [name]:
-        import_module(module).add_commands(parser.add_subparsers(title="commands", metavar="COMMAND"))
+        import_module(module).add_commands(parser)
 
 
 def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:

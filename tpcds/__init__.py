@@ -21,8 +21,6 @@
     load/               many queries of several tenants at once, in virtual time
     map/                a map of where changing plan pays
     on_ray/             real nodes of Ray on this machine
-    packed/             what packed outputs save behind a slow store
-    serving/            what it costs to ask a server in place of its session
     queues/             what queues at nodes do for short jobs
     scenarios/          one query under changing capacity, in virtual time
     simulate/           what tasks of large data take, and replicas of real machines

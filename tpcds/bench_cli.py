@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import parse_bytes
@@ -15,139 +16,76 @@ from qoop.catalog.user_folders import cache_directory
 from qoop.drawing.picture import write
 from qoop.profiles.volatility import Volatility
 from qoop.tpcds.bench import (
-    checkpoint_cost,
     continued,
     core_speed,
-    decision_speed,
     eta,
     interrupt,
     overhead,
-    python_order,
     resized,
-    reuse_share,
-    short_next_to_long,
-    transfer,
 )
 from qoop.tpcds.bench.modes import MODES, STAGED, described
 from qoop.tpcds.bench.system_under_test import KINDS, Size
 from qoop.tpcds.links import bench as links
-from qoop.tpcds.links import ray_links
 from qoop.tpcds.load import commands as load_commands
 from qoop.tpcds.load.growing import commands as growing_commands
 from qoop.tpcds.map import commands as the_map
-from qoop.tpcds.on_ray import ray_arrive, ray_cost, ray_spot
-from qoop.tpcds.packed import bench as packed
+from qoop.tpcds.on_ray import ray_arrive, ray_spot
 from qoop.tpcds.queries import parse_names, parse_selection
 from qoop.tpcds.queues import bench as queues
-from qoop.tpcds.scenarios import adversary, forecasts
-from qoop.tpcds.serving import bench as serving
-from qoop.tpcds.simulate import fidelity, ground_truth, measuring, shared_cluster
-from qoop.tpcds.simulate.workload import PAPER, Setting, contests, workload
+from qoop.tpcds.simulate import fidelity, ground_truth, measuring
 from qoop.tpcds.suite import commands as suite
-from qoop.tpcds.suite import pareto
 
 T = TypeVar("T")
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_commands(parser: argparse.ArgumentParser) -> None:
     """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", help="one of those below")
+    listed = []
+    for title, adders in _GROUPS.items():
+        before = set(commands.choices)
+        for add in adders:
+            add(commands)
+        added = [name for name in commands.choices if name not in before]
+        listed.append("\n".join([f"{title}:", *(_line(name, commands.choices[name]) for name in added)]))
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "\n\n".join(listed)
+
+
+def _line(name: str, parser: argparse.ArgumentParser) -> str:
+    """A command in the list: its name and the first sentence of its description."""
+    what = (parser.description or "").split(". ")[0].removesuffix(".")
+    return textwrap.fill(what, 96, initial_indent=f"  {name:<10} ", subsequent_indent=" " * 13)
+
+
+def _add_shrink(commands: Commands) -> None:
     _add_resized(commands, resized.SHRINK, "Take a slot and most of the memory away in mid-query")
-    _add_resized(commands, resized.ARRIVE, "Give a second slot and more memory in mid-query")
-    _add_continued(commands)
-    _add_interrupt(commands)
-    _add_adversary(commands)
-    _add_forecasts(commands)
-    _add_pareto(commands)
-    _add_overhead(commands)
-    _add_checkpoints(commands)
-    _add_reuse(commands)
-    _add_shared(commands)
-    _add_workload(commands)
-    _add_measure(commands)
-    _add_core(commands)
-    _add_decisions(commands)
-    _add_fidelity(commands)
-    _add_ray(commands)
-    _add_eta(commands)
-    _add_transfer(commands)
-    _add_udf(commands)
-    _add_short(commands)
-    load_commands.add_command(commands)
-    load_commands.add_learning(commands)
-    growing_commands.add_command(commands)
-    _add_ray_spot(commands)
-    packed.add_command(commands, _write)
-    serving.add_command(commands, _write)
-    queues.add_command(commands, _write)
-    links.add_command(commands, _write)
-    ray_links.add_command(commands, _write)
-    suite.add_commands(commands)
-    the_map.add_commands(commands)
 
 
-def _add_resized(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], course: resized.Course, what: str
-) -> None:
+def _add_arrive(commands: Commands) -> None:
+    parser = _add_resized(commands, resized.ARRIVE, "Give a second slot and more memory in mid-query")
+    parser.add_argument("--ray", action="store_true", help="Ray nodes of this machine: three more join the first")
+    part = "with --ray: of each node, such as 0.25 (shares those there are)"
+    parser.add_argument("--processors", type=float, metavar="P", help=part)
+
+
+def _add_resized(commands: Commands, course: resized.Course, what: str) -> argparse.ArgumentParser:
     what = f"{what}: qoop, qoop without re-planning, DuckDB"
-    parser = commands.add_parser(course.name, help=what, description=f"{what}.")
+    parser = commands.add_parser(course.name, description=f"{what}.")
     _add_common(parser)
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="runs of each, for the median (5)")
     parser.add_argument(
         "--kinds", default=",".join(KINDS), metavar="A,B", help=f"systems under test ({','.join(KINDS)})"
     )
     parser.add_argument("--staged", action="store_true", help="qoop in stages only, never by DuckDB's own plan")
-    if course is resized.ARRIVE:
-        parser.add_argument("--ray", action="store_true", help="Ray nodes of this machine: three more join the first")
-        parser.add_argument(
-            "--processors",
-            type=float,
-            metavar="P",
-            help="with --ray: of each node, such as 0.25 (shares those there are)",
-        )
     parser.set_defaults(run=_resized, course=course, ray=False, processors=None)
+    return parser
 
 
-def _add_udf(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "Two predicates in Python of unknown cost: the order that is found against both orders of the text"
-    parser = commands.add_parser("udf", help=what, description=f"{what}.")
-    parser.add_argument("--rows", type=int, default=400_000, metavar="N", help="of the table (400000)")
-    parser.add_argument(
-        "--bits", type=int, default=200, metavar="N", help="of the dear one's exponent (200: about 30 µs)"
-    )
-    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds, the shortest counts (3)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.set_defaults(run=_udf)
-
-
-def _udf(options: argparse.Namespace) -> int:
-    wanted = python_order.PythonOrderOptions(options.rows, options.bits, options.repeat)
-    results = python_order.run(wanted)
-    if options.json:
-        Path(options.json).write_text(json.dumps(python_order.to_json(results), indent=1))
-    return 0
-
-
-def _add_short(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "A short query every second while two long ones run: what either costs the other, in qoop and in DuckDB"
-    parser = commands.add_parser("short", help=what, description=f"{what}.")
-    parser.add_argument("directory", metavar="DIR", type=Path, help="where `qoop tpcds generate` made the tables")
-    parser.add_argument("--queries", default="67,14", metavar="A,B", help="the long ones (67,14)")
-    parser.add_argument("--seconds", type=float, default=30.0, metavar="N", help="of each part (30)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.set_defaults(run=_short)
-
-
-def _short(options: argparse.Namespace) -> int:
-    queries = tuple(parse_selection(options.queries))
-    results = short_next_to_long.run(short_next_to_long.ShortOptions(options.directory, options.seconds, queries))
-    if options.json:
-        Path(options.json).write_text(json.dumps(short_next_to_long.to_json(results), indent=1))
-    return 0
-
-
-def _add_interrupt(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_interrupt(commands: Commands) -> None:
     what = "Kill the process at random moments: qoop goes on from its checkpoints, DuckDB starts again"
-    parser = commands.add_parser("interrupt", help=what, description=f"{what}.")
+    parser = commands.add_parser("interrupt", description=f"{what}.")
     _add_common(parser)
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="sequences of kills (20)")
     means = ",".join(f"{mean:g}" for mean in interrupt.MEANS)
@@ -157,9 +95,9 @@ def _add_interrupt(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.set_defaults(run=_interrupt)
 
 
-def _add_continued(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_continued(commands: Commands) -> None:
     what = "Kill the process at a part of its work and start it again: how much of that is saved, by default options"
-    parser = commands.add_parser("continue", help=what, description=f"{what}.")
+    parser = commands.add_parser("continue", description=f"{what}.")
     _add_common(parser)
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of each kind (1)")
     points = ",".join(f"{point:g}" for point in continued.POINTS)
@@ -175,48 +113,9 @@ def _add_continued(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.set_defaults(run=_continued)
 
 
-def _add_adversary(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "Look for the changes of capacity under which re-planning does worst against the best plan in hindsight"
-    parser = commands.add_parser("adversary", help=what, description=f"{what}. In virtual time; runs no query.")
-    _add_tables(parser, ", at scale 1")
-    parser.add_argument("--stats-scale", type=float, default=100.0, metavar="N", help="plan for that scale (100)")
-    parser.add_argument("--slots", type=int, default=16, metavar="N", help="at the start (16)")
-    parser.add_argument("--evaluations", type=int, default=200, metavar="N", help="profiles tried for a query (200)")
-    kinds = ", ".join(adversary.POLICIES)
-    parser.add_argument("--policy", default="greedy", metavar="NAME", help=f"whom to play against (greedy): {kinds}")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the search (1)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.set_defaults(run=_adversary)
-
-
-def _add_pareto(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "What a query costs and how long it takes on the paper's cluster: the Pareto line, with a picture"
-    parser = commands.add_parser("pareto", help=what, description=f"{what}. In virtual time; runs no query.")
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
-    parser.add_argument("--query", type=int, default=72, metavar="N", help="which one (72)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the market whose mean price it is (1)")
-    parser.add_argument("--runs", type=int, default=5, metavar="N", help="offers of the line that are run (5)")
-    parser.add_argument("--svg", metavar="FILE", help="draw it there; or --png FILE")
-    parser.add_argument("--png", metavar="FILE", help=argparse.SUPPRESS)
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.set_defaults(run=_pareto)
-
-
-def _add_forecasts(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "Greed and forecasts on profiles drawn by chance, against the best plan in hindsight"
-    parser = commands.add_parser("forecasts", help=what, description=f"{what}. In virtual time; runs no query.")
-    _add_tables(parser, ", at scale 1")
-    parser.add_argument("--stats-scale", type=float, default=100.0, metavar="N", help="plan for that scale (100)")
-    parser.add_argument("--slots", type=int, default=16, metavar="N", help="at most (16)")
-    parser.add_argument("--count", type=int, default=10, metavar="N", help="profiles for each query and pace (10)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the profiles (1)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.set_defaults(run=_forecasts)
-
-
-def _add_overhead(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_overhead(commands: Commands) -> None:
     what = "Nothing changes: what being able to change plan costs against being held to the same plan"
-    parser = commands.add_parser("overhead", help=what, description=f"{what}.")
+    parser = commands.add_parser("overhead", description=f"{what}.")
     _add_tables(parser)
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="pairs of runs of each (5)")
     _add_resources(parser)
@@ -229,42 +128,9 @@ def _add_overhead(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.set_defaults(run=_overhead)
 
 
-def _add_checkpoints(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "What it costs to write no outputs, those that are worth it, or all, to a folder that outlives the process"
-    parser = commands.add_parser("checkpoints", help=what, description=f"{what}.")
-    _add_tables(parser)
-    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs of each on every side (3)")
-    _add_resources(parser)
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    _add_modes(parser)
-    parser.set_defaults(run=_checkpoints)
-
-
-def _add_ray(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "What it costs to run on a Ray cluster: one node of it against as many slots of this process"
-    parser = commands.add_parser("ray", help=what, description=f"{what}. Begins such a cluster, and ends it.")
-    _add_tables(parser)
-    parser.add_argument("--repeat", type=int, default=2, metavar="N", help="runs of each on either side (2)")
-    parser.add_argument("--slots", type=int, default=2, metavar="N", help="of the node, and of this process (2)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.set_defaults(run=_ray)
-
-
-def _add_transfer(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "Staged plans with and without predicate transfer; with --orders, over orders of joins drawn by chance"
-    parser = commands.add_parser("transfer", help=what, description=f"{what}.")
-    _add_tables(parser)
-    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="pairs of runs of each plan (3)")
-    parser.add_argument("--orders", type=int, default=0, metavar="N", help="orders drawn for each query (0: the usual)")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds of one run at most (60)")
-    _add_resources(parser)
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.set_defaults(run=_transfer)
-
-
-def _add_eta(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_eta(commands: Commands) -> None:
     what = "Whether queries end within the range that they tell at half time"
-    parser = commands.add_parser("eta", help=what, description=f"{what}. The machine should do nothing else.")
+    parser = commands.add_parser("eta", description=f"{what}. The machine should do nothing else.")
     _add_tables(parser)
     parser.add_argument("--slots", type=int, metavar="N", help="tasks at a time (the CPUs there are)")
     parser.add_argument("--memory", metavar="SIZE", help='for all tasks together, such as "2GB"')
@@ -273,9 +139,9 @@ def _add_eta(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.set_defaults(run=_eta)
 
 
-def _add_ray_spot(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_ray_spot(commands: Commands) -> None:
     what = "A spot market replayed on real Ray nodes that come and go, next to the simulator's prediction"
-    parser = commands.add_parser("ray-spot", help=what, description=f"{what}.")
+    parser = commands.add_parser("ray-spot", description=f"{what}.")
     parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
     parser.add_argument("--queries", default="23,64,72,78", metavar="1,3,7-9", help="which ones (23,64,72,78)")
     parser.add_argument("--volatility", choices=[*Volatility], default="high", help="of the region (high)")
@@ -285,44 +151,9 @@ def _add_ray_spot(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.set_defaults(run=_ray_spot)
 
 
-def _add_reuse(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "How much of what is finished serves after a switch, and how much would by identical subtrees only"
-    parser = commands.add_parser("reuse", help=what, description=f"{what}. In virtual time, or --real.")
-    _add_tables(parser, ", at scale 1")
-    parser.add_argument("--points", type=int, default=5, metavar="N", help="moments of each run (5)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the moments (1)")
-    parser.add_argument("--slots", type=int, default=16, metavar="N", help="of the machine (16)")
-    parser.add_argument("--stats-scale", type=float, default=100.0, metavar="N", help="plan for that scale (100)")
-    parser.add_argument("--real", action="store_true", help="run each query once, on data of any scale")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.set_defaults(run=_reuse)
-
-
-def _add_shared(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "What one job sees of a cluster on which TPC-DS jobs come and go, under Tetris"
-    parser = commands.add_parser("shared", help=what, description=f"{what}. In virtual time; runs no query.")
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="clusters: seeds 1 to N (1)")
-    parser.add_argument("--hours", type=float, default=3.0, metavar="N", help="that are looked at (3)")
-    parser.add_argument("--warm", type=float, default=1.0, metavar="N", help="hours before that (1)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="record when the jobs came and ended there")
-    parser.set_defaults(run=_shared)
-
-
-def _add_workload(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "The plans of the simulated queries, and which of them ends first on how many slots of the paper's cluster"
-    parser = commands.add_parser("workload", help=what, description=f"{what}. Runs no query.")
-    _add_tables(parser, ", at scale 1")
-    parser.add_argument(
-        "--pace", type=float, default=PAPER.pace, metavar="N", help=f"times our kernel's seconds ({PAPER.pace:g})"
-    )
-    parser.add_argument("--true", action="store_true", help="by what `qoop bench measure` found, not as believed")
-    parser.set_defaults(run=_workload)
-
-
-def _add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_measure(commands: Commands) -> None:
     what = "Run the kept plans on small data: what simulations hold for true at the paper's size follows from it"
-    parser = commands.add_parser("measure", help=what, description=f"{what}. Goes on where it was broken off.")
+    parser = commands.add_parser("measure", description=f"{what}. Goes on where it was broken off.")
     _add_tables(parser, ", at scale 1")
     parser.add_argument("--also", action="append", default=[], metavar="10=DIR", help="data of another scale, too")
     parser.add_argument("--repeat", type=int, default=2, metavar="N", help="runs of each plan; the fastest counts (2)")
@@ -331,9 +162,9 @@ def _add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.set_defaults(run=_measure)
 
 
-def _add_core(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_core(commands: Commands) -> None:
     what = "How many task events a second go through the core: 600 slots, simulated tasks, by number of jobs"
-    parser = commands.add_parser("core", help=what, description=f"{what}. Runs no query.")
+    parser = commands.add_parser("core", description=f"{what}. Runs no query.")
     parser.add_argument("--jobs", default="1,2,5,10,20,50", metavar="A,B", help="at once (1,2,5,10,20,50)")
     parser.add_argument("--tasks", type=int, default=30_000, metavar="N", help="of all jobs together (30000)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of plans and durations (1)")
@@ -341,22 +172,9 @@ def _add_core(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.set_defaults(run=_core)
 
 
-def _add_decisions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "What a decision of each policy takes, with 100 jobs and 1,000 ready tasks on simulated machines"
-    parser = commands.add_parser("decisions", help=what, description=f"{what}. Runs no query.")
-    policies = ",".join(decision_speed.POLICIES)
-    parser.add_argument("--policies", default=policies, metavar="A,B", help=f"by name or text ({policies})")
-    parser.add_argument("--jobs", type=int, default=100, metavar="N", help="at once (100)")
-    parser.add_argument("--stages", type=int, default=10, metavar="N", help="ready at once, of each job (10)")
-    parser.add_argument("--decisions", type=int, default=1500, metavar="N", help="to be timed (1500)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of plans and durations (1)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.set_defaults(run=_decisions)
-
-
-def _add_fidelity(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_fidelity(commands: Commands) -> None:
     what = "Run the queries under a few profiles, then the same in the simulator: how far is it off?"
-    parser = commands.add_parser("fidelity", help=what, description=f"{what}. The machine should do nothing else.")
+    parser = commands.add_parser("fidelity", description=f"{what}. The machine should do nothing else.")
     _add_tables(parser)
     parser.add_argument("--quick", action="store_true", help="some of the queries, each run once")
     parser.add_argument("--profiles", default=",".join(fidelity.PROFILES), metavar="A,B", help="which ones (all)")
@@ -448,57 +266,6 @@ def _interrupt(options: argparse.Namespace) -> int:
     return 1 if any(one.error for one in done) else 0
 
 
-def _adversary(options: argparse.Namespace) -> int:
-    if options.policy not in adversary.POLICIES:
-        raise ConfigError(f"there is no policy {options.policy!r}; there are {', '.join(adversary.POLICIES)}")
-    found = adversary.run(
-        adversary.AdversaryOptions(
-            Path(options.directory), parse_selection(options.queries), options.stats_scale,
-            _positive("--slots", options.slots), _positive("--evaluations", options.evaluations), options.seed,
-            options.policy,
-        ),
-        lambda query, worst: _tell(f"query {query}: {worst}"),
-    )  # fmt: skip
-    print(adversary.table(found))
-    _write(adversary.to_json(found), options.json)
-    return 0
-
-
-def _shared(options: argparse.Namespace) -> int:
-    seeds = tuple(range(1, _positive("--seeds", options.seeds) + 1))
-    asked = shared_cluster.SharedClusterOptions(Path(options.directory), seeds, options.hours, options.warm)
-    clusters = shared_cluster.run(asked, lambda seed, lifetimes: _tell(f"seed {seed}: {len(lifetimes.came)} jobs"))
-    print(shared_cluster.table(clusters))
-    if options.output is not None:
-        shared_cluster.save(clusters, Path(options.output))
-    return 0
-
-
-def _pareto(options: argparse.Namespace) -> int:
-    found = pareto.run(Path(options.directory), options.query, options.seed, _positive("--runs", options.runs))
-    print(pareto.table(found))
-    _write(pareto.to_json(found), options.json)
-    if options.svg is not None or options.png is not None:
-        picture = pareto.draw(found)
-        for name, data in ((options.svg, picture.svg), (options.png, picture.png)):
-            if name is not None:
-                Path(name).write_bytes(data)
-    return 0
-
-
-def _forecasts(options: argparse.Namespace) -> int:
-    found = forecasts.run(
-        forecasts.ForecastOptions(
-            Path(options.directory), parse_selection(options.queries), options.stats_scale,
-            _positive("--slots", options.slots), _positive("--count", options.count), options.seed,
-        ),
-        _tell,
-    )  # fmt: skip
-    print(forecasts.table(found))
-    _write(forecasts.to_json(found), options.json)
-    return 0
-
-
 def _overhead(options: argparse.Namespace) -> int:
     def run(staged: bool) -> list[overhead.QueryResult]:
         return overhead.run(
@@ -510,20 +277,6 @@ def _overhead(options: argparse.Namespace) -> int:
         )  # fmt: skip
 
     found = _in_modes(options, run, overhead.table, overhead.to_json)
-    return 1 if any(one.error is not None for done in found for one in done) else 0
-
-
-def _checkpoints(options: argparse.Namespace) -> int:
-    def run(staged: bool) -> list[checkpoint_cost.QueryResult]:
-        return checkpoint_cost.run(
-            checkpoint_cost.CheckpointCostOptions(
-                Path(options.directory), _queries(options), _positive("--repeat", options.repeat), options.slots,
-                options.memory, staged,
-            ),
-            _tell,
-        )  # fmt: skip
-
-    found = _in_modes(options, run, checkpoint_cost.table, checkpoint_cost.to_json)
     return 1 if any(one.error is not None for done in found for one in done) else 0
 
 
@@ -542,19 +295,6 @@ def _in_modes(
         print(f"{table(found[mode])}\n", flush=True)
     _write({mode: to_json(one) for mode, one in found.items()}, options.json)
     return list(found.values())
-
-
-def _ray(options: argparse.Namespace) -> int:
-    done = ray_cost.run(
-        ray_cost.RayCostOptions(
-            Path(options.directory), _queries(options), _positive("--repeat", options.repeat),
-            _positive("--slots", options.slots),
-        ),
-        _tell,
-    )  # fmt: skip
-    print(ray_cost.summary(done))
-    _write(ray_cost.to_json(done), options.json)
-    return 1 if any(one.error is not None for one in done) else 0
 
 
 def _eta(options: argparse.Namespace) -> int:
@@ -577,45 +317,6 @@ def _ray_spot(options: argparse.Namespace) -> int:
     return 1 if any(one.error is not None for one in done) else 0
 
 
-def _transfer(options: argparse.Namespace) -> int:
-    done = transfer.run(
-        transfer.TransferOptions(
-            Path(options.directory), _queries(options), _positive("--repeat", options.repeat), options.orders,
-            options.timeout, options.slots, options.memory,
-        ),
-        _tell,
-    )  # fmt: skip
-    print(transfer.table(done))
-    _write(transfer.to_json(done), options.json)
-    return 0
-
-
-def _reuse(options: argparse.Namespace) -> int:
-    done = reuse_share.run(
-        reuse_share.ReuseShareOptions(
-            Path(options.directory), parse_selection(options.queries), _positive("--points", options.points),
-            options.seed, _positive("--slots", options.slots), options.stats_scale, options.real,
-        ),
-        _tell,
-    )  # fmt: skip
-    print(reuse_share.table(done))
-    _write(reuse_share.to_json(done), options.json)
-    return 0
-
-
-def _workload(options: argparse.Namespace) -> int:
-    if not options.pace > 0:
-        raise ConfigError(f"--pace must be above 0, not {options.pace:g}")
-    setting = Setting(pace=options.pace)
-    queries = parse_selection(options.queries)
-    found = workload(Path(options.directory), queries, setting, lambda query: _tell(f"query {query} is planned"))
-    if options.true:
-        measured = ground_truth.measured(Path(options.directory), found, setting)
-        found = {number: ground_truth.known_true(query, measured) for number, query in found.items()}
-    print(contests(found, setting))
-    return 0
-
-
 def _measure(options: argparse.Namespace) -> int:
     directory, queries = Path(options.directory), parse_selection(options.queries)
     sizes = measuring.parse_sizes(directory, options.also)
@@ -635,15 +336,6 @@ def _core(options: argparse.Namespace) -> int:
         raise ConfigError(f"--jobs takes numbers with commas between them, not {options.jobs!r}") from error
     found = core_speed.run(jobs, _positive("--tasks", options.tasks), options.seed, lambda speed: _tell(str(speed)))
     _write(core_speed.to_json(found), options.json)
-    return 0
-
-
-def _decisions(options: argparse.Namespace) -> int:
-    jobs, stages = _positive("--jobs", options.jobs), _positive("--stages", options.stages)
-    decisions = _positive("--decisions", options.decisions)
-    policies = options.policies.split(",")
-    found = decision_speed.run(policies, jobs, stages, decisions, options.seed, lambda one: _tell(str(one)))
-    _write(decision_speed.to_json(found), options.json)
     return 0
 
 
@@ -703,3 +395,23 @@ def _write(values: object, name: str | None) -> None:
 
 def _tell(line: str) -> None:
     print(line, flush=True)
+
+
+def _queues(commands: Commands) -> None:
+    queues.add_command(commands, _write)
+
+
+def _exchanges(commands: Commands) -> None:
+    links.add_command(commands, _write)
+
+
+_GROUPS: Mapping[str, Sequence[Callable[[Commands], None]]] = {
+    "on this machine, next to DuckDB": (
+        _add_shrink, _add_arrive, _add_continued, _add_interrupt, _add_overhead, _add_eta, _add_ray_spot,
+    ),
+    "in virtual time": (_add_core, _queues, _exchanges, load_commands.add_command, growing_commands.add_command),
+    "the paper's evaluation, in virtual time": (
+        _add_measure, _add_fidelity, suite.add_commands, the_map.add_commands,
+    ),
+}  # fmt: skip
+"""The adders of sub-commands, in the order of the list that `qoop bench --help` prints."""

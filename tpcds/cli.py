@@ -1,4 +1,4 @@
-"""The commands ``qoop tpcds`` adds: ``generate``, ``run``, ``qerror``, ``cost``, ``footers`` and ``alternatives``."""
+"""The commands ``qoop tpcds`` adds: ``generate``, ``run``, ``qerror``, ``cost`` and ``alternatives``."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from qoop.catalog.stores.whole_file import write_whole
 from qoop.tpcds.bench import cold, report
 from qoop.tpcds.bench import side_by_side as bench
 from qoop.tpcds.data import Progress, generate
-from qoop.tpcds.estimates import alternatives, by_footers, qerror, stage_cost
+from qoop.tpcds.estimates import alternatives, qerror, stage_cost
 from qoop.tpcds.queries import SUITES, parse_selection
 from qoop.tpcds.skew import Skew
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_commands(parser: argparse.ArgumentParser) -> None:
     """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_generate(commands)
     _add_run(commands)
     _add_alternatives(commands)
     _add_qerror(commands)
     _add_cost(commands)
-    _add_footers(commands)
 
 
 def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -91,18 +91,6 @@ def _add_cost(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.add_argument("--worst", type=int, default=20, metavar="N", help="worst estimates to print (20)")
     _add_suite(parser)
     parser.set_defaults(run=_cost)
-
-
-def _add_footers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "Compare plans from footers alone with plans from collected statistics"
-    parser = commands.add_parser("footers", help=what, description=f"{what}.")
-    parser.add_argument("directory", metavar="DIR", help="where `generate` made the tables")
-    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
-    parser.add_argument("--slots", type=int, metavar="N", help="slots of the plans (the CPUs there are)")
-    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of plans that differ, 0: run none (1)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    _add_suite(parser)
-    parser.set_defaults(run=_footers)
 
 
 def _add_alternatives(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -209,22 +197,6 @@ def _cost(options: argparse.Namespace) -> int:
     if target is not None:
         _write(target, json.dumps(done.json(), indent=1))
     return 1 if done.failed else 0
-
-
-def _footers(options: argparse.Namespace) -> int:
-    if options.repeat < 0:
-        raise ConfigError(f"--repeat must be at least 0, not {options.repeat}")
-    wanted = parse_selection(options.queries, options.suite)
-    target = _target(options.json)
-    print(by_footers.HEADER)
-    found = by_footers.compare(
-        by_footers.Options(Path(options.directory), wanted, options.suite, options.slots, options.repeat),
-        lambda one: print(one.line(), flush=True),
-    )
-    print(by_footers.totals(found))
-    if target is not None:
-        _write(target, json.dumps(by_footers.json_of(found), indent=1))
-    return 0
 
 
 def _alternatives(options: argparse.Namespace) -> int:

@@ -10,7 +10,5 @@
     replay.py        ``qoop replay``: tells a trace and checks it
     resume.py        ``qoop resume``: goes on with a suspended job
     serve.py         ``qoop serve``: its options, the session, the end at a signal
-    slt.py           ``qoop slt``: runs sqllogictest files
-    slt_file.py      what such a file holds, its loops written out
     words.py         the words of a command line in the order in which argparse takes them
 """

@@ -25,8 +25,9 @@ from qoop.profiles.volatility import REGION_SECONDS, Volatility
 _NAME = "NAME[:SEED]|FILE"
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_commands(parser: argparse.ArgumentParser) -> None:
     """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     what = "The profiles known by name, and the forms of files"
     commands.add_parser("list", help=what, description=f"{what}.").set_defaults(run=_list)
     _add_show(commands)

@@ -27,6 +27,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pyarrow as pa
+from in_memory import InMemory
 
 from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.catalog.stores.node_cache import NodeCache
@@ -38,7 +39,6 @@ from qoop.engine.storage.manifest import Saved, Unsaved, load_manifest
 from qoop.engine.storage.packs import load_pack
 from qoop.engine.storage.shared_store import SharedCheckpoints
 from qoop.engine.task import CheckpointKey
-from qoop.tpcds.packed.in_memory import InMemory
 
 LEASE = 1000.0
 

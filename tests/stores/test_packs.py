@@ -11,6 +11,9 @@ from pathlib import Path
 import pack_faults
 import pyarrow as pa
 import pytest
+from distant import Distant
+from in_memory import InMemory
+from pack_shuffle import ShuffleOptions, compared, line
 
 from qoop.catalog.errors import CheckpointError
 from qoop.catalog.stores.node_cache import NodeCache
@@ -23,10 +26,6 @@ from qoop.engine.storage.packs import dump_pack, load_pack
 from qoop.engine.storage.shared_store import SharedCheckpoints
 from qoop.engine.storage.write_behind import WriteBehind
 from qoop.engine.task import CheckpointKey
-from qoop.tpcds.packed import small_query
-from qoop.tpcds.packed.bench import PackOptions, run, summary
-from qoop.tpcds.packed.distant import Distant
-from qoop.tpcds.packed.in_memory import InMemory
 
 Machine = Callable[..., SharedCheckpoints]
 
@@ -378,15 +377,10 @@ def test_the_requests_that_are_counted_are_those_of_s3(
 _KINDS = {"PUT": "put", "GET": "get", "HEAD": "head", "POST": "delete", "DELETE": "delete"}
 
 
-def test_the_benchmark_shows_fewer_requests_and_the_same_rows() -> None:
-    told: list[str] = []
-    done = run(PackOptions(16, 16, 0.004, repeat=0), told.append)
-    assert done.fewer >= 2 and len(told) == 2
-    assert "times fewer requests" in summary(done)
-
-
-def test_a_small_query_is_answered_with_and_without(tmp_path: Path) -> None:
-    assert min(small_query.seconds(tmp_path / "small", 0.001, 1)) > 0
+def test_packed_outputs_take_fewer_requests_and_hold_the_same_rows(tmp_path: Path) -> None:
+    loose, packed = compared(ShuffleOptions(tmp_path, 16, 16, latency=0.004))
+    assert loose.all_requests >= 2 * packed.all_requests > 0
+    assert f"{packed.all_requests} requests" in line("packed", packed)
 
 
 @pytest.mark.parametrize("place", range(20))

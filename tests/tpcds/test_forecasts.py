@@ -6,14 +6,12 @@ from random import Random
 
 import pytest
 
-from qoop.planner.plan import Resources
 from qoop.replanning.forecast import Forecast
 from qoop.replanning.greedy import Greedy
 from qoop.replanning.moves import Moves
-from qoop.tpcds.scenarios import adversary, forecasts
-from qoop.tpcds.scenarios.forecasts import Drawn
+from qoop.tpcds.scenarios import adversary
 from qoop.tpcds.scenarios.scenario import Scenario
-from qoop.tpcds.scenarios.walks import LENGTH, gloom, seen, walk
+from qoop.tpcds.scenarios.walks import LENGTH, seen, walk
 
 MEMORY = 1e9
 
@@ -42,13 +40,6 @@ def test_with_a_budget_of_nothing_a_forecast_runs_as_greed_does(scenario: Scenar
         assert scenario.against(Forecast(Moves(), steady=1e9)).run(steps) == scenario.against(Greedy()).run(steps)
 
 
-def test_gloom_expects_one_slot(scenario: Scenario) -> None:
-    chain = gloom(scenario).chain(Resources(16, 16 * MEMORY), steady=0.0)
-    assert chain.levels[chain.start].cpu == 16 and not chain.still
-    on_one = [100.0 if level.cpu == 1 else 10.0 for level in chain.levels]
-    assert chain.expected([one * scenario.undisturbed for one in on_one]) > 90 * scenario.undisturbed
-
-
 def test_nobody_is_compared_with_another_hindsight(scenario: Scenario) -> None:
     steps = walk(scenario, 0.3, Random(5))
     hindsight = scenario.hindsight(steps)
@@ -60,13 +51,3 @@ def test_the_adversary_plays_against_every_policy_by_name(scenario: Scenario) ->
     assert tuple(known) == adversary.POLICIES
     worst = adversary.search(scenario.against(known["forecast"]), seed=2, evaluations=6)
     assert worst.ratio >= 0.98 * worst.found > 0
-
-
-def test_the_table_by_hand() -> None:
-    drawn = [
-        Drawn(1, 0.1, 1.0, {"greed": 2.0, "forecast": 1.0}, {"greed": 1, "forecast": 0}),
-        Drawn(2, 0.1, 1.0, {"greed": 2.0, "forecast": 4.0}, {"greed": 1, "forecast": 2}),
-    ]
-    lines = forecasts.table(drawn).splitlines()
-    assert lines[2].split() == ["0.1", "greed", "2.000", "2.00", "1.000", "0%", "0%", "1.00"]
-    assert lines[3].split() == ["0.1", "forecast", "2.000", "4.00", "1.000", "50%", "50%", "1.00"]

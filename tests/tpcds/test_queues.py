@@ -35,7 +35,7 @@ def test_the_jobs_of_a_seed_are_those_of_the_mix() -> None:
 
 def test_the_command_writes_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figures = tmp_path / "q.json"
-    assert main(["bench", "queues", "--simulated", "--seeds", "1", "--jobs", "4", "--json", str(figures)]) == 0
+    assert main(["bench", "queues", "--seeds", "1", "--jobs", "4", "--json", str(figures)]) == 0
     assert "jobs a minute" in capsys.readouterr().out
     assert set(json.loads(figures.read_text())) == {"none", "queued", "unordered"}
 

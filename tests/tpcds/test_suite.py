@@ -181,7 +181,7 @@ def test_the_command_alone_keeps_real_runs_where_the_suite_finds_them(
 def test_values_of_all_parts_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fidelity, "run", real_runs)
     monkeypatch.setattr(commands, "_PARTS", {"toy": commands._toy})
-    words = ["bench", "all", str(tmp_path), "--quick", "--results", str(tmp_path / "kept")]
+    words = ["bench", "suite", str(tmp_path), "--quick", "--results", str(tmp_path / "kept")]
     assert main([*words, "--json", str(tmp_path / "all.json")]) == 0
     values = json.loads((tmp_path / "all.json").read_text())
     assert values["fidelity"]["median_error"] == pytest.approx(0.1)
@@ -418,7 +418,7 @@ def test_the_page_holds_every_figure_and_needs_nothing_else(tmp_path: Path) -> N
 
 
 def test_a_page_of_nothing_but_the_toy_says_what_is_missing(tmp_path: Path) -> None:
-    assert main(["bench", "toy", str(tmp_path), "--results", str(tmp_path / "kept")]) == 0
+    assert main(["bench", "suite", str(tmp_path), "--parts", "toy", "--results", str(tmp_path / "kept")]) == 0
     assert main(["bench", "report", "--results", str(tmp_path / "kept"), "--out", str(tmp_path / "out")]) == 0
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("Not measured yet") == len(FIGURES) - 1

@@ -14,12 +14,6 @@
     continued.py         the process is killed at a part of its work, and another goes on
     overhead.py          what adaptivity costs where nothing changes
     eta.py               how good the predicted end is
-    reuse_share.py       how much finished work serves after a switch
-    transfer.py          what predicate transfer is worth, and how little orders of joins matter with it
-    python_order.py      the order of predicates in Python that is found against both orders of the text
-    short_next_to_long.py   a short query every second while long ones run
-    checkpoint_cost.py   what durable checkpoints cost
     coverage.py          stated intervals of growing answers that hold the truth
     core_speed.py        events a second through the core
-    decision_speed.py    what a decision of each policy takes
 """

@@ -3,7 +3,6 @@
 ::
 
     alternatives.py   how many different plans each query has
-    by_footers.py     plans from footers alone against plans from statistics
     qerror.py         estimated rows against counted rows
     stage_cost.py     estimated seconds against measured seconds
 """

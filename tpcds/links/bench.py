@@ -1,4 +1,4 @@
-"""All ways to pull rows from other machines on the same plans, in virtual time: `qoop bench exchanges --simulated`."""
+"""All ways to pull rows from other machines on the same plans, in virtual time: `qoop bench exchanges`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.finish import Finish
 from qoop.planner.plan import Resources
 from qoop.simulation import SimulatedJob, SimulatedRun, simulate
-from qoop.tpcds.links.search import searched
 from qoop.tpcds.links.workload import MIXES, Cluster, Drawn, drawn
 from qoop.tpcds.quantiles import ratio_of_sums
 from qoop.tpcds.queries import parse_selection
@@ -25,7 +24,7 @@ from qoop.tpcds.simulate.ground_truth import SPREAD, Straggling, believed
 from qoop.tpcds.simulate.workload import Setting, workload
 
 LATENCY = 0.001
-TODAY, SEARCHED = "at-once", "searched"
+TODAY = "at-once"
 TPCDS = "tpcds"
 
 
@@ -38,7 +37,7 @@ class Way:
 
 
 def ways() -> Mapping[str, Way]:
-    """By name: what is compared. "searched" begins with "critical-path"."""
+    """By name: what is compared."""
     critical = Exchanges("critical-path", latency=LATENCY)
     at_once = replace(critical, order="fifo")
     return {
@@ -50,7 +49,6 @@ def ways() -> Mapping[str, Way]:
         "critical-path": Way(critical),
         "at-once-ahead": Way(at_once, usual(2)),
         "critical-path-ahead": Way(critical, usual(2)),
-        SEARCHED: Way(critical),
     }
 
 
@@ -65,14 +63,12 @@ def play(case: Drawn, way: Way, cluster: Cluster) -> SimulatedRun:
 
 @dataclass(frozen=True, slots=True)
 class ExchangesOptions:
-    """kinds: of plans. seeds: of each. examined: candidates of the search. directory: TPC-DS at scale 1, queries: of
-    it, for plans of TPC-DS."""
+    """kinds: of plans. seeds: of each. directory: TPC-DS at scale 1, queries: of it, for plans of TPC-DS."""
 
     kinds: tuple[str, ...]
     seeds: int
     names: tuple[str, ...]
     cluster: Cluster
-    examined: int = 24
     directory: Path | None = None
     queries: tuple[int, ...] = ()
 
@@ -112,19 +108,9 @@ def run(options: ExchangesOptions, told: Callable[[str], None] = print) -> Excha
         beliefs[kind] = tuple(_believed(case, options.cluster) for case in cases)
         seconds[kind] = {}
         for name in names:
-            seconds[kind][name] = tuple(_seconds(case, name, known[name], options) for case in cases)
+            seconds[kind][name] = tuple(play(case, known[name], options.cluster).seconds for case in cases)
             told(line(kind, name, ExchangesResult(seconds, beliefs)))
     return ExchangesResult(seconds, beliefs)
-
-
-def _seconds(case: Drawn, name: str, way: Way, options: ExchangesOptions) -> float:
-    if name != SEARCHED:
-        return play(case, way, options.cluster).seconds
-
-    def judged(terms: Exchanges) -> float:
-        return play(case, replace(way, terms=terms), options.cluster).seconds
-
-    return searched(case.plan, way.terms, judged, options.examined)[1]
 
 
 def _believed(case: Drawn, cluster: Cluster) -> float:
@@ -172,26 +158,22 @@ def add_command(
 ) -> None:
     """Add `exchanges`. write: puts figures into a file, if one is named."""
     what = "Ways to pull rows from other machines, on machines with links in virtual time"
-    parser = commands.add_parser("exchanges", help=what, description=f"{what}.")
-    parser.add_argument("--simulated", action="store_true", help="in virtual time (on nodes: qoop bench ray-links)")
+    parser = commands.add_parser("exchanges", description=f"{what}.")
     parser.add_argument("--kinds", default=",".join(MIXES), metavar="A,B", help=f"of {', '.join((*MIXES, TPCDS))}")
     parser.add_argument("--ways", default=",".join(ways()), metavar="A,B", help=f"of {', '.join(ways())}")
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="plans of each kind (10)")
     parser.add_argument("--machines", type=int, default=20, metavar="N", help="how many, of two slots (20)")
     parser.add_argument("--slow", type=int, default=0, metavar="N", help="machines whose links have half the rate (0)")
-    parser.add_argument("--examined", type=int, default=24, metavar="N", help="candidates of the search (24)")
     parser.add_argument("--directory", metavar="DIR", help="TPC-DS at scale 1, for its plans")
     parser.add_argument("--queries", default="4,11,64,72,78", metavar="SELECTION", help="of TPC-DS (4,11,64,72,78)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
 
     def command(options: argparse.Namespace) -> int:
-        if not options.simulated:
-            raise ConfigError("say --simulated; on real nodes, it is `qoop bench ray-links DIR`")
-        if min(options.seeds, options.machines - 1, options.examined) < 1:
-            raise ConfigError("--seeds and --examined must be 1 or more, --machines 2 or more")
+        if min(options.seeds, options.machines - 1) < 1:
+            raise ConfigError("--seeds must be 1 or more, --machines 2 or more")
         asked = ExchangesOptions(
             tuple(options.kinds.split(",")), options.seeds, tuple(options.ways.split(",")),
-            Cluster(options.machines, slow=options.slow), options.examined,
+            Cluster(options.machines, slow=options.slow),
             Path(options.directory) if options.directory else None, tuple(parse_selection(options.queries)),
         )  # fmt: skip
         write(to_json(run(asked, lambda text: print(text, flush=True))), options.json)

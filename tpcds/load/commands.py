@@ -29,7 +29,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add the sub-command; it sets `run`, a function of the parsed options that gives the exit code."""
     what = "Queries of several tenants at several loads, under every scheduler: times, fairness, deadlines"
     how = "On this machine, next to DuckDB; or, with --simulated, on 600 slots, in virtual time"
-    parser = commands.add_parser("load", help=what, description=f"{what}. {how}.")
+    parser = commands.add_parser("load", description=f"{what}. {how}.")
     parser.add_argument("--simulated", action="store_true", help="on 600 simulated slots, with tables of scale 1")
     parser.add_argument("--queries", default="1-99", metavar="1,3,7-9", help="to draw from, on this machine (1-99)")
     parser.add_argument(
@@ -64,7 +64,7 @@ def _add_simulated(parser: argparse.ArgumentParser) -> None:
 def add_learning(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-command; it sets `run`."""
     what = "Learn the weights of the scheduler `learned`: imitate the heuristic, then improve in the simulator"
-    parser = commands.add_parser("learn", help=what, description=f"{what}. Prints the weights.")
+    parser = commands.add_parser("learn", description=f"{what}. Prints the weights.")
     parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
     parser.add_argument("--seeds", type=int, default=4, metavar="N", help="runs to judge weights by (4)")
     parser.add_argument("--rounds", type=int, default=12, metavar="N", help="of improvement (12)")

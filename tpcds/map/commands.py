@@ -27,12 +27,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     what = (
         "Where changing plan pays: single queries through a grid of changes, against plans that are held and a ceiling"
     )
-    parser = commands.add_parser("map", help=what, description=f"{what}. In virtual time.")
+    parser = commands.add_parser("map", description=f"{what}. In virtual time.")
     add_options(parser)
     parser.add_argument("--out", metavar="FOLDER", help="write the pictures there")
     parser.set_defaults(run=_map)
     what = "The paper's setting, nearer to the paper: queries of several lengths that begin at random moments"
-    parser = commands.add_parser("paper", help=what, description=f"{what}. In virtual time.")
+    parser = commands.add_parser("paper", description=f"{what}. In virtual time.")
     add_options(parser)
     parser.add_argument("--out", metavar="FOLDER", help="write the picture there")
     parser.add_argument("--lengths", metavar="A,C", help=f"only these of {', '.join(classes.LENGTHS)}")

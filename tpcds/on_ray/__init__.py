@@ -4,7 +4,6 @@
 
     ray_nodes.py    a cluster whose nodes come and go
     cpu_quota.py    a part of a processor for each of them
-    ray_cost.py     what it costs to run on Ray
     ray_arrive.py   nodes that arrive while a query runs
     ray_spot.py     a spot market replayed, next to the simulator's prediction
 """

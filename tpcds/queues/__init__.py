@@ -5,5 +5,4 @@
     workload.py   the jobs of the source's mix
     measures.py   what is measured of a run
     bench.py      all ways to queue on the same jobs
-    sessions.py   several sessions on real nodes, with agents and without
 """

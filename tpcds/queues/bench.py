@@ -103,13 +103,7 @@ def add_command(
 ) -> None:
     """Add `queues`. write: puts figures into a file, if one is named."""
     what = "Queues of granted tasks at the nodes of a cluster, against none"
-    parser = commands.add_parser("queues", help=what, description=f"{what}.")
-    parser.add_argument("--simulated", action="store_true", help="in virtual time, not on nodes of Ray")
-    parser.add_argument(
-        "--seconds", type=float, default=30.0, metavar="S", help="on nodes: of each way, each time (30)"
-    )
-    parser.add_argument("--nodes", type=int, default=2, metavar="N", help="on nodes: how many, of one CPU (2)")
-    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="on nodes: times that ways take turns (1)")
+    parser = commands.add_parser("queues", description=f"{what}.")
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="runs of each (10)")
     parser.add_argument("--mix", choices=["5-50", "hive"], default="5-50", help="which jobs (5-50)")
     parser.add_argument("--load", type=float, default=1.0, metavar="X", help="part of all slots asked for (1)")
@@ -118,8 +112,6 @@ def add_command(
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
 
     def command(options: argparse.Namespace) -> int:
-        if not options.simulated:
-            return _on_nodes(options, write)
         if min(options.seeds, options.jobs) < 1 or options.load <= 0:
             raise ConfigError("--seeds and --jobs must be 1 or more, --load above 0")
         setting = Setting(jobs=options.jobs, load=options.load, mix=options.mix)
@@ -128,13 +120,3 @@ def add_command(
         return 0
 
     parser.set_defaults(run=command)
-
-
-def _on_nodes(options: argparse.Namespace, write: Callable[[Any, str | None], None]) -> int:
-    from qoop.tpcds.queues import sessions  # it needs Ray
-
-    if min(options.nodes, options.repeat) < 1 or options.seconds <= 0:
-        raise ConfigError("--nodes and --repeat must be 1 or more, --seconds above 0")
-    wanted = sessions.SessionsOptions(options.seconds, options.nodes, options.repeat)
-    write(sessions.to_json(sessions.run(wanted, lambda text: print(text, flush=True))), options.json)
-    return 0

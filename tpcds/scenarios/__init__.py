@@ -5,5 +5,4 @@
     scenario.py       where a query runs
     walks.py       random capacity
     adversary.py   the capacity that is worst for a policy
-    forecasts.py   greedy and forecasting policies on random capacity
 """

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from math import inf
-from pathlib import Path
 
 from qoop.replanning.decision import Policy
 from qoop.replanning.forecast import Forecast
 from qoop.replanning.greedy import Greedy
-from qoop.tpcds.scenarios.scenario import Ran, Scenario, Steps, scenarios
+from qoop.tpcds.scenarios.scenario import Ran, Scenario, Steps
 from qoop.tpcds.scenarios.walks import seen
 
 _SAME = 0.98
@@ -74,65 +73,11 @@ def policies(scenario: Scenario, seed: int) -> dict[str, Policy]:
 POLICIES = ("greedy", "naive", "learning", "forecast", "unguarded")
 
 
-@dataclass(frozen=True, slots=True)
-class AdversaryOptions:
-    """The search to make. stats_scale: rows as at that scale, for data of scale 1. slots: at the start.
-
-    policy: one of `POLICIES`.
-    """
-
-    directory: Path
-    queries: tuple[int, ...]
-    stats_scale: float = 100.0
-    slots: int = 16
-    evaluations: int = 200
-    seed: int = 1
-    policy: str = "greedy"
-
-
-def run(options: AdversaryOptions, told: Callable[[int, Worst], None] = lambda query, worst: None) -> dict[int, Worst]:
-    """Search for each query, with the plans that it keeps for such a machine. Raises ConfigError, SourceError."""
-    found = {}
-    for query, plain in scenarios(options.directory, options.queries, options.stats_scale, options.slots):
-        found[query] = worst(plain, options.policy, options.seed, options.evaluations)
-        told(query, found[query])
-    return found
-
-
 def worst(plain: Scenario, policy: str, seed: int, evaluations: int) -> Worst:
     """The worst profile found against one of `POLICIES`, and how the others do on it."""
     known = policies(plain, seed)
     found = search(plain.against(known.pop(policy)), seed, evaluations)
     return replace(found, others={name: plain.against(other).ratio(found.steps) for name, other in known.items()})
-
-
-def table(found: Mapping[int, Worst]) -> str:
-    """The distribution of the worst ratios."""
-    ratios = sorted(one.ratio for one in found.values())
-    held = sorted(one.held / one.hindsight for one in found.values())
-    others = {name: sorted(one.others[name] for one in found.values()) for name in next(iter(found.values())).others}
-    switched = sum(one.adaptive.switches > 0 for one in found.values())
-    return "\n".join(
-        (
-            "",
-            f"worst ratio to the best plan in hindsight: median {_middle(ratios):.2f}, largest {ratios[-1]:.2f}",
-            f"of the launch plan on the same profiles:   median {_middle(held):.2f}, largest {held[-1]:.2f}",
-            *(
-                f"of {name} on the same profiles: median {_middle(all_):.2f}, largest {all_[-1]:.2f}"
-                for name, all_ in others.items()
-            ),
-            f"{switched} of {len(found)} queries changed plan on their worst profile",
-        )
-    )
-
-
-def to_json(found: Mapping[int, Worst]) -> dict[str, object]:
-    """The figures as JSON values."""
-    return {"queries": [{"query": query, "ratio": one.ratio, **asdict(one)} for query, one in found.items()]}
-
-
-def _middle(ordered: Sequence[float]) -> float:
-    return ordered[(len(ordered) - 1) // 2]
 
 
 def search(

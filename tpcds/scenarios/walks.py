@@ -34,15 +34,6 @@ def seen(scenario: Scenario, stay: float, chance: random.Random, walks: int = 20
     return sum((_moves(walk(scenario, stay, chance)) for _ in range(walks)), Moves())
 
 
-def gloom(scenario: Scenario) -> Moves:
-    """A belief that is wrong: whatever the share is, it soon falls to one slot, for good."""
-    levels, stay = [2.0**power for power in range(1, scenario.slots.bit_length())], 0.1 * scenario.undisturbed
-    shares = [Resources(slots, slots * scenario.memory) for slots in levels]
-    bottom = Resources(1.0, scenario.memory)
-    seconds = dict.fromkeys(shares, stay) | {bottom: 1e6 * stay}
-    return Moves(seconds, {(share, bottom): 1.0 for share in shares})
-
-
 def _moves(steps: Steps) -> Moves:
     path = [(at, Resources(slots, slots * memory)) for at, slots, memory in steps.changes]
     return Moves.of(path, path[-1][0])

@@ -13,9 +13,9 @@ least four. What they demand it does not tell; it is calibrated so that this com
 - the fairness knob of Tetris, `FAIRNESS`;
 - how often a job hears of its share, `qoop.profiles.shared.STEP`: the less often, the fewer changes it sees.
 
-With the constants below the four clusters that are recorded (``qoop bench shared DIR --seeds 4 -o FILE``) have 2,181
-jobs: 79 % see at least one event, 19 % at least four; they take 564 s in the mean (429 to 705 by cluster, half of them
-under 80 s: a few long ones wait for the many short ones, which Tetris prefers).
+``python -m qoop.tpcds.simulate.shared_cluster DIR -o FILE`` records the clusters. With the constants below the four
+that are recorded have 2,181 jobs: 79 % see at least one event, 19 % at least four; they take 564 s in the mean (429 to
+705 by cluster, half of them under 80 s: a few long ones wait for the many short ones, which Tetris prefers).
 
 What a job sees follows from when jobs come and end. How finely their work is cut matters little for that, so tasks are
 merged (`_merged`) to some hundred a job: a simulated hour then costs seconds.
@@ -23,6 +23,7 @@ merged (`_merged`) to some hundred a job: a simulated hour then costs seconds.
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -159,3 +160,19 @@ def _row(name: str, took: list[float], counts: list[int]) -> str:
 def save(clusters: Mapping[int, JobLifetimes], path: Path) -> Path:
     """Record them, a line each. Raises ConfigError if the file cannot be written."""
     return write("".join(f"{lifetimes.to_json()}\n" for lifetimes in clusters.values()), path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Simulate clusters that TPC-DS jobs share, and record when jobs end.")
+    parser.add_argument("directory", metavar="DIR", type=Path, help="tables of TPC-DS at scale 1")
+    parser.add_argument("--seeds", type=int, default=4, metavar="N", help="clusters: seeds 1 to N (4)")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="record when the jobs came and ended there")
+    options = parser.parse_args()
+    clusters = run(SharedClusterOptions(options.directory, tuple(range(1, options.seeds + 1))))
+    print(table(clusters))
+    if options.output is not None:
+        save(clusters, options.output)
+
+
+if __name__ == "__main__":
+    main()

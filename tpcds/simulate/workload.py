@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -281,68 +281,3 @@ def _codec(stages: list[Stage]) -> Codec:
 def _fields_codec() -> Codec:
     facts: Pair = (LazyFacts.to_json, read_facts)
     return Codec({LazyFacts: facts}, also=frozenset({"facts"}))
-
-
-# ---- as text
-
-
-@dataclass(frozen=True)
-class Contest:
-    """The times of one query's plans on shares of several sizes.
-
-    seconds: by plan, then by share.
-    """
-
-    query: Query
-    slots: tuple[int, ...]
-    seconds: tuple[tuple[float, ...], ...]
-
-    @classmethod
-    def of(cls, query: Query, slots: Sequence[int], setting: Setting = PAPER) -> Contest:
-        """All plans on shares of these numbers of slots."""
-        shares = [setting.share(count) for count in slots]
-        seconds = tuple(tuple(one.finish.seconds(share) for share in shares) for one in query.candidates)
-        return cls(query, tuple(slots), seconds)
-
-    @cached_property
-    def winners(self) -> tuple[int, ...]:
-        """By share, the place of the plan that ends first."""
-        columns = list(zip(*self.seconds, strict=True))
-        return tuple(min(range(len(column)), key=column.__getitem__) for column in columns)
-
-    def gain(self, launched: int, now: int) -> float:
-        """The time on share `now` of the plan that is best on share `launched`, relative to the best time there."""
-        best = self.seconds[self.winners[now]][now]
-        return self.seconds[self.winners[launched]][now] / best if best else 1.0
-
-    @property
-    def most(self) -> float:
-        """The largest gain of all pairs of shares."""
-        places = range(len(self.slots))
-        return max(self.gain(i, j) for i in places for j in places)
-
-    def line(self) -> str:
-        """As a line of :func:`contests`."""
-        plans = [one.plan for one in self.query.candidates]
-        tasks = [sum(stage.width for stage in plan.stages) for plan in plans]
-        cells = "  ".join(
-            f"{self.winners[j]} {self.seconds[self.winners[j]][j]:6.0f} s" for j in range(len(self.slots))
-        )
-        last = len(self.slots) - 1
-        return (
-            f"{self.query.number:5} {len(plans):5} {min(tasks):6}-{max(tasks):<6} {cells}"
-            f"  {self.gain(0, last):5.2f} {self.gain(last, 0):5.2f} {self.most:5.2f}"
-        )
-
-
-SLOTS = (60, 120, 240, 360, 600)
-
-
-def contests(found: Workload, setting: Setting = PAPER, slots: Sequence[int] = SLOTS) -> str:
-    """A text of the plan of each query that wins on each share, and of the gain over the plan at launch."""
-    done = [Contest.of(query, slots, setting) for query in found.values()]
-    head = "  ".join(f"{count:4} slots" for count in slots)
-    lines = [f"query plans  tasks         {head}     up  down  most", *(one.line() for one in done)]
-    for least in (1.02, 1.1, 1.5, 2.0):
-        lines.append(f"{sum(one.most >= least for one in done)} of {len(done)} gain {least:.2f} times somewhere")
-    return "\n".join(lines)

@@ -2,7 +2,7 @@
 
 ::
 
-    commands.py     ``qoop bench micro | macro | … | all | report``
+    commands.py     ``qoop bench suite`` and ``qoop bench report``
     situations.py   which query meets which profile
     micro.py        single queries under profiles
     macro.py        many jobs on one cluster
@@ -11,7 +11,6 @@
     toy.py          the toy query of figure 2.4
     markets.py      what the profiles are like
     worst.py        what the adversary finds
-    pareto.py       price against time
     runs.py         records of single-query runs
     runner.py       items -> processes -> a file of results
     versions.py     which code a result comes from

@@ -1,4 +1,4 @@
-"""The commands of the suite: ``qoop bench micro | macro | toy | ablation | adversaries | … | all | report``."""
+"""The commands of the suite: ``qoop bench suite`` and ``qoop bench report``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import qoop
 from qoop.catalog.user_folders import cache_directory
 from qoop.drawing.picture import write
 from qoop.plan_cache import planner_version
-from qoop.tpcds.queries import parse_selection
+from qoop.tpcds.queries import parse_names, parse_selection
 from qoop.tpcds.simulate import fidelity
 from qoop.tpcds.simulate.ground_truth import edition
 from qoop.tpcds.simulate.workload import PAPER, version
@@ -40,31 +40,17 @@ _SHARED = ("qoop.tpcds.simulate.ground_truth", f"{_SUITE}.situations", f"{_SUITE
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-commands; each sets `run`, a function of the parsed options that gives the exit code."""
-    for name, what in _WHAT.items():
-        parser = commands.add_parser(name, help=what, description=f"{what}. In virtual time, but for fidelity.")
-        add_options(parser)
-        parser.set_defaults(run=_measure, parts=(FIDELITY, *_PARTS) if name == "all" else (_PART_OF.get(name, name),))
+    what = "The paper's figures, part by part, and how faithful the simulator is first"
+    known = ", ".join((FIDELITY, *_PARTS))
+    parser = commands.add_parser("suite", description=f"{what}. In virtual time, but for fidelity. Parts: {known}.")
+    add_options(parser)
+    parser.add_argument("--parts", metavar="A,B", help="only these (all)")
+    parser.set_defaults(run=_measure)
     what = "Write the page and the figures of what was measured"
-    parser = commands.add_parser("report", help=what, description=f"{what}.")
+    parser = commands.add_parser("report", description=f"{what}.")
     _add_results(parser)
     parser.add_argument("--out", metavar="FOLDER", default="qoop-report", help="where to write (qoop-report)")
     parser.set_defaults(run=_report)
-
-
-_WHAT = {
-    "micro": "Single queries under profiles, against Clarinet, Volcano and the best plan in hindsight",
-    "speed": "How much there is to gain where the market moves faster than it does",
-    "macro": "200 jobs on one cluster, under seven combinations of scheduler and planner, and two controls",
-    "toy": "The toy query of figure 2.4",
-    "profiles": "What the profiles are like that the queries meet",
-    "ablation": "Single queries with one part of re-planning changed at a time",
-    "adversaries": "The changes of capacity under which greed, and each forecast, do worst on ten of the queries",
-    "all": "All parts of the paper's evaluation, how faithful the simulator is first",
-}
-
-
-_PART_OF = {"adversaries": "adversary"}
-"""Parts that have another name than their command: `qoop bench adversary` plays against one policy, on all queries."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -194,7 +180,7 @@ _PARTS: Mapping[str, Callable[[Plan], Part]] = {
     "macro": _macro,
     "adversary": _adversary,
 }
-"""In the order in which `all` measures them."""
+"""In the order in which they are measured."""
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
@@ -204,15 +190,16 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 
 def _measure(options: argparse.Namespace) -> int:
+    parts = parse_names(options.parts, (FIDELITY, *_PARTS), "part")
     processes = runner.processes_for(options.processes)
     plan = plan_of(options)
     folder, failed = folder_of(options), 0
     settings, values = dict(plan.settings), dict[str, object]()
-    if FIDELITY in options.parts:
+    if FIDELITY in parts:
         real = _fidelity(plan, folder, options.fresh)
         values[FIDELITY] = fidelity.to_json(real)
         failed += len(real.failed)
-    for name in (name for name in options.parts if name != FIDELITY):
+    for name in (name for name in parts if name != FIDELITY):
         if options.fresh:
             runner.forget(name, folder)
         part = _PARTS[name](plan)
@@ -223,7 +210,7 @@ def _measure(options: argparse.Namespace) -> int:
         tell_failed(measured)
     if options.json is not None:
         write(json.dumps({"settings": settings, **values}, indent=1) + "\n", options.json)
-    print("\n".join(report.lines(criteria(report.load(folder).only(options.parts).suite()))))
+    print("\n".join(report.lines(criteria(report.load(folder).only(parts).suite()))))
     return 1 if failed else 0
 
 

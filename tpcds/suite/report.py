@@ -56,7 +56,7 @@ def load(folder: Path) -> Found:
     files = {part: folder / f"{part}.jsonl" for part in PARTS}
     kept = {part: read(path) for part, path in files.items() if path.exists()}
     if not kept:
-        raise ConfigError(f"{folder} holds no results; `qoop bench all DIR` makes some")
+        raise ConfigError(f"{folder} holds no results; `qoop bench suite DIR` makes some")
     return Found(
         {part: one.settings for part, one in kept.items()},
         {part: known(one.values) for part, one in kept.items()},

@@ -19,6 +19,8 @@ from qoop.tpcds.scenarios.scenario import Scenario, scenarios
 QUERIES, QUICK_QUERIES = 10, 2
 TRIES, QUICK_TRIES = 200, 40
 """Profiles that are run for a policy and a query."""
+STATS_SCALE, SLOTS = 100.0, 16
+"""Rows are as at that scale, for tables of scale 1; the slots at the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,6 @@ def measure(duel: Duel) -> dict[str, Any]:
 
 @lru_cache(maxsize=2)
 def _scenario(directory: Path, query: int) -> Scenario:
-    """As `qoop bench adversary` has it, kept for the next policy: its plans take seconds to find."""
-    usual = adversary.AdversaryOptions(directory, (query,))
-    ((_, scenario),) = scenarios(directory, usual.queries, usual.stats_scale, usual.slots)
+    """The query with the plans that it keeps, also for the next policy: to find them takes seconds."""
+    ((_, scenario),) = scenarios(directory, (query,), STATS_SCALE, SLOTS)
     return scenario

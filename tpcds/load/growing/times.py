@@ -16,7 +16,20 @@ from statistics import median
 
 from qoop.growing.edition import Edition
 from qoop.session import Session, connect
-from qoop.tpcds.load.growing import real
+
+SHORTER = (
+    "SELECT sum(ss_net_paid) AS paid FROM store_sales",
+    "SELECT avg(ss_sales_price) AS price FROM store_sales JOIN item ON ss_item_sk = i_item_sk WHERE i_manager_id < 9",
+    "SELECT i_category, sum(ss_net_profit) AS profit FROM store_sales JOIN item ON ss_item_sk = i_item_sk GROUP BY 1",
+    "SELECT d_year, sum(ss_quantity) AS sold FROM store_sales JOIN date_dim ON ss_sold_date_sk = d_date_sk GROUP BY 1",
+    "SELECT count(*) AS n FROM store_sales JOIN customer ON ss_customer_sk = c_customer_sk WHERE c_birth_year < 1960",
+    "SELECT stddev(cs_sales_price) AS spread FROM catalog_sales",
+    "SELECT i_category, avg(cs_net_paid) AS paid FROM catalog_sales JOIN item ON cs_item_sk = i_item_sk GROUP BY 1",
+    "SELECT sum(cs_net_profit) / sum(cs_net_paid) AS part FROM catalog_sales",
+    "SELECT sum(ws_net_paid) AS paid FROM web_sales JOIN item ON ws_item_sk = i_item_sk WHERE i_manager_id < 50",
+    "SELECT d_qoy, sum(ws_quantity) AS sold FROM web_sales JOIN date_dim ON ws_sold_date_sk = d_date_sk GROUP BY 1",
+)
+"""Sums in few groups: the benchmark's own queries have many, which are hardly ever known before they are exact."""
 
 LONGER = (
     """SELECT i_category, sum(ss_ext_sales_price) AS sold, count(*) AS n
@@ -39,7 +52,7 @@ LONGER = (
 )  # fmt: skip
 """Sums over fact tables that take about a second at scale 10."""
 
-SUMS = {f"sum{number}": text for number, text in enumerate((*real.QUERIES, *LONGER), 1)}
+SUMS = {f"sum{number}": text for number, text in enumerate((*SHORTER, *LONGER), 1)}
 
 GOALS = (0.05, 0.01, 0.0)
 """Half-widths of intervals; 0: the exact answer."""

@@ -16,9 +16,10 @@ from math import ceil
 from pathlib import Path
 from unittest.mock import patch
 
+from in_memory import InMemory
+
 from qoop.catalog.stores.objects import Object, Objects
 from qoop.engine.storage import checkpoint
-from qoop.tpcds.packed.in_memory import InMemory
 
 _GAP = 1 << 20
 _UPLOAD = 5 << 20

@@ -1,25 +1,31 @@
-"""A durable shuffle between two machines that share nothing but a store: one maps and ends, one finds what it put out
-and reduces."""
+"""The requests and seconds that packed outputs save behind a slow store: ``python tests/stores/pack_shuffle.py``.
+
+A durable shuffle between two machines that share only a store. One maps and ends; the other finds the outputs and
+reduces. The store counts its requests and delays each.
+"""
 
 from __future__ import annotations
 
+import argparse
+import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
+from distant import distant
 
 from qoop.catalog.stores.node_cache import NodeCache
 from qoop.engine.events import Committed
 from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.task import CheckpointKey
-from qoop.tpcds.packed.distant import distant
 
 _SIGNATURES = {"map": "1" * 32, "reduce": "2" * 32}
 
@@ -132,3 +138,41 @@ def _put(store: Store, options: ShuffleOptions, stage: str, part: int, tables: l
     width = options.maps if stage == "map" else options.reduces
     committed = Committed(_key(stage, part), rows, sizes, time.perf_counter() - began, width=width)
     store.put(committed, "job", tables, durable=True)
+
+
+def compared(options: ShuffleOptions) -> tuple[ShuffleResult, ShuffleResult]:
+    """The shuffle with loose and with packed outputs, each in a folder below that of the options."""
+    loose, packed = (
+        run(replace(options, folder=options.folder / name, pack=pack))
+        for name, pack in (("loose", False), ("packed", True))
+    )
+    assert loose.total == packed.total, "both read the same rows"
+    return loose, packed
+
+
+def line(name: str, one: ShuffleResult) -> str:
+    """Seconds by phase and requests by kind."""
+    seconds = ", ".join(f"{phase} {took:.1f} s" for phase, took in one.seconds.items())
+    kinds = ", ".join(f"{times} {kind}" for kind, times in sorted(one.kinds.items()))
+    return f"{name:>7}: {one.all_seconds:.1f} s ({seconds}), {one.all_requests} requests ({kinds})"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compare loose with packed outputs behind a slow store.")
+    parser.add_argument("--tasks", type=int, default=200, metavar="N", help="that write, and that read (200)")
+    parser.add_argument("--latency", type=float, default=0.03, metavar="S", help="seconds of a request (0.03)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="qoop-packs-") as folder:
+        shuffle = ShuffleOptions(Path(folder), options.tasks, options.tasks, latency=options.latency)
+        loose, packed = compared(shuffle)
+    print(line("loose", loose), line("packed", packed), sep="\n")
+    print(
+        f"{loose.all_requests / packed.all_requests:.1f} times fewer requests, "
+        f"{loose.all_seconds / packed.all_seconds:.1f} times faster from end to end, "
+        f"{loose.seconds['reduce'] / packed.seconds['reduce']:.1f} times on the machine that reduces"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

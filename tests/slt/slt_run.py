@@ -1,4 +1,4 @@
-"""``qoop slt FILE…``: run sqllogictest files, such as DuckDB's own.
+"""Run sqllogictest files, such as DuckDB's own, and compare the answers: ``python tests/slt/slt_run.py FILE…``.
 
 Queries run in a session of qoop's. What qoop has no meaning for (INSERT, CREATE TABLE with types …) a DuckDB runs, and
 the tables that it then has are registered in a new session before the next query.
@@ -10,22 +10,19 @@ import argparse
 import hashlib
 import math
 import re
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
+from slt_file import Query, Record, Skipped, Statement, records
 
 from qoop.catalog.errors import ConfigError, QoopError
-from qoop.commands.slt_file import Query, Record, Skipped, Statement, records
+from qoop.session import Session, connect
 
-if TYPE_CHECKING:
-    from qoop.session import Session
-
-_WHAT = "Run sqllogictest files, such as those of DuckDB, and compare the answers"
 _QUERY = re.compile(r"\s*\(*\s*(select|from|with|values|pivot|unpivot|table|summarize|describe)\b", re.IGNORECASE)
 _CHANGES = re.compile(r"\b(insert|update|delete|merge)\b", re.IGNORECASE)
 _SETTINGS = re.compile(r"\s*(set|reset)\b", re.IGNORECASE)
@@ -34,24 +31,19 @@ _TOLERANCE = 1e-2  # relative, where numbers are written otherwise: as DuckDB co
 _PASSED, _DIFFERENT, _REFUSED, _SKIPPED, _SET_UP = "passed", "different", "refused", "skipped", "for DuckDB"
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    parser = commands.add_parser("slt", help=_WHAT, description=f"{_WHAT}. Exit code 1 if an answer differs.")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the files and print what differs. The exit code is 1 if an answer differs."""
+    parser = argparse.ArgumentParser(description="Run sqllogictest files, and compare the answers.")
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a file, or a folder of *.test files")
     parser.add_argument("--staged", action="store_true", help="run in stages only, without DuckDB's plan of the whole")
     parser.add_argument("--slots", type=int, default=2, metavar="N", help="tasks at a time (2)")
     parser.add_argument("--memory", default="1GB", metavar="SIZE", help="that all tasks together may use (1GB)")
-    parser.add_argument("-v", "--verbose", action="store_true", help="tell what was refused and skipped, line by line")
-    parser.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
-    from qoop.session import connect
+    parser.add_argument("-v", "--verbose", action="store_true", help="print each record that is refused or skipped")
+    options = parser.parse_args(arguments)
 
     def open_session() -> Session:
-        return connect(
-            slots=options.slots, memory=options.memory, staged=options.staged or None
-        )  # QOOP_STAGED counts, too
+        staged = options.staged or None  # QOOP_STAGED counts, too
+        return connect(slots=options.slots, memory=options.memory, staged=staged)
 
     total = Report()
     for path in _files(options.files):
@@ -315,3 +307,7 @@ def _close(mine: str, other: str, tolerance: float) -> bool:
     except ValueError:
         return False
     return ours == theirs or math.isclose(ours, theirs, rel_tol=tolerance) or (ours != ours and theirs != theirs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""``qoop slt``: files of sqllogictest."""
+"""Files of sqllogictest: what passes, what differs, what is refused."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from hashlib import md5
 from pathlib import Path
 
 import pytest
+from slt_file import Query
+from slt_run import difference, main
 
-from qoop.__main__ import main
-from qoop.commands.slt import difference
-from qoop.commands.slt_file import Query
+from qoop.catalog.errors import ConfigError
 
 FILE = """
 # a comment
@@ -126,7 +126,7 @@ def test_a_file_passes(
     staged: str, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QOOP_STAGED", "on" if staged == "environment" else "off")
-    assert main(["slt", str(file), *(["--staged"] if staged == "option" else [])]) == 0
+    assert main([str(file), *(["--staged"] if staged == "option" else [])]) == 0
     told = capsys.readouterr().out
     assert "in all: 12 passed, 0 different, 0 refused, 4 skipped, 3 for DuckDB" in told
     for reason in ("skipif duckdb", "mode skip", "a concurrent loop", "restart"):
@@ -139,7 +139,7 @@ def test_what_differs_is_told(file: Path, capsys: pytest.CaptureFixture[str]) ->
         assert wrong in text
         text = text.replace(wrong, right, 1)
     file.write_text(text)
-    assert main(["slt", str(file)]) == 1
+    assert main([str(file)]) == 1
     told = capsys.readouterr().out
     assert [message for *_, message in WRONG if message not in told] == []
     assert f"{len(WRONG)} different" in told
@@ -182,7 +182,7 @@ def test_values_are_compared_by_type(answer: list[str], found: list[list[str]], 
 def test_what_is_refused_is_no_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "macro.test"
     path.write_text("statement ok\nCREATE MACRO f(x) AS x + 1\n\nquery I\nSELECT f(1)\n----\n2\n")
-    assert main(["slt", str(path)]) == 0
+    assert main([str(path)]) == 0
     assert "0 passed, 0 different, 1 refused, 0 skipped, 1 for DuckDB" in capsys.readouterr().out
 
 
@@ -190,14 +190,13 @@ def test_an_answer_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     (tmp_path / "answer.csv").write_text("a|b\n1|x\n2|y\n")
     path = tmp_path / "with_file.test"
     path.write_text("query IT\nSELECT * FROM (VALUES (1, 'x'), (2, 'y'))\n----\n<FILE>:answer.csv\n")
-    assert main(["slt", str(path)]) == 0
+    assert main([str(path)]) == 0
     assert "1 passed" in capsys.readouterr().out
 
 
-def test_files_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["slt", str(tmp_path / "none.test")]) == 1
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no file"):
+        main([str(tmp_path / "none.test")])
     (tmp_path / "open.test").write_text("loop i 0 3\n\nstatement ok\nSELECT 1\n")
-    assert main(["slt", str(tmp_path / "open.test")]) == 1
-    told = capsys.readouterr().err
-    assert "there is no file" in told
-    assert "line 1 has no endloop" in told
+    with pytest.raises(ConfigError, match="line 1 has no endloop"):
+        main([str(tmp_path / "open.test")])
