@@ -84,7 +84,6 @@ class Config:
     scheduler: str = SCHEDULERS[0]
     most_jobs: float = math.inf
     most_queued: float = math.inf
-    demand_aware: bool = False
     local_frames: bool = True
     ray: str | None = None
     watch_machine: bool | None = None

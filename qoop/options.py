@@ -263,7 +263,6 @@ OPTIONS = (
     SessionOption(
         "local_frames", "true: queries find data frames among the program's variables", on_or_off, lambda: True
     ),
-    SessionOption("demand_aware", "false: shares do not depend on what plans have a use for", on_or_off, lambda: False),
     SessionOption(
         "watch_machine",
         "false, in the shell true: slots and memory follow what the machine has",

@@ -543,11 +543,10 @@ class QueryPlanning:
             share,
             at_once=at_once or self._plan_memo.has_alternatives(text, grid),
             policy=policy,
-            demand_aware=self._config.demand_aware,
             known=self._known_best(text, share),
         )
-        if not whole or not isinstance(policy, Greedy) or self._config.demand_aware:
-            return adaptive  # others than greed also decide on slots, or by other shares than that at hand
+        if not whole or not isinstance(policy, Greedy):
+            return adaptive  # another policy also decides on slots
         return replace(adaptive, first_look=partial(weakly(self._look_meanwhile), text, grid, versions(tables), bound))
 
     def _known_best(self, text: str, share: Resources) -> Known | None:

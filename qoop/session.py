@@ -99,7 +99,6 @@ def connect(
     scheduler: str | None = None,
     most_jobs: float | None = None,
     most_queued: float | None = None,
-    demand_aware: bool | None = None,
     local_frames: bool | None = None,
     tables: str | os.PathLike[str] | None = None,
     ray: str | None = None,
@@ -158,8 +157,6 @@ def connect(
     policy: how plans are chosen (:mod:`qoop.replanning.policies`): "greedy" takes the share to last as it is, "robust"
         starts with a plan that is good on likely shares, too, "forecast" expects the share to go on to move as it has,
         "cheapest" takes the plan and the slots that do with the least, and end by the deadline if there is one.
-    demand_aware: whether other jobs are promised the share that a job's plan has no use for, so that they may choose
-        other plans (:mod:`qoop.schedulers.demand_aware`).
     local_frames: whether a query finds tables of Arrow, pandas and Polars among the variables of the program, under
         names that no table has (:mod:`qoop.statements.local_frames`). A locked session never does.
     tables: a folder for the tables that are created, as Parquet files; those that it holds are known from the start. By

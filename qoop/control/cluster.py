@@ -87,9 +87,6 @@ from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.reserving import Reserving
 from qoop.schedulers.shares import parts, times
 
-ROUNDS = 8
-"""The most changes of shares, because plans want other resources, for each change of jobs or machines."""
-
 _GRACE = 10.0
 """Seconds that `close` gives the backend to report the attempts it was told to stop."""
 
@@ -162,8 +159,6 @@ class Cluster:
         self._mail: deque[Message] = deque()
         self._numbers, self._program_numbers = count(1), count(1)
         self._shares_stale = False
-        self._wants_stale = False
-        self._rounds = 0  # told again for the wants of plans since jobs or machines changed
         self._wait_for_capacity = wait_for_capacity
         self._announcements = Announcements(self._tell_size)
         self._empty_since: float | None = None  # when the last slot went, while there is none
@@ -431,7 +426,7 @@ class Cluster:
             self._finish_ended_jobs()
             if self._admission:
                 self._let_in(self._admission)
-            if self._shares_stale or self._wants_stale:
+            if self._shares_stale:
                 self._tell_shares(now)
             if self._deadlines is not None and now >= self._deadlines.next_at:
                 self._look_at_deadlines(self._deadlines, now)
@@ -478,7 +473,7 @@ class Cluster:
             case ResizeAsked(slots, memory, notice, why, done):
                 self._resize(AnnouncedSize(slots, memory, now + notice, why), now, done)
             case Answered():
-                self._wants_stale |= self._questions.take(message, now) and self._rounds < ROUNDS
+                self._questions.take(message, now)
             case CloseAsked():
                 self._stop_all(now)
 
@@ -681,8 +676,7 @@ class Cluster:
 
     def _tell_shares(self, now: float) -> None:
         self._note_size(now)
-        self._rounds = 0 if self._shares_stale else self._rounds + 1
-        self._shares_stale = self._wants_stale = False
+        self._shares_stale = False
         queued = self._admission or ()
         requests = [self._granter.request(job) for name, job in self._jobs.items() if name not in queued]
         if requests:

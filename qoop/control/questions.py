@@ -76,12 +76,12 @@ class Questions:
         self._recorder.note(Questioned(job))
         self.planner.ask(work, lambda outcome: self._post(answered(job, outcome)))
 
-    def take(self, message: Answered, now: float) -> bool:
-        """Do what an answer says. True if the job's plan wants other resources since."""
+    def take(self, message: Answered, now: float) -> None:
+        """Do what an answer says."""
         job = self._jobs.get(message.job)
         if job is None or job.replanner is None:
-            return False
-        before, wanted = len(job.run.history), job.replanner.wanted
+            return
+        before = len(job.run.history)
         try:
             if message.error is not None:
                 raise message.error
@@ -94,7 +94,6 @@ class Questions:
             if isinstance(record, Decided):
                 self._recorder.note(Decision(message.job, record))
         self._order(message.job, commands)
-        return job.replanner.wanted != wanted
 
     def _adopted(self, job: ActiveJob, replanner: Replanner, answer: Answer | Useful, now: float) -> int:
         """Pin the outputs that the backend has of plans that have just become known; returns their number."""

@@ -111,7 +111,7 @@ class TraceCodec:
         available, triggers = self._codec.write(value.available), self._codec.write(value.triggers)
         return {
             "available": available, "at_once": value.at_once, "policy": policy, "triggers": triggers,
-            "demand_aware": value.demand_aware, "begin_with": value.begin_with,
+            "begin_with": value.begin_with,
         }  # fmt: skip
 
     def _write_moves(self, moves: Moves) -> Any:
@@ -152,7 +152,6 @@ class TraceCodec:
             bool(data["at_once"]),
             self._read_policy(policy),
             self._codec.read(Triggers, data["triggers"]),
-            bool(data.get("demand_aware", False)),
             data.get("begin_with"),
         )
 

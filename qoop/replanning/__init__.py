@@ -17,7 +17,6 @@
     seconds_seen.py   what functions of Python, and slow tables, have taken so far
     baselines.py      planners that choose once, and the best choice in hindsight
     regret_budget.py  what was spent against the advice of the greedy choice
-    demand.py         how many slots a plan has a use for
     moves.py          how a share moves
     forecast.py       a policy that expects the share to go on moving
     price.py          a policy that counts dollars

@@ -39,9 +39,8 @@ class Adaptive:
     first_look: called before that, in the planner thread, with the seconds that the job has run by DuckDB's plan. Makes
         the first plans to compare that with, all others only once there is a reason. Empty: none should come near it.
         None: all plans are to be compared at once.
-    available: the share that the plan was made for. demand_aware: the scheduler hears how many resources the chosen
-    plan has a use for (:mod:`qoop.schedulers.demand_aware`). begin_with: slots that are taken at most until the first
-    decision, where that decides on slots, too; None: all.
+    available: the share that the plan was made for.
+    begin_with: slots that are taken at most until the first decision, where that decides on slots, too; None: all.
     known: a plan that has run; while the job runs by one of the other kind, that is a trial, which ends when it should
     take longer.
     """
@@ -51,7 +50,6 @@ class Adaptive:
     at_once: bool = False
     policy: Policy = field(default_factory=Greedy)
     triggers: Triggers = field(default_factory=Triggers)
-    demand_aware: bool = False
     begin_with: float | None = None
     first_look: FirstLook = _at_all
     known: Known | None = None

@@ -13,7 +13,7 @@ from functools import cached_property
 from qoop.catalog.value import value
 from qoop.engine.task import Content, JobId, content_of, own_non_deterministic
 from qoop.planner.estimate.observed import NOTHING, Observation, Observations, Tables, observe
-from qoop.planner.plan import Plan, Resources, StageId
+from qoop.planner.plan import Plan, StageId
 from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import (
@@ -28,9 +28,7 @@ from qoop.replanning.decision import (
     Switch,
     errors_seen,
     reestimate,
-    runs,
 )
-from qoop.replanning.demand import on_slots, useful_resources
 
 SEARCH_SECONDS = 0.03
 """About how long the search for alternatives takes one core, for each stage of the launch plan."""
@@ -85,8 +83,7 @@ class Answer:
     question: with the options as they are by now; found: the alternatives are among them. served: the options as they
     were decided on, with the finished work of others built in. observed: what the options were estimated with.
     searched: what a search for plans that were not known, or the first look, has found; None: there was none.
-    seconds: that the answer took; searching: of these, for that search. wanted: the most resources that the plan which
-    runs from now on has a use for, if that is to be told.
+    seconds: that the answer took; searching: of these, for that search.
     """
 
     question: Question
@@ -97,7 +94,6 @@ class Answer:
     searched: tuple[Candidate, ...] | None
     seconds: float
     searching: float = 0.0
-    wanted: Resources | None = None
 
     @property
     def runs(self) -> int:
@@ -145,9 +141,8 @@ def answer(asked: Asked) -> Answer:
         searching = time.perf_counter() - since
     served = question.with_reuse() if found else question
     decision = asked.adaptive.policy.decide(served) if found else stays
-    wanted = wanted_by(served, decision) if asked.adaptive.demand_aware and found else None
     seconds = time.perf_counter() - begun
-    return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching, wanted)
+    return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching)
 
 
 def _after_first_look(asked: Asked, question: Question, looked: Sequence[Candidate], begun: float) -> Answer:
@@ -191,14 +186,6 @@ def _worth_part(question: Question) -> float:
 def _other_share(question: Question) -> bool:
     """True if the share has changed, or one that was expected has not come."""
     return not {SHARE, MISSED}.isdisjoint(question.causes)
-
-
-def wanted_by(question: Question, decision: Decision) -> Resources:
-    """The most resources that the chosen plan has a use for."""
-    if decision.slots is not None:
-        return on_slots(question.share, decision.slots)
-    place = runs(question, decision)
-    return useful_resources(question.options[place].candidate.finish, question.done[place], question.share)
 
 
 def search_seconds(launch: Plan) -> float:

@@ -19,9 +19,14 @@ from qoop.catalog.value import value
 from qoop.planner.finish import Done, Finish
 from qoop.planner.plan import Resources
 from qoop.replanning.decision import Decision, Question, Stay, switch_to
-from qoop.replanning.demand import on_slots
 from qoop.replanning.greedy import Greedy
 from qoop.replanning.pace import end
+
+
+def on_slots(share: Resources, slots: float) -> Resources:
+    """As many slots of the kind that the share is made of: memory and network in proportion."""
+    factor = slots / share.cpu
+    return replace(share, cpu=slots, memory=share.memory * factor, network=share.network * factor)
 
 
 @value

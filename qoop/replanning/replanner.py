@@ -89,18 +89,12 @@ class Replanner:
         self._again = inf
         self._tried = False
         self._chosen_at: float | None = None  # when the plan was that runs
-        self._wanted: Resources | None = None
         self._slots = adaptive.begin_with
 
     @property
     def slots(self) -> float | None:
         """The most slots that the job takes; None: all that it is given."""
         return self._slots
-
-    @property
-    def wanted(self) -> Resources | None:
-        """The most resources that the plan has a use for; None: not told."""
-        return self._wanted
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -390,7 +384,7 @@ class Replanner:
             self._wait(Cause("search", "there is time to look for more plans", urgent=True), now)
         self._again = now + answer.decision.again
         self._counted_on = answer.question.coming
-        self._wanted, self._slots = answer.wanted, answer.decision.slots
+        self._slots = answer.decision.slots
         if not isinstance(answer.decision, Switch):
             if self._by_duckdb:
                 self._again = min(self._again, now + max(LOOK_AGAIN, now - self._run.began))

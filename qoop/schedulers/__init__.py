@@ -9,7 +9,6 @@
     shares.py          shares by weight: of tenants first, then of the jobs of each
     max_min.py         max-min fairness, the usual one
     reserving.py       reserves resources for a task that was passed over too often
-    demand_aware.py    promises to other jobs what a plan has no use for
     remaining_work.py  what a job has still to do, for schedulers that ask
     drf.py             dominant resource fairness, as published
     sjf.py             the job with the least left first

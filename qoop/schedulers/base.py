@@ -33,7 +33,6 @@ class Request:
     demands: its ready tasks, most urgent first; of equal tasks only the next one.
     remaining_work: what the job has still to do, by the estimates of its plan. Only policies that need it ask; ours,
         max-min fairness, does not.
-    wanted: the most resources that its plan has a use for; None: unknown.
     tenant: whom it is for. tenant_weight: of that tenant among all.
     since: seconds of the clock at which it came. deadline: those by which its answer is needed; infinite: at no time.
     priority: 1 to 10, the more the more urgent. extra: slots that its attempts hold on top of those that there are: no
@@ -48,7 +47,6 @@ class Request:
     used: Resources
     demands: tuple[Demand, ...]
     remaining_work: RemainingWork = UNKNOWN
-    wanted: Resources | None = None
     tenant: str = ""
     tenant_weight: float = 1.0
     since: float = 0.0

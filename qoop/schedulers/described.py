@@ -19,7 +19,6 @@ from qoop.schedulers.base import Scheduler
 MODULES = {
     "MaxMin": "max_min",
     "Reserving": "reserving",
-    "DemandAware": "demand_aware",
     "DRF": "drf",
     "SJF": "sjf",
     "Tetris": "tetris",
@@ -56,10 +55,9 @@ def made(text: str) -> Scheduler:
         raise ConfigError(f"{text!r} describes no scheduler: {error}") from error
 
 
-def named(name: str, demand_aware: bool = False) -> Scheduler:
+def named(name: str) -> Scheduler:
     """The scheduler of a session: a policy by its name, with resources reserved for tasks that were passed over."""
-    policy = f"Reserving({NAMES[name]})" if name in NAMES else name
-    return made(f"DemandAware({policy})" if demand_aware else policy)
+    return made(f"Reserving({NAMES[name]})" if name in NAMES else name)
 
 
 def _kind(name: str) -> Callable[..., Any]:

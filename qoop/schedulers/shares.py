@@ -1,7 +1,7 @@
-"""Shares of the capacity by weight: of tenants first, then of the jobs of each, none above what it has a use for.
+"""Shares of the capacity by weight: of tenants first, then of the jobs of each.
 
-Source: max-min fairness with limits by progressive filling (Bertsekas and Gallager, "Data Networks", 1992, section
-6.5.2), in dominant shares (DRF: Ghodsi et al., NSDI 2011), at both levels as in H-DRF (Bhattacharya et al., SoCC 2013).
+Source: weighted max-min fairness in dominant shares (DRF: Ghodsi et al., NSDI 2011), at both levels as in H-DRF
+(Bhattacharya et al., SoCC 2013).
 """
 
 from __future__ import annotations
@@ -18,49 +18,18 @@ if TYPE_CHECKING:
 
 def even_shares(requests: Sequence[Request], capacity: Resources) -> dict[JobId, Resources]:
     """The capacity by the weights of tenants, and the part of each by the weights of its jobs."""
-    return limited_shares(requests, capacity, [1.0] * len(requests))
-
-
-def limited_shares(requests: Sequence[Request], capacity: Resources, limits: Sequence[float]) -> dict[JobId, Resources]:
-    """The same, where each job has a use for that part of the capacity at most.
-
-    What a job leaves goes to the others of its tenant first; what all of these leave goes to other tenants.
-    """
-    tenants: dict[str, list[int]] = {}
-    for i, request in enumerate(requests):
-        tenants.setdefault(request.tenant, []).append(i)
-    wants = [min(1.0, sum(limits[i] for i in jobs)) for jobs in tenants.values()]
-    parts = filled([requests[jobs[0]].tenant_weight for jobs in tenants.values()], wants)
+    if not requests:
+        return {}
+    tenants: dict[str, list[Request]] = {}
+    for request in requests:
+        tenants.setdefault(request.tenant, []).append(request)
+    whole = 1.0 / sum(jobs[0].tenant_weight for jobs in tenants.values())
     shares: dict[JobId, Resources] = {}
-    for jobs, part in zip(tenants.values(), parts, strict=True):
-        of_part = [limits[i] / part if part > 0 else 1.0 for i in jobs]
-        for i, own in zip(jobs, filled([requests[i].weight for i in jobs], of_part), strict=True):
-            shares[requests[i].job] = times(capacity, own * part)
+    for jobs in tenants.values():
+        part = whole * jobs[0].tenant_weight
+        each = 1.0 / sum(request.weight for request in jobs)
+        shares |= {request.job: times(capacity, each * request.weight * part) for request in jobs}
     return {request.job: shares[request.job] for request in requests}
-
-
-def filled(weights: Sequence[float], limits: Sequence[float]) -> list[float]:
-    """Parts of 1 in proportion to the weights, none above its limit; what is left if all are at it goes by weight.
-
-    >>> filled([1, 1, 1], [0.1, 1, 1])
-    [0.1, 0.45, 0.45]
-    >>> filled([1, 1], [0.25, 0.25])
-    [0.5, 0.5]
-    """
-    parts = [0.0] * len(weights)
-    left, open_ = 1.0, sorted(range(len(weights)), key=lambda i: limits[i] / weights[i])
-    while open_:
-        level = left / sum(weights[i] for i in open_)
-        first = open_[0]
-        if limits[first] >= level * weights[first]:
-            for i in open_:
-                parts[i] = level * weights[i]
-            return parts
-        parts[first] = limits[first]
-        left -= limits[first]
-        open_ = open_[1:]
-    total = sum(weights)
-    return [part + left * weight / total for part, weight in zip(parts, weights, strict=True)]
 
 
 def parts(requests: Sequence[Request], shares: Mapping[JobId, Resources], capacity: Resources) -> dict[JobId, float]:

@@ -129,11 +129,11 @@ def _queueing(config: Config) -> NodeQueueing | None:
 
 def _scheduler(config: Config) -> Scheduler | None:
     """None: the usual one."""
-    if config.scheduler == SCHEDULERS[0] and not config.demand_aware:
+    if config.scheduler == SCHEDULERS[0]:
         return None
     from qoop.schedulers.described import named
 
-    return named(config.scheduler, config.demand_aware)
+    return named(config.scheduler)
 
 
 def _share(config: Config) -> RayShare | None:

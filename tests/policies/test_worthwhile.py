@@ -156,16 +156,16 @@ def test_short_queries_write_nothing_if_only_what_is_worthwhile_is_written(tmp_p
 
 
 def test_sessions_give_their_jobs_the_parts_that_are_switched_on() -> None:
-    def policy_of(**options: Any) -> tuple[str, bool, str]:
+    def policy_of(**options: Any) -> tuple[str, str]:
         with qoop.connect(slots=2, memory="1GB", **options) as session:
             session.register("facts", _facts())
             adaptive = session.planning.plan(TEXT).adaptive
             assert adaptive is not None
             assert len(session.sql(TEXT).fetchall()) == 7
-            return type(adaptive.policy).__name__, adaptive.demand_aware, type(session.cluster._scheduler).__name__
+            return type(adaptive.policy).__name__, type(session.cluster._scheduler).__name__
 
-    assert policy_of() == ("Greedy", False, "Reserving")
-    assert policy_of(policy="forecast", demand_aware=True) == ("Forecast", True, "DemandAware")
+    assert policy_of() == ("Greedy", "Reserving")
+    assert policy_of(policy="forecast", scheduler="urgency") == ("Forecast", "Reserving")
 
 
 def test_options_that_there_are_not_are_named(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ class Bench:
         adaptive = Adaptive(find, available(self.slots), **options)  # type: ignore[arg-type]
         return self.cluster.submit(JobRequest(launch, TABLES, adaptive=adaptive, reuse=reuse, pace=pace))
 
-    def demand_aware(self) -> None:
+    def run_to_end(self) -> None:
         for _ in range(10_000):
             if not self.cluster.busy:
                 return
@@ -124,7 +124,7 @@ class Bench:
 
     def run(self, launch: Plan, *others: Plan, **options: object) -> JobHandle:
         handle = self.submit(launch, *others, **options)  # type: ignore[arg-type]
-        self.demand_aware()
+        self.run_to_end()
         assert handle.state is State.SUCCEEDED, handle.error
         return handle
 
@@ -204,7 +204,7 @@ def test_a_second_job_takes_half_and_both_are_thought_over() -> None:
     while bench.clock.now() < 1:
         bench.cluster.step()
     second = bench.cluster.submit(JobRequest(plan("other 16 4\nend 1 1 other")))
-    bench.demand_aware()
+    bench.run_to_end()
     assert second.state is State.SUCCEEDED and first.state is State.SUCCEEDED
     assert "the share fell from 8 to 4 slots" in [record.cause for record in decisions(first)]
 
@@ -305,7 +305,7 @@ def test_more_slots_that_a_notice_announces_are_expected() -> None:
     bench = Bench(1)
     handle = bench.submit(NARROW, WIDE, at_once=True)
     bench.cluster.resize(slots=8, memory=8 * GB, notice=3.0)
-    bench.demand_aware()
+    bench.run_to_end()
     assert moves(handle) == "AB" and bench.clock.now() == pytest.approx(6.0, abs=0.1)
     assert [record.coming for record in handle.history() if isinstance(record, ShareTold)] == [
         ((3.0, available(8)),), (),
@@ -320,7 +320,7 @@ def test_of_what_is_expected_each_job_has_its_part() -> None:
     for job in jobs:
         told = [record for record in job.history() if isinstance(record, ShareTold)][-1]
         assert told.share == available(1) and told.coming == ((5.0, available(4)),)
-    bench.demand_aware()
+    bench.run_to_end()
 
 
 def test_how_far_a_share_has_moved() -> None:
@@ -452,7 +452,7 @@ def test_a_plan_that_needs_more_than_there_is_gives_way_to_a_leaner_one() -> Non
 def test_without_a_leaner_plan_the_job_fails_with_what_was_wrong() -> None:
     bench = Bench(2, script=hungry)
     handle = bench.submit(HUNGRY)
-    bench.demand_aware()
+    bench.run_to_end()
     assert handle.state is State.FAILED and "stage join" in str(handle.error)
 
 
@@ -460,7 +460,7 @@ def test_no_plan_with_the_same_stage_is_gone_to() -> None:
     same = plan("scan 2 1\njoin 1 1 scan\nother 1 0.1 join\nroot 1 1 other as=root2")
     bench = Bench(2, script=hungry)
     handle = bench.submit(HUNGRY, same)
-    bench.demand_aware()
+    bench.run_to_end()
     assert handle.state is State.FAILED and moves(handle) == "A"
 
 
@@ -503,11 +503,11 @@ def test_what_another_process_has_made_under_another_plan_is_found(reuse: bool, 
     while narrow not in bench.backend.committed:
         bench.cluster.step()
     assert bench.backend.present([narrow], "somebody")
-    bench.demand_aware()
+    bench.run_to_end()
     first.release()
-    bench.demand_aware()
+    bench.run_to_end()
     handle, begun = bench.submit(WIDE, NARROW, at_once=True, reuse=reuse), bench.clock.now()
-    bench.demand_aware()
+    bench.run_to_end()
     assert handle.state is State.SUCCEEDED
     assert bench.clock.now() - begun == end
     assert moves(handle) == ("AB" if reuse else "A")
@@ -551,7 +551,7 @@ def test_what_was_let_go_of_is_looked_for_when_its_plan_is_gone_back_to(monkeypa
     while moves(handle) == "A":
         bench.cluster.step()
     handle.reconsider()
-    bench.demand_aware()
+    bench.run_to_end()
     assert handle.state is State.SUCCEEDED and moves(handle) == "ABA"
     assert asked == [{"scan", "wide", "root"}, {"narrow"}, {"wide"}]
 
@@ -595,7 +595,7 @@ def test_switches_at_any_moment_between_any_plans_come_to_the_end(
             bench.cluster.step(moment - bench.clock.now())
             bench.cluster._driver.check()
         handle.reconsider()
-    bench.demand_aware()
+    bench.run_to_end()
     assert handle.state is State.SUCCEEDED, handle.error
     assert {key.signature for key in bench.backend.committed} == {handle.plans()[-1].root.signature}, "left over"
 
@@ -613,7 +613,7 @@ def pinned(first_after: float, launch: Plan, other: Plan, *happenings: tuple[flo
     while bench.clock.now() < first_after or not handle._run.first_outputs:
         bench.cluster.step()
     bench.cluster.post(asked)
-    bench.demand_aware()
+    bench.run_to_end()
     assert handle.state is State.SUCCEEDED, handle.error
     return handle, asked.done.result()
 

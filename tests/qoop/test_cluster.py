@@ -89,7 +89,7 @@ class Bench:
     def submit(self, plan: Plan | None = None, weight: float = 1.0, **options: object) -> JobHandle:
         return self.cluster.submit(JobRequest(plan or two_stages(), terms=Terms(weight=weight), **options))  # type: ignore[arg-type]
 
-    def demand_aware(self) -> None:
+    def run_to_end(self) -> None:
         """Turn the loop by hand until all jobs have ended, checking all invariants after every turn."""
         for _ in range(10_000):
             if not self.cluster.busy:
@@ -266,7 +266,7 @@ def test_nonsense_is_refused(options: dict[str, float]) -> None:
 def test_tasks_run_side_by_side_on_the_slots_there_are() -> None:
     b = Bench(thread=False)
     b.submit()
-    b.demand_aware()
+    b.run_to_end()
     assert b.clock.now() == 3.0  # four tasks on two slots, then the root
 
 
@@ -275,7 +275,7 @@ def test_two_jobs_share_the_slots() -> None:
     one, other = b.submit(two_stages(8)), b.submit(two_stages(20, name="r"))
     b.cluster.step()
     assert sorted(spec.attempt.task.job for spec in b.backend.started) == [one.id, other.id]
-    b.demand_aware()
+    b.run_to_end()
     shares = [entry.what.share.cpu for entry in b.trace.entries if isinstance(entry.what, ShareChanged)]
     assert shares == [1.0, 1.0, 2.0]  # two at the start, and the rest for the last
 
@@ -289,7 +289,7 @@ def test_a_new_job_changes_the_shares_and_takes_only_what_becomes_free() -> None
     assert {attempt.task.job for attempt in b.backend.running} == {one.id}  # nothing is taken from those that run
     b.cluster.step()
     assert sorted(attempt.task.job for attempt in b.backend.running) == [one.id, other.id, other.id, other.id]
-    b.demand_aware()
+    b.run_to_end()
     kinds = [entry.what for entry in b.trace.entries]
     assert [(told.job, told.share.cpu) for told in kinds if isinstance(told, ShareChanged)][:3] == [
         (one.id, 4.0), (one.id, 1.0), (other.id, 3.0),
@@ -310,7 +310,7 @@ def test_lost_slots_cost_only_the_attempts_on_them() -> None:
     b = Bench(machines={"m": Resources(4, 8 * GB)}, thread=False)
     handle = b.submit(two_stages(8))
     b.backend.happen(SlotsChanged("m", Resources(1, 2 * GB)), at=0.5)
-    b.demand_aware()
+    b.run_to_end()
     assert handle.state is State.SUCCEEDED
     assert b.clock.now() == 9.0  # one task by 1.0, seven more and the root one after another
     assert len(b.backend.started) == 9 + 3
@@ -323,7 +323,7 @@ def test_capacity_that_falls_often_fails_no_job_but_not_for_ever() -> None:
         for i in range(times):
             b.backend.happen(SlotsChanged("m", Resources(0, GB)), at=0.9 * (i + 1))
             b.backend.happen(SlotsChanged("m", Resources(1, GB)), at=0.9 * (i + 1))
-        b.demand_aware()
+        b.run_to_end()
         return handle
 
     assert lost_slots(20).state is State.SUCCEEDED
@@ -336,11 +336,11 @@ def test_jobs_wait_for_a_slot_and_no_longer_than_they_may() -> None:
     early = b.submit(two_stages(1))
     b.backend.happen(SlotsChanged("m", Resources(0, GB)), at=0.5)
     b.backend.happen(SlotsChanged("m", Resources(2, GB)), at=10.0)
-    b.demand_aware()
+    b.run_to_end()
     assert early.state is State.SUCCEEDED and b.clock.now() == 12.0
     late = b.submit(two_stages(1, name="r"))
     b.cluster.resize(slots=0)
-    b.demand_aware()
+    b.run_to_end()
     assert isinstance(late.error, NoCapacity) and b.clock.now() == 22.0
 
 
@@ -366,7 +366,7 @@ def test_a_lost_machine_and_a_lost_checkpoint_are_made_good() -> None:
     handle = b.submit(plan)
     b.backend.happen(MachineLost("n"), at=0.5)
     b.backend.happen(CheckpointLost(checkpoint_key(plan.stages[0], 0)), at=1.5)
-    b.demand_aware()
+    b.run_to_end()
     assert handle.state is State.SUCCEEDED
     assert b.clock.now() == 6.0
 
@@ -378,19 +378,19 @@ def test_running_out_of_memory_ends_alone_on_the_machine_or_in_a_clear_error() -
     need = 8.0 * GB
     b = Bench(script, thread=False)
     assert b.submit().wait(0) is False
-    b.demand_aware()
+    b.run_to_end()
     scans = [spec.resources.memory / GB for spec in b.backend.started if spec.stage.id == "scan"]
     assert scans == [4, 4, 8, 8, 8, 8]
     need = 9.0 * GB
     handle = b.submit()
-    b.demand_aware()
+    b.run_to_end()
     assert isinstance(handle.error, OutOfMemory)
 
 
 def test_a_wide_task_takes_the_slots_there_are() -> None:
     b = Bench(thread=False)
     b.submit(two_stages(2, slots=16))
-    b.demand_aware()
+    b.run_to_end()
     assert [spec.resources.cpu for spec in b.backend.started] == [2, 2, 1]
 
 
@@ -409,12 +409,12 @@ def test_a_wide_task_does_not_starve_among_small_ones() -> None:
 def test_checkpoints_that_the_backend_has_are_used_if_asked_for() -> None:
     b = Bench(thread=False)
     b.submit()
-    b.demand_aware()
+    b.run_to_end()
     b.submit()
-    b.demand_aware()
+    b.run_to_end()
     assert len(b.backend.started) == 10
     handle = b.submit(reuse=True)
-    b.demand_aware()
+    b.run_to_end()
     assert handle.state is State.SUCCEEDED
     assert len(b.backend.started) == 10
 
@@ -422,7 +422,7 @@ def test_checkpoints_that_the_backend_has_are_used_if_asked_for() -> None:
 def test_the_trace_is_json_lines() -> None:
     b = Bench(thread=False)
     b.submit(two_stages(1))
-    b.demand_aware()
+    b.run_to_end()
     lines = list(b.trace.to_json())
     assert lines[0].startswith('{"format": "qoop-trace", "version": 15, "qoop": ')
     assert sum('"out": "Starting"' in line for line in lines) == 2
@@ -503,5 +503,5 @@ def test_memory_that_a_waiting_task_needs_is_left_to_it() -> None:
 def test_limits_reach_the_run() -> None:
     b = Bench(lambda spec: Outcome(1.0, ExecutionError("broken")), thread=False)
     handle = b.submit(two_stages(1), limits=Limits(max_attempts=2))
-    b.demand_aware()
+    b.run_to_end()
     assert "failed 2 times" in str(handle.error)

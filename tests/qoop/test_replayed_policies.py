@@ -26,10 +26,8 @@ from qoop.schedulers.terms import Terms
 from qoop.tpcds.bench.core_speed import plan_of
 
 SIZE = Resources(4, 16e9)
-WRAPPERS = ("Reserving", "DemandAware")
 TEXTS = (
-    *(f"Reserving(policy={name}())" for name in MODULES if name not in WRAPPERS),
-    "DemandAware(policy=Reserving(policy=MaxMin()))",
+    *(f"Reserving(policy={name}())" for name in MODULES if name != "Reserving"),
     "MaxMin(tenants=False)",
     "Urgency(tenants=False)",
     "Learned(shadow=True)",

@@ -94,7 +94,7 @@ class World:
         adaptive = Adaptive(lambda _: [Candidate(other, "") for other in others], available(self.slots))
         return self.cluster.submit(JobRequest(launch, adaptive=adaptive, **options))  # type: ignore[arg-type]
 
-    def demand_aware(self) -> None:
+    def run_to_end(self) -> None:
         for _ in range(10_000):
             if not self.cluster.busy:
                 return
@@ -115,7 +115,7 @@ def shrunk() -> World:
     world = World()
     world.backend.happen(*slots(1.5, 1))
     world.submit(WIDE, NARROW)
-    world.demand_aware()
+    world.run_to_end()
     return world
 
 
@@ -134,7 +134,7 @@ def test_what_functions_took_is_in_the_trace_and_decides_again(tmp_path: Path) -
     handle = world.submit(
         plan(scan, stage("root", 1, 1, "scan")), plan(stage("late", 4, 1), stage("root", 1, 1, "late"))
     )
-    world.demand_aware()
+    world.run_to_end()
     again = rerun(world.recording(tmp_path))
     assert again.difference is None and again.decisions == 1
     (job,) = again.jobs
@@ -158,7 +158,7 @@ def test_a_rerun_goes_over_to_the_last_resort_as_the_job_did(tmp_path: Path) -> 
 
     world = World(script=overflowing)
     handle = world.submit(WIDE, NARROW, last_resort=plan(stage("own", 1, 3)))
-    world.demand_aware()
+    world.run_to_end()
     assert [one.root.id for one in handle.plans()] == ["root", "own"]
     found = rerun(world.recording(tmp_path))
     assert found.difference is None
@@ -170,7 +170,7 @@ def test_a_rerun_has_the_history_of_the_jobs(tmp_path: Path) -> None:
     world = World()
     world.backend.happen(*slots(1.5, 1))
     handle = world.submit(WIDE, NARROW, text="SELECT x")
-    world.demand_aware()
+    world.run_to_end()
     (job,) = rerun(world.recording(tmp_path)).jobs
     assert (job.job, job.text, job.plans) == (handle.id, "SELECT x", handle.plans())
     assert [str(record) for record in job.history] == [str(record) for record in handle.history()]
@@ -192,7 +192,7 @@ def test_another_scheduler_is_a_difference(tmp_path: Path) -> None:
     world = World(3)
     for _ in range(3):
         world.submit(WIDE)
-    world.demand_aware()
+    world.run_to_end()
     assert rerun(world.recording(tmp_path)).difference is None
     assert rerun(world.recording(tmp_path), scheduler=LastFirst).difference is not None
 
@@ -238,10 +238,10 @@ class Lot:
             if self.world.cluster.busy:
                 self.world.cluster.step(self.random.choice([None, 0.3, 2.0]))
         self.world.backend.happen(MachineJoined("m9", available(8)), self.world.clock.now())
-        self.world.demand_aware()
+        self.world.run_to_end()
         for handle in self.handles:
             handle.release()
-        self.world.demand_aware()
+        self.world.run_to_end()
         return self.world
 
     def submit(self) -> None:
@@ -323,7 +323,7 @@ def test_jobs_that_take_turns_are_gone_through_again(tmp_path: Path) -> None:
     """They should be short and are not, so that they lose extra slots, and tasks are interrupted for others."""
     world = World(1, lambda _: Outcome(30.0), extra_slots=True)
     handles = [world.submit(plan(stage(f"q{number}", 1, 0.1))) for number in range(5)]
-    world.demand_aware()
+    world.run_to_end()
     told = [str(record) for handle in handles for record in handle.history()]
     assert any("it is not short" in one for one in told) and any("has waited for" in one for one in told)
     assert rerun(world.recording(tmp_path)).difference is None
@@ -550,7 +550,7 @@ def test_failures_of_a_kind_are_told_as_one() -> None:
 
     world = World(8, Twice())
     handle = world.submit(WIDE)
-    world.demand_aware()
+    world.run_to_end()
     lines = story(handle.history())
     assert "at 3.000 s 8 tasks of wide were interrupted and run again: gone" in lines
     assert any("stage wide was done: 8 rows, estimated 100,000; 8 tasks in 16.0 s" in line for line in lines)

@@ -196,7 +196,7 @@ def test_resources_are_not_kept_for_a_task_that_is_gone() -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_scheduler_is_made_again_from_what_a_trace_says_of_it(name: str) -> None:
-    text = f"{name}(MaxMin())" if name in ("Reserving", "DemandAware") else f"{name}()"
+    text = f"{name}(MaxMin())" if name == "Reserving" else f"{name}()"
     scheduler = made(text)
     again = made(repr(scheduler))
     assert repr(again) == repr(scheduler) and type(again) is type(scheduler) and again.wake_at == scheduler.wake_at
@@ -204,10 +204,7 @@ def test_a_scheduler_is_made_again_from_what_a_trace_says_of_it(name: str) -> No
 
 def test_every_scheduler_that_a_session_can_have_is_known_by_its_name() -> None:
     assert tuple(NAMES) == SCHEDULERS
-    assert (
-        repr(named("max_min", demand_aware=True))
-        == "DemandAware(policy=Reserving(policy=MaxMin(tenants=True), patience=16))"
-    )
+    assert repr(named("max_min")) == "Reserving(policy=MaxMin(tenants=True), patience=16)"
     for text in ("Nothing()", "MaxMin(", "1", "MaxMin(x=1)", "__import__('os')"):
         with pytest.raises(ConfigError, match="describes no scheduler"):
             made(text)

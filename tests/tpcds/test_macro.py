@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -11,8 +11,6 @@ from qoop.engine.backends.simulated import as_estimated
 from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
-from qoop.schedulers.base import Request
-from qoop.schedulers.demand_aware import DemandAware
 from qoop.tpcds.simulate.workload import PAPER, Query
 from qoop.tpcds.suite import macro
 from qoop.tpcds.suite.figures import Suite, macro_means
@@ -55,7 +53,7 @@ def test_jobs_arrive_as_the_seed_says() -> None:
 
 def test_every_combination_runs_the_same_jobs_and_has_its_figures(values: Mapping[str, Any]) -> None:
     runs = [values[f"{name}, seed 1"]["jobs"] for name in macro.COMBINATIONS]
-    assert len(runs) == 9 and all([job[:2] for job in run] == [job[:2] for job in runs[0]] for run in runs)
+    assert len(runs) == 8 and all([job[:2] for job in run] == [job[:2] for job in runs[0]] for run in runs)
     found = macro.figures(SETTING, values)
     assert [one.combination for one in found] == list(macro.COMBINATIONS)
     for one in found:
@@ -64,32 +62,13 @@ def test_every_combination_runs_the_same_jobs_and_has_its_figures(values: Mappin
 
 def test_a_combination_that_is_not_measured_has_no_figures(values: Mapping[str, Any]) -> None:
     some = {name: value for name, value in values.items() if not name.startswith("Clarinet alone")}
-    assert len(macro.figures(SETTING, some)) == 6
+    assert len(macro.figures(SETTING, some)) == 5
 
 
 def test_a_combination_is_not_ranked_on_other_seeds_than_its_rivals(values: Mapping[str, Any]) -> None:
     some = {name: value for name, value in values.items() if name != "SJF + Volcano, seed 2"}
     names = [one.combination for one in macro.figures(SETTING, some)]
     assert names == [name for name in macro.COMBINATIONS if name != "SJF + Volcano"]
-
-
-def test_shares_settle_in_the_control_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs tell what their plans have a use for, and the scheduler goes by it."""
-    told: list[Resources | None] = []
-    fair = DemandAware.fair_shares
-
-    def noted(
-        self: DemandAware, requests: Sequence[Request], capacity: Resources, now: float = 0.0
-    ) -> dict[str, Resources]:
-        told.extend(request.wanted for request in requests)
-        return fair(self, requests, capacity, now)
-
-    monkeypatch.setattr(DemandAware, "fair_shares", noted)
-    items = macro.items(SETTING)
-    macro.measure(items["QOOP, seed 1"])
-    assert not told
-    macro.measure(items["QOOP, demand-aware shares, seed 1"])
-    assert any(wanted is not None and wanted.cpu < PAPER.whole.cpu for wanted in told)
 
 
 def test_a_job_alone_is_not_slowed_by_others(values: Mapping[str, Any]) -> None:

@@ -2,8 +2,8 @@
 
 200 jobs, each a TPC-DS query drawn from the 50 with the most alternatives, arrive 80 s apart in the mean (Poisson) on
 20 machines of 30 slots at scale 500. Seven combinations of a scheduler and a planner run the same arrivals, in virtual
-time on the engine's own core, and two as controls: our scheduler with plans that never change, which tells what of ours
-is the scheduler's and what the planner's, and ours with demand-aware shares (:mod:`qoop.schedulers.demand_aware`).
+time on the engine's own core. A control, our scheduler with plans that never change, separates what comes from the
+scheduler from what comes from the planner.
 
 Of each: the mean completion time, the makespan (from the first arrival to the last end), and Jain's index of fairness
 over how many times longer a job takes for the others. That is its time with the whole cluster to itself, under the same
@@ -32,7 +32,6 @@ from qoop.replanning.baselines import NEVER, AtLaunch, volcano
 from qoop.replanning.greedy import Greedy
 from qoop.schedulers.base import Scheduler
 from qoop.schedulers.carbyne import Carbyne
-from qoop.schedulers.demand_aware import DemandAware
 from qoop.schedulers.drf import DRF
 from qoop.schedulers.max_min import MaxMin
 from qoop.schedulers.reserving import Reserving
@@ -52,14 +51,13 @@ JOBS, APART = 200, 80.0
 class Combination:
     """The scheduler that shares the machines, and the planner that chooses the plans.
 
-    control: none of the paper's, and out of the ranking. demand_aware: jobs report the resources that they can use.
+    control: none of the paper's, and out of the ranking.
     """
 
     name: str
     scheduler: Callable[[], Scheduler]
     planner: Planner
     control: bool = False
-    demand_aware: bool = False
 
 
 COMBINATIONS = {
@@ -73,16 +71,9 @@ COMBINATIONS = {
         Combination("DRF + Clarinet", DRF, "Clarinet"),
         Combination("Carbyne + Clarinet", Carbyne, "Clarinet"),
         Combination("Max-min + Clarinet", lambda: Reserving(MaxMin()), "Clarinet", control=True),
-        Combination(
-            "QOOP, demand-aware shares",
-            lambda: DemandAware(Reserving(MaxMin())),
-            "QOOP",
-            control=True,
-            demand_aware=True,
-        ),
     )
 }
-"""Those of figure 2.16, and the controls."""
+"""Those of figure 2.16, and the control."""
 CONTROLS = frozenset(name for name, one in COMBINATIONS.items() if one.control)
 
 
@@ -165,7 +156,7 @@ def measure(item: Alone | Together) -> dict[str, Any]:
     combination = COMBINATIONS[item.combination]
     known = _queries(item.setting.directory)
     every = arrivals(item.setting, item.seed)
-    jobs = [_job(one, known[one.query], combination.planner, combination.demand_aware) for one in every]
+    jobs = [_job(one, known[one.query], combination.planner) for one in every]
     run = _simulated(item.setting.directory, jobs, combination.scheduler())
     rows = zip(every, run.jobs, strict=True)
     return {
@@ -197,17 +188,17 @@ def _ground_truth(directory: str) -> Callable[[TaskSpec], Outcome]:
     return measured(Path(directory), _queries(directory))
 
 
-def _job(coming: Arrival, query: Query, planner: Planner, demand_aware: bool = False) -> SimulatedJob:
+def _job(coming: Arrival, query: Query, planner: Planner) -> SimulatedJob:
     if planner == "Volcano":
         return SimulatedJob(coming.name, coming.at, volcano(query.candidates).plan)
-    return SimulatedJob(coming.name, coming.at, query.launch.plan, _adaptive(query, planner, demand_aware))
+    return SimulatedJob(coming.name, coming.at, query.launch.plan, _adaptive(query, planner))
 
 
-def _adaptive(query: Query, planner: Planner, demand_aware: bool) -> Adaptive:
+def _adaptive(query: Query, planner: Planner) -> Adaptive:
     """Both choose by the share that the job has when it comes; then one of them never again."""
     if planner == "Clarinet":
-        return query.adaptive(PAPER.whole, policy=AtLaunch(), triggers=NEVER, demand_aware=demand_aware)
-    return query.adaptive(PAPER.whole, policy=AtLaunch(Greedy()), demand_aware=demand_aware)
+        return query.adaptive(PAPER.whole, policy=AtLaunch(), triggers=NEVER)
+    return query.adaptive(PAPER.whole, policy=AtLaunch(Greedy()))
 
 
 def _simulated(directory: str, jobs: Sequence[SimulatedJob], scheduler: Scheduler) -> SimulatedRun:

@@ -109,7 +109,6 @@ class Granter:
         return Request(
             run.job, job.arrival, asked.weight, used,
             self.limits.allowed(job, ready) if self.limits.any else ready, job.remaining_work,
-            replanner.wanted if replanner is not None else None,
             asked.tenant, self._tenants.get(asked.tenant, 1.0) if self._tenants else 1.0,
             job.submitted, job.submitted + asked.deadline, asked.priority, self._driver.extra_slots(run.job),
             job.request.course, self._driver.used_by_machine,
