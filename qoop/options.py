@@ -24,7 +24,7 @@ from qoop.schedulers.terms import USUAL_PRIORITY, tenant_weights
 POLICIES = ("greedy", "robust", "forecast", "cheapest")
 """The names of the policies that choose plans (:mod:`qoop.replanning.policies`); the first is the usual one."""
 
-SCHEDULERS = ("max_min", "finish_time", "urgency", "learned", "auction", "quality")
+SCHEDULERS = ("max_min", "finish_time", "urgency", "quality")
 """The names of the policies that share resources between jobs (:mod:`qoop.schedulers`); the first is the usual one."""
 
 _TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -257,7 +257,7 @@ OPTIONS = (
         seconds, lambda: 1.0, argument=False, settable=True,
     ),
     SessionOption(
-        "scheduler", '"max_min": by weight; or "finish_time", "urgency", "learned", "auction", "quality"', policy_name,
+        "scheduler", '"max_min": by weight; or "finish_time", "urgency", "quality"', policy_name,
         lambda: SCHEDULERS[0],
     ),
     SessionOption(

@@ -73,8 +73,8 @@ class RunRemainingWork:
         return self._served()
 
     def ways(self) -> Sequence[Way]:
-        """See :class:`~qoop.schedulers.remaining_work.RemainingWork`. Of plans that do not run it is worked out again
-        once a part of the work has been done."""
+        """The rest under each plan that the job keeps, the one that runs first; finished work counts for all that can
+        use it. For plans that do not run it is computed again once a part of the work is done."""
         work, options = self.work, self._options()
         if self._path[0] != work:
             self._path = work, longest_path([stage for stage, _ in self._run.left()])

@@ -17,8 +17,6 @@
     edf.py             the next deadline first
     finish_time.py     what would end first on a part of its own first
     urgency.py         deadlines and priorities within a tenant
-    learned.py         the same with learned weights
-    auction.py         slots in leases, by auction
     carbyne.py         altruistic scheduling, as published
     quality/           to the growing answer whose error falls most
 """

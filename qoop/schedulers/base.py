@@ -113,9 +113,6 @@ class Scheduler(ABC):
     :func:`qoop.schedulers.described.made` makes it again: so a trace that names it can be gone through again.
     """
 
-    wake_at = math.inf
-    """The time of the clock at which it wants to be asked for a grant again, although nothing may have happened."""
-
     @abstractmethod
     def next_grant(
         self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0

@@ -27,8 +27,6 @@ MODULES = {
     "EDF": "edf",
     "FinishTime": "finish_time",
     "Urgency": "urgency",
-    "Learned": "learned",
-    "Auction": "auction",
     "Quality": "quality.sharing",
 }
 """Of each scheduler the module that has it, which is loaded when it is asked for."""
@@ -37,8 +35,6 @@ NAMES = {
     "max_min": "MaxMin()",
     "finish_time": "FinishTime()",
     "urgency": "Urgency()",
-    "learned": "Learned()",
-    "auction": "Auction()",
     "quality": "Quality()",
 }
 """The policies of :data:`qoop.options.SCHEDULERS`, with their usual parameters."""

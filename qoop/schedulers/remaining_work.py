@@ -42,11 +42,6 @@ class RemainingWork(Protocol):
         """Slots that the job must have in use now so as to end no later than it would with just this share."""
         ...
 
-    def ways(self) -> Sequence[Way]:
-        """The rest under each plan that the job keeps, the one that runs first; what is done counts for all that can
-        use it."""
-        ...
-
     def finish(self, slots: float) -> float:
         """Time that the rest takes at least on a number of slots with the plan that is best there: a job is judged by
         the plan that it would go over to."""
@@ -65,9 +60,6 @@ class Unknown:
 
     def needed(self, share: Resources) -> float:
         return share.cpu
-
-    def ways(self) -> Sequence[Way]:
-        return ()
 
     def finish(self, slots: float) -> float:
         return 0.0

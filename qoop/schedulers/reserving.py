@@ -32,10 +32,6 @@ class Reserving(Scheduler):
     _passed: dict[JobId, dict[TaskId, int]] = field(default_factory=dict, init=False, repr=False)
     _reserved: tuple[TaskId, MachineId] | None = field(default=None, init=False, repr=False)
 
-    @property
-    def wake_at(self) -> float:  # type: ignore[override]  # of the policy within
-        return self.policy.wake_at
-
     def next_grant(
         self, requests: Sequence[Request], availability: Mapping[MachineId, Available], now: float = 0.0
     ) -> Grant | None:

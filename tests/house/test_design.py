@@ -18,7 +18,6 @@ ALLOWED = {
     "planner/algebra/query_timestamp.py": {"datetime.now"},  # what now() means, read once when a query is bound
     "planner/algebra/types.py": {"duckdb"},  # the names of types
     "planner/collector.py": {"os", "threading"},  # a lock around Python's garbage collector, new in a fork
-    "qoop/schedulers/auction.py": {"random"},  # chance from a seed, which a trace holds
     "qoop/replanning/observations.py": {"threading"},  # a lock around what jobs of a session have seen
     "qoop/replanning/answers.py": {"time"},  # how long an answer took, measured in the planner's thread
 }

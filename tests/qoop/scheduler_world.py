@@ -10,7 +10,7 @@ from qoop.engine.task import TaskId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.schedulers.base import Request, Scheduler
-from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork, Way
+from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork
 
 NOTHING = Resources()
 
@@ -38,9 +38,6 @@ class Known:
 
     def needed(self, share: Resources) -> float:
         return self.slots
-
-    def ways(self) -> tuple[Way, ...]:
-        return (Way(self.work, self.path),)
 
     def finish(self, slots: float) -> float:
         return max(self.path, self.work / slots)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
 from math import inf
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from scheduler_world import Known, empty, fill, request
 
 import qoop
-from qoop.catalog.errors import ConfigError
 from qoop.control.cluster import Cluster
 from qoop.control.messages import JobRequest
 from qoop.control.remaining_work import RunRemainingWork
@@ -27,25 +25,20 @@ from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.greedy import Greedy
 from qoop.retrace.rerun import read_trace, rerun
-from qoop.schedulers.auction import Auction, Bid, divided
 from qoop.schedulers.base import Request, Scheduler
 from qoop.schedulers.carbyne import Carbyne
 from qoop.schedulers.drf import DRF
 from qoop.schedulers.edf import EDF
 from qoop.schedulers.finish_time import FinishTime
 from qoop.schedulers.las import LAS
-from qoop.schedulers.learned import FEATURES, LAST, Learned, features
 from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.remaining_work import Rest, Way, latest
+from qoop.schedulers.remaining_work import Rest, latest
 from qoop.schedulers.sjf import SJF
 from qoop.schedulers.tetris import Tetris
 from qoop.schedulers.urgency import Urgency
-from qoop.simulation import Fleet, SimulatedJob, simulate
 
 COLUMNS = (("x", "INTEGER"),)
-POLICIES = [DRF, SJF, Tetris, Carbyne, LAS, EDF, FinishTime, Urgency, Learned]
-ALL = [*POLICIES, Auction]
-"""An auction has slots idle in leases."""
+POLICIES = [DRF, SJF, Tetris, Carbyne, LAS, EDF, FinishTime, Urgency]
 
 
 def first(policy: Scheduler, *requests: Request, **machines: tuple[float, float]) -> tuple[str, str] | None:
@@ -82,7 +75,7 @@ def test_no_resources_are_left_that_a_task_fits_and_none_is_given_twice(
         assert not any(waiting.resources.fits(available.free) for available in availability.values())
 
 
-@pytest.mark.parametrize("policy", ALL)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_no_more_is_promised_than_there_is(policy: Callable[[], Scheduler]) -> None:
     requests = [
         request("j1", (1, 1), remaining_work=Known(5.0)),
@@ -396,91 +389,7 @@ def test_urgency_goes_by_deadline_and_priority_within_a_tenant_and_by_share_betw
     assert chosen(job("j1", "x"), job("j2", "y", deadline=8.0, priority=10.0, held=1.0)) == "j1"
 
 
-def test_the_division_of_an_auction_is_the_best_of_all() -> None:
-    bids = [bid("a", 50.0, 100.0, Way(400.0, 5.0)), replace(bid("b", 10.0, 60.0, Way(90.0, 30.0)), leased=1),
-            bid("c", 200.0, 80.0, Way(60.0, 2.0))]  # fmt: skip
-    assert cost_of(bids, divided(bids, 6)) == pytest.approx(least_cost(bids, 6))
-
-
-def bid(job: str, waited: float, alone: float, *ways: Way) -> Bid:
-    return Bid(job, waited, ways, alone, 0, 60.0)
-
-
-def cost_of(bids: Sequence[Bid], found: Mapping[str, int]) -> float:
-    return sum(one.cost(found[one.job]) for one in bids)
-
-
-def least_cost(bids: Sequence[Bid], slots: int) -> float:
-    names = [one.job for one in bids]
-    every = (dict(zip(names, each, strict=True)) for each in product(range(slots + 1), repeat=len(bids)))
-    return min(cost_of(bids, found) for found in every if sum(found.values()) <= slots)
-
-
-def test_a_change_of_plan_is_a_bid() -> None:
-    """Of the work of `lean` two tasks can run at a time; `wide` is three times the work, and ends sooner on seven."""
-    lean, wide = Way(20.0, 10.0), Way(60.0, 4.0)
-    both, other = bid("a", 0.0, 10.0, lean, wide), bid("b", 0.0, 10.0, Way(12.0, 1.0))
-    assert [both.cost(n) == bid("a", 0.0, 10.0, lean).cost(n) for n in (1, 6, 8)] == [True, True, False]
-    assert divided([bid("a", 0.0, 10.0, lean)], 9) == {"a": 2}
-    assert [divided([both], slots)["a"] for slots in (0, 5, 9, 20)] == [0, 2, 9, 15]
-    for slots in range(1, 20):
-        found = divided([both, other], slots)
-        assert sum(found.values()) <= slots
-        assert cost_of([both, other], found) <= least_cost([both, other], slots) + 0.3
-
-
-def test_an_auction_leases_slots_to_those_behind_and_holds_no_more_than_there_are() -> None:
-    policy = Auction(fairness=0.5, lease=10.0)
-    jobs = [behind("j1", "x", 0.0, 400.0, 500.0), behind("j2", "y", 99.0, 20.0, 400.0)]
-    policy.fair_shares(jobs, Resources(4, 100), now=99.0)
-    grant = policy.next_grant(jobs, empty(m=(4, 100)), 100.0)
-    assert grant is not None and grant.job == "j1" and policy.quotas() == {"j1": 4} and policy.wake_at == 110.0
-    held = [replace(jobs[0], used=Resources(4)), jobs[1]]
-    assert policy.next_grant(held, empty(m=(4, 100)), 101.0) is None  # all is leased
-    policy.fair_shares(held[1:], Resources(4, 100), now=102.0)  # j1 has ended
-    grant = policy.next_grant(held[1:], empty(m=(4, 100)), 102.0)
-    assert grant is not None and grant.job == "j2" and sum(policy.quotas().values()) <= 4
-
-
-def test_a_bidder_pays_for_what_others_lose() -> None:
-    bids = [bid(name, 10.0, 50.0, Way(100.0, 1.0)) for name in "abc"]
-    part = Auction()._part_kept(bids[0], bids, divided(bids, 6), 6)
-    assert 0 < part < 1 and Auction()._part_kept(bids[0], bids[:1], divided(bids[:1], 6), 6) == 1.0
-    kept = [Auction(payment="lottery", seed=seed)._won(bids, 6)["a"] for seed in range(300)]
-    assert set(kept) == {0, 2} and sum(kept) / 600 == pytest.approx(part, abs=0.1)
-    with pytest.raises(ConfigError, match="min1, lottery, floor, none"):
-        Auction(payment="bribe")  # type: ignore[arg-type]
-
-
-def test_a_learned_policy_goes_by_its_weights_and_gives_way_to_the_heuristic() -> None:
-    def job(name: str, deadline: float = inf, since: float = 0.0) -> Request:
-        known = Known(work=10.0, path=5.0, whole=10.0)
-        return replace(request(name, (1, 1), remaining_work=known), deadline=deadline, since=since)
-
-    def chosen(policy: Learned, now: float = 0.0) -> str:
-        grant = policy.next_grant([job("j1"), job("j2", deadline=8.0)], empty(m=(4, 100)), now)
-        assert grant is not None
-        return grant.job
-
-    def only(**weights: float) -> Learned:
-        return Learned(weights=tuple(weights.get(name, 0.0) for name in FEATURES))
-
-    assert all(0 <= one <= 1 for one in features(job("j1", 8.0), 3.0))
-    assert chosen(only(deadline=1.0)) == "j2" and chosen(only(deadline=-1.0)) == "j1"
-    assert chosen(only(deadline=-1.0), now=2.0) == "j1" and chosen(only(deadline=-1.0), now=2000.0) == "j1"
-    shadow = replace(only(deadline=-1.0), shadow=True)
-    assert chosen(shadow) == "j2" and (shadow.asked, shadow.agreed) == (1, 0)
-    misses = only(deadline=-1.0)
-    for number in range(LAST):  # each comes with ten seconds, needs no time, and ends after a hundred
-        misses.fair_shares([job(f"k{number}", deadline=100.0 * number + 10)], Resources(4, 100), now=100.0 * number)
-        assert chosen(misses) == "j1"
-    misses.fair_shares([], Resources(4, 100), now=100.0 * LAST)
-    assert chosen(misses, now=0.0) == "j2"  # until then + pause
-    with pytest.raises(ConfigError, match="7 weights"):
-        Learned(weights=(1.0,))
-
-
-@pytest.mark.parametrize("policy", ["FinishTime()", "Learned(shadow=True)", "Auction(lease=0.5)"])
+@pytest.mark.parametrize("policy", ["FinishTime()", "Reserving(Urgency(tenants=False))"])
 def test_a_session_can_have_them_and_its_trace_is_gone_through_again(policy: str, tmp_path: Path) -> None:
     with qoop.connect(slots=2, memory="500MB", scheduler=policy, staged=True, trace=tmp_path / "t.jsonl") as session:
         session.register("t", pa.table({"g": [1, 2, 1], "v": [1, 2, 3]}))
@@ -489,10 +398,3 @@ def test_a_session_can_have_them_and_its_trace_is_gone_through_again(policy: str
         assert all(job.result().fetchall() == [(1, 4), (2, 2)] for job in jobs)
     found = rerun(read_trace(tmp_path / "t.jsonl"))
     assert found.difference is None and found.ticks > 4
-
-
-def test_a_lease_that_ends_while_all_slots_work_is_waited_for() -> None:
-    plan = Plan((Stage("s", "", (), COLUMNS, 4, "s", estimate=Estimate(task_seconds=3.0)),), COLUMNS)
-    jobs = [SimulatedJob(name, 0.0, plan) for name in ("one", "two")]
-    ran = simulate(Fleet.uniform(1, Resources(2, 8e9)), jobs, scheduler=Auction(lease=1.0))
-    assert all(job.error is None for job in ran.jobs) and ran.seconds == pytest.approx(12.0)

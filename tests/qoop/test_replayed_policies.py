@@ -30,7 +30,6 @@ TEXTS = (
     *(f"Reserving(policy={name}())" for name in MODULES if name != "Reserving"),
     "MaxMin(tenants=False)",
     "Urgency(tenants=False)",
-    "Learned(shadow=True)",
 )
 
 

@@ -7,7 +7,6 @@
     real.py       the same with real queries on this machine
     measures.py   times, finish-time fairness and deadlines of a run; ratios over seeds
     pictures.py   curves over load, and the distribution of fairness
-    learning.py   weights for the learned policy
     growing/      growing answers that share simulated machines
-    commands.py   ``qoop bench load`` and ``qoop bench learn``
+    commands.py   ``qoop bench load``
 """

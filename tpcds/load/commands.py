@@ -1,4 +1,4 @@
-"""The commands ``qoop bench load`` and ``qoop bench learn``."""
+"""The command ``qoop bench load``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import argparse
 import json
 import math
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
-from multiprocessing import get_context
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
@@ -59,32 +57,6 @@ def _add_simulated(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mix", choices=MIXES, default="usual", help=mixes)
     split = f"a tenant, such as ana1: what it gains by asking each query as {playing.PIECES} jobs"
     parser.add_argument("--split", default="", metavar="TENANT", help=split)
-
-
-def add_learning(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the sub-command; it sets `run`."""
-    what = "Learn the weights of the scheduler `learned`: imitate the heuristic, then improve in the simulator"
-    parser = commands.add_parser("learn", description=f"{what}. Prints the weights.")
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
-    parser.add_argument("--seeds", type=int, default=4, metavar="N", help="runs to judge weights by (4)")
-    parser.add_argument("--rounds", type=int, default=12, metavar="N", help="of improvement (12)")
-    parser.add_argument("--hours", type=float, default=0.2, metavar="H", help="in which queries arrive (0.2)")
-    parser.add_argument("--processes", type=int, default=2, metavar="N", help="at a time (2)")
-    parser.set_defaults(run=_learn)
-
-
-def _learn(options: argparse.Namespace) -> int:
-    from qoop.tpcds.load import learning
-
-    directory = Path(options.directory)
-    playing.plans_of(directory)  # for all processes, which are forks
-    seeds = range(learning.FIRST_SEED, learning.FIRST_SEED + options.seeds)
-    items = [playing.Item(directory, (0.9, 1.2)[seed % 2], seed, "urgency", options.hours) for seed in seeds]
-    weights = learning.imitated(items)
-    print(f"imitated: {weights}", flush=True)
-    with ProcessPoolExecutor(options.processes, get_context("fork")) as pool:
-        print(learning.Learning(items, options.rounds).improved(weights, print, pool))
-    return 0
 
 
 def _load(options: argparse.Namespace) -> int:

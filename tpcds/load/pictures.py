@@ -19,7 +19,7 @@ _PANELS = (
     ("met", "Deadlines met", "part of all"),
     ("used", "Slots at work", "part of all"),
 )
-_SHOWN = ("max-min by job", "max-min", "finish time", "urgency", "learned", "urgency over all", "SRSF", "EDF", "LAS")
+_SHOWN = ("max-min by job", "max-min", "finish time", "urgency", "urgency over all", "SRSF", "EDF", "LAS")
 """Policies that have a curve, as far as they were played; of others there are too many to tell them apart."""
 
 

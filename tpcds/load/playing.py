@@ -55,8 +55,6 @@ POLICIES: Mapping[str, str] = {
     "EDF": "EDF()",
     "urgency": "Urgency()",
     "urgency over all": "Urgency(tenants=False)",
-    "learned": "Learned()",
-    "auction": "Auction()",
     "urgency without deadlines": "Urgency(tenants=False, deadline=0.0)",
     "urgency without priorities": "Urgency(tenants=False, alpha=0.0)",
 }

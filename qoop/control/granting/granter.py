@@ -93,10 +93,7 @@ class Granter:
 
     def moments(self) -> Iterable[float]:
         """Seconds of the clock at which something is to be granted, or looked at, though nothing has happened."""
-        if self.extra is not None:
-            yield from self.extra.moments()
-        if self._scheduler.wake_at < math.inf and self.waiting and self._driver.availability().open:  # else it waits
-            yield self._scheduler.wake_at
+        return () if self.extra is None else self.extra.moments()
 
     def request(self, job: ActiveJob) -> Request:
         """The resources that a job has and could use, with all that schedulers ask of it."""
