@@ -291,9 +291,8 @@ OPTIONS = (
         "node_queue", "0: at the nodes of Ray no task waits for another to end", length, lambda: 0, trusted=True
     ),
     SessionOption(
-        "exchange", '"at-once": a task reads from several nodes of Ray at a time; "critical-path": those with the '
-        'longest way to the end of their query go first; "in-turn": from one node after the other',
-        one_of("at-once", "critical-path", "in-turn"), lambda: "at-once", argument=False,
+        "exchange", '"at-once": a task reads from several nodes of Ray at a time; "in-turn": from one after the other',
+        one_of("at-once", "in-turn"), lambda: "at-once", argument=False,
     ),
     SessionOption("ray_tls", "where RAY_TLS_… name certificates: nodes talk by TLS", on_or_off, trusted=True),
     SessionOption("runtime_env", "what is installed on the nodes of Ray", as_it_is, text=False),

@@ -26,13 +26,12 @@ class Piece:
 
 @dataclass(eq=False, slots=True)
 class _Asked:
-    """One piece, or a segment of one. begun: its turn has come."""
+    """One piece. begun: its turn has come."""
 
     attempt: AttemptId
     pull: Pull
     machine: MachineId
     piece: Piece
-    segments: int = 1
     begun: bool = False
 
 
@@ -94,8 +93,6 @@ class Transfers:
     def begin(self, machine: MachineId, spec: TaskSpec, pieces: Sequence[Piece], ahead: bool) -> None:
         """Ask for what an attempt reads. ahead: it waits for its slot."""
         inputs = self._inputs[spec.attempt] = _Inputs(machine, spec.attempt.task.job)
-        path = self._terms.paths.get(spec.stage.id, spec.path)
-        segments = self._terms.segments.get(spec.stage.id, 1)
         known = self._here.setdefault(machine, set())
         for piece in self._turned(pieces, spec.attempt.task.part):
             if piece.key is not None and piece.key in known:
@@ -104,8 +101,8 @@ class Transfers:
                 continue
             if piece.key is not None:
                 known.add(piece.key)
-            pull = Pull(inputs.job, path, next(self._numbers), ahead)
-            asked = _Asked(spec.attempt, pull, machine, piece, segments)
+            pull = Pull(inputs.job, next(self._numbers), ahead)
+            asked = _Asked(spec.attempt, pull, machine, piece)
             inputs.left[asked] = None
             self._waiting.setdefault(machine, {})[pull] = asked
         self._take_turns(machine)
@@ -118,7 +115,7 @@ class Transfers:
         waiting = self._waiting.get(inputs.machine, {})
         for pull in [pull for pull, asked in waiting.items() if asked.attempt == attempt and pull.ahead]:
             asked = waiting.pop(pull)
-            asked.pull = Pull(pull.job, pull.path, pull.number)
+            asked.pull = Pull(pull.job, pull.number)
             waiting[asked.pull] = asked
 
     def known(self, attempt: AttemptId) -> bool:
@@ -159,7 +156,7 @@ class Transfers:
                 if key in inputs.others and inputs.machine == gone.machine:
                     asked = pieces[key]
                     inputs.others.discard(key)
-                    again = _Asked(attempt, asked.pull, asked.machine, asked.piece, asked.segments)
+                    again = _Asked(attempt, asked.pull, asked.machine, asked.piece)
                     inputs.left[again] = None
                     self._here[gone.machine].add(key)
                     self._waiting.setdefault(gone.machine, {})[again.pull] = again
@@ -181,7 +178,7 @@ class Transfers:
             free = [pull for pull, one in waiting.items() if self._inputs[one.attempt].coming < self._terms.per_task]
             if not free:
                 return
-            asked = waiting.pop(next_pull(self._terms.order, free, coming))
+            asked = waiting.pop(next_pull(free, coming))
             asked.begun = True
             coming[asked.pull.job] += 1
             self._inputs[asked.attempt].coming += 1
@@ -192,7 +189,7 @@ class Transfers:
         store, piece = self._terms.store, asked.piece
         was, stored = self.exchanged, piece.sender is None
         self.exchanged = Exchanged(
-            was.bytes + piece.bytes / asked.segments, was.requests + 1, was.stored + stored,
+            was.bytes + piece.bytes, was.requests + 1, was.stored + stored,
             was.price + stored * store.price,
         )  # fmt: skip
         latency = store.latency if stored else self._terms.latency
@@ -205,7 +202,7 @@ class Transfers:
         inputs = self._inputs.get(asked.attempt)
         if inputs is None or asked not in inputs.left or asked.piece is not piece:
             return
-        self._links.join(asked, piece.sender, asked.machine, piece.bytes / asked.segments, self._now())
+        self._links.join(asked, piece.sender, asked.machine, piece.bytes, self._now())
         self._look_soon()
 
     def _look_soon(self) -> None:
@@ -228,13 +225,7 @@ class Transfers:
         del inputs.left[asked]
         inputs.coming -= 1
         self._coming[asked.machine][asked.pull.job] -= 1
-        if asked.segments > 1:
-            rest, left = asked.piece.bytes * (1 - 1 / asked.segments), asked.segments - 1
-            pull = Pull(asked.pull.job, asked.pull.path, next(self._numbers), asked.pull.ahead)
-            again = _Asked(asked.attempt, pull, asked.machine, Piece(asked.piece.sender, rest, asked.piece.key), left)
-            inputs.left[again] = None
-            self._waiting.setdefault(asked.machine, {})[pull] = again
-        elif asked.piece.key is not None:
+        if asked.piece.key is not None:
             for attempt, other in list(self._inputs.items()):
                 if other.machine == asked.machine and asked.piece.key in other.others:
                     other.others.discard(asked.piece.key)

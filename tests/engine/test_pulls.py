@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -134,13 +133,10 @@ def test_an_error_comes_after_all_have_ended() -> None:
 
 
 def test_who_has_a_slot_comes_before_who_waits_for_one_and_jobs_take_turns() -> None:
-    pulls, order, first = Pulls(1, order="critical-path"), list[str](), threading.Event()
+    pulls, order, first = Pulls(1), list[str](), threading.Event()
     asking = threading.Thread(target=lambda: pulls.all([first.wait]))
     asking.start()
-    asked = {
-        "ahead": replace(spec(1), path=9.0), "hastened": replace(spec(2), path=8.0),
-        "short": replace(spec(3), path=1.0), "long": replace(spec(4), path=5.0),
-    }  # fmt: skip
+    asked = {name: spec(part) for part, name in enumerate(("ahead", "hastened", "older", "newer"), 1)}
     tasks = []
     for name, one in asked.items():
         ask, ahead = partial(order.append, name), name in ("ahead", "hastened")
@@ -151,5 +147,5 @@ def test_who_has_a_slot_comes_before_who_waits_for_one_and_jobs_take_turns() -> 
     first.set()
     for task in (asking, *tasks):
         task.join()
-    assert order == ["hastened", "long", "short", "ahead"]
+    assert order == ["hastened", "older", "newer", "ahead"]
     pulls.close()

@@ -38,17 +38,13 @@ class Way:
 
 def ways() -> Mapping[str, Way]:
     """By name: what is compared."""
-    critical = Exchanges("critical-path", latency=LATENCY)
-    at_once = replace(critical, order="fifo")
+    at_once = Exchanges(latency=LATENCY)
     return {
-        "in-turn": Way(Exchanges("fifo", fan_in=math.inf, per_task=1, rotated=False, latency=LATENCY)),
-        "fifo": Way(Exchanges("fifo", fan_in=1, rotated=False, latency=LATENCY)),
-        "lifo": Way(Exchanges("lifo", fan_in=1, rotated=False, latency=LATENCY)),
+        "in-turn": Way(Exchanges(fan_in=math.inf, per_task=1, rotated=False, latency=LATENCY)),
+        "one": Way(Exchanges(fan_in=1, rotated=False, latency=LATENCY)),
         TODAY: Way(at_once),
         "unbounded": Way(replace(at_once, fan_in=math.inf)),
-        "critical-path": Way(critical),
         "at-once-ahead": Way(at_once, usual(2)),
-        "critical-path-ahead": Way(critical, usual(2)),
     }
 
 

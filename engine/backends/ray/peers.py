@@ -32,9 +32,8 @@ from qoop.engine.events import Committed
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.task import AttemptId, CheckpointKey, TaskSpec
 
-AT_ONCE, CRITICAL_PATH, IN_TURN = "at-once", "critical-path", "in-turn"
-"""The ways to read from other nodes: from several at a time (`pulls`), in the order of asking or in that of the longest
-way to the end of the job; or from one after the other."""
+AT_ONCE, IN_TURN = "at-once", "in-turn"
+"""The ways to read from other nodes: from several at a time (`pulls`), or from one after the other."""
 
 _PIECES = b"qoop.pieces"
 _SECRET = "qoop-secret"
@@ -234,7 +233,7 @@ class PeerInputs:
 
     An output that is read whole is read by every task of a stage, so the node's own store keeps it until the job
     releases it. It does not keep one that depends on a non-deterministic stage: a second run may give other rows.
-    exchange: `AT_ONCE`, or for comparison one of the others.
+    exchange: `AT_ONCE`, or for comparison `IN_TURN`.
     """
 
     def __init__(self, tls: bool = False, exchange: str = AT_ONCE) -> None:
@@ -242,7 +241,7 @@ class PeerInputs:
         self.store: Store | None = None
         self.peers = Peers(tls)
         self._places: dict[CheckpointKey, Place] = {}
-        self._pulls = Pulls(order=CRITICAL_PATH if exchange == CRITICAL_PATH else "fifo")
+        self._pulls = Pulls()
         self._lock = threading.Lock()
         self._alone: dict[CheckpointKey, threading.Lock] = {}  # who fetches what all want; others find it there then
 

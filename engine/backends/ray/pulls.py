@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar
 
-from qoop.engine.exchanges.order import Pull, check_order, next_pull
+from qoop.engine.exchanges.order import Pull, next_pull
 from qoop.engine.task import AttemptId, JobId, TaskSpec
 
 T = TypeVar("T")
@@ -42,8 +42,7 @@ class Pulls:
     """Asks several nodes at once, for all tasks of one node.
 
     most: answers that come in at a time. patience: seconds after which one comes in besides, for hosts that have
-    vanished may hold all turns. order: of those that wait (:mod:`~qoop.engine.exchanges.order`). Threads begin with
-    the first pull. Raises ConfigError for an order that does not exist.
+    vanished may hold all turns. Threads begin with the first pull.
 
     >>> pulls = Pulls()
     >>> pulls.all([lambda: "a", lambda: "b", lambda: "c"], begin=1)
@@ -51,8 +50,8 @@ class Pulls:
     >>> pulls.close()
     """
 
-    def __init__(self, most: float = FAN_IN, patience: float = PATIENCE, order: str = "fifo") -> None:
-        self._most, self._patience, self._order = most, patience, check_order(order)
+    def __init__(self, most: float = FAN_IN, patience: float = PATIENCE) -> None:
+        self._most, self._patience = most, patience
         self._waiting: dict[Pull, _Asked] = {}
         self._coming: dict[_Asked, float] = {}  # since when
         self._numbers = count()
@@ -68,10 +67,10 @@ class Pulls:
         spec: the task for which they are. ahead: it waits for its slot (:meth:`hasten`).
         """
         answers: dict[int, Future[T]] = {}
-        job, path, attempt = ("", 0.0, None) if spec is None else (spec.attempt.task.job, spec.path, spec.attempt)
+        job, attempt = ("", None) if spec is None else (spec.attempt.task.job, spec.attempt)
         with self._lock:
             for place in rotated(len(asks), begin):
-                pull, answers[place] = Pull(job, path, next(self._numbers), ahead), Future()
+                pull, answers[place] = Pull(job, next(self._numbers), ahead), Future()
                 self._waiting[pull] = _Asked(pull, asks[place], attempt, answers[place])
             self._take_turns()
         for answer in answers.values():
@@ -84,7 +83,7 @@ class Pulls:
             for pull, asked in list(self._waiting.items()):
                 if asked.attempt == attempt and pull.ahead:
                     del self._waiting[pull]
-                    asked.pull = Pull(pull.job, pull.path, pull.number)
+                    asked.pull = Pull(pull.job, pull.number)
                     self._waiting[asked.pull] = asked
 
     def counts(self) -> tuple[int, int]:
@@ -115,7 +114,7 @@ class Pulls:
         now = time.monotonic()
         coming = Counter[JobId](asked.pull.job for asked, since in self._coming.items() if now - since < self._patience)
         while self._waiting and coming.total() < self._most:
-            asked = self._waiting.pop(next_pull(self._order, self._waiting, coming))
+            asked = self._waiting.pop(next_pull(self._waiting, coming))
             coming[asked.pull.job] += 1
             self._coming[asked] = now
             self._threads().submit(self._pull, asked)
