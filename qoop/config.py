@@ -25,7 +25,7 @@ from qoop.schedulers.terms import USUAL_PRIORITY
 Persist = Literal["all", "worthwhile"]
 Full = Literal["warn", "error"]
 Statistics = Literal["pilot", "footers", "full"]
-PolicyName = Literal["greedy", "robust", "forecast", "cheapest"]
+PolicyName = Literal["greedy", "cheapest"]
 
 _PLANS = "plans"
 """The place of plans within the folder of checkpoints."""

@@ -21,7 +21,7 @@ from qoop.catalog.value import value
 from qoop.monitor.available import available_memory, available_slots
 from qoop.schedulers.terms import USUAL_PRIORITY, tenant_weights
 
-POLICIES = ("greedy", "robust", "forecast", "cheapest")
+POLICIES = ("greedy", "cheapest")
 """The names of the policies that choose plans (:mod:`qoop.replanning.policies`); the first is the usual one."""
 
 SCHEDULERS = ("max_min", "finish_time", "urgency", "quality")
@@ -237,7 +237,7 @@ OPTIONS = (
         one_of("pilot", "footers", "full"), lambda: "pilot",
     ),
     SessionOption(
-        "policy", '"greedy": the plan that ends first on the share at hand; or "robust", "forecast", "cheapest"',
+        "policy", '"greedy": the plan that ends first on the share at hand; or "cheapest"',
         one_of(*POLICIES), lambda: POLICIES[0],
     ),
     SessionOption("tenant", "all queries are for the same one", as_it_is, lambda: "", settable=True),

@@ -154,8 +154,7 @@ def connect(
         of its own goes first; "urgency": tenants by weight, and of each the most urgent by deadline and priority.
     most_jobs: that run at a time; no limit by default. Others queue, and tenants take turns.
     most_queued: that wait in the queue; no limit by default. More are refused: `submit` raises Overloaded.
-    policy: how plans are chosen (:mod:`qoop.replanning.policies`): "greedy" takes the share to last as it is, "robust"
-        starts with a plan that is good on likely shares, too, "forecast" expects the share to go on to move as it has,
+    policy: how plans are chosen (:mod:`qoop.replanning.policies`): "greedy" takes the share to last as it is,
         "cheapest" takes the plan and the slots that do with the least, and end by the deadline if there is one.
     local_frames: whether a query finds tables of Arrow, pandas and Polars among the variables of the program, under
         names that no table has (:mod:`qoop.statements.local_frames`). A locked session never does.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -30,7 +29,6 @@ from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.decision import Decision, Policy, Question
 from qoop.replanning.greedy import Greedy
-from qoop.replanning.moves import Moves
 from qoop.replanning.policies import written
 from qoop.replanning.triggers import Triggers
 
@@ -48,7 +46,6 @@ class TraceCodec:
             AttemptId: (str, _read_attempt),
             CheckpointKey: (_write_key, _read_key),
             Table: (_write_table, _read_table),
-            Moves: (self._write_moves, self._read_moves),
             UserFunction: (_write_function, _read_function),
             Adaptive: (self._write_adaptive, self._read_adaptive),
             QoopError: (write_error, read_error),
@@ -114,20 +111,6 @@ class TraceCodec:
             "begin_with": value.begin_with,
         }  # fmt: skip
 
-    def _write_moves(self, moves: Moves) -> Any:
-        write = self._codec.write
-        return {
-            "seconds": [[write(at), spent] for at, spent in moves.seconds.items()],
-            "moves": [[write(one), write(other), times] for (one, other), times in moves.moves.items()],
-        }
-
-    def _read_moves(self, data: Any) -> Moves:
-        read = partial(self._codec.read, Resources)
-        return Moves(
-            {read(at): spent for at, spent in data["seconds"]},
-            {(read(one), read(other)): times for one, other, times in data["moves"]},
-        )
-
     def _write_policy(self, policy: Policy) -> Any:
         """The class of a policy and its parameters, or the class alone where a trace cannot hold the parameters."""
         kind = type(policy).__name__
@@ -140,7 +123,7 @@ class TraceCodec:
         kind = fields.pop("policy", Greedy.__name__)  # traces of earlier versions hold no other
         known = written()
         if kind not in known:
-            raise PlanError(f"there is no policy {kind}; there are {', '.join(known)}")
+            return Unknown(str(kind))
         found: Policy = self._codec.read(known[kind], fields)
         return found
 
@@ -158,12 +141,12 @@ class TraceCodec:
 
 @value
 class Unknown:
-    """A policy of which a trace holds only the name."""
+    """A policy that a trace names and that cannot be made from it: of a caller's own class, or removed since."""
 
     name: str
 
     def decide(self, question: Question) -> Decision:
-        raise ExecutionError(f"the trace does not say how the policy {self.name} decides; give one")
+        raise ExecutionError(f"the trace makes no policy {self.name}; there are {', '.join(written())}: give one")
 
 
 def no_search(_: Observations) -> Sequence[Candidate]:

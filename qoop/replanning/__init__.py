@@ -11,14 +11,9 @@
     duckdb_seconds.py the seconds of DuckDB's own plan, as a distribution
     policies.py       the policies by their names
     greedy.py         the plan that ends first on the share at hand
-    robust.py         the launch plan that is good on all likely shares
-    likely.py         which shares are likely
     observations.py   what a session saw of its stages
     seconds_seen.py   what functions of Python, and slow tables, have taken so far
     baselines.py      planners that choose once, and the best choice in hindsight
-    regret_budget.py  what was spent against the advice of the greedy choice
-    moves.py          how a share moves
-    forecast.py       a policy that expects the share to go on moving
     price.py          a policy that counts dollars
     worthwhile.py     which outputs are worth writing
 """

@@ -246,8 +246,7 @@ class Question:
 
     options: the plans; `running` is the place of the one that runs. share: what the job is promised.
     misestimates: how many stages so far had far more or far fewer rows than was expected.
-    now: seconds since the job began. shares: what it was promised from which second on, up to now.
-    wagered: seconds of tasks run against the advice of greed (`Stay.against`) that the plan advised has no use for.
+    now: seconds since the job began.
     causes: the kinds of what the decision is about (:class:`~qoop.replanning.triggers.Cause`).
     losses: how many changes of plan so far left out a good part of the work (:meth:`loses`).
     coming: what the job should be promised later, as far as anybody has said.
@@ -262,8 +261,6 @@ class Question:
     share: Resources
     misestimates: int = 0
     now: float = 0.0
-    shares: tuple[tuple[float, Resources], ...] = ()
-    wagered: float = 0.0
     causes: tuple[str, ...] = ()
     losses: int = 0
     coming: Coming = ()
@@ -348,11 +345,7 @@ class Question:
     def remaining(self) -> tuple[Remaining, ...]:
         """The seconds until each option would end on the share, and on those that are coming, if nothing else
         changed."""
-        return self.remaining_on(self.share, tuple((at - self.now, share) for at, share in self.coming))
-
-    def remaining_on(self, share: Resources, coming: tuple[tuple[float, Resources], ...] = ()) -> tuple[Remaining, ...]:
-        """The same on another share, and on others that follow: (seconds from now, share)."""
-        share = whole_slots(share)
+        share, coming = whole_slots(self.share), tuple((at - self.now, share) for at, share in self.coming)
         return tuple(Remaining(one.name, self._seconds(place, share, coming)) for place, one in enumerate(self.options))
 
     def keep(self, place: int) -> tuple[StageId, ...]:
@@ -423,14 +416,13 @@ class Question:
 class Stay:
     """The running plan goes on.
 
-    reason: why, as a clause. against: the place of the plan that greed would run from now on, if it is another.
+    reason: why, as a clause.
     again: seconds after which the question is to be asked again, even if nothing happens. slots: how many to take at
     most; None: all that can be had.
     """
 
     reason: str
     candidates: tuple[Remaining, ...]
-    against: int | None = None
     again: float = inf
     slots: float | None = None
 
@@ -440,19 +432,15 @@ class Switch:
     """Another plan follows.
 
     plan: its place among the options. keep: its stages of which something finished is used.
-    finish_old, finish_new: seconds that the running plan and it would still take. work_left_out: seconds of
-    finished work that it has no use for. stages_back: see :func:`stages_back`. against, again, slots: as in
-    :class:`Stay`.
+    work_left_out: seconds of finished work that it has no use for. stages_back: see :func:`stages_back`. again, slots:
+    as in :class:`Stay`.
     """
 
     plan: int
     keep: tuple[StageId, ...]
-    finish_old: float
-    finish_new: float
     work_left_out: float
     candidates: tuple[Remaining, ...]
     stages_back: int = 0
-    against: int | None = None
     again: float = inf
     slots: float | None = None
 
@@ -460,26 +448,10 @@ class Switch:
 Decision = Stay | Switch
 
 
-def runs(question: Question, decision: Decision) -> int:
-    """The place of the plan that runs from now on."""
-    return decision.plan if isinstance(decision, Switch) else question.running
-
-
-def switch_to(question: Question, place: int, remaining: tuple[Remaining, ...] | None = None) -> Switch:
-    """The decision for an option, with all that there is to say about it.
-
-    remaining: the seconds by which it was chosen, if they are not those of the question.
-    """
-    remaining = question.remaining if remaining is None else remaining
-    return Switch(
-        place,
-        question.keep(place),
-        remaining[question.running].seconds,
-        remaining[place].seconds,
-        question.left_out(place),
-        remaining,
-        question.stages_back(place),
-    )
+def switch_to(question: Question, place: int) -> Switch:
+    """The decision for an option, with all that there is to say about it."""
+    left_out, back = question.left_out(place), question.stages_back(place)
+    return Switch(place, question.keep(place), left_out, question.remaining, back)
 
 
 class Policy(Protocol):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from math import inf
 
 from qoop.catalog.value import value
-from qoop.engine.history import Remaining
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.decision import Decision, Question, Stay, switch_to
@@ -90,13 +89,10 @@ class Greedy:
         return cls(hysteresis, hysteresis)
 
     def decide(self, question: Question) -> Decision:
-        return self.choose(question, question.remaining)
-
-    def choose(self, question: Question, remaining: tuple[Remaining, ...]) -> Decision:
-        """Decide by these seconds until each of the options would end."""
+        remaining = question.remaining
         mine = remaining[question.running].seconds
         if question.first_look and mine >= LONG_SECONDS and len(remaining) > 1:
-            return self._begin(question, remaining, mine)
+            return self._begin(question, mine)
         if question.trial >= 1.0:
             mine /= NEARLY_OVER
         others = (place for place in self._allowed(question) if place != question.running)
@@ -108,13 +104,14 @@ class Greedy:
             theirs = remaining[place].seconds
             saved = self._saves(question, mine, theirs)
             if not mine - theirs < (self.least_gain if saved else self.gain_needed(question, place, mine)) < inf:
-                return switch_to(question, place, remaining)
+                return switch_to(question, place)
         needed, apart = self._needed(question), self._doubtful(question, sooner[0], mine) > mine
         least = f"{needed:.0%} of what only one of both would do" if apart else f"{needed:.0%}"
         return Stay(f"the gain is less than {least} or {self.least_gain * 1e3:.0f} ms", remaining)
 
-    def _begin(self, question: Question, remaining: tuple[Remaining, ...], mine: float) -> Decision:
+    def _begin(self, question: Question, mine: float) -> Decision:
         """DuckDB's plan, which takes `mine`, or another (:func:`held_to_take`)."""
+        remaining = question.remaining
         held = {
             place: held_to_take(option.candidate, question.share, remaining[place].seconds)
             for place, option in enumerate(question.options)
@@ -122,7 +119,7 @@ class Greedy:
         }
         best = min(held, key=held.__getitem__)
         if held[best] <= mine:
-            return switch_to(question, best, remaining)
+            return switch_to(question, best)
         return Stay(f"DuckDB's plan should win by more than estimates err, {BOTH_ERR - 1:.0%}", remaining)
 
     def _saves(self, question: Question, mine: float, theirs: float) -> bool:

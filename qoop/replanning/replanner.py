@@ -24,7 +24,6 @@ from qoop.planner.search.candidate import Candidate, plan_name
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.answers import Answer, Asked, Seen, Useful, Work, answer, search_seconds
 from qoop.replanning.decision import AGAIN, MISSED, SHARE, START, Option, Question, Stay, Switch, useful
-from qoop.replanning.regret_budget import RegretBudget
 from qoop.replanning.seconds_seen import SecondsSeen
 from qoop.replanning.triggers import Cause, changed
 from qoop.schedulers.shares import whole_slot
@@ -81,10 +80,9 @@ class Replanner:
         self._asked: tuple[Cause, ...] = ()
         self._unsifted = False
         self._pinned = False
-        self._shares: list[tuple[float, Resources]] = []
+        self._first_share: Resources | None = None
         self._coming: Coming = ()  # shares that are expected
         self._counted_on: Coming = ()  # those that the last decision counts on, and that have still to come
-        self._regret_budget = RegretBudget()
         self._losses = 0
         self._again = inf
         self._tried = False
@@ -231,8 +229,8 @@ class Replanner:
                 record = replace(record, share=whole_slot(record.share), coming=coming)
             self._seen += 1
             match record:
-                case ShareTold(at, share, coming):
-                    self._shares.append((at, share))
+                case ShareTold(_, share, coming):
+                    self._first_share = self._first_share or share
                     self._coming = coming
                     self._waiting.pop(SHARE, None)  # it may have come back to what it was
                 case Switched(_, number):
@@ -322,7 +320,7 @@ class Replanner:
     @property
     def _without_a_slot(self) -> bool:
         """True if the job began without one and nothing has been decided since."""
-        return self._basis is self._adaptive.available and bool(self._shares) and self._shares[0][1].cpu == 0
+        return self._basis is self._adaptive.available and self._first_share is not None and not self._first_share.cpu
 
     def _wait(self, cause: Cause, now: float) -> None:
         if not self._waiting:
@@ -339,16 +337,13 @@ class Replanner:
         self._asked, self._waiting = tuple(self._waiting.values()), {}
         since = now - self._run.began
         assert self._share is not None
-        finished = self._run.finished(now)
         question = Question(
             self._options,
             self._running,
-            finished,
+            self._run.finished(now),
             self._share,
             self._misestimates,
             since,
-            tuple(self._shares),
-            self._regret_budget.until(finished),
             tuple(cause.kind for cause in self._asked),
             self._losses,
             tuple((at, share) for at, share in self._coming if at > since),
@@ -379,7 +374,6 @@ class Replanner:
     def _apply(self, answer: Answer, cause: str, before: Resources, now: float) -> list[Command]:
         record = recorded(answer, cause, before)
         self._run.note(record, now=now)
-        self._regret_budget = self._regret_budget.after(answer)
         if answer.question.first_look and self._is_search_cheap(answer.question.least):
             self._wait(Cause("search", "there is time to look for more plans", urgent=True), now)
         self._again = now + answer.decision.again

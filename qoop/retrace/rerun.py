@@ -167,7 +167,7 @@ def _recorded(scheduler: str) -> Scheduler:
     try:
         return made(scheduler)
     except ConfigError as error:
-        raise ConfigError(f"the trace was made with the scheduler {scheduler}: give it to go through it") from error
+        raise ConfigError(f"the trace does not hold its scheduler: {error}; give one") from error
 
 
 def _queueing(described: str) -> NodeQueueing | None:

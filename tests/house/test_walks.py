@@ -16,7 +16,7 @@ import qoop
 from qoop.engine.history import Decided, Started
 from qoop.engine.kernel import Kernel
 from qoop.engine.task import TaskSpec
-from qoop.replanning.decision import Decision, Question, Remaining, Stay, switch_to
+from qoop.replanning.decision import Decision, Question, Stay, switch_to
 from qoop.replanning.greedy import Greedy
 
 PAGE = Path(__file__).parents[2] / "docs" / "life-of-a-query.md"
@@ -41,7 +41,7 @@ def a_query(folder: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch)
 
 def a_resize(folder: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     """The policy is made to switch, whatever the gain: that is another matter."""
-    monkeypatch.setattr(Greedy, "choose", choose_another)
+    monkeypatch.setattr(Greedy, "decide", another_than(Greedy.decide))
     with recording.on(), qoop.connect(slots=4, memory="2GB") as session:
         session.register("facts", facts(folder, 5_000_000))
         assert len(session.alternatives(LONG).kept) > 1
@@ -66,9 +66,15 @@ def switches(job: qoop.Job) -> int:
     return sum(isinstance(one, Decided) and one.switched for one in job.history())
 
 
-def choose_another(self: Greedy, question: Question, remaining: tuple[Remaining, ...]) -> Decision:
-    others = [place for place in range(len(question.options)) if place != question.running]
-    return switch_to(question, others[0], remaining) if others else Stay("there is no other plan", remaining)
+def another_than(decide: Callable[[Greedy, Question], Decision]) -> Callable[[Greedy, Question], Decision]:
+    """Calls `decide`, and switches whatever it says."""
+
+    def switch(self: Greedy, question: Question) -> Decision:
+        decide(self, question)
+        others = [place for place in range(len(question.options)) if place != question.running]
+        return switch_to(question, others[0]) if others else Stay("there is no other plan", question.remaining)
+
+    return switch
 
 
 def a_checkpoint(folder: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:

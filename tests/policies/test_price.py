@@ -18,13 +18,18 @@ from qoop.engine.history import Started
 from qoop.planner.finish import NOTHING
 from qoop.planner.plan import Resources
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Stay, Switch, runs
+from qoop.replanning.decision import Decision, Question, Stay, Switch
 from qoop.replanning.greedy import Greedy
 from qoop.replanning.price import Offer, Priced, offers, pareto
 
 WIDE = option("wide 32 2\nroot 1 1 wide", "A")  # 65 s of work
 LEAN = option("lean 4 10\nroot 1 1 lean", "B")  # 41 s of work, never under 11 s
 CENT = ((0.0, 0.01),)
+
+
+def runs(question: Question, decision: Decision) -> int:
+    """The place of the plan that runs from now on."""
+    return decision.plan if isinstance(decision, Switch) else question.running
 
 
 def taken(policy: Priced, slots: float = 32, **told: object) -> tuple[int, float]:

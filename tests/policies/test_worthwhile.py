@@ -165,11 +165,11 @@ def test_sessions_give_their_jobs_the_parts_that_are_switched_on() -> None:
             return type(adaptive.policy).__name__, type(session.cluster._scheduler).__name__
 
     assert policy_of() == ("Greedy", "Reserving")
-    assert policy_of(policy="forecast", scheduler="urgency") == ("Forecast", "Reserving")
+    assert policy_of(policy="cheapest", scheduler="LAS()") == ("Priced", "LAS")
 
 
 def test_options_that_there_are_not_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="policy must be one of greedy, robust, forecast, cheapest, not 'bold'"):
+    with pytest.raises(ConfigError, match="policy must be one of greedy, cheapest, not 'bold'"):
         qoop.connect(policy="bold")
     with pytest.raises(ConfigError, match="persist must be one of all, worthwhile"):
         qoop.connect(checkpoints=tmp_path, persist="some")

@@ -24,11 +24,9 @@ from qoop.engine.progress import Progress
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.forecast import Forecast
 from qoop.replanning.greedy import Greedy
 from qoop.replanning.policies import by_deadline, policy_named
 from qoop.replanning.price import Priced
-from qoop.replanning.robust import Robust
 from qoop.schedulers.terms import Terms
 from qoop.terminal import Terminal
 
@@ -212,9 +210,6 @@ def test_policies_know_the_deadline_of_a_job() -> None:
     assert by_deadline(Greedy(0.2), math.inf) == Greedy(0.2) and by_deadline(Greedy(0.2), 9.0) == Greedy(
         0.2, deadline=9.0
     )
-    forecast, robust = (by_deadline(policy_named(name), 9.0) for name in ("forecast", "robust"))
-    assert isinstance(forecast, Forecast) and isinstance(robust, Robust)
-    assert forecast.greedy == robust.then == Greedy(deadline=9.0)
 
 
 def test_the_cheapest_plan_by_the_deadline_is_a_policy_of_sessions() -> None:

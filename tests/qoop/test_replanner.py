@@ -153,8 +153,10 @@ def test_the_plan_that_ends_first_on_the_share_is_chosen() -> None:
     done = finished(A, {"scan": 4})
     wide = ask(A, B, done=done, share=Resources(8, 0))
     narrow = ask(A, B, done=done, share=Resources(1, 0))
-    assert isinstance(decision := Greedy().decide(wide), Switch) and decision.plan == 1
-    assert decision.keep == ("first",) and decision.finish_new < decision.finish_old
+    decision = Greedy().decide(wide)
+    assert isinstance(decision, Switch) and decision.plan == 1
+    before, after = (decision.candidates[place].seconds for place in (0, 1))
+    assert decision.keep == ("first",) and after < before
     assert isinstance(Greedy().decide(narrow), Stay)
 
 
@@ -232,10 +234,8 @@ def test_what_is_to_come_is_what_plans_are_compared_on() -> None:
     assert alone.remaining[0].seconds < alone.remaining[1].seconds
     assert told.remaining[1].seconds < told.remaining[0].seconds < alone.remaining[0].seconds
     slow = replace(told, finished=finished(A, {"scan": 2}, scan=6.0))
-    assert (
-        slow.pace > 1.5
-        and slow.remaining[0].seconds > replace(slow, coming=()).remaining_on(Resources(8, 0))[0].seconds
-    )
+    on_eight = replace(slow, coming=(), share=Resources(8, 0))
+    assert slow.pace > 1.5 and slow.remaining[0].seconds > on_eight.remaining[0].seconds
 
 
 def test_a_plan_that_was_chosen_for_a_share_that_will_not_last_has_no_privilege() -> None:

@@ -3,6 +3,5 @@
 ::
 
     scenario.py       where a query runs
-    walks.py       random capacity
     adversary.py   the capacity that is worst for a policy
 """

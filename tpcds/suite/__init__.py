@@ -7,7 +7,6 @@
     micro.py        single queries under profiles
     macro.py        many jobs on one cluster
     ablation.py     one part of re-planning changed at a time
-    beyond.py       policies beyond the greedy one
     toy.py          the toy query of figure 2.4
     markets.py      what the profiles are like
     worst.py        what the adversary finds

@@ -16,7 +16,7 @@ from qoop.replanning.baselines import NO_ROW_COUNTS
 from qoop.replanning.greedy import Greedy
 from qoop.replanning.triggers import Triggers
 from qoop.tpcds.simulate.ground_truth import GroundTruth, Straggling, distorted
-from qoop.tpcds.suite import beyond, micro
+from qoop.tpcds.suite import micro
 from qoop.tpcds.suite.figures import (
     CLARINET_ERROR,
     CLARINET_STAGE_ERRORS,
@@ -61,7 +61,6 @@ def measure(situation: Situation) -> dict[str, Any]:
     runs: dict[str, Ran] = {QOOP: here.adaptive(), CLARINET: here.pinned(here.launch), HINDSIGHT: here.hindsight()}
     runs |= _hysteresis(here)
     runs |= {name: here.adaptive(**more) for name, more in VARIANTS.items()}
-    runs |= {name: here.adaptive(policy=policy) for name, policy in beyond.policies(situation.kind).items()}
     runs |= {variant(THRESHOLD, 10): runs[QOOP]}
     runs |= {variant(ERROR, 0): runs[QOOP], variant(CLARINET_ERROR, 0): runs[CLARINET]}
     for percent in ERRORS:

@@ -135,7 +135,7 @@ def _ablation(plan: Plan) -> Part:
 
 def _changed(plan: Plan) -> Mapping[str, object]:
     """The settings that the runs of the ablation depend on."""
-    return plan.simulated(*_SHARED, f"{_SUITE}.ablation", f"{_SUITE}.beyond")
+    return plan.simulated(*_SHARED, f"{_SUITE}.ablation")
 
 
 def _toy(plan: Plan) -> Part:
@@ -161,7 +161,7 @@ def _adversary(plan: Plan) -> Part:
     most, tries = (worst.QUICK_QUERIES, worst.QUICK_TRIES) if plan.quick else (worst.QUERIES, worst.TRIES)
     numbers = plan.queries or situations.chosen(plan.directory)
     some = numbers[:: max(1, len(numbers) // most)][:most]
-    modules = (f"{_SUITE}.worst", *(f"qoop.tpcds.scenarios.{name}" for name in ("adversary", "scenario", "walks")))
+    modules = (f"{_SUITE}.worst", *(f"qoop.tpcds.scenarios.{name}" for name in ("adversary", "scenario")))
     settings = {**plan.settings, "tables": version(plan.directory, PAPER)[:8], **_code(*modules)}
     return Part("adversary", settings, worst.items(plan.directory, some, plan.seed, tries), worst.measure)
 

@@ -1,7 +1,7 @@
 """The changes of capacity under which each policy does worst, for some queries: what the adversary finds, as items.
 
-The evaluation of the paper has nothing like it. On profiles drawn by chance the parts that go beyond greed may look
-harmless; what :mod:`~qoop.tpcds.scenarios.adversary` breeds against each of them tells how bad they can be.
+The evaluation of the paper has nothing like it: what :mod:`~qoop.tpcds.scenarios.adversary` breeds against a policy
+shows how bad it can be.
 """
 
 from __future__ import annotations
