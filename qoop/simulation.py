@@ -302,7 +302,6 @@ def simulate(
     heartbeats: Heartbeats = AT_ONCE,
     queueing: NodeQueueing | None = None,
     exchanges: Exchanges | None = None,
-    one_host: bool = False,
     extra_slots: bool = False,
 ) -> SimulatedRun:
     """Run the jobs on the fleet until all have ended, or nothing can happen any more.
@@ -312,7 +311,6 @@ def simulate(
     decision_seconds: virtual seconds that a decision about a plan takes, while the plan goes on.
     switch_seconds: that it takes to go over to another one: tasks go on, but nothing is begun and no report is heard.
     crowding: how many times as long everything takes on a machine while that many threads work there; None: as alone.
-    one_host: the machines share one host's processors: the threads of all of them count.
     kernels: what it costs to open, to warm and to interrupt one; None: nothing. tenants, most_jobs, extra_slots: see
         `Cluster`.
     heartbeats: how long words take between the scheduler and the machines. queueing: how granted tasks wait at these;
@@ -326,7 +324,7 @@ def simulate(
     script = ground_truth.on(lambda: backend.machines()) if isinstance(ground_truth, World) else ground_truth
     backend = SimulatedBackend(
         fleet.machines, VirtualClock(), script, kernels, alone=True, crowding=crowding, heartbeats=heartbeats,
-        queueing=queueing, exchanges=exchanges, one_host=one_host,
+        queueing=queueing, exchanges=exchanges,
     )  # fmt: skip
     for at, event in fleet.changes:
         backend.happen(event, at)

@@ -14,7 +14,6 @@ from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import parse_bytes
 from qoop.catalog.user_folders import cache_directory
 from qoop.drawing.picture import write
-from qoop.profiles.volatility import Volatility
 from qoop.tpcds.bench import (
     continued,
     core_speed,
@@ -29,10 +28,10 @@ from qoop.tpcds.links import bench as links
 from qoop.tpcds.load import commands as load_commands
 from qoop.tpcds.load.growing import commands as growing_commands
 from qoop.tpcds.map import commands as the_map
-from qoop.tpcds.on_ray import ray_arrive, ray_spot
+from qoop.tpcds.on_ray import ray_arrive
 from qoop.tpcds.queries import parse_names, parse_selection
 from qoop.tpcds.queues import bench as queues
-from qoop.tpcds.simulate import fidelity, ground_truth, measuring
+from qoop.tpcds.simulate import fidelity, measuring
 from qoop.tpcds.suite import commands as suite
 
 T = TypeVar("T")
@@ -137,18 +136,6 @@ def _add_eta(commands: Commands) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     _add_modes(parser)
     parser.set_defaults(run=_eta)
-
-
-def _add_ray_spot(commands: Commands) -> None:
-    what = "A spot market replayed on real Ray nodes that come and go, next to the simulator's prediction"
-    parser = commands.add_parser("ray-spot", description=f"{what}.")
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
-    parser.add_argument("--queries", default="23,64,72,78", metavar="1,3,7-9", help="which ones (23,64,72,78)")
-    parser.add_argument("--volatility", choices=[*Volatility], default="high", help="of the region (high)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the market (1)")
-    parser.add_argument("--nodes", type=int, default=3, metavar="N", help="of one CPU each, at most (3)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.set_defaults(run=_ray_spot)
 
 
 def _add_measure(commands: Commands) -> None:
@@ -305,18 +292,6 @@ def _eta(options: argparse.Namespace) -> int:
     return 1 if any(one.failed for one in _in_modes(options, run, eta.table, eta.EtaReport.json)) else 0
 
 
-def _ray_spot(options: argparse.Namespace) -> int:
-    done = ray_spot.run(
-        ray_spot.RaySpotOptions(
-            Path(options.directory), _queries(options), Volatility(options.volatility), options.seed,
-            _positive("--nodes", options.nodes),
-        ),
-        _tell,
-    )  # fmt: skip
-    _write(ray_spot.to_json(done), options.json)
-    return 1 if any(one.error is not None for one in done) else 0
-
-
 def _measure(options: argparse.Namespace) -> int:
     directory, queries = Path(options.directory), parse_selection(options.queries)
     sizes = measuring.parse_sizes(directory, options.also)
@@ -324,8 +299,6 @@ def _measure(options: argparse.Namespace) -> int:
     failed = measuring.run(
         measuring.MeasureOptions(directory, queries, sizes, repeat, options.again, options.memory), _tell
     )
-    for scales in ((1.0, scale) for scale in sizes if scale > 1.0):
-        print(ground_truth.rules(directory, queries, scales))
     return 1 if failed else 0
 
 
@@ -407,7 +380,7 @@ def _exchanges(commands: Commands) -> None:
 
 _GROUPS: Mapping[str, Sequence[Callable[[Commands], None]]] = {
     "on this machine, next to DuckDB": (
-        _add_shrink, _add_arrive, _add_continued, _add_interrupt, _add_overhead, _add_eta, _add_ray_spot,
+        _add_shrink, _add_arrive, _add_continued, _add_interrupt, _add_overhead, _add_eta,
     ),
     "in virtual time": (_add_core, _queues, _exchanges, load_commands.add_command, growing_commands.add_command),
     "the paper's evaluation, in virtual time": (

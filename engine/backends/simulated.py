@@ -161,7 +161,7 @@ class SimulatedBackend:
     kernels: what it costs to open, to warm and to interrupt one; None: nothing, and nobody waits for any.
     alone: no other thread will wake it: `wait` returns with nothing if nothing will ever happen.
     crowding: the factor by which everything slows down on a machine where that many threads work; None: they do not
-        disturb each other. one_host: the machines are processes of one host, so it counts the threads of all of them.
+        disturb each other.
     heartbeats: how long words take between the scheduler and its machines. queueing: how tasks wait at these; None:
         what was granted begins. exchanges: how attempts read from other machines; None: what arrives (`Outcome`) shares
         the machine's link. `left_of` is asked at each report of a machine where tasks wait: what jobs have left.
@@ -180,7 +180,6 @@ class SimulatedBackend:
         heartbeats: Heartbeats = AT_ONCE,
         queueing: NodeQueueing | None = None,
         exchanges: Exchanges | None = None,
-        one_host: bool = False,
     ) -> None:
         self.clock = clock
         self.left_of: Callable[[JobId], JobLeft | None] = lambda _: None
@@ -195,7 +194,6 @@ class SimulatedBackend:
         self._kernels = kernels or Kernels()
         self._alone = alone
         self._crowding = crowding
-        self._one_host = one_host
         self._running: dict[AttemptId, _Running] = {}
         self._efforts: dict[_Effort, None] = {}  # in the order in which they began
         self._worker_pools: dict[MachineId, WorkerPool[_Running]] = {}
@@ -650,7 +648,7 @@ class SimulatedBackend:
 
     def _retime(self, machine: MachineId) -> None:
         """Plan the ends of all efforts again on a machine that has become faster or slower."""
-        here = [effort for effort in self._efforts if self._one_host or effort.machine == machine]
+        here = [effort for effort in self._efforts if effort.machine == machine]
         now, threads = self.clock.now(), sum(effort.threads for effort in here)
         for effort in here:
             factor = self._factor(effort.machine, threads)
@@ -663,8 +661,7 @@ class SimulatedBackend:
         slowness = self._slowness.get(machine, 1.0)
         if self._crowding is None:
             return slowness
-        others = sum(self._others.values()) if self._one_host else self._others.get(machine, 0.0)
-        return slowness * self._crowding(threads + others)
+        return slowness * self._crowding(threads + self._others.get(machine, 0.0))
 
     def _finish(self, running: _Running) -> Sequence[Event]:
         spec, outcome = running.spec, running.outcome
@@ -735,8 +732,6 @@ class SimulatedBackend:
             del self._efforts[effort]
         for key in [key for key in self._devices if key[0] == machine]:
             del self._devices[key]
-        if self._one_host:
-            self._crowd(machine)
 
     def _have(self, machine: MachineId, capacity: Resources) -> None:
         """A machine of that size, with a worker for each slot; new kernels are opened while tasks run."""

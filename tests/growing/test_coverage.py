@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import duckdb
+import interval_coverage as coverage
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +15,6 @@ import pytest
 
 import qoop
 from qoop.session import Session
-from qoop.tpcds.bench import coverage
 
 ROWS, SEEDS = 200_000, 20
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import duckdb
+import interval_coverage as coverage
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,7 +20,6 @@ from qoop.growing.schedule import buckets_in_order
 from qoop.growing.universe import BUCKETS, Buckets, Keyed, Universe, compared
 from qoop.planner.estimate.cost import DEFAULT
 from qoop.session import Session
-from qoop.tpcds.bench import coverage
 
 ROWS = 120_000
 JOINED = """SELECT g, count(*) AS n, sum(v * w) AS s, avg(w) AS a

@@ -14,6 +14,5 @@
     continued.py         the process is killed at a part of its work, and another goes on
     overhead.py          what adaptivity costs where nothing changes
     eta.py               how good the predicted end is
-    coverage.py          stated intervals of growing answers that hold the truth
     core_speed.py        events a second through the core
 """

@@ -5,5 +5,4 @@
     ray_nodes.py    a cluster whose nodes come and go
     cpu_quota.py    a part of a processor for each of them
     ray_arrive.py   nodes that arrive while a query runs
-    ray_spot.py     a spot market replayed, next to the simulator's prediction
 """

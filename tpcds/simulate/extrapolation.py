@@ -20,7 +20,6 @@ Memory
     Hash tables, groups and sorted rows by the cost model, by true rows.
 
 Where nothing was measured belief stands in for rows, and seconds are believed ones times the residual of the kind.
-:meth:`Extrapolation.compared` holds the rules against scale 10 where both scales were measured.
 """
 
 from __future__ import annotations
@@ -149,29 +148,6 @@ class Extrapolation:
                     bytes=bytes_,
                     kind=_kind(exchange, there, cost),
                     **self._held_against(place, stage, exchange, here, last),
-                )
-
-    def compared(self, first: Sample, last: Sample) -> Iterator[Comparison]:
-        """Every stage that was measured on both samples."""
-        here = self._seeing(first.scale, [self._measured_rows(place, first) for place in range(len(self._plans))])
-        there = self._measured(last)
-        seen: set[StageKey] = set()
-        for place, plan in enumerate(self._plans):
-            for number, (stage, exchange) in enumerate(zip(plan.stages, self._exchanges[place], strict=True)):
-                key = self._keys[place][stage.id]
-                small, large = first.stages.get(key), last.stages.get(key)
-                if small is None or large is None or key in seen:
-                    continue
-                seen.add(key)
-                before = self._held_against(place, stage, exchange, here, first)
-                after = self._held_against(place, stage, exchange, there, last)
-                yield Comparison(
-                    self.grown(place, number, small.rows, first.scale, last.scale),
-                    self.belief(last.scale).rows(_meaning(exchange)),
-                    large.rows,
-                    after["model"] * _bounded(before["measured"] / before["model"]),
-                    after["model"],
-                    after["measured"],
                 )
 
     def belief(self, scale: float) -> Cardinality:
@@ -382,46 +358,3 @@ def _memory(node: Relation, cardinality: Cardinality, cost: CostModel) -> float:
 
 def _ratio(new: float, old: float) -> float:
     return new / old if old > 0 else 1.0
-
-
-# ---- how good the rules are
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One stage at the larger of two measured scales: what the rules say by the smaller one, what is believed, and
-    what was measured. seconds: by the model with true rows and the residual of the smaller scale."""
-
-    rows: float
-    believed_rows: float
-    measured_rows: float
-    seconds: float
-    believed_seconds: float
-    measured_seconds: float
-
-
-def summary(compared: Sequence[Comparison]) -> str:
-    """By what factor rows and seconds are off: median and 90th percentile."""
-    rows = [(one.rows, one.believed_rows, one.measured_rows) for one in compared if one.measured_rows >= 100]
-    seconds = [
-        (one.seconds, one.believed_seconds, one.measured_seconds) for one in compared if one.measured_seconds >= LEAST
-    ]
-    lines = []
-    for name, values in (("rows", rows), ("seconds", seconds)):
-        if values:
-            by_rule = _quantiles([_off(rule, real) for rule, _, real in values])
-            by_belief = _quantiles([_off(believed, real) for _, believed, real in values])
-            lines.append(
-                f"{name} of {len(values)} stages: by rule off by a factor of {by_rule}; as believed {by_belief}"
-            )
-    return "\n".join(lines)
-
-
-def _off(said: float, real: float) -> float:
-    low, high = sorted((max(said, 1e-9), max(real, 1e-9)))
-    return high / low
-
-
-def _quantiles(values: Sequence[float]) -> str:
-    ordered = sorted(values)
-    return f"{ordered[len(ordered) // 2]:.2f} (median), {ordered[len(ordered) * 9 // 10]:.2f} (90th percentile)"

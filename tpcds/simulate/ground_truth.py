@@ -246,27 +246,6 @@ def known_true(query: Query, ground_truth: GroundTruth) -> Query:
     return replace(query, candidates=tuple(replace(one, plan=plan) for one, plan in pairs))
 
 
-def rules(
-    directory: Path,
-    queries: Iterable[int],
-    scales: Sequence[float],
-    setting: Setting = PAPER,
-    cache_dir: Path | None = None,
-) -> str:
-    """The error of the rules where both scales were measured, as text."""
-    known, compared = measurements(directory, cache_dir), []
-    plans = workload(directory, queries, setting, cache_dir=cache_dir)
-    with connect(staged=True, statistics="full") as session:
-        session.register_folder(directory)
-        for number, query in plans.items():
-            samples = [Sample(scale, known.of(scale, number)) for scale in known.scales(number, scales)]
-            if len(samples) > 1:
-                wanted = text(number, directory=directory)
-                found = Extrapolation(session, query, wanted, setting, samples)
-                compared += list(found.compared(samples[0], samples[-1]))
-    return f"from scale {scales[0]:g} to {scales[-1]:g}:\n{extrapolation.summary(compared)}"
-
-
 def edition(
     directory: Path, setting: Setting = PAPER, scales: Sequence[float] = (1.0, 10.0), cache_dir: Path | None = None
 ) -> str:
