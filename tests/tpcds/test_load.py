@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qoop.__main__ import main
-from qoop.catalog.errors import ExecutionError
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput
-from qoop.tpcds.load import commands, playing, real
+from qoop.tpcds.load import commands, playing
 from qoop.tpcds.load.arrivals import BURST, TENANTS, Queries, arrivals
 from qoop.tpcds.load.measures import Played, Summary, compared, even_shares, lines, split_lines, summary
 from qoop.tpcds.simulate.shared_cluster import work_of
@@ -95,22 +94,6 @@ def test_a_tenant_that_splits_its_queries_gains_by_shortest_first_and_not_by_fin
     assert line.split()[1:3] == ["finish", "time"]
 
 
-def test_answers_of_a_real_run_are_those_of_duckdb(tpcds_small: Path, benchmark_texts: None) -> None:
-    options = real.RealOptions(tpcds_small, (3, 42), seconds=0.2, schedulers=("finish_time", real.DUCKDB))
-    found = real.run(replace(options, loads=(0.6, 0.9)))
-    assert [(one.policy, one.load) for one in found] == [
-        (name, load) for load in (0.6, 0.9) for name in options.schedulers
-    ]
-    text = "SELECT * FROM (VALUES (1), (2)) t(a) ORDER BY a"
-    answers = real._Answers(options, {1: text})
-    for wrong in (pa.table({"a": pa.array([1, 3], pa.int32())}), pa.table({"a": pa.array([1], pa.int32())})):
-        with pytest.raises(ExecutionError, match="max_min gives a wrong answer to query 1: "):
-            answers.check("max_min", [real._Answered(1, 0.5, wrong)])
-    right = pa.table({"a": pa.array([1, 2], pa.int32())})
-    with pytest.raises(ExecutionError, match="1 rows, not 2"):
-        answers.check("max_min", [real._Answered(1, 0.5, right), real._Answered(1, 0.5, right.slice(1))])
-
-
 def test_answers_that_can_grow_are_those_with_intervals_however_soon_they_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,8 +130,8 @@ def test_a_small_run_under_two_policies(tmp_path: Path) -> None:
         (["--loads", "0"], "--loads must be above 0"),
         (["--seeds", "0"], "there must be a seed"),
         (["--policies", "max-min,bold"], "there is no policy 'bold'"),
-        (["--simulated", "--policies", "DuckDB"], "there is no policy 'DuckDB'"),
-        (["--simulated", "--split", "dash9"], "there is no tenant 'dash9'"),
+        (["--policies", "DuckDB"], "there is no policy 'DuckDB'"),
+        (["--split", "dash9"], "there is no tenant 'dash9'"),
     ],
 )
 def test_the_command_refuses_what_cannot_be_played(

@@ -58,7 +58,6 @@ from qoop.tpcds.suite.figures import (
     _mean_gain,
     error_robustness,
     over_hindsight,
-    speed,
     sweep,
     variant,
     variants_of,
@@ -106,7 +105,7 @@ def test_results_of_another_seed_are_refused(tmp_path: Path) -> None:
         runner.run(part(1, seed=2), tmp_path)
 
 
-SIMULATED = (commands._micro, commands._speed, commands._ablation)
+SIMULATED = (commands._micro, commands._ablation)
 
 
 @pytest.mark.parametrize("make", SIMULATED)
@@ -222,7 +221,6 @@ def full_suite() -> report.Found:
         "toy": {"ends": {VOLCANO: 9.0, CLARINET: 7.0, QOOP: 6.0}},
         "micro": {str(n): one.json() for n, one in enumerate(micro)},
         "ablation": {str(n): one.json() for n, one in enumerate(ablation)},
-        "speed": {kind: met(1, "high", gain, kind=kind).json() for kind, gain in (("spot x10", 2.0), ("spot x1", 1.0))},
         "macro": macro,
         "adversary": {f"40 tries: {name}, query 1": {"policy": name, "ratio": 1.5, "plans": 3} for name in POLICIES},
     }
@@ -433,38 +431,11 @@ def test_what_jobs_see_of_a_shared_cluster_is_counted_by_job() -> None:
     assert markets.measure(every["spot 3"]) == markets.measure(every["spot 3"]) != markets.measure(every["spot 4"])
 
 
-def test_the_same_regions_pass_faster(tmp_path: Path) -> None:
-    ground = situations.Ground(tmp_path)
-    every = list(ablation.speed_items(ground, (4,), "spot").values())
-    slow, fast = (situations.profile(one) for one in (every[0], every[2]))
-    assert [10 * point.at for point in fast.points] == pytest.approx([point.at for point in slow.points])
-    assert [point.machines for point in fast.points] == [point.machines for point in slow.points]
-
-
-def test_a_given_profile_is_sped_up_in_the_classes_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    region = situations.place(situations.Situation(situations.Ground(tmp_path), 4, "spot", "low", 0))
-    monkeypatch.setattr(situations, "_of_file", lambda path: {"low": (region,), "medium": (), "high": ()})
-    plan = Plan(tmp_path, True, (4,), "of mine", 1)
-    monkeypatch.setattr(commands, "edition", lambda directory: "ground_truth")
-    items = list(commands._speed(plan).items.values())
-    assert {(one.kind, one.volatility) for one in items} == {("file", "low")}
-    assert [situations.profile(one).seconds * one.ground.faster for one in items] == pytest.approx(
-        [situations.profile(items[0]).seconds] * len(items)
-    )
-    generated = ablation.speed_items(situations.Ground(tmp_path), (4,), "spot").values()
-    assert {(one.kind, one.volatility) for one in generated} == {("spot", "medium"), ("spot", "high")}
-
-
-def test_a_figure_of_speed_says_which_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_figure_says_which_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
     titles: list[str] = []
     monkeypatch.setattr(charts, "labels", lambda axes, title, x, y, legend=True: titles.append(title))
-    for kind in ("file x10", "spot x3", "30"):
-        assert speed(Suite(speed=[met(1, "low", 2.0, kind=kind)])) is not None
     error_robustness(Suite(ablation=[met(1, "low", 2.0, swept(), kind) for kind in ("shared", "file")]))
-    assert titles == [
-        "Passing faster, the given profile", "Passing faster, spot profiles", "Passing faster, spot profiles",
-        "Wrong estimates, shared cluster", "Wrong estimates, the given profile",
-    ]  # fmt: skip
+    assert titles == ["Wrong estimates, shared cluster", "Wrong estimates, the given profile"]
 
 
 def test_the_ablation_meets_all_kinds_of_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

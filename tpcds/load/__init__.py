@@ -4,7 +4,6 @@
 
     arrivals.py   the queries of tenants of three habits, by a seed
     playing.py    one run of them on simulated machines, under a policy
-    real.py       the same with real queries on this machine
     measures.py   times, finish-time fairness and deadlines of a run; ratios over seeds
     pictures.py   curves over load, and the distribution of fairness
     growing/      growing answers that share simulated machines

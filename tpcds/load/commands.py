@@ -6,46 +6,31 @@ import argparse
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
 from qoop.drawing.picture import write
-from qoop.tpcds.load import measures, pictures, playing, real
+from qoop.tpcds.load import measures, pictures, playing
 from qoop.tpcds.load.arrivals import MIXES
 from qoop.tpcds.load.measures import Summary
-from qoop.tpcds.queries import parse_names, parse_selection
+from qoop.tpcds.queries import parse_names
 from qoop.tpcds.suite import runner
 from qoop.tpcds.suite.commands import Plan, add_running_options, folder_of, shown, tell_failed
 from qoop.tpcds.suite.runner import Part
 
-_LOADS, SEEDS = "0.6,0.9,1.2", 10
+_LOADS = "0.6,0.9,1.2"
 _MODULES = ("qoop.tpcds.load", "qoop.tpcds.simulate.shared_cluster")
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-command; it sets `run`, a function of the parsed options that gives the exit code."""
-    what = "Queries of several tenants at several loads, under every scheduler: times, fairness, deadlines"
-    how = "On this machine, next to DuckDB; or, with --simulated, on 600 slots, in virtual time"
-    parser = commands.add_parser("load", description=f"{what}. {how}.")
-    parser.add_argument("--simulated", action="store_true", help="on 600 simulated slots, with tables of scale 1")
-    parser.add_argument("--queries", default="1-99", metavar="1,3,7-9", help="to draw from, on this machine (1-99)")
-    parser.add_argument(
-        "--seconds", type=float, default=60.0, metavar="S", help="in which they arrive on this machine (60)"
-    )
-    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
+    what = "Queries of several tenants on 600 slots, under every scheduler: times, fairness, deadlines"
+    parser = commands.add_parser("load", description=f"{what}. In virtual time.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
     parser.add_argument("--loads", metavar="L,L", default=_LOADS, help="(0.6,0.9,1.2)")
-    how_many = f"runs of each, seeds 1 to N ({SEEDS} simulated, 1 on this machine)"
-    parser.add_argument("--seeds", type=int, metavar="N", help=how_many)
-    parser.add_argument("--policies", metavar="P,P", help=f"only these of {', '.join(playing.POLICIES)}, {real.DUCKDB}")
-    _add_simulated(parser)
-    parser.add_argument("--out", metavar="FOLDER", help="write the pictures there")
-    add_running_options(parser)
-    parser.set_defaults(run=_load)
-
-
-def _add_simulated(parser: argparse.ArgumentParser) -> None:
-    """Options that are for simulated runs only."""
+    parser.add_argument("--seeds", type=int, default=10, metavar="N", help="runs of each, seeds 1 to N (10)")
+    parser.add_argument("--policies", metavar="P,P", help=f"only these of {', '.join(playing.POLICIES)}")
     parser.add_argument("--hours", type=float, default=1.0, metavar="H", help="in which queries arrive (1)")
     parser.add_argument(
         "--error", type=float, default=0.0, metavar="PART", help="by which estimates are off at most, such as 0.2 (0)"
@@ -57,27 +42,12 @@ def _add_simulated(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mix", choices=MIXES, default="usual", help=mixes)
     split = f"a tenant, such as ana1: what it gains by asking each query as {playing.PIECES} jobs"
     parser.add_argument("--split", default="", metavar="TENANT", help=split)
+    parser.add_argument("--out", metavar="FOLDER", help="write the pictures there")
+    add_running_options(parser)
+    parser.set_defaults(run=_load)
 
 
 def _load(options: argparse.Namespace) -> int:
-    return _simulated(options) if options.simulated else _real(options)
-
-
-def _real(options: argparse.Namespace) -> int:
-    queries, seeds = tuple(parse_selection(options.queries)), tuple(_seeds(options, 1))
-    asked = real.RealOptions(Path(options.directory), queries, tuple(_loads(options)), options.seconds, seeds)
-    if options.policies is not None:
-        named = parse_names(options.policies, (*playing.POLICIES, real.DUCKDB), "policy")
-        asked = replace(asked, schedulers=tuple(playing.POLICIES.get(name, name) for name in named))
-    known = real.run(asked, print)
-    print("\n".join(measures.lines(known, asked.schedulers[0])))
-    if options.json is not None:
-        write(json.dumps({"load": [asdict(one) for one in known]}, indent=1) + "\n", options.json)
-    _draw(known, options.out)
-    return 0
-
-
-def _simulated(options: argparse.Namespace) -> int:
     directory, folder = Path(options.directory), folder_of(options)
     settings = Plan(directory, False, (), None, 1).simulated(*_MODULES)
     part = Part("load", settings, _items(options, directory), playing.measure)
@@ -110,6 +80,8 @@ def _draw(known: Sequence[Summary], folder: str | None) -> None:
 def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, playing.Item]:
     """By load, seed and policy. Raises ConfigError."""
     policies = parse_names(options.policies, playing.POLICIES, "policy")
+    if options.seeds < 1:
+        raise ConfigError("there must be a seed")
     if not options.hours > 0:
         raise ConfigError("there must be time in which queries arrive")
     tenants = [tenant.name for tenant in MIXES[options.mix]]
@@ -120,19 +92,11 @@ def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, playing
         "/".join(map(str, (load, seed, policy, *more, apart))): playing.Item(
             directory, load, seed, policy, *more, apart
         )
-        for seed in _seeds(options, SEEDS)
+        for seed in range(1, options.seeds + 1)
         for load in _loads(options)
         for policy in policies
         for apart in ((False, True) if options.split else (False,))
     }
-
-
-def _seeds(options: argparse.Namespace, usual: int) -> range:
-    """Raises ConfigError if there are none."""
-    number = usual if options.seeds is None else options.seeds
-    if number < 1:
-        raise ConfigError("there must be a seed")
-    return range(1, number + 1)
 
 
 def _loads(options: argparse.Namespace) -> list[float]:

@@ -1,15 +1,13 @@
 """The worth of each part of re-planning: the same queries and regions with one thing changed at a time.
 
-Numbers that are swept (figures 2.14, 2.15 and the share threshold), parts that are taken away or added, what is left
-out of the simulation otherwise (that a change of plan takes time, that equal tasks do not all take the same, and that
-estimates err for each stage in its own way), and markets that move faster: how much there is to gain depends on how
-many changes a query meets.
+Numbers are swept (figures 2.14, 2.15 and the share threshold), parts are taken away or added. So is what the simulation
+otherwise leaves out: that a change of plan takes time, that equal tasks do not all take the same, and that
+estimates err for each stage in its own way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from qoop.replanning.baselines import NO_ROW_COUNTS
@@ -26,12 +24,11 @@ from qoop.tpcds.suite.figures import (
     STAGE_ERRORS,
     STRAGGLING,
     THRESHOLD,
-    passing,
     variant,
 )
 from qoop.tpcds.suite.micro import SWITCH_SECONDS, Scenario
 from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, QOOP, Ran
-from qoop.tpcds.suite.situations import Ground, Situation, classes_of
+from qoop.tpcds.suite.situations import Situation
 
 HYSTERESES = (0, 5, 10, 15, 20, 25, 35, 50)
 """Percent."""
@@ -99,32 +96,3 @@ def _as_it_may_be(here: Scenario, ground_truth: GroundTruth, seed: int) -> dict[
         STAGE_ERRORS: wrong.adaptive(),
         CLARINET_STAGE_ERRORS: wrong.pinned(wrong.launch),
     }
-
-
-SPEEDS = (1.0, 3.0, 10.0, 30.0)
-SPEED_REGIONS = 2
-SPEED_CLASSES = ("medium", "high")
-"""The classes in which there is something to gain at all; a given profile may have regions of other classes only."""
-
-
-def speed_items(ground: Ground, queries: Sequence[int], kind: str) -> dict[str, Situation]:
-    """Some queries and regions under profiles of a kind in which time passes faster."""
-    there = classes_of(ground)
-    classes = tuple(name for name in SPEED_CLASSES if name in there) or there
-    return {
-        f"x{faster:g} {query} {volatility} {region}": Situation(
-            replace(ground, faster=faster), query, kind, volatility, region
-        )
-        for region in range(SPEED_REGIONS)
-        for query in queries
-        for volatility in classes
-        for faster in SPEEDS
-    }
-
-
-def measure_speed(situation: Situation) -> dict[str, Any]:
-    """QOOP, Clarinet and the best plan in hindsight; the kind of profile says the speed."""
-    here = micro.scenario(situation)
-    runs = {QOOP: here.adaptive(), CLARINET: here.pinned(here.launch), HINDSIGHT: here.hindsight()}
-    kind = passing(situation.kind, situation.ground.faster)
-    return micro.record(here, replace(situation, kind=kind), runs).json()

@@ -143,12 +143,6 @@ def _toy(plan: Plan) -> Part:
     return Part("toy", settings, {"ends": None}, toy.measure)
 
 
-def _speed(plan: Plan) -> Part:
-    some = plan.queries or situations.chosen(plan.directory)[:: 10 if plan.quick else 3]
-    items = ablation.speed_items(plan.ground, some, plan.kinds[0])
-    return Part("speed", _changed(plan), items, ablation.measure_speed)
-
-
 def _macro(plan: Plan) -> Part:
     seeds = tuple(plan.seed + number for number in range(1 if plan.quick else MACRO_SEEDS))
     setting = macro.Setting(str(plan.directory), QUICK_JOBS if plan.quick else macro.JOBS, seeds=seeds)
@@ -175,7 +169,6 @@ _PARTS: Mapping[str, Callable[[Plan], Part]] = {
     "profiles": _profiles,
     "toy": _toy,
     "micro": _micro,
-    "speed": _speed,
     "ablation": _ablation,
     "macro": _macro,
     "adversary": _adversary,

@@ -44,13 +44,12 @@ _FASTER = f"gain: {CLARINET} / {QOOP}"
 class Suite:
     """All that was measured.
 
-    micro, ablation, speed: single queries. macro, toy, fidelity, profiles, adversary: the values of these parts, by
+    micro, ablation: single queries. macro, toy, fidelity, profiles, adversary: the values of these parts, by
     name.
     """
 
     micro: Sequence[Met] = ()
     ablation: Sequence[Met] = ()
-    speed: Sequence[Met] = ()
     macro: Mapping[str, Any] = field(default_factory=dict)
     toy: Mapping[str, Any] = field(default_factory=dict)
     fidelity: Mapping[str, Any] = field(default_factory=dict)
@@ -411,42 +410,6 @@ def variants_of(mets: Sequence[Met]) -> list[str]:
     return [QOOP, *rest]
 
 
-def speed(suite: Suite) -> Picture | None:
-    """The gain, and the gain there could be, where the market moves faster."""
-    if not suite.speed:
-        return None
-    kinds = sorted(runs.kinds(suite.speed), key=lambda kind: passed(kind)[1])
-    with sheet(width=5.6) as page:
-        (axes,) = page.axes
-        for name in CLASSES:
-            groups = {passed(kind)[1]: by_query(runs.of(suite.speed, kind, name)) for kind in kinds}
-            groups = {faster: queries for faster, queries in groups.items() if queries}
-            for ours, line in ((QOOP, "o-"), (HINDSIGHT, ":")):
-                gains = [fmean(query.gain(ours=ours) for query in queries) for queries in groups.values()]
-                if gains:
-                    axes.plot(list(groups), gains, line, color=COLOURS[name], label=f"{name}: {ours}")
-        charts.log_ticks(axes, [passed(kind)[1] for kind in kinds])
-        axes.axhline(1.0, color="#888888", linewidth=0.8)
-        title = f"Passing faster, {_PROFILES[passed(kinds[0])[0]]}"
-        charts.labels(axes, title, "times as fast", f"mean gain over {CLARINET}")
-        return page.picture()
-
-
-def passing(kind: str, faster: float) -> str:
-    """The name of profiles of a kind in which time passes faster.
-
-    >>> passing("spot", 10.0), passed("spot x10")
-    ('spot x10', ('spot', 10.0))
-    """
-    return f"{kind} x{faster:g}"
-
-
-def passed(kind: str) -> tuple[str, float]:
-    """The kind and the speed (:func:`passing`); kept results without a kind are of spot profiles."""
-    name, _, faster = kind.rpartition(" x")
-    return name or "spot", float(faster)
-
-
 def toy(suite: Suite) -> Picture | None:
     """2.4: the small instance."""
     ends = suite.toy.get("ends")
@@ -625,7 +588,6 @@ FIGURES = (
     Figure("2.16", "200 jobs", "ours near SJF in time, DRF in fairness, Tetris in makespan", macro),
     Figure("A", "Ratio to the hindsight optimum", "not in the paper", hindsight),
     Figure("B", "Parts of QOOP", "not in the paper", parts_alone),
-    Figure("D", "Markets that move faster", "not in the paper", speed),
     Figure("C", "Share threshold", "not in the paper", threshold),
     Figure("E", "Worst changes of capacity for each policy", "not in the paper", adversary),
 )  # fmt: skip

@@ -21,7 +21,7 @@ from qoop.tpcds.suite.figures import FIGURES, Figure, Suite
 from qoop.tpcds.suite.runner import Measured, known
 from qoop.tpcds.suite.runs import Met
 
-PARTS = ("fidelity", "profiles", "toy", "micro", "speed", "ablation", "macro", "adversary")
+PARTS = ("fidelity", "profiles", "toy", "micro", "ablation", "macro", "adversary")
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Found:
 
     def suite(self) -> Suite:
         """The results that the figures are drawn from."""
-        single = ("micro", "ablation", "speed")
-        micro, ablation, speed = ([Met.of(value) for value in self.values(part).values()] for part in single)
+        single = ("micro", "ablation")
+        micro, ablation = ([Met.of(value) for value in self.values(part).values()] for part in single)
         return Suite(
-            micro, ablation, speed, macro=self.values("macro"), toy=self.values("toy"),
+            micro, ablation, macro=self.values("macro"), toy=self.values("toy"),
             fidelity=self.values("fidelity").get("fidelity", {}),
             profiles=self.values("profiles"), adversary=self.values("adversary"),
         )  # fmt: skip

@@ -26,16 +26,15 @@ _SEEDS = 10**6
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The ground of runs: tables, profiles and their speed.
+    """The ground of runs: tables and profiles.
 
     directory: tables of scale 1, whose statistics are scaled. seed: of profiles and regions. file: a profile, or the
-    name of one, in place of the generated ones. faster: by how much time in profiles is made to pass faster.
+    name of one, in place of the generated ones.
     """
 
     directory: Path
     seed: int = 1
     file: str | None = None
-    faster: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def situations(ground: Ground, queries: Sequence[int], kinds: Sequence[str], cou
 
 
 def place(situation: Situation) -> Region:
-    """The region of a situation, drawn by its name and the seed, whatever `faster` says."""
+    """The region of a situation, drawn by its name and the seed."""
     ground = situation.ground
     draw = random.Random(f"{ground.seed} {situation.name}")
     if ground.file is not None:
@@ -77,7 +76,7 @@ def place(situation: Situation) -> Region:
 
 def profile(situation: Situation) -> CapacityProfile:
     """The profile that the query meets from its start on."""
-    return place(situation).profile.compressed(situation.ground.faster)
+    return place(situation).profile
 
 
 def classes_of(ground: Ground) -> tuple[str, ...]:
