@@ -157,15 +157,6 @@ class Driver:
         """The resources that the attempts of a job take, including those that are being stopped."""
         return self._used_by.get(job, _NOTHING)
 
-    def used_by_machine(self, job: JobId) -> dict[MachineId, Resources]:
-        """The same by machine, without machines where there are none. It is added up with every call."""
-        held: dict[MachineId, Resources] = {}
-        for attempt in self.runs[job].alive if job in self.runs else ():
-            charge = self._charges.get(attempt)
-            if charge is not None and not (charge.extra or charge.waits):
-                _add(held, charge.machine, charge.resources)
-        return held
-
     def promised_to(self, job: JobId) -> Resources:
         """The resources that attempts of a job, which wait at machines, will take."""
         return self._promised_to.get(job, _NOTHING)

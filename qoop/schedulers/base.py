@@ -16,13 +16,6 @@ from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork
 from qoop.schedulers.shares import even_shares
 from qoop.schedulers.terms import USUAL_PRIORITY, Course
 
-Holdings = Callable[[JobId], Mapping[MachineId, Resources]]
-
-
-def nothing_held(job: JobId) -> Mapping[MachineId, Resources]:
-    """The holdings of a job of which no attempt runs."""
-    return {}
-
 
 @value
 class Request:
@@ -38,7 +31,6 @@ class Request:
     priority: 1 to 10, the more the more urgent. extra: slots that its attempts hold on top of those that there are: no
         part of its share, but of what its tenant has had.
     course: of the program that it is a job of; None: it is a query of its own.
-    holdings: tells the resources that a job holds on each machine; see `used_by_machine`.
     """
 
     job: JobId
@@ -54,12 +46,6 @@ class Request:
     priority: float = USUAL_PRIORITY
     extra: float = 0.0
     course: Course | None = None
-    holdings: Holdings = nothing_held
-
-    @property
-    def used_by_machine(self) -> Mapping[MachineId, Resources]:
-        """The resources that its attempts hold now, by machine. Added up when it is asked for: few policies do."""
-        return self.holdings(self.job)
 
     @cached_property
     def least(self) -> Resources:

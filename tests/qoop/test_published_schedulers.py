@@ -292,9 +292,7 @@ def test_a_job_is_judged_by_the_plan_that_it_would_go_over_to() -> None:
     cluster.submit(JobRequest(narrow, adaptive=adaptive))
     cluster.step()
     request = cluster._granter.request(cluster._jobs["job1"])
-    assert request.used_by_machine == dict.fromkeys(("m1", "m2"), Resources(1, 1e9)) and request.used == Resources(
-        2, 2e9
-    )
+    assert request.used == Resources(2, 2e9)
     while len(request.remaining_work.ways()) < 2:
         cluster.step()
     done = 4.0 if clock.now() == 0 else 4.0 - 2.0 * clock.now()
