@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from qoop.planner.planner import Planning
     from qoop.planner.sql.bind import Bound
     from qoop.replanning.adaptive import Adaptive
-    from qoop.schedulers.terms import Course, Terms
+    from qoop.schedulers.terms import Terms
 
 
 @value
@@ -401,9 +401,9 @@ def _report(stage: Stage, outputs: Sequence[Succeeded]) -> StageReport:
 
 
 class Starts(Protocol):
-    """Starts a job. follows: it goes on with what another began. course: of the program that it is of."""
+    """Starts a job. follows: it goes on with what another began. gain: see `JobRequest`."""
 
-    def __call__(self, planned: Planned, *, follows: bool = False, course: Course | None = None) -> Job: ...
+    def __call__(self, planned: Planned, *, follows: bool = False, gain: float | None = None) -> Job: ...
 
 
 def answer(job: Job, watch: Callable[[Job], object] | None) -> Result:

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from qoop.iterating.curves import Kind
     from qoop.iterating.iteration import Iteration
     from qoop.replanning.adaptive import Adaptive
-    from qoop.schedulers.terms import Course
     from qoop.sessions.cursors import Cursor
     from qoop.sessions.earlier_runs import EarlierRuns
     from qoop.sessions.pages import OpenPage
@@ -541,9 +540,9 @@ class Session:
         goal = Goal(self._options.goal["error_goal"], self._options.goal["confidence"]).given(error, confidence)
         begun, reuse = time.monotonic(), self.config.reuse if resume is None else resume
 
-        def begin(planned: Planned, *, follows: bool = False, course: Course | None = None) -> Job:
+        def begin(planned: Planned, *, follows: bool = False, gain: float | None = None) -> Job:
             left = terms.later(time.monotonic() - begun)
-            return self.start(planned, resume=reuse, terms=left, follows=follows, course=course)
+            return self.start(planned, resume=reuse, terms=left, follows=follows, gain=gain)
 
         busy = (lambda: self.cluster.overloaded) if if_busy else None
         cut_short = partial(self.cluster.cut_short, terms.tenant) if if_busy else None
@@ -595,12 +594,12 @@ class Session:
         resume: bool = False,
         terms: Terms | None = None,
         follows: bool = False,
-        course: Course | None = None,
+        gain: float | None = None,
         profiled: bool = False,
     ) -> Job:
         """Start a query as it was planned (:attr:`planning`), and return at once; else as `submit`.
 
-        follows: it goes on with what another job began, and does not queue again. course: of its program. profiled: its
+        follows: it goes on with what another job began, and does not queue again. gain: see `JobRequest`. profiled: its
         history tells what DuckDB says of its tasks.
         """
         self._tables.check_open()
@@ -619,7 +618,7 @@ class Session:
             functions=tuple(planned.bound.functions.values()),
             terms=terms,
             follows=follows,
-            course=course,
+            gain=gain,
             last_resort=planned.last_resort,
             pace=self.planning.pace,
         )

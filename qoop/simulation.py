@@ -50,7 +50,7 @@ from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.answers import Answer
 from qoop.replanning.decision import Switch
 from qoop.schedulers.base import Scheduler
-from qoop.schedulers.terms import Course, Terms
+from qoop.schedulers.terms import Terms
 
 T = TypeVar("T")
 
@@ -184,7 +184,7 @@ class SimulatedJob:
     tables: those that the plans read, where somebody wants to look at them; tasks are told of them and read none.
     limits: what it allows itself before it gives up. terms: whom it is for, and how soon it is needed.
     lighter: a plan that does less, which it takes in place of the other if it would have to queue; None: it may not.
-    course: of the program that it is a job of. then: gives, from the second in which it ended, the job that comes
+    gain: see `JobRequest`. then: gives, from the second in which it ended, the job that comes
         after it, None for none.
     """
 
@@ -196,7 +196,7 @@ class SimulatedJob:
     tables: Mapping[str, Table] = field(default_factory=_AnyTable)
     limits: Limits = USUAL_LIMITS
     lighter: Plan | None = None
-    course: Course | None = None
+    gain: float | None = None
     then: Callable[[float], SimulatedJob | None] | None = None
 
 
@@ -372,7 +372,7 @@ def _submit(cluster: Cluster, job: SimulatedJob) -> JobHandle:
     plan = job.lighter if job.lighter is not None and cluster.overloaded else job.plan
     request = JobRequest(
         plan, job.tables, text=job.name, limits=job.limits, adaptive=job.adaptive, terms=job.terms,
-        course=job.course,
+        gain=job.gain,
     )  # fmt: skip
     return cluster.submit(request)
 

@@ -22,7 +22,7 @@ from qoop.planner.search.candidate import Candidate
 from qoop.replanning.adaptive import Adaptive
 from qoop.replanning.answers import Answer, Useful
 from qoop.replanning.worthwhile import Worthwhile
-from qoop.schedulers.terms import Course, Terms
+from qoop.schedulers.terms import Terms
 
 
 @value
@@ -38,8 +38,8 @@ class JobRequest:
     follows: it goes on with what a job that was admitted began, and does not queue again.
     earlier: the reason why it can use nothing of an unfinished run of the same text, as a clause; empty: there is none.
     pace: by which factor its tasks should take longer than estimated, as those of jobs before it.
-    course: of the program that it is a job of. last_resort: the plan that runs where a stage fails by what it
-    computes; None: the job fails.
+    gain: the part of the way to its program's goal that the job should bring; None: it is a query by itself.
+    last_resort: the plan that runs where a stage fails by what it computes; None: the job fails.
     """
 
     plan: Plan
@@ -55,7 +55,7 @@ class JobRequest:
     functions: tuple[UserFunction, ...] = ()
     terms: Terms = Terms()
     follows: bool = False
-    course: Course | None = None
+    gain: float | None = None
     last_resort: Plan | None = None
     pace: float = 1.0
     earlier: str = ""

@@ -87,12 +87,12 @@ from qoop.engine.events import (
 from qoop.engine.storage.guard import versions
 
 FORMAT = "qoop-trace"
-VERSION = 15
-READABLE = (8, 9, 10, 11, 12, 13, 14, VERSION)
+VERSION = 16
+READABLE = (8, 9, 10, 11, 12, 13, 14, 15, VERSION)
 """The versions that can be read: one of 8 tells nothing of attempts that wait, and not where their seconds went; one
 before 10 nothing of what DuckDB told of them under EXPLAIN ANALYZE; one before 11 not what programs were told; one
 before 12 knows no last resort, one before 13 nothing of what is expected, one before 14 no pace of earlier jobs,
-and one before 15 not how far DuckDB's own plan was, nor of first looks."""
+one before 15 not how far DuckDB's own plan was, nor of first looks, and one before 16 no gains of programs."""
 
 EVENTS = (
     Queued, Begun, TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsSeen, WorkSeen, MachineJoined,

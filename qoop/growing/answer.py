@@ -17,6 +17,7 @@ from qoop.catalog.value import value
 from qoop.growing.edition import Edition, Editions, notes
 from qoop.growing.estimators import unseen
 from qoop.growing.estimators.look import Look
+from qoop.growing.gain import RoundStart
 from qoop.growing.intervals import Intervals, Shown, aimed, at_look, enough_at, in_vain
 from qoop.growing.rest import is_taken_over, may_run_whole
 from qoop.growing.status import AnswerStatus, Pace, Times
@@ -24,7 +25,6 @@ from qoop.growing.totals import Totals
 from qoop.programs.program import Begin, End, Show, Stop
 from qoop.programs.rounds import Finish, Message, Pause, Read, RoundEnded, Rounds, Step
 from qoop.result import Result
-from qoop.schedulers.terms import Sampled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -251,13 +251,13 @@ class GrowingAnswer:
         return self._planning
 
     def _read(self, number: int, rest: bool) -> Job:
-        growing, course = self._growing, self._course(number, rest)
+        growing, gain = self._growing, self._gain(number, rest)
         self._runs_whole = self._runs_whole and not (rest and self._is_taken_over(number))
         if rest and self._runs_whole:
-            return growing.start(growing.plan_whole(self._plans), follows=number > 0, course=course)
+            return growing.start(growing.plan_whole(self._plans), follows=number > 0, gain=gain)
         text = growing.growth.rest_sql if rest else growing.growth.round_sql
         planned = self._plans().plan(text, growing.cut, self._schedule.pieces_of(number, rest), rest)
-        return growing.start(planned, follows=number > 0, course=course)
+        return growing.start(planned, follows=number > 0, gain=gain)
 
     @property
     def _has_one_look(self) -> bool:
@@ -274,11 +274,12 @@ class GrowingAnswer:
         left = self._schedule.pieces_of(number, rest=True)
         return is_taken_over(growing.growth, growing.cut, left, whole, [job.status().elapsed for job in self._jobs])
 
-    def _course(self, number: int, rest: bool) -> Sampled:
+    def _gain(self, number: int, rest: bool) -> float:
+        """The part of the way to the goal that a round should bring."""
         schedule, goal = self._schedule, 0.0 if self._rounds.finishing else self._growing.goal.error
         drawn, pieces = schedule.ends[number - 1] if number else 0, len(schedule.order)
         after = pieces if rest else schedule.ends[number]
-        return Sampled(self._error, self._first_error, goal, drawn, after, pieces, schedule.ends[0])
+        return RoundStart(self._error, self._first_error, goal, drawn, after, pieces, schedule.ends[0]).gain
 
     def _left(self, rounds: Rounds, jobs: Sequence[Job], found: Intervals, drawn: int) -> Times:
         schedule, goal, whole = self._schedule, self._growing.goal, self._runs_whole

@@ -130,7 +130,7 @@ def at_look(
 
 
 def in_vain(found: Intervals, schedule: Schedule, drawn: int, goal: Goal) -> bool:
-    """True if no look before the last is believed to meet the goal, as errors fall (see `Sampled.predicted`)."""
+    """True if no look before the last is believed to meet the goal, as errors fall (`RoundStart.predicted`)."""
     pieces, last = len(schedule.order), schedule.ends[-2]
     if not goal.error or drawn >= last:
         return False

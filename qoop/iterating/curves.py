@@ -25,6 +25,17 @@ FEWEST = 4
 _WINDOW, _FADING, _REFINED, _GRID = 40, 0.9, 4, 48
 
 
+def step_gain(fall: float, largest: float) -> float:
+    """A predicted fall of the loss as a part of the largest that any step brought; 1 as long as there was none.
+
+    That is the unit of gains for :mod:`qoop.schedulers.quality` (SLAQ, section 3.1), since the last loss is unknown.
+
+    >>> step_gain(1.0, 4.0), step_gain(1.0, 0.0), step_gain(-1.0, 4.0)
+    (0.25, 1.0, 0.0)
+    """
+    return min(1.0, max(0.0, fall / largest)) if largest > 0 else 1.0
+
+
 @value
 class Curve:
     """A loss by number of the step. kind: its form. parameters: a, b, c and d of a sublinear one in step numbers from

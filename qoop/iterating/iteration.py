@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, ExecutionError
 from qoop.catalog.value import value
-from qoop.iterating.curves import fitted
+from qoop.iterating.curves import fitted, step_gain
 from qoop.programs.program import Begin, End, Show, Stop
 from qoop.programs.steps import Message, Order, Run, StepEnded, Steps
-from qoop.schedulers.terms import Stepped
 
 if TYPE_CHECKING:
     from qoop.iterating.curves import Kind
@@ -156,7 +155,7 @@ class Iteration:
         match order:
             case Run(number):
                 planned = self._planning.plan(self._before)
-                self._jobs.append(self._start(planned, follows=number > 0, course=self._course()))
+                self._jobs.append(self._start(planned, follows=number > 0, gain=self._gain()))
             case Show():
                 assert self._made is not None
                 self._steps.append(self._made)
@@ -165,10 +164,10 @@ class Iteration:
                     job.cancel()
                 self._planning.close()
 
-    def _course(self) -> Stepped:
-        """The fall of the loss that the step to come is believed to bring."""
+    def _gain(self) -> float:
+        """The part of the largest fall of the loss so far that the next step should bring."""
         losses, program = self.losses, self._program
         curve = fitted(losses, self._curve)
         if curve is not None:
-            return Stepped(curve.fall(len(losses) - 1), program.largest)
-        return Stepped(max(0.0, losses[-2] - losses[-1]) if len(losses) > 1 else 0.0, program.largest)
+            return step_gain(curve.fall(len(losses) - 1), program.largest)
+        return step_gain(losses[-2] - losses[-1] if len(losses) > 1 else 0.0, program.largest)

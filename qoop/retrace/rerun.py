@@ -252,7 +252,7 @@ class _Reader:
         self._ticks: list[RecordedTick] = []
         self._tick: _Pages | None = None
         self._opened: Opened | None = None
-        self._ended = False
+        self._ended = self._lacks_gains = False
 
     def read(self, lines: Sequence[str], cut_off: bool) -> Recording:
         header = self._header(lines[0] if lines else "")
@@ -264,6 +264,8 @@ class _Reader:
         self._close_tick()
         if self._opened is None:
             raise ConfigError(f"the trace {self._name} is empty")
+        if self._lacks_gains and "Quality(" in self._opened.scheduler:
+            raise ConfigError(f"the trace {self._name} was made with Quality and lacks the gains of programs")
         made_by = {name: str(value) for name, value in header.items() if name not in ("format", "version", "sum")}
         return Recording(made_by, self._opened, tuple(self._ticks), self._ended, cut_off)
 
@@ -304,6 +306,8 @@ class _Reader:
         kind = INPUTS.get(line["in"])
         if kind is None:
             raise ValueError(f"nothing is called {line['in']}")
+        if kind is Submitted:
+            self._lacks_gains |= line["request"].pop("course", None) is not None  # in its place before version 16
         what = self._codec.read(kind, {name: value for name, value in line.items() if name != "in"})
         if isinstance(what, Opened):
             self._opened = what

@@ -14,7 +14,7 @@ from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork
 from qoop.schedulers.shares import even_shares
-from qoop.schedulers.terms import USUAL_PRIORITY, Course
+from qoop.schedulers.terms import USUAL_PRIORITY
 
 
 @value
@@ -30,7 +30,7 @@ class Request:
     since: seconds of the clock at which it came. deadline: those by which its answer is needed; infinite: at no time.
     priority: 1 to 10, the more the more urgent. extra: slots that its attempts hold on top of those that there are: no
         part of its share, but of what its tenant has had.
-    course: of the program that it is a job of; None: it is a query of its own.
+    gain: see `JobRequest`; None: it is a query by itself.
     """
 
     job: JobId
@@ -45,7 +45,7 @@ class Request:
     deadline: float = math.inf
     priority: float = USUAL_PRIORITY
     extra: float = 0.0
-    course: Course | None = None
+    gain: float | None = None
 
     @cached_property
     def least(self) -> Resources:

@@ -1,10 +1,4 @@
-"""The terms of a job: whom it is for, and how soon and how badly its answer is needed; the course of its program.
-
-A program does what it does with one job after the other: a growing answer, a step that is repeated. It tells with each
-how far it is, for :mod:`qoop.schedulers.quality`. Gains are in one unit: 1 is the way from the first quality to the
-last. Of programs that repeat a step it is the largest fall of the loss that was seen (SLAQ, section 3.1), since nobody
-knows the last one.
-"""
+"""The terms of a job: its tenant, and how soon and how urgently its answer is needed."""
 
 from __future__ import annotations
 
@@ -70,70 +64,3 @@ def tenant_weights(name: str, given: Mapping[str, float] | str) -> dict[str, flo
     if not all(0 < weight < math.inf for weight in found.values()):
         raise ConfigError(f"{name} must be names with weights above 0, such as 'dashboards=2,night=1', not {given!r}")
     return found
-
-
-@value
-class Sampled:
-    """The course of a growing answer when one of its rounds begins.
-
-    error: the largest half-width of its intervals, relative to the estimate; infinite: some have none yet.
-    first: that of the first edition in which all had one. goal: what `error` is to become; 0: the exact answer.
-    drawn, after: pieces read before the round and after it, of `pieces` in all. start: of the first round.
-    """
-
-    error: float
-    first: float
-    goal: float
-    drawn: int
-    after: int
-    pieces: int
-    start: int
-
-    def predicted(self, drawn: int) -> float:
-        """The error once that number of pieces is read: it falls as the square root of 1/n - 1/N does (Cochran,
-        Sampling Techniques, 3rd ed., 1977, equation 2.22).
-
-        >>> round(Sampled(0.08, 0.08, 0.01, 64, 128, 1024, 64).predicted(256), 4)
-        0.0358
-        """
-        return self.error * math.sqrt(_spread(drawn, self.pieces) / _spread(self.drawn, self.pieces))
-
-    @property
-    def gain(self) -> float:
-        """The part of the way to the goal that the round will go; a first edition counts as all of it.
-
-        The way is that of the variance, which is the square of the error: from the first edition to the goal.
-        """
-        if self.drawn == 0:
-            return 1.0
-        if math.isinf(self.error) or math.isinf(self.first):
-            left = _spread(self.drawn, self.pieces) - _spread(self.after, self.pieces)
-            return min(1.0, left / _spread(self.start, self.pieces))
-        return max(0.0, self._left(self.error) - self._left(self.predicted(self.after)))
-
-    def _left(self, error: float) -> float:
-        whole = self.first**2 - self.goal**2
-        return min(1.0, max(0.0, error**2 - self.goal**2) / whole) if whole > 0 else 0.0
-
-
-def _spread(drawn: int, pieces: int) -> float:
-    return 1 / drawn - 1 / pieces
-
-
-@value
-class Stepped:
-    """The course of a program that repeats a step. fall: of the loss, that is predicted for the next step.
-
-    largest: fall of the loss that any step brought; 0: none as yet.
-    """
-
-    fall: float
-    largest: float
-
-    @property
-    def gain(self) -> float:
-        """The predicted fall as a part of the largest; 1 as long as that is unknown."""
-        return min(1.0, max(0.0, self.fall / self.largest)) if self.largest > 0 else 1.0
-
-
-Course = Sampled | Stepped

@@ -15,21 +15,22 @@ from scheduler_world import Known, empty, fill, request
 import qoop
 from qoop.control.messages import JobRequest
 from qoop.control.trace_codec import TraceCodec
+from qoop.growing.gain import RoundStart
+from qoop.iterating.curves import step_gain
 from qoop.planner.packing import Available
 from qoop.planner.plan import Plan, Resources
 from qoop.schedulers.base import Request
 from qoop.schedulers.described import made
 from qoop.schedulers.quality.sharing import Quality
-from qoop.schedulers.terms import Course, Sampled, Stepped
 from qoop.tpcds.load.growing.playing import Drawing, play
 
-NEW = Sampled(math.inf, math.inf, 0.01, 0, 64, 1024, 64)
-WIDE = Sampled(0.2, 0.2, 0.01, 64, 128, 1024, 64)
-NARROW = Sampled(0.02, 0.2, 0.01, 256, 512, 1024, 64)
+NEW = RoundStart(math.inf, math.inf, 0.01, 0, 64, 1024, 64)
+WIDE = RoundStart(0.2, 0.2, 0.01, 64, 128, 1024, 64)
+NARROW = RoundStart(0.02, 0.2, 0.01, 256, 512, 1024, 64)
 
 
-def of(job: str, course: Course | None, work: float = 10.0, served: float = 0.0) -> Request:
-    return replace(request(job, (1, 1), remaining_work=Known(work, served=served)), course=course)
+def of(job: str, start: RoundStart | None, work: float = 10.0, served: float = 0.0) -> Request:
+    return replace(request(job, (1, 1), remaining_work=Known(work, served=served)), gain=start and start.gain)
 
 
 def granted(requests: list[Request], machines: dict[str, Available], policy: Quality | None = None) -> list[str]:
@@ -40,7 +41,7 @@ def test_the_error_to_come_is_that_of_a_sample() -> None:
     assert WIDE.predicted(64) == 0.2 and WIDE.predicted(1024) == 0.0
     assert math.isclose(WIDE.predicted(512), 0.2 * math.sqrt((1 / 512 - 1 / 1024) / (1 / 64 - 1 / 1024)))
     assert NEW.gain == 1.0 > WIDE.gain > NARROW.gain > 0.0
-    met = Sampled(0.05, 0.2, 0.04, 256, 512, 1024, 64)
+    met = RoundStart(0.05, 0.2, 0.04, 256, 512, 1024, 64)
     assert math.isclose(met.gain, (0.05**2 - 0.04**2) / (0.2**2 - 0.04**2)), "nothing is gained below the goal"
 
 
@@ -49,7 +50,8 @@ def test_a_slot_goes_where_it_takes_most_error_away() -> None:
     assert granted([of("j1", NARROW), of("j2", WIDE), of("j3", NEW)], machines) == ["j3"] * 3
     assert granted([of("j1", NARROW), of("j2", WIDE)], empty(m=(1, 100))) == ["j2"]
     assert granted([of("j1", WIDE, work=10.0), of("j2", WIDE, work=1.0)], empty(m=(1, 100))) == ["j2"]
-    assert granted([of("j1", Stepped(0.1, 1.0)), of("j2", Stepped(0.5, 1.0))], empty(m=(1, 100))) == ["j2"]
+    steps = [replace(of(f"j{n}", None), gain=step_gain(fall, 1.0)) for n, fall in ((1, 0.1), (2, 0.5))]
+    assert granted(steps, empty(m=(1, 100))) == ["j2"]
 
 
 def test_exact_jobs_and_tenants_keep_their_shares() -> None:
@@ -88,14 +90,14 @@ def test_a_decision_for_100_jobs_takes_less_than_10_milliseconds() -> None:
     assert min(seconds) < 0.010
 
 
-@pytest.mark.parametrize("course", [None, NEW, NARROW, Stepped(0.5, 2.0)])
-def test_a_trace_holds_the_standing_and_the_parameters(course: Course | None) -> None:
+@pytest.mark.parametrize("gain", [None, 0.0, NARROW.gain])
+def test_a_trace_holds_the_gain_and_the_parameters(gain: float | None) -> None:
     codec = TraceCodec()
-    asked = JobRequest(Plan((), ()), course=course)
+    asked = JobRequest(Plan((), ()), gain=gain)
     written = codec.write(asked)
     for line in codec.definitions():
         codec.define(json.loads(line))
-    assert codec.read(JobRequest, written).course == course
+    assert codec.read(JobRequest, written).gain == gain
     assert repr(made(repr(Quality(least=0.4)))) == "Quality(least=0.4)"
 
 

@@ -85,7 +85,7 @@ def test_a_step_tells_how_far_it_is(session: Session) -> None:
     step = "SELECT x / 2 AS x, x / 2 AS loss FROM former"
     iteration = session.iterate(step, "SELECT 1024.0::DOUBLE AS x", most=8, until=0.0)
     assert iteration.result().fetchall() == [(4.0, 4.0)] and iteration.why == "the most steps were done"
-    assert len(iteration.jobs) == 8 and 0 < iteration._course().gain < 0.02, "the first fall was of 256"
+    assert len(iteration.jobs) == 8 and 0 < iteration._gain() < 0.02, "the first fall was of 256"
     assert iteration.predicted(1) == pytest.approx(2.0, rel=0.05)
     assert iteration.predicted(3) == pytest.approx(0.5, rel=0.3)
 

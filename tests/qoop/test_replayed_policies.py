@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from qoop.catalog.errors import ConfigError
 from qoop.control.cluster import Cluster
 from qoop.control.messages import CancelAsked, JobRequest
 from qoop.control.trace import READABLE, VERSION, Chain, MemoryTrace
@@ -108,17 +110,42 @@ def test_a_trace_tells_which_attempts_waited(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", READABLE[:-1])
 def test_a_trace_of_an_earlier_version_is_read(tmp_path: Path, version: int) -> None:
     """That of 8 is one without attempts that wait and accounts of tasks; neither has profiles."""
-    opening, sealing = Chain(), Chain()
-    lines = [opening.opened(line) for line in played("Reserving(policy=MaxMin())", kernels=None).to_json()]
-    old = [lines[0].replace(f'"version": {VERSION}', f'"version": {version}'), *map(_without_account, lines[1:])]
-    assert old[0] != lines[0] and old[1:] != lines[1:]
-    path = tmp_path / "old.jsonl"
-    path.write_text("".join(f"{sealing.sealed(line)}\n" for line in old))
-    again = rerun(read_trace(path))
+    again = rerun(read_trace(older(played("Reserving(policy=MaxMin())", kernels=None), tmp_path, version)))
     assert again.difference is None and len(again.jobs) == 12
 
 
-def _without_account(line: str) -> str:
+def test_gains_of_an_earlier_version_are_refused_where_they_decided(tmp_path: Path) -> None:
+    path = older(played("Reserving(policy=Quality())"), tmp_path, VERSION - 1)
+    with pytest.raises(ConfigError, match="made with Quality and lacks the gains of programs"):
+        read_trace(path)
+
+
+def test_a_trace_under_a_scheduler_that_was_removed_is_replayed_under_another(tmp_path: Path) -> None:
+    trace = played("Reserving(policy=MaxMin())")
+    found = recording(trace, tmp_path)
+    old = replace(found, opened=replace(found.opened, scheduler="Reserving(policy=Auction())"))
+    with pytest.raises(ConfigError, match=r"there is no Auction; there are MaxMin, .*give one"):
+        rerun(old)
+    assert rerun(old, scheduler=partial(named, "max_min")).difference is None
+
+
+def older(trace: MemoryTrace, folder: Path, version: int) -> Path:
+    """The file of a trace as an earlier version wrote it."""
+    opening, sealing = Chain(), Chain()
+    lines = [opening.opened(line) for line in trace.to_json()]
+    old = [lines[0].replace(f'"version": {VERSION}', f'"version": {version}'), *map(_as_before, lines[1:])]
+    assert old[0] != lines[0] and old[1:] != lines[1:]
+    path = folder / "old.jsonl"
+    path.write_text("".join(f"{sealing.sealed(line)}\n" for line in old))
+    return path
+
+
+def _as_before(line: str) -> str:
+    """Without what earlier versions did not know, and with the fields that have gone since."""
     found = json.loads(line)
-    found.get("request", {}).pop("last_resort", None)
+    if request := found.get("request"):
+        request.pop("last_resort", None)
+        request["course"] = {"fall": 0.5, "largest": 2.0}
+        if request.get("adaptive"):
+            request["adaptive"]["demand_aware"] = False
     return json.dumps({name: value for name, value in found.items() if name != "account"})

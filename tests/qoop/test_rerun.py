@@ -457,7 +457,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 15', '"version": 5'), "only 8, 9, 10, 11, 12, 13, 14 and 15"),
+        (tamper("qoop-trace", '"version": 16', '"version": 5'), "only 8, 9, 10, 11, 12, 13, 14, 15 and 16"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),

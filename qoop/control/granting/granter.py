@@ -108,7 +108,7 @@ class Granter:
             self.limits.allowed(job, ready) if self.limits.any else ready, job.remaining_work,
             asked.tenant, self._tenants.get(asked.tenant, 1.0) if self._tenants else 1.0,
             job.submitted, job.submitted + asked.deadline, asked.priority, self._driver.extra_slots(run.job),
-            job.request.course,
+            job.request.gain,
         )  # fmt: skip
 
     def start(self, grant: Grant, now: float) -> AttemptId:

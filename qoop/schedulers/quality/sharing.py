@@ -53,7 +53,7 @@ class Quality(Scheduler):
         """The part of each by weight. A program's job may get less, down to `least` of it, while others gain more. It
         plans with its part all the same: with less, its tasks would be too few for slots that nobody else wants."""
         shares = even_shares(requests, capacity)
-        programs = [one.job for one in requests if one.course is not None]
+        programs = [one.job for one in requests if one.gain is not None]
         self._owed = {job: self._owes(job, now) for job in programs}
         self._shares = {job: shares[job].cpu for job in programs}
         self._told = now
@@ -67,9 +67,9 @@ class Quality(Scheduler):
         self, jobs: Sequence[Request], active: Sequence[Request], capacity: Resources, now: float
     ) -> Iterator[Request]:
         """The jobs of a tenant that wait, in the order in which they are served. active: with those that do not."""
-        exact = [one for one in jobs if one.course is None]
-        programs = [one for one in jobs if one.course is not None]
-        pool = [one for one in active if one.course is not None]
+        exact = [one for one in jobs if one.gain is None]
+        programs = [one for one in jobs if one.gain is not None]
+        pool = [one for one in active if one.gain is not None]
         weight = sum(one.weight for one in pool)
         held = sum((one.used for one in pool), Resources()).dominant_share(capacity)
         level = (round(held / weight, 9), max(one.arrival for one in pool)) if programs else None
@@ -91,7 +91,6 @@ def rate(request: Request) -> float:
     """The gain of a program's job, times its weight, for each slot second that is left of it."""
     known: float | None = request.__dict__.get("_rate")
     if known is None:
-        gain = request.course.gain if request.course is not None else 0.0
-        known = request.weight * gain / max(_LEAST_WORK, request.remaining_work.work)
+        known = request.weight * (request.gain or 0.0) / max(_LEAST_WORK, request.remaining_work.work)
         request.__dict__["_rate"] = known
     return known

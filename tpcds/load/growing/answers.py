@@ -14,11 +14,12 @@ from functools import cached_property
 
 import numpy as np
 
+from qoop.growing.gain import RoundStart
 from qoop.growing.schedule import Schedule, schedule
 from qoop.planner.plan import Estimate, Plan, Stage
 from qoop.programs.program import Begin, End, Show
 from qoop.programs.rounds import Finish, Pause, Read, RoundEnded, Rounds, Step
-from qoop.schedulers.terms import Sampled, Terms
+from qoop.schedulers.terms import Terms
 from qoop.simulation import SimulatedJob
 
 TASK = 1.0
@@ -115,16 +116,16 @@ class Grown:
         name = f"{self.drawn.name} {number}"
         plan = plan_of(name, self.drawn.work * (after - before) / self.drawn.pieces)
         return SimulatedJob(
-            name, now, plan, terms=Terms(self.drawn.tenant), course=self._course(number, before, after),
+            name, now, plan, terms=Terms(self.drawn.tenant), gain=self._gain(number, before, after),
             then=self._round_ended,
         )  # fmt: skip
 
-    def _course(self, number: int, before: int, after: int) -> Sampled:
+    def _gain(self, number: int, before: int, after: int) -> float:
         drawn, goal = self.drawn, 0.0 if self._program.finishing else self.drawn.goal
         errors = tuple(map(drawn.true_error, drawn.rounds.ends)) if self.oracle else drawn.errors
         error = errors[number - 1] if number else math.inf
         first = errors[0] if number else math.inf
-        return Sampled(error, first, goal, before, after, drawn.pieces, drawn.rounds.ends[0])
+        return RoundStart(error, first, goal, before, after, drawn.pieces, drawn.rounds.ends[0]).gain
 
 
 def plan_of(name: str, work: float) -> Plan:
