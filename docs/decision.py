@@ -43,7 +43,7 @@ _DONE, _PART, _TO_DO, _NEEDLESS, _INK, _BAR, _CHOSEN = (
 
 @dataclass
 class Watching:
-    """Greed, and what it was asked."""
+    """Greed, with the questions that it received."""
 
     seen: list[tuple[Question, Decision]] = field(default_factory=list)
 

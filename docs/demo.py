@@ -112,7 +112,7 @@ def conclusion(history: Sequence[Record]) -> str:
     if switches:
         return f"The plan was changed {'once' if switches == 1 else f'{switches} times'}."
     reasons = dict.fromkeys(record.reason for record in decided)
-    return f"The plan was not changed this time: {'; '.join(reasons) or 'the query was over before that was asked'}."
+    return f"The plan was not changed this time: {'; '.join(reasons) or 'the query was over before a decision'}."
 
 
 def story(history: Sequence[Record]) -> Iterator[str]:

@@ -83,12 +83,12 @@ def _axes(shown: Sequence[Edition], most: float) -> Iterator[str]:
     for number in range(-math.floor(most / step), math.floor(most / step) + 1):
         y, ink = _y(number * step, most), _INK if number == 0 else _GRID
         yield f'<line x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="{ink}"/>'
-        told = f"{number * step:+.0%}" if number else "truth"
-        yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="{_INK}">{told}</text>'
+        label = f"{number * step:+.0%}" if number else "truth"
+        yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="{_INK}">{label}</text>'
     for one in shown:
-        told = "all: exact" if one.exact else f"{one.share:.1%}" if one.share < 0.1 else f"{one.share:.0%}"
+        label = "all: exact" if one.exact else f"{one.share:.1%}" if one.share < 0.1 else f"{one.share:.0%}"
         x, y = _x(one.share, shown), _HIGH - _BOTTOM
-        yield f'<text x="{x:.1f}" y="{y + 20}" text-anchor="middle" fill="{_INK}">{told}</text>'
+        yield f'<text x="{x:.1f}" y="{y + 20}" text-anchor="middle" fill="{_INK}">{label}</text>'
     x, y = (_LEFT + right) / 2, _HIGH - 20
     yield f'<text x="{x:.1f}" y="{y}" text-anchor="middle" fill="{_INK}">part of the table that was read</text>'
 

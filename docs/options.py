@@ -13,7 +13,7 @@ _TABLE = re.compile(r"(?<=<!-- made by docs/options.py -->\n\n).*?(?=\n\n<!-- en
 
 def table() -> str:
     """All options and what only the environment sets, as Markdown."""
-    head = [("option", "environment", "elsewhere", "if nobody sets it"), ("---",) * 4]
+    head = [("option", "environment", "elsewhere", "default"), ("---",) * 4]
     options = [(f"`{one.name}`", _variable(one), _elsewhere(one), one.default) for one in OPTIONS]
     variables = [("", f"`{name}`", "", default) for name, default in VARIABLES.items()]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Draw docs/shell.svg: the shell on a terminal of its own, while a query runs and most of the machine is taken away.
+"""Draw docs/shell.svg: the shell on a separate terminal, while a query runs and most of the machine is taken away.
 
 Run by `make picture`. The tables are those of docs/tutorial.md, made by the commands it gives.
 """

@@ -285,7 +285,7 @@ OPTIONS = (
         flag=Flag("run on the nodes of that Ray cluster; auto: of the one here", "ADDRESS"),
     ),
     SessionOption(
-        "ray_reserve", "true: Ray gives what its nodes have to nobody else meanwhile", on_or_off, lambda: True
+        "ray_reserve", "true: Ray gives the resources of its nodes to no other program", on_or_off, lambda: True
     ),
     SessionOption(
         "node_queue", "0: at the nodes of Ray no task waits for another to end", length, lambda: 0, trusted=True
