@@ -12,7 +12,6 @@ from typing import TypeAlias, TypeVar
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import parse_bytes
-from qoop.catalog.user_folders import cache_directory
 from qoop.drawing.picture import write
 from qoop.tpcds.bench import (
     continued,
@@ -31,7 +30,7 @@ from qoop.tpcds.map import commands as the_map
 from qoop.tpcds.on_ray import ray_arrive
 from qoop.tpcds.queries import parse_names, parse_selection
 from qoop.tpcds.queues import bench as queues
-from qoop.tpcds.simulate import fidelity, measuring
+from qoop.tpcds.simulate import measuring
 from qoop.tpcds.suite import commands as suite
 
 T = TypeVar("T")
@@ -157,22 +156,6 @@ def _add_core(commands: Commands) -> None:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of plans and durations (1)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_core)
-
-
-def _add_fidelity(commands: Commands) -> None:
-    what = "Run the queries under a few profiles, then the same in the simulator: how far is it off?"
-    parser = commands.add_parser("fidelity", description=f"{what}. The machine should do nothing else.")
-    _add_tables(parser)
-    parser.add_argument("--quick", action="store_true", help="some of the queries, each run once")
-    parser.add_argument("--profiles", default=",".join(fidelity.PROFILES), metavar="A,B", help="which ones (all)")
-    parser.add_argument("--repeat", type=int, metavar="N", help="runs of each (3); the fastest counts")
-    kept = "real runs are kept there as they come; a broken-off run goes on from there (in ~/.cache/qoop/suite)"
-    parser.add_argument("--results", metavar="FILE", help=kept)
-    parser.add_argument(
-        "--fresh", action="store_true", help="begin again, and put the figures on the report's page whatever is there"
-    )
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.set_defaults(run=_fidelity)
 
 
 def _add_tables(parser: argparse.ArgumentParser, scale: str = "") -> None:
@@ -312,21 +295,6 @@ def _core(options: argparse.Namespace) -> int:
     return 0
 
 
-def _fidelity(options: argparse.Namespace) -> int:
-    profiles = parse_names(options.profiles, fidelity.PROFILES, "profile")
-    queries = fidelity.QUICK if options.quick and options.queries is None else parse_selection(options.queries)
-    repeat = _positive("--repeat", options.repeat or (1 if options.quick else 3))
-    results = _file(options.results)
-    asked = fidelity.FidelityOptions(Path(options.directory), queries, profiles, repeat=repeat, results=results)
-    folder = cache_directory() / "suite"
-    found = fidelity.run_kept(asked, folder, options.fresh, _tell)
-    print(fidelity.table(found))
-    if not fidelity.keep_summary(found, asked, folder, options.fresh):
-        _tell(fidelity.KEPT)
-    _write(fidelity.to_json(found), options.json)
-    return 1 if found.failed else 0
-
-
 def _queries(options: argparse.Namespace) -> tuple[int, ...]:
     return parse_selection(options.queries) if options.queries is not None else ()
 
@@ -384,7 +352,7 @@ _GROUPS: Mapping[str, Sequence[Callable[[Commands], None]]] = {
     ),
     "in virtual time": (_add_core, _queues, _exchanges, load_commands.add_command, growing_commands.add_command),
     "the paper's evaluation, in virtual time": (
-        _add_measure, _add_fidelity, suite.add_commands, the_map.add_commands,
+        _add_measure, suite.add_commands, the_map.add_commands,
     ),
 }  # fmt: skip
 """The adders of sub-commands, in the order of the list that `qoop bench --help` prints."""

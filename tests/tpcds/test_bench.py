@@ -169,3 +169,19 @@ def test_a_cold_run_that_fails_counts_on_neither_side() -> None:
 def test_cold_runs_compare_no_answers(tpcds_small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tpcds", "run", str(tpcds_small), "--cold", "--check"]) == 1
     assert "--check" in capsys.readouterr().err
+
+
+def test_the_benchmarks_are_listed_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["bench", "--help"])
+    listed = capsys.readouterr().out
+    groups = {group.partition(":\n")[0]: group for group in listed.split("\n\n")}
+    expected = {
+        "on this machine, next to DuckDB": ["shrink", "continue", "interrupt", "overhead", "eta"],
+        "in virtual time": ["core", "queues", "exchanges", "load", "grow"],
+        "the paper's evaluation, in virtual time": ["measure", "suite", "report", "map", "paper"],
+    }
+    for title, names in expected.items():
+        assert all(f"\n  {name} " in groups[title] for name in names)
+    assert main(["bench", "suite", "DIR", "--parts", "toys"]) == 1
+    assert "there is no part 'toys'; there are fidelity, profiles, toy" in capsys.readouterr().err

@@ -165,17 +165,6 @@ def test_quick_real_runs_are_kept_next_to_the_others(tmp_path: Path, monkeypatch
     assert fidelity.summarized(tmp_path / "kept" / "fidelity.jsonl") == len(fidelity.QUICK)
 
 
-def test_the_command_alone_keeps_real_runs_where_the_suite_finds_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fidelity, "run", real_runs)
-    monkeypatch.setenv("QOOP_CACHE_DIR", str(tmp_path))
-    assert main(["bench", "fidelity", str(tmp_path / "data")]) == 0
-    (kept,) = tmp_path.glob("suite/fidelity-runs-*.jsonl")
-    commands._fidelity(Plan(tmp_path / "data", False, (), None, 1), tmp_path / "suite", fresh=False)
-    assert list(tmp_path.glob("suite/fidelity-runs-*.jsonl")) == [kept]
-
-
 def test_values_of_all_parts_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fidelity, "run", real_runs)
     monkeypatch.setattr(commands, "_PARTS", {"toy": commands._toy})

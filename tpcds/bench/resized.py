@@ -8,12 +8,10 @@ alike. Every first answer is compared with DuckDB's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from qoop.tpcds.bench.contest import Change, Outcome, SystemUnderTest, judge, need_affinity, scratch_folder
 from qoop.tpcds.bench.system_under_test import KINDS, Size, Task
@@ -226,9 +224,3 @@ def table(done: Sequence[QueryResult]) -> str:
 def _failures(done: Sequence[QueryResult], kind: str) -> str:
     failed = sum(one is None for result in done for one in result.seconds.get(kind, ()))
     return f"({failed} runs failed or were stopped at {LIMIT:g} times the undisturbed time)" if failed else ""
-
-
-def to_json(done: Sequence[QueryResult]) -> dict[str, Any]:
-    """The results as JSON values."""
-    values: dict[str, Any] = json.loads(json.dumps({"queries": [asdict(one) for one in done]}))
-    return values

@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-BURST, NIGHT = 20, 30
-"""Queries of a dashboard at once, and of a batch."""
+BURST = 20
+"""Queries of a dashboard at once."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""``qoop bench fidelity``: real runs of the queries, and the same runs in the simulator.
+"""``qoop bench suite DIR --parts fidelity``: real runs of the queries, and the same runs in the simulator.
 
 Every other simulated figure rests on this one.  For each query the kept plans run on one slot, which tells the
 simulator what their tasks take (:mod:`qoop.tpcds.simulate.replica`); then they run as the profiles say, and the

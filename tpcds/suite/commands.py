@@ -215,6 +215,7 @@ def _fidelity(plan: Plan, folder: Path, fresh: bool) -> fidelity.Fidelity:
     queries = fidelity.QUICK if plan.quick else plan.queries or tuple(range(1, 100))
     asked = fidelity.FidelityOptions(plan.directory, queries, repeat=1 if plan.quick else 3)
     found = fidelity.run_kept(asked, folder, fresh, print)
+    print(fidelity.table(found))
     if not fidelity.keep_summary(found, asked, folder, fresh):
         print(fidelity.KEPT)
     return found

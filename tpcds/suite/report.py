@@ -116,7 +116,7 @@ def _settings(settings: Mapping[str, Any]) -> str:
 def _fidelity(found: Found) -> Iterator[str]:
     yield "<h2>How faithful the simulator is</h2>"
     if not found.values("fidelity"):
-        yield "<p>Not measured here yet: <code>qoop bench fidelity DIR</code>.</p>"
+        yield "<p>Not measured here yet: <code>qoop bench suite DIR --parts fidelity</code>.</p>"
         return
     settings = _settings(found.settings["fidelity"])
     yield (
