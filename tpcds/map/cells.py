@@ -1,4 +1,4 @@
-"""The grid of the map: what changes, by how much, when, and under which estimates (docs/evaluation.md states it)."""
+"""The grid of the map: what changes, by how much, when, and under which estimates (tpcds/EVALUATION_LOG.md states it)."""
 
 from __future__ import annotations
 

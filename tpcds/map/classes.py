@@ -1,4 +1,4 @@
-"""The classes of profiles that are nearer to the paper's, and lengths of queries (docs/evaluation.md states them)."""
+"""The classes of profiles that are nearer to the paper's, and lengths of queries (tpcds/EVALUATION_LOG.md states them)."""
 
 from __future__ import annotations
 
