@@ -1,4 +1,4 @@
-"""The grid of the map: what changes, by how much, when, and under which estimates (tpcds/EVALUATION_LOG.md states it)."""
+"""The grid of the map: what changes, by how much, when, and under which estimates (see tpcds/EVALUATION_LOG.md)."""
 
 from __future__ import annotations
 

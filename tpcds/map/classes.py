@@ -1,4 +1,4 @@
-"""The classes of profiles that are nearer to the paper's, and lengths of queries (tpcds/EVALUATION_LOG.md states them)."""
+"""The classes of profiles that are nearer to the paper's, and lengths of queries (see tpcds/EVALUATION_LOG.md)."""
 
 from __future__ import annotations
 
