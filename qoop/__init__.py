@@ -95,6 +95,7 @@ from qoop.catalog.errors import (
 if TYPE_CHECKING:
     from qoop.job import Job
     from qoop.notebook import load_ipython_extension
+    from qoop.options import ConnectOptions
     from qoop.profiles import CapacityProfile, replay
     from qoop.result import Result
     from qoop.session import Session, connect, resume, sql
@@ -108,6 +109,7 @@ __all__ = [
     "CatalogError",
     "CheckpointError",
     "ConfigError",
+    "ConnectOptions",
     "DiskFull",
     "ExecutionError",
     "Forbidden",
@@ -144,6 +146,7 @@ logging.getLogger("qoop").addHandler(logging.NullHandler())  # who embeds it dec
 
 _HOME = {
     "CapacityProfile": "qoop.profiles",
+    "ConnectOptions": "qoop.options",
     "Job": "qoop.job",
     "Result": "qoop.result",
     "Session": "qoop.session",

@@ -112,7 +112,7 @@ def configure(*, environment: Mapping[str, str] | None = None, **given: Any) -> 
     """
     unknown = given.keys() - {option.name for option in OPTIONS}
     if unknown:
-        raise TypeError(f"configure() has no option {', '.join(sorted(unknown))}")
+        raise TypeError(_no_option(min(unknown)))
     files: tuple[Path, ...] = ()
     if environment is None:
         said, files = from_files()
@@ -128,6 +128,16 @@ def configure(*, environment: Mapping[str, str] | None = None, **given: Any) -> 
     if values["plan_cache"] is None and isinstance(place, Path):
         values["plan_cache"] = place / _PLANS
     return Config(**values, files=files)
+
+
+def _no_option(name: str) -> str:
+    """The message about an option that does not exist, with those that do."""
+    from difflib import get_close_matches
+
+    known = sorted(option.name for option in OPTIONS)
+    near = get_close_matches(name, known, n=1)
+    advice = f"Did you mean {near[0]}?" if near else f"The options: {', '.join(known)}"
+    return f"there is no option {name}. {advice}"
 
 
 def _value(option: SessionOption, given: Any, environment: Mapping[str, str]) -> Any:

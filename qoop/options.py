@@ -2,17 +2,17 @@
 
 `qoop.connect` takes the options that are an `argument`. The environment (``QOOP_SLOTS`` …) and files qoop.toml set
 those that can be a `text`. The command line has those with a `flag`; ``SET`` changes those that are `settable`. All of
-these read the table. `connect` and :class:`qoop.config.Config` are written out, because people read them; a test
-compares them with the table. ``python docs/options.py`` writes the table of docs/configure.md.
+these read the table. :class:`ConnectOptions` and :class:`qoop.config.Config` are written out, for people and for type
+checkers; a test compares them with the table. ``python docs/options.py`` writes the table of docs/configure.md.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.paths import absolute
@@ -309,6 +309,112 @@ OPTIONS = (
         field="guard_always", argument=False,
     ),
 )  # fmt: skip
+
+
+class ConnectOptions(TypedDict, total=False):
+    """The options of a session, as arguments of :func:`qoop.connect`.
+
+    slots: tasks at a time, each a thread; by default the CPUs this process may use.
+    memory: bytes, or a text such as "2GB", that all tasks together may use; by default 80 % of what there is.
+    checkpoints: a folder for outputs that survive the process, or a place that machines share: ``file:///folder``
+        or ``s3://bucket/prefix`` (see docs/stores.md); by default they live in memory.
+    replan: whether jobs may change plan while they run.
+    wait_for_capacity: seconds, 600 by default, that a query waits while there is no slot at all (see
+        `Session.resize`), before it fails with NoCapacity; ``math.inf``: for ever.
+    plan_cache: a folder for plans, where other sessions and processes find them; by default one within that of the
+        checkpoints, and without checkpoints plans are kept for the session only.
+    checkpoint_budget: bytes, or a text such as "10GB", that the folder of checkpoints may take; what no running job
+        of any process needs is removed for it, what is worth least first. By default a tenth of its file system, at
+        most 100 GB, and no limit for a place that machines share.
+    reuse: whether a query takes over what earlier ones have put out, and leaves its own for others: within the
+        session as far as memory goes, and between processes through the folder of checkpoints. What is the same is
+        told by content (text, tables and their versions, settings), so answers do not depend on it. By default with
+        a folder of checkpoints only.
+    trace: a file, or a folder of such, to write what happens and what is decided to; `qoop replay` goes through it
+        again.
+    persist: which outputs go to the folder of checkpoints: "all", or only the "worthwhile" ones, for which the work
+        that a failure would cost outweighs the writing (:mod:`qoop.replanning.worthwhile`).
+    staged: whether queries run in stages only. False by default: DuckDB's own plan of the whole query is one of the
+        alternatives, and the usual one where the query is short.
+    policy: how plans are chosen (:mod:`qoop.replanning.policies`): "greedy" takes the share to last as it is,
+        "cheapest" takes the plan and the slots that do with the least, and end by the deadline if there is one.
+    tenant: whom the queries are for, where `Session.submit` names nobody else: slots are shared between tenants
+        first, then between the jobs of each.
+    tenants: the weights of tenants, such as ``{"dashboards": 2}``; those of others are 1.
+    priority: of the queries among those of their tenant, 1 to 10 and 5 by default; for schedulers that ask.
+    deadline: seconds from its submission by which the answer of a query is needed; none by default. It ends
+        nothing: whether it will be met is in the status of the job, and schedulers may go by it.
+    scheduler: how jobs share the slots: "max_min", by weight; "finish_time": what is furthest behind its end on a
+        part of its own goes first; "urgency": tenants by weight, and of each the most urgent by deadline and
+        priority.
+    most_jobs: that run at a time; no limit by default. Others queue, and tenants take turns.
+    most_queued: that wait in the queue; no limit by default. More are refused: `submit` raises Overloaded.
+    local_frames: whether a query finds tables of Arrow, pandas and Polars among the variables of the program, under
+        names that no table has (:mod:`qoop.statements.local_frames`). A locked session never does.
+    tables: a folder for the tables that are created, as Parquet files; those that it holds are known from the
+        start. By default they live in memory, as long as the session.
+    ray: "auto", for the Ray cluster that this machine is part of, or the "host:port" of the head of one. Tasks then
+        run on its nodes, which have the slots and the memory that Ray knows of, so `slots` and `memory` are not
+        given. Paths of tables and checkpoints must mean the same on all nodes. Needs the extra ``qoop[ray]``.
+    watch_machine: whether slots and memory follow what the machine has to give, as other programs and the limits of
+        control groups leave it (:mod:`qoop.monitor`): never more than `slots` and `memory` say, and a `resize`
+        wins. Linux only.
+    ray_reserve: whether Ray counts the slots and the memory of its nodes as taken while there are sessions, and so
+        places nothing else there; true by default.
+    node_queue: tasks that wait at each node of the Ray cluster for others to end, besides those that run there, so
+        that one begins without a word from the session; 0 by default: none. See docs/ray.md.
+    ray_tls: whether the processes of the session on the nodes talk by TLS, with certificates on both sides, which
+        are those that RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT name for Ray. By default where
+        these are set, unless the nodes are on a loopback address.
+    runtime_env: what the processes on the nodes are to find, as for ``ray.init``; such as a wheel of qoop where it
+        is not installed: ``{"py_modules": ["qoop-....whl"]}``. Only for a process that is not connected to Ray yet.
+    locked: whether SQL reads registered tables and nothing else: no file by its name, no option but those that
+        change results, no COPY but into the folders of `copy_to`; see docs/security.md. What the program itself
+        registers, sets and writes through this class is as before. False by default.
+    copy_to: folders that a locked session may COPY to; none by default.
+    statistics: "footers": plans are made at once from what the footers of files say, and from statistics that were
+        collected before (`Session.statistics`); "pilot", which is the default: also, before a query that should
+        take long, from one to two per cent of the row groups, of the columns that its filters hang on; "full": what
+        is missing is collected from all data before the first plan.
+    pack: whether a place that machines share keeps many outputs in one file, where that saves requests (see
+        docs/stores.md). True by default; a folder of this machine never does.
+    checkpoint_full: what happens where that folder, or its disk, has no space for an output: "warn", which is the
+        default, warns once for each query, which goes on but would begin again if it were killed; "error" fails it.
+    """
+
+    slots: int | None
+    memory: int | str | None
+    checkpoints: str | os.PathLike[str] | None
+    replan: bool | None
+    wait_for_capacity: float | None
+    plan_cache: str | os.PathLike[str] | None
+    checkpoint_budget: int | str | None
+    reuse: bool | None
+    trace: str | os.PathLike[str] | None
+    persist: str | None
+    staged: bool | None
+    policy: str | None
+    tenant: str | None
+    tenants: Mapping[str, float] | str | None
+    priority: float | None
+    deadline: float | str | None
+    scheduler: str | None
+    most_jobs: float | None
+    most_queued: float | None
+    local_frames: bool | None
+    tables: str | os.PathLike[str] | None
+    ray: str | None
+    watch_machine: bool | None
+    ray_reserve: bool | None
+    node_queue: int | None
+    ray_tls: bool | None
+    runtime_env: Mapping[str, object] | None
+    locked: bool | None
+    copy_to: Sequence[str | os.PathLike[str]] | None
+    statistics: str | None
+    pack: bool | None
+    checkpoint_full: str | None
+
 
 VARIABLES = {
     "QOOP_CACHE_DIR": "the user's folder of caches: statistics, parts of what lies in a store",

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
@@ -38,6 +38,7 @@ from qoop.engine.storage.scratch import clean
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.interrupts import interruptible
 from qoop.job import Job, Planned, Prepared, answer
+from qoop.options import ConnectOptions
 from qoop.plan_cache import PlanCache
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Plan, Resources
@@ -49,7 +50,7 @@ from qoop.result import Result
 from qoop.schedulers.terms import Terms
 from qoop.session_tables import SessionTables
 from qoop.sessions.execution import Execution
-from qoop.sessions.options import SessionOptions
+from qoop.sessions.options import JobTerms, SessionOptions
 from qoop.sessions.parts import Parts, capacity, made
 from qoop.sessions.texts import Asked, Texts, with_parameters
 from qoop.statements.keeping import DRAFTS
@@ -76,121 +77,20 @@ _IN_PART = 0.05
 """The error of the approximate answer that is named where a deadline will be missed."""
 
 
-def connect(
-    *data: str | os.PathLike[str],
-    slots: int | None = None,
-    threads: int | None = None,
-    memory: int | str | None = None,
-    checkpoints: str | os.PathLike[str] | None = None,
-    replan: bool | None = None,
-    wait_for_capacity: float | None = None,
-    plan_cache: str | os.PathLike[str] | None = None,
-    checkpoint_budget: int | str | None = None,
-    reuse: bool | None = None,
-    trace: str | os.PathLike[str] | None = None,
-    persist: str | None = None,
-    staged: bool | None = None,
-    policy: str | None = None,
-    tenant: str | None = None,
-    tenants: Mapping[str, float] | str | None = None,
-    priority: float | None = None,
-    deadline: float | str | None = None,
-    scheduler: str | None = None,
-    most_jobs: float | None = None,
-    most_queued: float | None = None,
-    local_frames: bool | None = None,
-    tables: str | os.PathLike[str] | None = None,
-    ray: str | None = None,
-    watch_machine: bool | None = None,
-    ray_reserve: bool | None = None,
-    node_queue: int | None = None,
-    ray_tls: bool | None = None,
-    runtime_env: Mapping[str, object] | None = None,
-    locked: bool | None = None,
-    copy_to: Sequence[str | os.PathLike[str]] | None = None,
-    statistics: str | None = None,
-    pack: bool | None = None,
-    checkpoint_full: str | None = None,
-) -> Session:
+def connect(*data: str | os.PathLike[str], threads: int | None = None, **options: Unpack[ConnectOptions]) -> Session:
     """Open a session on this machine, or on the nodes of a Ray cluster.
 
     data: what it knows from the start, each as for `Session.register_path`: folders of tables, DuckDB files, and
         Parquet, CSV or JSON files. ":memory:" stands for none, as in DuckDB.
-    slots: tasks at a time, each a thread; by default the CPUs this process may use.
     threads: another name for slots, as DuckDB has it.
-    memory: bytes, or a text such as "2GB", that all tasks together may use; by default 80 % of what there is.
-    checkpoints: a folder for outputs that survive the process, or a place that machines share: ``file:///folder`` or
-        ``s3://bucket/prefix`` (see docs/stores.md); by default they live in memory.
-    replan: whether jobs may change plan while they run.
-    wait_for_capacity: seconds, 600 by default, that a query waits while there is no slot at all (see
-        `Session.resize`), before it fails with NoCapacity; ``math.inf``: for ever.
-    plan_cache: a folder for plans, where other sessions and processes find them; by default one within that of the
-        checkpoints, and without checkpoints plans are kept for the session only.
-    checkpoint_budget: bytes, or a text such as "10GB", that the folder of checkpoints may take; what no running job of
-        any process needs is removed for it, what is worth least first. By default a tenth of its file system, at most
-        100 GB, and no limit for a place that machines share.
-    checkpoint_full: what happens where that folder, or its disk, has no space for an output: "warn", which is the
-        default, warns once for each query, which goes on but would begin again if it were killed; "error" fails it.
-    reuse: whether a query takes over what earlier ones have put out, and leaves its own for others: within the session
-        as far as memory goes, and between processes through the folder of checkpoints. What is the same is told by
-        content (text, tables and their versions, settings), so answers do not depend on it. By default with a
-        folder of checkpoints only.
-    trace: a file, or a folder of such, to write what happens and what is decided to; `qoop replay` goes through it
-        again.
-    persist: which outputs go to the folder of checkpoints: "all", or only the "worthwhile" ones, for which the work
-        that a failure would cost outweighs the writing (:mod:`qoop.replanning.worthwhile`).
-    pack: whether a place that machines share keeps many outputs in one file, where that saves requests (see
-        docs/stores.md). True by default; a folder of this machine never does.
-    staged: whether queries run in stages only. False by default: DuckDB's own plan of the whole query is one of the
-        alternatives, and the usual one where the query is short.
-    tenant: whom the queries are for, where `Session.submit` names nobody else: slots are shared between tenants first,
-        then between the jobs of each.
-    tenants: the weights of tenants, such as ``{"dashboards": 2}``; those of others are 1.
-    priority: of the queries among those of their tenant, 1 to 10 and 5 by default; for schedulers that ask.
-    deadline: seconds from its submission by which the answer of a query is needed; none by default. It ends nothing:
-        whether it will be met is in the status of the job, and schedulers may go by it.
-    scheduler: how jobs share the slots: "max_min", by weight; "finish_time": what is furthest behind its end on a part
-        of its own goes first; "urgency": tenants by weight, and of each the most urgent by deadline and priority.
-    most_jobs: that run at a time; no limit by default. Others queue, and tenants take turns.
-    most_queued: that wait in the queue; no limit by default. More are refused: `submit` raises Overloaded.
-    policy: how plans are chosen (:mod:`qoop.replanning.policies`): "greedy" takes the share to last as it is,
-        "cheapest" takes the plan and the slots that do with the least, and end by the deadline if there is one.
-    local_frames: whether a query finds tables of Arrow, pandas and Polars among the variables of the program, under
-        names that no table has (:mod:`qoop.statements.local_frames`). A locked session never does.
-    tables: a folder for the tables that are created, as Parquet files; those that it holds are known from the start. By
-        default they live in memory, as long as the session.
-    ray: "auto", for the Ray cluster that this machine is part of, or the "host:port" of the head of one. Tasks then
-        run on its nodes, which have the slots and the memory that Ray knows of, so `slots` and `memory` are not given.
-        Paths of tables and checkpoints must mean the same on all nodes. Needs the extra ``qoop[ray]``.
-    ray_reserve: whether Ray counts the slots and the memory of its nodes as taken while there are sessions, and so
-        places nothing else there; true by default.
-    node_queue: tasks that wait at each node of the Ray cluster for others to end, besides those that run there, so that
-        one begins without a word from the session; 0 by default: none. See docs/ray.md.
-    ray_tls: whether the processes of the session on the nodes talk by TLS, with certificates on both sides, which are
-        those that RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT name for Ray. By default where these
-        are set, unless the nodes are on a loopback address.
-    runtime_env: what the processes on the nodes are to find, as for ``ray.init``; such as a wheel of qoop where it is
-        not installed: ``{"py_modules": ["qoop-....whl"]}``. Only for a process that is not connected to Ray yet.
-    watch_machine: whether slots and memory follow what the machine has to give, as other programs and the limits of
-        control groups leave it (:mod:`qoop.monitor`): never more than `slots` and `memory` say, and a `resize` wins.
-        Linux only.
+    options: those of :class:`~qoop.options.ConnectOptions`, where each is explained; None: as if it were absent. Each
+        can also come from the environment or a file, see :mod:`qoop.config`.
 
-    locked: whether SQL reads registered tables and nothing else: no file by its name, no option but those that change
-        results, no COPY but into the folders of `copy_to`; see docs/security.md. What the program itself registers,
-        sets and writes through this class is as before. False by default.
-    copy_to: folders that a locked session may COPY to; none by default.
-    statistics: "footers": plans are made at once from what the footers of files say, and from statistics that were
-        collected before (`Session.statistics`); "pilot", which is the default: also, before a query that should take
-        long, from one to two per cent of the row groups, of the columns that its filters hang on; "full": what is
-        missing is collected from all data before the first plan.
-
-    Each option can also come from the environment, see :mod:`qoop.config`. Raises ConfigError, and SourceError for data
+    Raises ConfigError for an option that cannot be so, TypeError for one that does not exist, and SourceError for data
     that cannot be read.
     """
-    options = dict(locals())  # every argument by its name, as the table of options has it
-    del options["data"], options["threads"]
     if threads is not None:
-        if slots is not None:
+        if options.get("slots") is not None:
             raise ConfigError("slots and threads are one option: name one of them")
         options["slots"] = threads
     for path in data:
@@ -395,90 +295,39 @@ class Session:
         self._tables.check_open()
         return Connection(self, owned=False).cursor()
 
-    if TYPE_CHECKING:  # typing keeps what it knows of overloads, and with it DuckDB, beyond the end of the process
-
-        @overload
-        def submit(
-            self,
-            text: str,
-            weight: float = 1.0,
-            timeout: float | None = None,
-            *,
-            parameters: Parameters = (),
-            resume: bool | None = None,
-            plan: Plan | None = None,
-            tenant: str | None = None,
-            priority: float | None = None,
-            deadline: float | str | None = None,
-            watch: Callable[[Job], object] | None = None,
-        ) -> Job: ...
-
-        @overload
-        def submit(
-            self,
-            text: str,
-            weight: float = 1.0,
-            *,
-            progressive: Literal[True],
-            error: float | None = None,
-            confidence: float | None = None,
-            parameters: Parameters = (),
-            resume: bool | None = None,
-            tenant: str | None = None,
-            priority: float | None = None,
-            deadline: float | str | None = None,
-        ) -> Answer: ...
-
     @interruptible()
     def submit(
         self,
         text: str,
-        weight: float = 1.0,
-        timeout: float | None = None,
         *,
+        timeout: float | None = None,
         parameters: Parameters = (),
         resume: bool | None = None,
         plan: Plan | None = None,
-        tenant: str | None = None,
-        priority: float | None = None,
-        deadline: float | str | None = None,
         watch: Callable[[Job], object] | None = None,
-        progressive: bool = False,
-        error: float | None = None,
-        confidence: float | None = None,
-    ) -> Job | Answer:
+        **terms: Unpack[JobTerms],
+    ) -> Job:
         """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
 
-        parameters: as for `sql`. tenant: whom it is for, by default for whom the session is: slots are shared between
-        tenants first, then between the jobs of each. priority, deadline: as for `connect`, by default the session's.
-        weight: its part of the slots relative to other jobs of its tenant, above 0. timeout: seconds, above 0, after
-        which it is cancelled and `result` raises Timeout. resume: take what earlier queries, even of another process,
-        have left, and run only the rest; by default as the session's `reuse` says. plan: run this plan of the query,
-        one of its `alternatives`, in place of the usual one; then nothing is taken over unless `resume` says so.
-        watch: is called with each job that finds the values of a PIVOT first, on the same terms.
-        progressive: the answer has editions, with intervals, before it is exact; see `approximate`, and there error
-        and confidence. Such a query has no timeout, plan or watch.
+        timeout: seconds, above 0, after which it is cancelled and `result` raises Timeout. parameters: as for `sql`.
+        resume: take what earlier queries, even of another process, have left, and run only the rest; by default as the
+        session's `reuse` says. plan: run this plan of the query, one of its `alternatives`, in place of the usual one;
+        then nothing is taken over unless `resume` says so. watch: is called with each job that finds the values of a
+        PIVOT first, on the same terms. terms: see :class:`~qoop.sessions.options.JobTerms`.
 
         Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
         """
-        if progressive:
-            if timeout is not None or plan is not None or watch is not None:
-                raise ConfigError("a progressive query has no timeout, plan or watch: its rounds are jobs of their own")
-            terms = self._options.terms_with(weight, tenant, priority, deadline)
-            return self._growing(text, parameters, error, confidence, None, resume, terms)
-        if error is not None or confidence is not None:
-            raise ConfigError("error and confidence are of progressive queries: say progressive=True")
-        terms = self._options.terms_with(weight, tenant, priority, deadline)
+        chosen = self._options.terms_with(**terms)
 
-        def asked(query: str) -> Result:
-            return answer(self.start(self.planning.plan(query), timeout, terms=terms), watch)
+        def pivot_values(query: str) -> Result:
+            return answer(self.start(self.planning.plan(query), timeout, terms=chosen), watch)
 
-        with self._written_out(query_text(with_parameters(text, parameters)), asked) as query:
+        with self._written_out(query_text(with_parameters(text, parameters)), pivot_values) as query:
             planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
             reuse = resume if resume is not None else self.config.reuse and plan is None
-            job = self.start(planned, timeout, reuse, terms)
-            if plan is None and terms.deadline < math.inf:
-                self._tell_sample(job, planned, terms.deadline)
+            job = self.start(planned, timeout, reuse, chosen)
+            if plan is None and chosen.deadline < math.inf:
+                self._tell_sample(job, planned, chosen.deadline)
             return job
 
     def _tell_sample(self, job: Job, planned: Planned, deadline: float) -> None:
@@ -502,10 +351,10 @@ class Session:
         confidence: float | None = None,
         *,
         parameters: Parameters = (),
+        resume: bool | None = None,
         seed: int | None = None,
-        weight: float = 1.0,
-        tenant: str | None = None,
         if_busy: bool = False,
+        **terms: Unpack[JobTerms],
     ) -> Answer:
         """Start a query whose answer grows more certain, and return at once; see docs/growing.md.
 
@@ -514,40 +363,27 @@ class Session:
         confidence: the chance that all intervals that are ever shown of a figure hold its true value; by default the
         session's.
         seed: of the random order in which pieces are read; by default one of the text and the tables.
-        parameters, weight, tenant: as for `submit`.
+        parameters, resume, terms: as for `submit`.
         if_busy: the answer ends early only while other queries have to queue (`most_jobs`); else it is exact, at the
         cost of any query.
 
         A query that cannot be answered in part runs as usual, and its only edition says why. Raises as `submit` does.
         """
-        terms = self._options.terms_with(weight, tenant, None, None)
-        return self._growing(text, parameters, error, confidence, seed, None, terms, if_busy)
-
-    def _growing(
-        self,
-        text: str,
-        parameters: Parameters,
-        error: float | None,
-        confidence: float | None,
-        seed: int | None,
-        resume: bool | None,
-        terms: Terms,
-        if_busy: bool = False,
-    ) -> Answer:
         from qoop.growing.asking import ask
         from qoop.growing.goal import Goal
 
+        chosen = self._options.terms_with(**terms)
         goal = Goal(self._options.goal["error_goal"], self._options.goal["confidence"]).given(error, confidence)
         begun, reuse = time.monotonic(), self.config.reuse if resume is None else resume
 
         def begin(planned: Planned, *, follows: bool = False, gain: float | None = None) -> Job:
-            left = terms.later(time.monotonic() - begun)
+            left = chosen.later(time.monotonic() - begun)
             return self.start(planned, resume=reuse, terms=left, follows=follows, gain=gain)
 
         busy = (lambda: self.cluster.overloaded) if if_busy else None
-        cut_short = partial(self.cluster.cut_short, terms.tenant) if if_busy else None
+        cut_short = partial(self.cluster.cut_short, chosen.tenant) if if_busy else None
         within = self._options.goal["exact_within"]
-        ways = goal, seed, begin, within, busy, cut_short, terms.deadline, self.cluster.telling()
+        ways = goal, seed, begin, within, busy, cut_short, chosen.deadline, self.cluster.telling()
         with self._written_out(query_text(with_parameters(text, parameters))) as query:
             return ask(query, self._tables, self.planning, self.config, *ways)
 
@@ -562,8 +398,7 @@ class Session:
         most: int = 100,
         former: str = "former",
         curve: Kind | None = None,
-        weight: float = 1.0,
-        tenant: str | None = None,
+        **terms: Unpack[JobTerms],
     ) -> Iteration:
         """Repeat a query over its own answer until a loss falls no more, and return at once; see docs/growing.md.
 
@@ -573,16 +408,15 @@ class Session:
         until: the end, where the loss changes by no more than that part of its largest fall in a step. most: steps.
         curve: the way in which the loss falls, for `scheduler="quality"`: "sublinear" (gradient descent), "superlinear"
         (quasi-Newton methods); None: whichever fits.
-        weight, tenant: as for `submit`.
+        terms: as for `submit`.
 
         Raises as `submit` does, and ConfigError.
         """
         from qoop.iterating.asking import iterated
 
-        terms = self._options.terms_with(weight, tenant, None, None)
         text = query_text(step)
         first = self.sql(start) if isinstance(start, str) else start
-        begin = partial(self.start, resume=False, terms=terms)
+        begin = partial(self.start, resume=False, terms=self._options.terms_with(**terms))
         return iterated(
             text, first, self._tables, self.planning, begin, loss, until, most, former, curve, self.cluster.telling()
         )
@@ -659,7 +493,7 @@ class Session:
         """
         from qoop.sessions.suspension import Resumption
 
-        terms = self._options.terms_with(1.0, tenant, None, None)
+        terms = self._options.terms_with(tenant=tenant)
         start = partial(self.start, timeout=timeout, resume=True, terms=terms)
         resumption = Resumption(self._tables, self.planning, self.backend, self.set, start)
         return resumption.go_on(absolute(path), data, trust)

@@ -6,7 +6,6 @@ rolls back stays, so the dialect leaves to `begin` and `rollback` nothing to do.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,8 @@ from sqlalchemy.engine import URL, Connection, default
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.sql import compiler, sqltypes
 
-import qoop
 from qoop.adapters.types import alchemy_type
+from qoop.options import ConnectOptions
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import ReflectedColumn
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 MAIN = "main"
 """The schema of tables that have no other."""
 
-_OPTIONS = dict.fromkeys(inspect.signature(qoop.connect).parameters)
+_OPTIONS = dict.fromkeys([*ConnectOptions.__annotations__, "threads"])
 
 
 class QoopCompiler(compiler.SQLCompiler):

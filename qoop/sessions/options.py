@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from qoop.catalog.errors import ConfigError, Forbidden
 from qoop.catalog.opening import EXTENSIONS, listed
@@ -16,6 +16,21 @@ from qoop.session_tables import SessionTables
 
 SYNONYMS = {"threads": "slots", "worker_threads": "slots", "memory_limit": "memory", "max_memory": "memory"}
 """The names that DuckDB has for options of a session."""
+
+
+class JobTerms(TypedDict, total=False):
+    """The terms on which a query runs next to others, as arguments of `Session.submit`.
+
+    weight: its part of the slots relative to other jobs of its tenant, above 0; 1 by default.
+    tenant: the tenant that it counts for; by default the session's. Slots are shared between tenants first, then
+        between the jobs of each.
+    priority, deadline: as for `connect`; by default the session's.
+    """
+
+    weight: float
+    tenant: str | None
+    priority: float | None
+    deadline: float | str | None
 
 
 class SessionOptions:
@@ -79,14 +94,13 @@ class SessionOptions:
         else:
             self._sizing.unwatch()
 
-    def terms_with(
-        self, weight: float, tenant: str | None, priority: float | None, deadline: float | str | None
-    ) -> Terms:
-        """The session's terms, but for those that are given. Raises ConfigError."""
+    def terms_with(self, **terms: Unpack[JobTerms]) -> Terms:
+        """The session's terms, but for those that are named. Raises ConfigError."""
+        tenant, priority, deadline = terms.get("tenant"), terms.get("priority"), terms.get("deadline")
         had = self.terms
         return Terms(
             had.tenant if tenant is None else tenant,
-            number("weight", weight),
+            number("weight", terms.get("weight", 1.0)),
             had.priority if priority is None else number("priority", priority),
             had.deadline if deadline is None else seconds("deadline", deadline),
         )

@@ -126,7 +126,7 @@ def test_errors_are_those_of_sqlalchemy(engine: Engine) -> None:
         connection.execute(text("SELECT * FROM nothing"))
     with pytest.raises(exc.ArgumentError, match="qoop runs in this process"):
         create_engine("qoop://ana@host/x").connect()
-    with pytest.raises(exc.ArgumentError, match="no option slotz; there are data, slots, threads, memory"):
+    with pytest.raises(exc.ArgumentError, match="no option slotz; there are slots, memory, checkpoints"):
         create_engine("qoop:///?slotz=3").connect()
 
 

@@ -334,10 +334,10 @@ def test_the_exact_query_takes_nothing_of_an_approximation(data, tmp_path):
     assert reads == [1, 0]
 
 
-def test_a_progressive_query_has_editions_and_then_the_exact_answer(session, data):
+def test_an_approximate_query_has_editions_and_then_the_exact_answer(session, data):
     """The exact answer takes over all that was read for the goal, and who awaits it holds up nobody."""
     text = "SELECT id, sum(amount) AS s, avg(price) AS a FROM sales GROUP BY id ORDER BY id"
-    answer = session.submit(text, progressive=True, error=0.05, confidence=0.9)
+    answer = session.approximate(text, error=0.05, confidence=0.9)
     assert not answer.last().exact and answer.last() is list(answer.editions())[-1]
     rounds = len(answer.jobs)
     found = answer.result()
@@ -345,15 +345,12 @@ def test_a_progressive_query_has_editions_and_then_the_exact_answer(session, dat
     assert (found.columns, found.types) == (lambda plain: (plain.columns, plain.types))(session.sql(text))
     assert len(answer.jobs) == rounds + 1 and list(answer.editions())[-1].exact
     assert sum(job.result().arrow().num_rows > 0 for job in answer.jobs) == rounds + 1
-    for wrong in ({"timeout": 1.0}, {"error": 0.1, "progressive": False}):
-        with pytest.raises(ConfigError):
-            session.submit(text, **{"progressive": True, **wrong})
 
     async def shown() -> list[bool]:
-        growing = session.submit(text, progressive=True, error=0.05)
+        growing = session.approximate(text, error=0.05)
         seen = [edition.exact async for edition in growing.editions()]
         assert_alike((await growing).fetchall(), exact(data, text))
-        one = session.submit("SELECT DISTINCT count(id) FROM sales", progressive=True)
+        one = session.approximate("SELECT DISTINCT count(id) FROM sales")
         assert (await one).fetchall() == [(ROWS,)] and [edition.exact async for edition in one.editions()] == [True]
         return seen
 
@@ -497,7 +494,7 @@ def test_a_part_that_names_a_column_outside_it_is_said_to_run_exactly(session, d
 
 
 def test_the_status_tells_what_is_in_time(session):
-    answer = session.submit(SALES, progressive=True, error=0.0001, deadline=1000.0)
+    answer = session.approximate(SALES, error=0.0001, deadline=1000.0)
     assert answer.status().goal == 0.0001 and answer.status().deadline < 1000.0
     next(answer.editions())
     told = answer.status()
@@ -507,11 +504,11 @@ def test_the_status_tells_what_is_in_time(session):
     first, *_, last = (job.terms.deadline for job in answer.jobs)
     assert 1000.0 >= first > last, "each round is needed at the moment at which the answer is"
     assert answer.status().share == 1.0 and answer.status().to_exact == 0.0
-    late = session.submit(SALES, progressive=True, error=0.05, deadline=1e-6)
+    late = session.approximate(SALES, error=0.05, deadline=1e-6)
     late.last()
     assert late.status().to_goal == 0.0 < late.status().to_exact and ", exact in " in str(late.status())
     assert "; late by " in str(late.status()) and late.status().in_time == "neither"
-    whole = session.submit("SELECT DISTINCT shop FROM shops", progressive=True)
+    whole = session.approximate("SELECT DISTINCT shop FROM shops")
     whole.last()
     assert whole.status().to_exact == 0.0 and whole.status().deadline is None
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import runpy
 from dataclasses import fields
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 import qoop
 from qoop.__main__ import _parser
 from qoop.config import Config, configure
-from qoop.options import FLAGS, IN_FILES, OPTIONS, SETTABLE, VARIABLES, SessionOption
+from qoop.options import FLAGS, IN_FILES, OPTIONS, SETTABLE, VARIABLES, ConnectOptions, SessionOption
 
 ROOT = Path(__file__).parents[2]
 SAID = {
@@ -32,11 +32,14 @@ SAID = {
 
 
 def test_connect_takes_the_arguments_of_the_table_and_explains_them() -> None:
-    parameters = inspect.signature(qoop.connect).parameters
-    assert set(parameters) == {option.name for option in OPTIONS if option.argument} | {"data", "threads"}
-    assert all(one.default is None and one.annotation != one.empty for one in parameters.values() if one.name != "data")
-    explained = re.findall(r"^    (\w+): ", qoop.connect.__doc__ or "", re.MULTILINE)
-    assert sorted(explained) == sorted(parameters)
+    names = sorted(option.name for option in OPTIONS if option.argument)
+    assert sorted(get_type_hints(ConnectOptions)) == names and "slots" in names
+    assert sorted(re.findall(r"^    (\w+): ", ConnectOptions.__doc__ or "", re.MULTILINE)) == names
+
+
+def test_an_option_that_does_not_exist_is_named_with_one_that_does() -> None:
+    with pytest.raises(TypeError, match=r"no option slotz\. Did you mean slots\?"):
+        qoop.connect(slotz=2)  # type: ignore[call-arg]
 
 
 def test_what_connect_is_given_arrives(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,7 +232,7 @@ class _Run:
     def start(self, session: Session, subject: Subject, starting: Starting) -> Job:
         resume = self.drawn.reuse
         if starting.pair is None:
-            return session.submit(subject.text, starting.weight, resume=resume)
+            return session.submit(subject.text, weight=starting.weight, resume=resume)
         plans = self.way(subject, starting.pair, starting.seed)
         launch, *options = (subject.plans[place] for place in plans)
         return switched(
