@@ -4,7 +4,7 @@ A machine takes a few answers at a time. Of the pulls that wait for their turn t
 
 1. whose task has its slot already, before those of tasks that wait in the machine's queue,
 2. of the job of which the fewest answers are coming in, so that no job holds up another,
-3. that was asked for first.
+3. that is the oldest.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from qoop.engine.task import JobId
 
 @value
 class Pull:
-    """A task's question to another machine. ahead: the task waits for its slot. number: counts pulls as they are asked
-    for.
-    """
+    """A task's read from another machine. ahead: the task waits for its slot. number: counts pulls in their order."""
 
     job: JobId
     number: int

@@ -230,7 +230,8 @@ class Replanner:
             self._seen += 1
             match record:
                 case ShareTold(_, share, coming):
-                    self._first_share = self._first_share or share
+                    if self._first_share is None:
+                        self._first_share = share
                     self._coming = coming
                     self._waiting.pop(SHARE, None)  # it may have come back to what it was
                 case Switched(_, number):
