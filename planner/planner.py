@@ -2,7 +2,7 @@
 
     text ──bind──> Bound ──build──> Relation ──rules──> ──join order──> ──exchanges──> ──cut──> Plan
 
-`logical` stops where statistics are first needed and `stats_needed` says which; `physical` goes on from there.
+`logical` stops where statistics are first needed and `stats_needed` says which; `Planning` goes on from there.
 Both are pure: the session collects the statistics in between.
 """
 
@@ -60,7 +60,7 @@ def as_duckdb_reads(bound: Bound, describe: Describe) -> Relation | None:
 
 
 def stats_needed(relation: Relation) -> Mapping[str, frozenset[str]]:
-    """The columns of each table whose statistics `physical` may ask for."""
+    """The columns of each table whose statistics `Planning` may ask for."""
     needed: dict[str, frozenset[str]] = {}
     for node in walk(relation):
         if isinstance(node, Scan):
@@ -68,39 +68,12 @@ def stats_needed(relation: Relation) -> Mapping[str, frozenset[str]]:
     return needed
 
 
-@collector_waits()
-def physical(
-    bound: Bound,
-    relation: Relation,
-    stats: Mapping[str, TableStats],
-    available: Resources,
-    splits: Mapping[str, int],
-    cost: CostModel = DEFAULT,
-    observed: Observations = NOTHING,
-) -> Plan:
-    """Order joins, place exchanges and cut the relation into the stages of a plan.
+class Planning:
+    """The planning of one query, by several variants for several resources: what they share is done once.
 
-    stats: by lower-case table name. available: slots and memory (bytes) of the machine.
-    splits: into how many useful parts each table can be cut.
+    stats: by lower-case table name. splits: into how many useful parts each table can be cut.
     cost: the machine's constants. observed: what earlier runs saw, which wins over estimates.
     """
-    return Planning(bound, relation, stats, splits, cost, observed).plan(Variant(), available)
-
-
-def plan_variant(
-    bound: Bound,
-    relation: Relation,
-    stats: Mapping[str, TableStats],
-    available: Resources,
-    splits: Mapping[str, int],
-    variant: Variant,
-) -> Plan:
-    """The plan that a variant leads to; as :func:`physical`, which takes the usual one."""
-    return Planning(bound, relation, stats, splits).plan(variant, available)
-
-
-class Planning:
-    """The planning of one query, by several variants for several resources: what they share is done once."""
 
     def __init__(
         self,

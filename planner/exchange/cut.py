@@ -58,25 +58,6 @@ Identify = Callable[[Relation], Identity]
 _MODES = {"gather": "all", "hash": "partition", "forward": "forward"}
 
 
-def cut(
-    relation: Relation,
-    columns: Sequence[tuple[str, str]],
-    settings: Sequence[tuple[str, str]] = (),
-    table_columns: Mapping[str, Sequence[str]] | None = None,
-    *,
-    identify: Identify,
-    observed: Observations = NOTHING,
-) -> Plan:
-    """Return the plan of a relation made by :func:`qoop.planner.exchange.exchange.place_exchanges`.
-
-    columns: names and DuckDB types of the result.
-    settings: SET options that change results.
-    The others are as of :class:`Cutter`, which cuts several relations. Raises PlanError if an exchange does not know
-    its fragment.
-    """
-    return Cutter(identify, table_columns or {}, observed).cut(relation, columns, settings)
-
-
 def _exchange(relation: Relation) -> Exchange:
     if not isinstance(relation, Exchange):
         raise PlanError(f"the root of a placed relation is an Exchange, not a {type(relation).__name__}")
@@ -147,7 +128,12 @@ class Cutter:
     def cut(
         self, relation: Relation, columns: Sequence[tuple[str, str]], settings: Sequence[tuple[str, str]] = ()
     ) -> Plan:
-        """See :func:`cut`."""
+        """The plan of a relation made by :func:`qoop.planner.exchange.exchange.place_exchanges`.
+
+        columns: names and DuckDB types of the result. settings: SET options that change results.
+
+        Raises PlanError if an exchange does not know its fragment.
+        """
         return Plan(tuple(self._numbered(relation).stages), tuple(columns), tuple(settings))
 
     def exchanges(self, relation: Relation) -> tuple[Exchange, ...]:

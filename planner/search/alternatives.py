@@ -17,7 +17,7 @@ from qoop.catalog.errors import PlanError
 from qoop.catalog.sizes import counted
 from qoop.planner.algebra.cover import smallest_cover
 from qoop.planner.collector import collector_waits
-from qoop.planner.plan import Plan, Resources
+from qoop.planner.plan import Resources
 from qoop.planner.planner import Planning
 from qoop.planner.search.candidate import (
     MOST_TOLERANCE,
@@ -154,31 +154,6 @@ def _without_redundant(chosen: Sequence[int], covers: Sequence[frozenset[int]]) 
         if others and covers[place] <= frozenset().union(*others):
             kept.remove(place)
     return tuple(kept)
-
-
-def prune_by_work(rectangles: Sequence[tuple[float, float]]) -> tuple[int, ...]:
-    """The places of plans, given as (width, work), that the paper's algorithm keeps (paper section 5).
-
-    By width ascending, a plan stays only if its work is at most half that of the one kept before it.
-
-    >>> prune_by_work([(1, 100), (4, 60), (2, 50), (8, 25)])
-    (0, 2, 3)
-    """
-    kept: list[int] = []
-    for place in sorted(range(len(rectangles)), key=lambda i: (*rectangles[i], i)):
-        if not kept or 2.0 * rectangles[place][1] <= rectangles[kept[-1]][1]:
-            kept.append(place)
-    return tuple(kept)
-
-
-def pruned(pool: Pool) -> Pool:
-    """The candidates that :func:`prune_by_work` keeps: width is the most slots a plan uses, work its slot seconds."""
-    rectangles = [(_width(one.plan), one.finish.work()) for one in pool.candidates]
-    return replace(pool, candidates=tuple(pool.candidates[i] for i in sorted(prune_by_work(rectangles))))
-
-
-def _width(plan: Plan) -> float:
-    return float(max(stage.width * stage.slots for stage in plan.stages))
 
 
 # ---- as text

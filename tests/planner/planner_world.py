@@ -12,7 +12,7 @@ from qoop.catalog.statistics.stats import ColumnStats, TableStats
 from qoop.planner.algebra.relation import Relation
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
-from qoop.planner.exchange.cut import Identity, cut
+from qoop.planner.exchange.cut import Cutter, Identity
 from qoop.planner.exchange.exchange import place_exchanges
 from qoop.planner.identity.provenance import Provenances, is_non_deterministic
 from qoop.planner.plan import Plan, Resources
@@ -73,7 +73,7 @@ class World:
         bound, relation = self.placed(query, thresholds, cost, slots, network, rewrite)
         columns = {name: [column for column, _ in described] for name, (_, described) in bound.tables.items()}
         provenances = Provenances(bound.settings)
-        return cut(relation, bound.columns, bound.settings, columns, identify=partial(identify, provenances))
+        return Cutter(partial(identify, provenances), columns).cut(relation, bound.columns, bound.settings)
 
     def _stats(self, name: str, scale: float) -> TableStats:
         table = self.tables[name]

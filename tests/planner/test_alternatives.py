@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +15,7 @@ from qoop.catalog.errors import PlanError
 from qoop.planner.algebra.cover import smallest_cover
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
-from qoop.planner.search.alternatives import _tries, explain_alternatives, keep, prune_by_work, pruned
+from qoop.planner.search.alternatives import _tries, explain_alternatives, keep
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, Pool, cluster_grid, local_grid, shape
 from qoop.planner.variants import VARIANTS
 
@@ -129,19 +129,6 @@ def test_a_plan_is_kept_where_it_can_go_on_with_what_another_has_finished() -> N
 def test_a_tolerance_too_wide_to_be_known_is_refused() -> None:
     with pytest.raises(PlanError, match=r"not 0\.5"):
         keep(Pool(GRID, (rectangle("a", 1, 1.0),)), 0.5)
-
-
-@given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 1000)), min_size=1, max_size=10))
-def test_pruning_by_work_halves_it_each_time(rectangles: list[tuple[int, int]]) -> None:
-    kept = [rectangles[i] for i in prune_by_work(rectangles)]
-    assert kept[0] == min(rectangles)
-    for (width, work), (wider, less) in pairwise(kept):
-        assert width <= wider and 2 * less <= work
-
-
-def test_pruning_a_pool_leaves_the_others_out() -> None:
-    made = Pool(GRID, (rectangle("a", 1, 4.0), rectangle("b", 2, 1.8), rectangle("c", 4, 0.4)))
-    assert [one.origin for one in pruned(made).candidates] == ["a", "c"]
 
 
 def test_grids() -> None:

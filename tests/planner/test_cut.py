@@ -7,7 +7,7 @@ from planner_world import World
 
 from qoop.catalog.errors import PlanError
 from qoop.planner.algebra.relation import Exchange, Relation, Scan
-from qoop.planner.exchange.cut import Identity, cut
+from qoop.planner.exchange.cut import Cutter, Identity
 from qoop.planner.plan import Layout, Plan, TableInput
 from qoop.planner.variants import Thresholds
 
@@ -134,7 +134,7 @@ def test_a_relation_without_placed_exchanges_is_refused() -> None:
     scan = Scan("facts", "v1", ())
     for relation in (scan, Exchange(scan, "gather")):
         with pytest.raises(PlanError, match="place"):
-            cut(relation, (), identify=nothing_known)
+            Cutter(nothing_known, {}).cut(relation, ())
 
 
 def test_plans_do_not_depend_on_what_was_planned_before(world: World) -> None:

@@ -17,8 +17,9 @@ from qoop.planner.identity.keyed import Keys
 from qoop.planner.identity.provenance import Provenances
 from qoop.planner.join_order import reorder
 from qoop.planner.plan import Estimate, Plan, Resources
-from qoop.planner.planner import logical, physical
+from qoop.planner.planner import Planning, logical
 from qoop.planner.sql.bind import Bound
+from qoop.planner.variants import Variant
 
 AVAILABLE = Resources(2, 4 << 30)
 
@@ -185,7 +186,8 @@ def world() -> World:
 def plan(world: World, query: str = QUERY, observed: Observations = NOTHING) -> Plan:
     bound: Bound = world.binder.bind(query)
     relation = logical(bound, world.binder.describe)
-    return physical(bound, relation, world.stats, AVAILABLE, dict.fromkeys(world.tables, 8), observed=observed)
+    splits = dict.fromkeys(world.tables, 8)
+    return Planning(bound, relation, world.stats, splits, observed=observed).plan(Variant(), AVAILABLE)
 
 
 def test_stages_take_what_was_seen_of_them(world: World) -> None:
