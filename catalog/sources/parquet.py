@@ -253,25 +253,6 @@ class ParquetSource:
         """True if the files lie in a bucket."""
         return bool(self._versions)
 
-    def local_bytes(self, columns: Sequence[str], split: Split | None) -> int | None:
-        """Bytes of these columns that stand on this machine for files of a bucket; None: they lie in none."""
-        if not self._versions:
-            return None
-        return sum(self._local_bytes(file, columns, split) for file in self.files)
-
-    def _local_bytes(self, file: ParquetFile, columns: Sequence[str], split: Split | None) -> int:
-        ranges = None if split is None else [item for item in split.ranges if item.file == file.file.path]
-        if file.version is None or ranges == []:
-            return 0
-        from qoop.catalog.sources import remote
-
-        found, first, opened = 0, 0, remote.opened(file.version)
-        for group, rows in enumerate(file.row_groups):
-            if ranges is None or any(item.first < first + rows and first < item.first + item.rows for item in ranges):
-                found += sum(size for start, size in opened.chunks(group, columns) if opened.is_here(start, size))
-            first += rows
-        return found
-
     def _column(self, name: str, type_: str) -> str:
         if not self.casts or any(name == key for key, _ in self.partitions):
             return sql_name(name)

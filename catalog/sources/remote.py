@@ -281,10 +281,6 @@ class RemoteParquet:
             return self.uncached(start, length)  # the cache seems to have no space for them
         return data
 
-    def is_here(self, start: int, length: int) -> bool:
-        """True if a piece is on this machine."""
-        return node_cache().find(self._name(start, length)) is not None
-
     def _cached(self, start: int, length: int) -> bytes | None:
         cache, name = node_cache(), self._name(start, length)
         path = cache.find(name)

@@ -72,21 +72,9 @@ class NodeQueue:
         """Call a task back. False if it does not wait here: it has begun, or never came."""
         return self._tickets.pop(attempt, None) is not None
 
-    def withdraw_job(self, job: JobId) -> list[AttemptId]:
-        """Call back all tasks of a job; returns them."""
-        found = [ticket.attempt for ticket in self if ticket.job == job]
-        for attempt in found:
-            del self._tickets[attempt]
-        self._left.pop(job, None)
-        return found
-
     def hear(self, job: JobId, left: JobLeft) -> None:
         """The job has that much left. Of jobs of which nothing waits here, nothing is kept."""
         if any(ticket.job == job for ticket in self):
             self._left[job] = left
         else:
             self._left.pop(job, None)
-
-    def in_order(self, now: float) -> list[Ticket]:
-        """All that wait, as they would begin now."""
-        return sorted(self, key=lambda ticket: self._ordering.key(ticket, self._left, now))

@@ -132,10 +132,6 @@ class Checkpoints(Protocol):
         """The rows of one partition, copied to that folder if they are many. Raises CheckpointError, DiskFull."""
         ...
 
-    def local_bytes(self, saved: Saved) -> int:
-        """Bytes of an output that can be read without asking another machine."""
-        ...
-
     def unpin(self, keys: Sequence[CheckpointKey]) -> None:
         """No job of this process needs these any more; they stay until their space is needed."""
         ...
@@ -281,10 +277,6 @@ class CheckpointDirectory:
     def read(self, saved: Saved, number: int, folder: Path | None = None) -> pa.Table:
         """The rows of one partition, copied to that folder if they are many. Raises CheckpointError, DiskFull."""
         return read_segment(saved.path, saved.segments[number], folder)
-
-    def local_bytes(self, saved: Saved) -> int:
-        """All of them."""
-        return sum(saved.committed.bytes)
 
     def unpin(self, keys: Sequence[CheckpointKey]) -> None:
         """No job of this process needs these any more; they stay until their space is needed."""

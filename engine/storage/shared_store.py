@@ -345,11 +345,6 @@ class SharedCheckpoints:
             with contextlib.suppress(CheckpointError):
                 task.result()
 
-    def local_bytes(self, saved: Saved) -> int:
-        """Bytes of this output that stand on this machine."""
-        here = self._index.place(saved)
-        return sum(one.bytes for number, one in enumerate(here.segments) if self._cached(here, number) is not None)
-
     def unpin(self, keys: Sequence[CheckpointKey]) -> None:
         """No job of this process needs these any more; they stay until their space is needed."""
         self._leases.unpin(map(name_of, keys))

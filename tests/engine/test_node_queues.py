@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import heapq
 import math
-import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qoop.catalog.errors import ConfigError, PlanError
-from qoop.engine.node_queues.bound import chernoff_length, sufficient_length, utilisation
 from qoop.engine.node_queues.ordering import STRATEGIES, Ordering
 from qoop.engine.node_queues.placement import Placement
 from qoop.engine.node_queues.policy import NodeQueueing
@@ -62,7 +60,7 @@ def test_a_task_waits_until_it_is_taken_or_called_back_and_begins_once(
         queue.put(one)
     gone = waiting[0].attempt
     assert queue.withdraw(gone) and not queue.withdraw(gone)
-    expected = [one.attempt for one in queue.in_order(5.0)]
+    expected = [one.attempt for one in sorted(queue, key=lambda one: ordering.key(one, {}, 5.0))]
     taken = []
     while (one := queue.take(ONE, 5.0)) is not None:
         taken.append(one.attempt)
@@ -86,9 +84,8 @@ def test_what_is_heard_of_a_job_late_changes_the_order_and_loses_nothing() -> No
     queue.put(ticket(2, job=2, left=20.0))
     queue.hear("job1", JobLeft(30.0, 3))
     queue.hear("job7", JobLeft(0.0, 0))
-    assert [one.job for one in queue.in_order(0.0)] == ["job2", "job1"]
-    assert queue.withdraw_job("job2") == [ticket(2, job=2).attempt]
-    assert len(queue) == 1
+    begun = [queue.take(ONE, 0.0), queue.take(ONE, 0.0)]
+    assert [one and one.job for one in begun] == ["job2", "job1"]
 
 
 def test_a_full_queue_takes_no_more() -> None:
@@ -132,39 +129,6 @@ def test_the_estimated_wait_is_that_of_serving_in_order(running: list[float], qu
     assert estimated_wait(running, queued) == pytest.approx(min(slots))
     assert estimated_wait(running, queued, free_slots=1.0) == 0.0
     heapq.heapify(slots)
-
-
-@given(st.integers(1, 40), st.floats(0.2, 10.0), st.floats(1.0, 60.0), st.sampled_from([0.01, 0.05, 0.2]))
-def test_the_exact_bound_is_never_above_the_printed_one(
-    slots: int, gap: float, seconds: float, shortfall: float
-) -> None:
-    exact, printed = sufficient_length(slots, gap, seconds, shortfall), chernoff_length(slots, gap, seconds, shortfall)
-    assert exact <= printed
-    assert exact <= sufficient_length(slots, 1.5 * gap, seconds, shortfall)
-    assert exact <= sufficient_length(slots, gap, seconds, shortfall / 2)
-
-
-@pytest.mark.parametrize(
-    "ended, shortfall, exact, printed",
-    [(1.31, 0.05, 3, 4), (2, 0.05, 5, 6), (6, 0.05, 10, 12), (50, 0.05, 62, 68), (3, 0.01, 8, 9), (3, 0.2, 4, 6)],
-)
-def test_the_bounds_are_those_of_the_source(ended: float, shortfall: float, exact: int, printed: int) -> None:
-    assert sufficient_length(10, ended / 10, 1.0, shortfall) == exact
-    assert chernoff_length(10, ended / 10, 1.0, shortfall) == printed
-
-
-def test_busy_time_by_length_is_that_of_slots_filled_up_now_and_then() -> None:
-    slots, gap, seconds, length = 10, 3.0, 5.0, 4
-    rng, busy, rounds = random.Random(1), 0.0, 20_000
-    for _ in range(rounds):
-        ends = [rng.expovariate(1 / seconds) for _ in range(slots)]  # exponential: what runs is as good as new
-        heapq.heapify(ends)
-        waiting = length
-        while waiting and ends[0] < gap:
-            heapq.heapreplace(ends, ends[0] + rng.expovariate(1 / seconds))
-            waiting -= 1
-        busy += sum(min(end, gap) for end in ends) / (slots * gap)
-    assert utilisation(slots, gap, seconds, length) == pytest.approx(busy / rounds, abs=0.01)
 
 
 def two_nodes(one: list[float], other: list[float]) -> NodesView:
@@ -231,7 +195,6 @@ def test_what_began_ended_or_was_lost_waits_no_more() -> None:
     [
         lambda: Ordering("random"), lambda: Ordering(starved_after=-1.0), lambda: NodeQueueing(0),
         lambda: NodeQueueing(1, placement="near"), lambda: NodeQueueing(1, most_wait=0.0),
-        lambda: sufficient_length(1, 1.0, 0.0), lambda: sufficient_length(1, 1.0, 1.0, 1.0),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(wrong: object) -> None:
