@@ -129,11 +129,6 @@ def generate(
     return Generated(tuple(missing), tuple(sorted(kept)), size, time.monotonic() - begun, without_texts)
 
 
-def generate_tpch(scale: float, directory: str | Path, progress: Callable[[Progress], None] | None = None) -> Generated:
-    """The eight tables of TPC-H; everything else as `generate`."""
-    return generate(scale, directory, progress, suite="tpch")
-
-
 def find_generator() -> Path:
     """The program tpcgen-cli: next to the running Python, else on the PATH. ConfigError if it is in neither."""
     neighbour = Path(sys.executable).parent / "tpcgen-cli"

@@ -5,7 +5,14 @@ buckets is the part of the join whose keys are in these. Drawing pieces of each 
 (Chaudhuri, Motwani and Narasayya, On random sampling over joins, SIGMOD 1999). Vengerov, Menck, Zait and Chakkappen,
 Join size estimation subject to filter conditions (VLDB 2015) call it correlated sampling; Kandula and others, Quickr
 (SIGMOD 2016), the universe sampler, which may stand below a GROUP BY of its key, too. Buckets are what is drawn, so
-estimators are those for pieces, with buckets as clusters of rows; :mod:`qoop.growing.estimators.universe` has why.
+estimators are those for pieces, with buckets as clusters of rows.
+
+Vengerov and others, section 3.2: with each key in the sample with probability p, the total that is seen, divided by p,
+has the variance ``(1/p - 1)`` times the sum over all keys of the square of a key's own. To add up squares by key takes
+as long as the join. Totals of buckets do as well: keys fall into N buckets by chance, so that on average the variance
+between buckets is the sum of the squares over N, and Cochran's variance of a total of n of them
+(:mod:`qoop.growing.estimators.total`) is, with p = n / N, what stands above. Skewed keys make buckets uneven, which the
+rules of :mod:`qoop.growing.estimators.skewness` see as they see it of pieces.
 
 Rows of all buckets are read and hashed in every round, where pieces leave rows out unread. So buckets pay where what
 comes after reading the other tables takes more than reading the largest one does; `chosen` tells by the constants of

@@ -14,7 +14,7 @@ import pytest
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, DiskFull, ExecutionError, QoopError, SourceError
 from qoop.tpcds import data, queries
-from qoop.tpcds.data import Progress, generate, generate_tpch
+from qoop.tpcds.data import Progress, generate
 from qoop.tpcds.manifest import MANIFEST, read_manifest
 
 
@@ -126,7 +126,7 @@ def test_another_scale_in_the_folder_is_refused(made: Path) -> None:
     with pytest.raises(ConfigError, match=r"holds tpcds data at scale 0.01, not tpcds data at scale 0.02"):
         generate(0.02, made)
     with pytest.raises(ConfigError, match=r"not tpch data at scale 0.01"):
-        generate_tpch(0.01, made)
+        generate(0.01, made, suite="tpch")
 
 
 def test_another_generator_may_not_mix_its_tables_in(copy: Path) -> None:

@@ -78,11 +78,6 @@ def test_a_job_alone_is_not_slowed_by_others(values: Mapping[str, Any]) -> None:
                 assert seconds >= values[f"Volcano alone, query {query}"]["seconds"] - 1e-6
 
 
-def test_the_load_is_work_per_slot_second() -> None:
-    work = 300 * 9.0
-    assert macro.load(SETTING) == pytest.approx(work / (10.0 * 600), rel=0.02)
-
-
 def test_a_run_that_was_broken_off_is_judged_by_the_seeds_that_it_has_whole(values: Mapping[str, Any]) -> None:
     assert macro.whole_seeds(values) == (1, 2)
     broken_off = {name: value for name, value in values.items() if name != "SJF + Volcano, seed 2"}

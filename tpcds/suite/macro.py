@@ -262,10 +262,3 @@ def _figures(name: str, setting: Setting, values: Mapping[str, Any]) -> Figures 
 def _alone(queries: set[int], planner: str, values: Mapping[str, Any]) -> dict[int, float]:
     names = {query: _alone_name(planner, query) for query in queries}
     return {query: values[name]["seconds"] for query, name in names.items() if name in values}
-
-
-def load(setting: Setting) -> float:
-    """Slot seconds of work that arrive per second and slot, when every job runs the plan of the least work."""
-    known = _queries(setting.directory)
-    work = {number: volcano(known[number].candidates).finish.work() for number in fifty(known)}
-    return fmean(work.values()) / (setting.apart * PAPER.machines * PAPER.slots)

@@ -15,15 +15,10 @@ done, too. All three are chosen and run by the real code: plans, choosers, clust
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from html import escape
 
 from qoop.control.cluster import Cluster
 from qoop.control.messages import JobRequest
-from qoop.drawing.picture import FONT
-from qoop.drawing.timeline import Bar, timeline
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import SlotsChanged
@@ -81,11 +76,6 @@ class Ran:
         """The end of the query, in units of time."""
         return self.history[-1].at
 
-    @cached_property
-    def bars(self) -> tuple[Bar, ...]:
-        """Its tasks over time."""
-        return timeline(self.history, self.plans).bars
-
 
 def run(planner: str) -> Ran:
     """The query as one of :data:`PAPER` plans it."""
@@ -120,63 +110,3 @@ def measure(_: object = None) -> dict[str, float]:
     ends = {planner: run(planner).ended for planner in PAPER}
     best = hindsight(plans(), lambda one: _run("hindsight", one).ended)
     return ends | {"hindsight": best.seconds}
-
-
-# The picture
-
-_UNIT, _SLOT, _LEFT, _ABOVE, _GAP = 86, 26, 96, 48, 54
-_COLOURS = {"ab": "#9dbfe0", "cd": "#f0c48a", "abc": "#b9dcae", "abd": "#d6b8e3", "abcd": "#e6e6e1"}
-_LOST = "#c2504f"
-
-
-def svg(runs: Sequence[Ran] = ()) -> str:
-    """The timelines of the planners one below the other: tasks on slots, the slots that went, and the ends."""
-    runs = runs or [run(planner) for planner in PAPER]
-    tall = _ABOVE + len(runs) * (SLOTS[0][1] * _SLOT + _GAP)
-    wide = _LEFT + int(max(PAPER.values()) * _UNIT) + 130
-    body = [f'<text x="{_LEFT}" y="20" font-size="14">A ⋈ B ⋈ C ⋈ D: two of four slots are lost at t = 1</text>']
-    for place, one in enumerate(runs):
-        body += _row(one, _ABOVE + place * (SLOTS[0][1] * _SLOT + _GAP))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {tall}" width="{wide}" height="{tall}" '
-        f'font-family="{escape(FONT)}" font-size="11" fill="#222222">\n'
-        '<rect width="100%" height="100%" fill="#ffffff"/>' + "\n".join(body) + "</svg>\n"
-    )
-
-
-def _row(one: Ran, top: float) -> Iterator[str]:
-    slots, ends = SLOTS[0][1], one.ended
-    bottom, right = top + slots * _SLOT, _LEFT + max(PAPER.values()) * _UNIT
-    yield f'<text x="{_LEFT - 12}" y="{top + 18}" font-size="13" text-anchor="end">{one.planner}</text>'
-    gone_at, left = SLOTS[1]
-    lost = _LEFT + gone_at * _UNIT
-    yield _box(lost, top, right - lost, (slots - left) * _SLOT, "#f1f1ef")
-    yield f'<text x="{lost + 8}" y="{top + 18}" fill="#999999">lost</text>'
-    for bar in one.bars:
-        yield from _bar(bar, one, bottom)
-    yield f'<path d="M{_LEFT} {bottom}H{right}" stroke="#555555"/>'
-    for unit in range(int(max(PAPER.values())) + 1):
-        tick = _LEFT + unit * _UNIT
-        yield f'<path d="M{tick} {bottom}v4" stroke="#555555"/>'
-        yield f'<text x="{tick}" y="{bottom + 16}" text-anchor="middle">{unit}</text>'
-    x = _LEFT + ends * _UNIT
-    yield f'<path d="M{x} {top - 6}V{bottom}" stroke="{_LOST}" stroke-width="2"/>'
-    yield f'<text x="{x + 6}" y="{top + 6}" fill="{_LOST}">ends at {ends:g} (paper: {PAPER[one.planner]:g})</text>'
-
-
-def _bar(bar: Bar, one: Ran, bottom: float) -> Iterator[str]:
-    """A task, from the lowest slot up."""
-    if bar.ended <= bar.begun:
-        return  # begun and stopped in the same moment, by a switch
-    stage = one.plans[bar.plan].by_id[bar.attempt.task.stage]
-    x, y = _LEFT + bar.begun * _UNIT, bottom - (bar.first_slot + bar.slots) * _SLOT
-    wide = (bar.ended - bar.begun) * _UNIT
-    yield _box(x + 1, y + 1, wide - 2, bar.slots * _SLOT - 2, _COLOURS[stage.id])
-    given_up = stage.id not in one.plans[-1].by_id
-    label = f"{stage.label}, given up" if given_up else stage.label
-    small = 9 if wide < 7 * len(label) else 11
-    yield f'<text x="{x + wide / 2}" y="{y + 17}" text-anchor="middle" font-size="{small}">{escape(label)}</text>'
-
-
-def _box(x: float, y: float, wide: float, tall: float, colour: str) -> str:
-    return f'<rect x="{x}" y="{y}" width="{wide}" height="{tall}" rx="3" fill="{colour}"/>'

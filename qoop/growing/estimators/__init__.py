@@ -14,6 +14,5 @@ A piece is the unit that is drawn (cluster sampling), so rows within a piece may
     of_values.py  intervals of distinct counts and quantiles
     skewness.py   whether a normal interval may be trusted yet
     student.py    quantiles of Student's distribution
-    universe.py   totals over the keys of a join, of which some are read
     unseen.py     the most that groups may be in, of which nothing was seen
 """
