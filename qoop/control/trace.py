@@ -24,7 +24,6 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Iterator
 from hashlib import blake2b
 from io import FileIO
 from pathlib import Path
@@ -33,7 +32,6 @@ from typing import Protocol
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.stores.private import open_private
-from qoop.catalog.value import value
 from qoop.control.messages import (
     Answered,
     CancelAsked,
@@ -123,36 +121,6 @@ class Trace(Protocol):
     def flush(self) -> None:
         """A turn is over."""
         ...
-
-
-@value
-class Entry:
-    """One thing that went in or came out, at seconds of the session's clock."""
-
-    at: float
-    what: object
-
-
-class MemoryTrace:
-    """A trace as a list of entries."""
-
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-
-    def record(self, at: float, what: object) -> None:
-        self.entries.append(Entry(at, what))
-
-    def flush(self) -> None:
-        pass
-
-    def to_json(self) -> Iterator[str]:
-        """Yield it as the lines of a file."""
-        lines, chain, ticks = Lines(), Chain(), 0
-        yield chain.sealed(header())
-        for entry in self.entries:
-            ticks += isinstance(entry.what, Tick)
-            yield from map(chain.sealed, lines.of(entry.what))
-        yield chain.sealed(json.dumps({"end": ticks}))
 
 
 class TraceFile:

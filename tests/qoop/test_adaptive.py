@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_trace import MemoryTrace
 
 from qoop.catalog.errors import CheckpointError, OutOfMemory
 from qoop.catalog.sources.memory import ArrowSource
@@ -20,7 +21,6 @@ from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest, PinAsked
 from qoop.control.ticks import Decision as Noted
 from qoop.control.ticks import Found
-from qoop.control.trace import MemoryTrace
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CallsSeen, CapacityExpected, Committed, Event, SlotsChanged, WorkSeen

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_trace import MemoryTrace
 from waits import until
 
 from qoop.catalog.errors import (
@@ -27,7 +28,6 @@ from qoop.control.cluster import Cluster
 from qoop.control.granting.spare_resources import with_spare_memory
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import JobRequest
-from qoop.control.trace import MemoryTrace
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock

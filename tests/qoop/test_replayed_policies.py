@@ -9,11 +9,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from memory_trace import MemoryTrace
 
 from qoop.catalog.errors import ConfigError
 from qoop.control.cluster import Cluster
 from qoop.control.messages import CancelAsked, JobRequest
-from qoop.control.trace import READABLE, VERSION, Chain, MemoryTrace
+from qoop.control.trace import READABLE, VERSION, Chain
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_trace import MemoryTrace
 
 import qoop
 from qoop.__main__ import main
@@ -21,7 +22,7 @@ from qoop.catalog.errors import ConfigError, ExecutionError, OutOfMemory, Revoke
 from qoop.control.cluster import Cluster
 from qoop.control.job_handle import JobHandle
 from qoop.control.messages import CancelAsked, JobRequest, PinAsked, SuspendAsked
-from qoop.control.trace import INPUTS, OUTPUTS, Chain, MemoryTrace
+from qoop.control.trace import INPUTS, OUTPUTS, Chain
 from qoop.control.trace_codec import read_error, write_error
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock

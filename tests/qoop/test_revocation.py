@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_trace import MemoryTrace
 
 from qoop.control.cluster import Cluster
 from qoop.control.granting.revocation import MARGIN, Fate, decide, in_time, offers, remaining
 from qoop.control.messages import JobRequest
-from qoop.control.trace import MemoryTrace
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, Demand, MachineLost, Running, ShareChanged, SlotsChanged
