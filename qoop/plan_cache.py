@@ -93,7 +93,7 @@ class PlanCache:
         self._lock = threading.Lock()
         self._entries: dict[Key, Entry] = {}
         self._bytes = 0
-        self.hits = self.misses = 0
+        self.hits = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -113,7 +113,6 @@ class PlanCache:
         entry = self._files.load(key) if self._files is not None else None
         with self._lock:
             if entry is None:
-                self.misses += 1
                 return None
             self.hits += 1
             self._add(key, entry)

@@ -14,13 +14,12 @@ def anonymous_bytes() -> int | None:
 
 
 class PeakMemory:
-    """Within the block a thread looks every `interval` seconds; `peak` is the most it saw in bytes, or None.
+    """Within the block a thread looks a hundred times a second; `peak` is the most it saw in bytes, or None.
 
     One object may be entered several times; the peak is that of all blocks.
     """
 
-    def __init__(self, interval: float = 0.01) -> None:
-        self._interval = interval
+    def __init__(self) -> None:
         self.peak: int | None = None
 
     def __enter__(self) -> PeakMemory:
@@ -38,7 +37,7 @@ class PeakMemory:
         self._look()
 
     def _watch(self) -> None:
-        while not self._done.wait(self._interval):
+        while not self._done.wait(0.01):
             self._look()
 
     def _look(self) -> None:

@@ -23,7 +23,6 @@ PILOT_ROWS = 131_072
 """Rows that a pilot reads of a row group at most: it reads a table of no more whole."""
 
 _EPOCH = date(1970, 1, 1)
-_SECONDS_OF_DAY = 86_400.0
 
 
 def to_scalar(value: object) -> Scalar | None:

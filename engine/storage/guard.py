@@ -34,6 +34,7 @@ from qoop.planner.plan import Signature, Stage
 
 FORMAT = "qoop-mismatch"
 VERSION = 1
+_SIGNATURES = 10_000
 
 
 @value
@@ -56,11 +57,10 @@ class Side:
 class Ledger:
     """Digests of what was put out, also of what is held no more. Not thread-safe.
 
-    most: signatures to remember; the longest unused are forgotten.
+    It remembers so many signatures; the longest unused are forgotten.
     """
 
-    def __init__(self, most: int = 10_000) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._stages: OrderedDict[Signature, dict[str, dict[int, Side]]] = OrderedDict()
 
     def add(self, committed: Committed, origin: Origin) -> tuple[Side, Side] | None:
@@ -69,7 +69,7 @@ class Ledger:
         key, side = committed.key, Side((committed,), committed.digest, origin)
         layouts = self._stages.setdefault(key.signature, {})
         self._stages.move_to_end(key.signature)
-        if len(self._stages) > self._most:
+        if len(self._stages) > _SIGNATURES:
             self._stages.popitem(last=False)
         known = layouts.setdefault(key.layout, {}).setdefault(key.part, side)
         if not known.digest.agrees(side.digest):

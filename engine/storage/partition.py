@@ -16,8 +16,6 @@ import pyarrow as pa
 
 from qoop.planner.plan import Stage
 
-PARTITION_FUNCTION = "duckdb-hash"
-
 POOL = pa.system_memory_pool()
 """For rows that are made by one thread and freed by another (`engine/backends/relief.py`)."""
 

@@ -89,30 +89,27 @@ class _Summing:
         """The stream belongs to the caller."""
 
 
-def write_segments(
-    stream: BinaryIO,
-    partitions: Sequence[pa.Table],
-    between: Callable[[], None] = lambda: None,
-    strong: bool = False,
-) -> tuple[Segment, ...]:
-    """Write the partitions to an unbuffered file that is empty; `between` is called from batch to batch.
-
-    strong: sum with SHA-256, too.
-
-    Raises OSError as the file does, and whatever `between` raises.
-    """
+def write_segments(stream: BinaryIO, partitions: Sequence[pa.Table], strong: bool = False) -> tuple[Segment, ...]:
+    """Write the partitions to an unbuffered file that is empty. strong: sum with SHA-256, too. Raises OSError."""
     segments: list[Segment] = []
     offset = 0
     for table in partitions:
-        segment, offset = append(stream, offset, table, between, strong)
+        segment, offset = append(stream, offset, table, strong)
         segments.append(segment)
     return tuple(segments)
 
 
 def append(
-    stream: BinaryIO, offset: int, table: pa.Table, between: Callable[[], None], strong: bool = False
+    stream: BinaryIO,
+    offset: int,
+    table: pa.Table,
+    strong: bool = False,
+    between: Callable[[], None] = lambda: None,
 ) -> tuple[Segment, int]:
-    """Write a segment at the end of a file, which is at `offset`; where it is, and where the file ends now."""
+    """Write a segment at the end of a file, which is at `offset`; where it is, and where the file ends now.
+
+    between: called from batch to batch; may raise to give up.
+    """
     segment = _write_segment(stream, offset, table, between, strong)
     padding = -segment.length % ALIGNMENT
     write_all(stream, memoryview(bytes(padding)))
@@ -197,7 +194,7 @@ def _told(folder: Path) -> Iterator[None]:
 def spilled(
     folder: Path, partitions: Sequence[pa.Table], between: Callable[[], None] = lambda: None
 ) -> tuple[pa.Table, ...]:
-    """The partitions as `Spilling` gives them. Raises as `write_segments` does."""
+    """The partitions as `Spilling` gives them. Raises as `append` does."""
     with contextlib.closing(Spilling(folder, partitions[0].schema, len(partitions))) as file:
         for number, table in enumerate(partitions):
             file.write(number, table.to_batches(), between)
@@ -222,7 +219,7 @@ class Spilling:
     def write(self, number: int, batches: Sequence[pa.RecordBatch], between: Callable[[], None]) -> None:
         """Add rows to a partition. between: called from batch to batch; may raise to give up."""
         rows = pa.Table.from_batches(batches, self._schema)
-        run, self._end = append(self._stream, self._end, rows, between)
+        run, self._end = append(self._stream, self._end, rows, between=between)
         self._runs[number].append(run)
 
     def finish(self) -> tuple[pa.Table, ...]:

@@ -14,7 +14,6 @@ from qoop.catalog.statistics.stats import Scalar
 from qoop.catalog.value import value
 
 # What a predicate keeps of which nothing is known (System R's guesses).
-UNKNOWN_EQUAL = 0.1
 UNKNOWN_RANGE = 1 / 3
 UNKNOWN_LIKE = 0.05
 UNKNOWN_DISTINCT = 0.1  # distinct values of an unknown column, as a fraction of its rows

@@ -53,7 +53,7 @@ def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS,
     return Pool(grid, tuple(found.values()))
 
 
-def full_pool(planning: Planning, grid: Grid, most: int = 1024) -> Pool:
+def full_pool(planning: Planning, grid: Grid) -> Pool:
     """The pool of a search without regard to time: every way to arrange the query with every set of limits, made for
     every share of the grid that differs in slots, and for all slots of every kind."""
     logical = dict.fromkeys(variant.logical for variant in (*VARIANTS, *RARE))
@@ -64,7 +64,7 @@ def full_pool(planning: Planning, grid: Grid, most: int = 1024) -> Pool:
     own = [p for p in grid.points if p.cpu == largest or (p.memory / p.cpu == usual.memory / usual.cpu)]
     links = {grid.link(usual), 0.0}
     availability = dict.fromkeys([*grid.availability, *(p for p in own if p.cpu == largest or grid.link(p) in links)])
-    return pool(planning, replace(grid, availability=tuple(availability)), [*VARIANTS, *every], most)
+    return pool(planning, replace(grid, availability=tuple(availability)), [*VARIANTS, *every], most=1024)
 
 
 def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Iterator[tuple[Variant, Resources]]:

@@ -44,11 +44,6 @@ class Sizing:
         self._lock = threading.RLock()
 
     @property
-    def watching(self) -> bool:
-        """True while the machine is watched."""
-        return self._watch is not None
-
-    @property
     def held_back(self) -> str:
         """A clause that says why the machine leaves the session less than it was opened with; empty if it does not."""
         watch = self._watch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
+_STEPS = 12
 
 
 def round_step(end: float, most: int = 10) -> float:
@@ -19,16 +20,16 @@ def round_step(end: float, most: int = 10) -> float:
         size *= 10
 
 
-def time_step(seconds: float, most: int = 12) -> float:
-    """A number of seconds, or whole minutes, hours or days, of which up to `most` fit.
+def time_step(seconds: float) -> float:
+    """A number of seconds, or whole minutes, hours or days, of which up to twelve fit.
 
     >>> time_step(18_000), time_step(3)
     (1800, 0.5)
     """
-    if seconds < most:
-        return round_step(seconds, most)
-    fits = (step for step in _SECONDS if seconds / step <= most)
-    return next(fits, 86_400 * round_step(seconds / 86_400, most))
+    if seconds < _STEPS:
+        return round_step(seconds, _STEPS)
+    fits = (step for step in _SECONDS if seconds / step <= _STEPS)
+    return next(fits, 86_400 * round_step(seconds / 86_400, _STEPS))
 
 
 def time_label(at: float) -> str:

@@ -41,13 +41,13 @@ def write(content: str | bytes, path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def png(svg: str, zoom: float = ZOOM) -> bytes:
+def png(svg: str) -> bytes:
     """The drawing as PNG. Raises ConfigError if the renderer is not installed."""
     try:
         import resvg_py
     except ImportError as error:
         raise ConfigError("PNG needs a renderer: pip install 'qoop[plot]', or write .svg or .html") from error
-    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=zoom, background="#ffffff"))
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=ZOOM, background="#ffffff"))
 
 
 def page(title: str, *parts: str) -> str:

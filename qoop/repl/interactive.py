@@ -19,9 +19,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.filters import completion_is_selected
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.output import Output
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
@@ -51,17 +49,13 @@ class InteractiveShell(Shell):
         self,
         open: Callable[[], Session],
         form: str = "table",
-        history: Path | None = None,
-        input: Input | None = None,
-        output: Output | None = None,
     ) -> None:
         super().__init__(form=form)
         self.timing = True
         self._open = open
         self._names: Names | None = None
         self._begun_opening = False
-        self._history: History = _history(history)
-        self._input, self._output = input, output
+        self._history: History = _history()
         self._ahead: deque[str] = deque()  # typed while a query ran, and not done yet
         self._told_why = ""  # the session has fewer resources than it was opened with
 
@@ -143,8 +137,6 @@ class InteractiveShell(Shell):
             typing,
             lambda: self._news(entry),
             lambda: self.session.held_back,
-            self._input,
-            self._output,
         )
         try:
             with patch_stdout(raw=True):
@@ -207,8 +199,6 @@ class InteractiveShell(Shell):
             bottom_toolbar=self._toolbar,
             refresh_interval=_STATUS_REFRESH,
             include_default_pygments_style=False,
-            input=self._input,
-            output=self._output,
         )
 
     def _known_names(self) -> Names:
@@ -317,10 +307,10 @@ def _keys() -> KeyBindings:
     return keys
 
 
-def _history(path: Path | None) -> History:
+def _history() -> History:
     """The history of inputs: in a file of the user's, unless there can be none."""
     told = os.environ.get("QOOP_HISTORY")
-    file = path or (Path(told).expanduser() if told else _state_folder() / "qoop" / "history")
+    file = Path(told).expanduser() if told else _state_folder() / "qoop" / "history"
     try:
         make_folder(file.parent)
         open_private(file, "a").close()

@@ -238,7 +238,7 @@ def test_another_session_finds_the_plan(data: Path, tmp_path: Path) -> None:
         expected = one.sql(TEXT).fetchall()
     with opened(data, tmp_path / "cache") as other:
         assert other.sql(TEXT).fetchall() == expected != []
-        assert (other.plan_cache.hits, other.plan_cache.misses) == (1, 0)
+        assert other.plan_cache.hits == 1
     [file] = files(tmp_path / "cache")
     assert json.loads(file.read_text())["format"] == 3
 

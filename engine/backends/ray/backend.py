@@ -56,7 +56,7 @@ from qoop.engine.backends.ray.peers import AT_ONCE, Peers, PeerServer, PeerTable
 from qoop.engine.backends.ray.post import OwnProcess, Post, SharedAgent
 from qoop.engine.backends.ray.tls import is_wanted
 from qoop.engine.backends.ray.worker import Introduced, NodeConfig
-from qoop.engine.clock import Clock, WallClock
+from qoop.engine.clock import WallClock
 from qoop.engine.events import (
     Begun,
     CapacityNotice,
@@ -156,7 +156,7 @@ class RayBackend:
     """Runs attempts on the nodes of a Ray cluster (see :class:`~qoop.engine.backends.base.Backend`).
 
     address: see :func:`~qoop.engine.backends.ray.nodes.attach`. retention: as for a local one; all nodes must
-    have its directory. spill_dir: where each node makes a temporary directory. clock: of the notices. share: with other
+    have its directory. spill_dir: where each node makes a temporary directory. share: with other
     sessions, which also keeps Ray from giving the resources to others; None: this one has the nodes to itself.
     tls: between its processes; None: see :mod:`qoop.engine.backends.ray.tls`. queueing: how granted tasks wait at the
     nodes; None: none does. exchange: how tasks read from other nodes (`peers`).
@@ -169,7 +169,6 @@ class RayBackend:
         retention: Retention = _NOTHING,
         spill_dir: Path | None = None,
         runtime_env: Mapping[str, Any] | None = None,
-        clock: Clock | None = None,
         share: Share | None = None,
         tls: bool | None = None,
         queueing: NodeQueueing | None = None,
@@ -178,7 +177,7 @@ class RayBackend:
         self._ray = load()
         self._attachment = Attachment(address, runtime_env)
         self._retention, self._spill = retention, spill_dir
-        self._clock = clock or WallClock()
+        self._clock = WallClock()
         self._share = share
         self._queueing, self._exchange = queueing, exchange
         self._secret, self._key = new_secret(), new_key()

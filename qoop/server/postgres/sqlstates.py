@@ -30,7 +30,7 @@ _STATES: tuple[tuple[type[QoopError], str], ...] = (
     (OutOfMemory, "53200"), (DiskFull, "53100"), (NoCapacity, "53000"), (SessionClosed, "57P01"),
     (CatalogError, "58030"), (QoopError, "XX000"),
 )  # fmt: skip
-FAILED_TRANSACTION, NOT_HERE = "25P02", "0A000"
+FAILED_TRANSACTION = "25P02"
 _LINE = re.compile(r"^line (\d+): (.*)\n( *)\^", re.MULTILINE)
 
 
