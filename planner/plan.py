@@ -263,7 +263,7 @@ class Plan:
     @cached_property
     def graph(self) -> networkx.DiGraph[StageId]:
         """The DAG as networkx sees it: an edge from producer to reader."""
-        import networkx  # 0.2 s: only for checks and drawing
+        import networkx  # 0.2 s: for drawings and checks, never on the way of a query
 
         graph: networkx.DiGraph[StageId] = networkx.DiGraph()
         graph.add_nodes_from(stage.id for stage in self.stages)

@@ -266,11 +266,10 @@ class _Picture:
 
 def _layers(plan: Plan) -> dict[StageId, int]:
     """The root is in layer 0; every other stage is one below the lowest of its readers."""
-    layers = {stage.id: 0 for stage in plan.stages}
-    for stage in reversed(plan.stages):
-        for item in stage.stage_inputs:
-            layers[item.stage] = max(layers[item.stage], layers[stage.id] + 1)
-    return layers
+    from networkx import topological_generations  # 0.2 s: few plans are drawn
+
+    generations = topological_generations(plan.graph.reverse(copy=False))
+    return {name: layer for layer, generation in enumerate(generations) for name in generation}
 
 
 def _mean(numbers: Sequence[float]) -> float:
