@@ -3,7 +3,6 @@
 ::
 
     stats.py            statistics of a table and of a column, as values
-    chunk.py            what a footer says of a column in one piece of a table, as a value
     parquet_chunks.py   what Parquet footers and the headers of dictionaries say
     footers.py          makes statistics of what footers say, which is cheap
     pilot.py            how values are spread, from a few row groups

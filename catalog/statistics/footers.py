@@ -14,8 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from qoop.catalog.statistics.chunk import Chunk
-from qoop.catalog.statistics.stats import BLOCKS, ColumnStats, Scalar, TableStats
+from qoop.catalog.statistics.stats import BLOCKS, Chunk, ColumnStats, Scalar, TableStats
 from qoop.catalog.table import Table, width_of
 
 _MOST_COMMON = 64

@@ -19,9 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from qoop.catalog.sources.files import hive_keys
-from qoop.catalog.statistics.chunk import Chunk
 from qoop.catalog.statistics.scalars import INTEGERS, is_text
-from qoop.catalog.statistics.stats import Scalar, to_scalar
+from qoop.catalog.statistics.stats import Chunk, Scalar, to_scalar
 from qoop.catalog.table import Footer, Range, spread
 from qoop.catalog.value import value
 

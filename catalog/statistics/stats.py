@@ -92,3 +92,22 @@ class TableStats:
         columns = {name: found for name, found in self.columns.items() if name in names}
         keys = frozenset(key for key in self.keys if key <= columns.keys())
         return TableStats(self.rows, self.bytes, columns, keys, self.guessed & columns.keys())
+
+
+@value
+class Chunk:
+    """A column in one piece (a row group of a Parquet file).
+
+    rows: of the piece. nulls: of them NULL; None: not said.
+    minimum, maximum: smallest and largest value, None if not said; of a long text perhaps its beginning.
+    distinct: distinct values, as a dictionary tells; None: not said. width: mean bytes of a value; None: not said.
+    numbers: some of the distinct values, chosen by what they are, where two chunks were looked into.
+    """
+
+    rows: int
+    nulls: int | None = None
+    minimum: Scalar | None = None
+    maximum: Scalar | None = None
+    distinct: float | None = None
+    width: float | None = None
+    numbers: frozenset[int] | None = None

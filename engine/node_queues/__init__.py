@@ -10,7 +10,6 @@ ordering are needed together: a queue that is first in, first out keeps short ta
     queue.py      the bounded queue of one node
     node.py       the tasks that run on a node, and those that wait there
     shared.py     the tasks of several sessions at one node, which take turns
-    wait.py       how long a task would wait at a node
     view.py       what a scheduler knows of all nodes between their reports
     placement.py  the node at which the next task should wait
     policy.py     the choices for the nodes of a cluster, together

@@ -1,4 +1,4 @@
-"""The node at which a task should wait (the source's algorithms 2 and 3).
+"""The node at which a task should wait, and for how long it would (the source's algorithms 2 to 4).
 
 The source bounds the tasks that wait at a node. Where an order is kept, only those that begin before a task matter to
 it: so a task of a short job may be sent to a queue that is full of tasks of long ones, until twice as many wait there.
@@ -11,11 +11,11 @@ import math
 import random
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from heapq import heapify, heapreplace
 
 from qoop.engine.node_queues.ordering import Left, Ordering
 from qoop.engine.node_queues.ticket import Ticket
 from qoop.engine.node_queues.view import NodesView
-from qoop.engine.node_queues.wait import estimated_wait
 from qoop.engine.task import AttemptId, MachineId
 
 PLACEMENTS = "wait", "length", "random"
@@ -77,3 +77,21 @@ class Placement:
         if wait >= self._most_wait:
             return None
         return {"wait": wait, "length": float(len(before)), "random": 0.0}[self._by]
+
+
+def estimated_wait(running: Iterable[float], queued: Iterable[float], free_slots: float = 0.0) -> float:
+    """Seconds until a task that comes last would begin, if estimates hold and each takes one slot.
+
+    running: seconds that each running task has left; those that are late count as about to end. queued: those that
+    each waiting task should take, in the order in which they begin. Nothing runs: 0.
+
+    >>> estimated_wait([5.0, 10.0], [3.0, 20.0]), estimated_wait([4.0], [])
+    (10.0, 4.0)
+    """
+    ends = [max(0.0, seconds) for seconds in running]
+    if free_slots >= 1 or not ends:
+        return 0.0
+    heapify(ends)
+    for seconds in queued:
+        heapreplace(ends, ends[0] + seconds)
+    return ends[0]

@@ -57,7 +57,7 @@ class Side:
 class Ledger:
     """Digests of what was put out, also of what is held no more. Not thread-safe.
 
-    It remembers so many signatures; the longest unused are forgotten.
+    Of more than `_SIGNATURES` signatures those that were not used for longest are forgotten.
     """
 
     def __init__(self) -> None:

@@ -3,7 +3,6 @@
 ::
 
     expr.py             scalar expressions
-    equal_exprs.py      expressions that equalities chain together
     relation.py         logical operators
     types.py            types and constant values of expressions, asked of DuckDB
     query_timestamp.py           the time that ``now()`` means in all tasks of a query
@@ -18,6 +17,5 @@
     cascade.py          grouping sets made from each other
     facts.py            what a stage's rows are made of, for containment
     interning.py        one object for equal relations
-    cover.py            a smallest set cover, greedily
     outline.py          a relation in one line
 """

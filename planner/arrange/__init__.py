@@ -9,7 +9,6 @@
     reduce_build_sides.py   cuts a large build side down by a small probe side
     late_calls.py           predicates that call Python, above joins that leave few rows
     transfer.py             keys of one side of a join cut the other down where its rows come from
-    key_source.py           where such keys come from
     key_target.py           where they go
     work.py                 seconds of trees that differ in a few operators
 """

@@ -13,8 +13,8 @@ from itertools import groupby
 from operator import itemgetter
 
 from qoop.catalog.statistics.stats import PILOT_ROWS, TableStats
-from qoop.planner.algebra.equal_exprs import EqualExprs
 from qoop.planner.algebra.expr import Call, Expr, columns_of, conjuncts
+from qoop.planner.algebra.properties import EqualExprs
 from qoop.planner.algebra.relation import Filter, Join, Relation, Scan, walk
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.observed import LEAST_ROWS

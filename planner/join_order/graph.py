@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations, islice
 
-from qoop.planner.algebra.equal_exprs import EqualExprs
 from qoop.planner.algebra.expr import Call, Expr, columns_of, columns_of_all, equals
+from qoop.planner.algebra.properties import EqualExprs
 from qoop.planner.algebra.relation import Filter, Join, Relation
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.equijoin import (

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from math import inf
+from itertools import combinations
+from math import comb, inf
 
 from qoop.catalog.errors import PlanError
 from qoop.catalog.sizes import counted
-from qoop.planner.algebra.cover import smallest_cover
 from qoop.planner.collector import collector_waits
 from qoop.planner.plan import Resources
 from qoop.planner.planner import Planning
@@ -93,7 +93,7 @@ def keep(pool: Pool, tolerance: float = MOST_TOLERANCE) -> Alternatives:
     Greedy set cover (Chvátal, "A Greedy Heuristic for the Set-Covering Problem", 1979): next comes the plan that
     covers the most shares not yet covered; of several the one that shares most stages with those kept already,
     then the one that is nearest to the best over all shares. Where that takes more plans than necessary, and it can be
-    told (:mod:`qoop.planner.algebra.cover`), the fewest. Then come plans that are cheap to switch to
+    told (:func:`smallest_cover`), the fewest. Then come plans that are cheap to switch to
     (:mod:`qoop.planner.search.fallback_plans`), and those for whatever functions of Python turn out to take.
 
     tolerance: as a fraction, up to MOST_TOLERANCE. Raises PlanError if it is not.
@@ -154,6 +154,54 @@ def _without_redundant(chosen: Sequence[int], covers: Sequence[frozenset[int]]) 
         if others and covers[place] <= frozenset().union(*others):
             kept.remove(place)
     return tuple(kept)
+
+
+# As few sets as cover all that any of them does
+
+MOST_COMBINATIONS = 5_000
+"""Groups of sets that are looked at, at most, for one smaller than the greedy one."""
+
+
+def smallest_cover(
+    sets: Sequence[frozenset[int]], greedy: Sequence[int], regret: Sequence[float], most: int = MOST_COMBINATIONS
+) -> tuple[int, ...]:
+    """The places of the fewest sets that cover what all of them do, as far as looking at `most` groups tells.
+
+    greedy: a cover that will do where none is smaller. regret: of groups of one size the one with the least is taken.
+
+    >>> six = [frozenset("abcd"), frozenset("abe"), frozenset("cdf")]
+    >>> smallest_cover(six, [0, 1, 2], [0.0, 0.0, 0.0])
+    (1, 2)
+    """
+    items = sorted(frozenset().union(*sets))
+    bits = {item: 1 << place for place, item in enumerate(items)}
+    masks = [sum(bits[item] for item in one) for one in sets]
+    places = _undominated(masks, regret)
+    for size in range(1, len(greedy)):
+        most -= comb(len(places), size)
+        if most < 0:
+            break
+        found = [group for group in combinations(places, size) if _union(masks, group) == (1 << len(items)) - 1]
+        if found:
+            return min(found, key=lambda group: (sum(regret[place] for place in group), group))
+    return tuple(greedy)
+
+
+def _undominated(masks: Sequence[int], regret: Sequence[float]) -> list[int]:
+    """Places of the sets that no other one holds; of equal ones the one with the least regret."""
+    best: dict[int, int] = {}
+    for place in sorted(range(len(masks)), key=lambda i: (regret[i], i)):
+        best.setdefault(masks[place], place)
+    return sorted(
+        place for mask, place in best.items() if not any(mask != other and mask & ~other == 0 for other in best)
+    )
+
+
+def _union(masks: Sequence[int], group: Sequence[int]) -> int:
+    union = 0
+    for place in group:
+        union |= masks[place]
+    return union
 
 
 # ---- as text

@@ -8,17 +8,13 @@
     scope.py          names in scope: FROM items, outer blocks, CTEs
     unions.py         queries with values of a UNION, which run whole
     parts.py          the parts of nodes that the builder takes over: blocks with others are refused
-    endless.py        rows without end that LIMIT and EXISTS read in part
     told_apart.py     names of WITH that are given twice
     build.py          a statement: CTEs, set operations, ORDER BY and LIMIT
     query_block.py    a query block while it is built
     select_block.py   a SELECT, clause by clause
     from_clause.py    FROM: its items and joins
-    lateral.py        derived tables that read what is before them
     select_list.py    the items of a SELECT, and which of their names other clauses may use
     stars.py          stars and COLUMNS spelt out
-    group_by.py       the keys and grouping sets of a GROUP BY
-    distinct_on.py    DISTINCT ON
     subquery.py       subqueries in expressions become joins
     convert.py        expressions
 """

@@ -30,14 +30,13 @@ from qoop.planner.algebra.types import common_type, type_of
 from qoop.planner.identity.determinism import is_non_deterministic
 from qoop.planner.sql.bind import Bound, TypedName
 from qoop.planner.sql.convert import Env, has_aggregate
-from qoop.planner.sql.endless import refuse_endless
 from qoop.planner.sql.parts import check_parts
 from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items
 from qoop.planner.sql.scope import Cte, Names, Scope, Source, Unsupported, count_uses, given, named_source, refuse
 from qoop.planner.sql.select_block import SelectBlock
 from qoop.planner.sql.select_list import has_own_names
 from qoop.planner.sql.sources import MOST_LISTED, is_long, tables_mentioned
-from qoop.planner.sql.subquery import SubqueryJoins
+from qoop.planner.sql.subquery import SubqueryJoins, refuse_endless
 from qoop.planner.sql.told_apart import told_apart
 from qoop.planner.sql.unions import has_unions
 

@@ -14,12 +14,16 @@ from qoop.planner.algebra.fold_constants import simplify
 from qoop.planner.algebra.relation import Filter, Join, JoinKind, Project, Relation, Scan, Values
 from qoop.planner.algebra.types import type_of
 from qoop.planner.sql.convert import Env
-from qoop.planner.sql.lateral import joined_laterally
 from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, given, refuse, unlike_names
 from qoop.planner.sql.subquery import refuse_typeof
 
 if TYPE_CHECKING:
     from qoop.planner.sql.build import Builder
+
+
+from qoop.planner.algebra.expr import is_volatile, substitute
+from qoop.planner.identity.determinism import is_non_deterministic
+from qoop.planner.sql.query_block import QueryBlock
 
 NO_SOURCE = Values((), ((),))
 """The one row of a SELECT without FROM."""
@@ -358,3 +362,44 @@ def _join_kind(node: exp.Join) -> JoinKind:
     if name == "outer":
         raise Unsupported("OUTER JOIN without a side")
     raise Unsupported(f"{_with_article(name)} join")
+
+
+# A derived table that reads columns of the items before it, as a join.
+#
+# The predicates that correlate the two are the condition of the join: a row of the left meets the rows of the derived
+# table that it would have seen. An aggregate without GROUP BY has a row for each of the left: that is a left join.
+
+
+def joined_laterally(left: Relation, block: QueryBlock, columns: Sequence[Column], kind: JoinKind) -> Relation:
+    """The rows of `left` with those of the block, whose select list becomes these columns. kind: inner or left.
+
+    Raises Unsupported where that is no join.
+    """
+    if block.distinct:
+        raise Unsupported("DISTINCT in a correlated LATERAL")
+    known = frozenset(left.columns) | frozenset(block.relation.columns)
+    if columns_of_all((*block.correlated, *block.exprs)) - known:
+        raise Unsupported("LATERAL that reads columns of farther away")
+    if any(map(is_volatile, block.exprs)) or is_non_deterministic(block.relation):
+        raise Unsupported("LATERAL over rows that are others each time")
+    on = tuple(block.correlated)
+    kept = tuple((column, column) for column in left.columns)
+    if block.single and on:
+        exprs = [_filled(expr, block) for expr in block.exprs]
+        return Project(Join(left, block.relation, "left", on), (*kept, *zip(columns, exprs, strict=True)))
+    if kind == "inner" or (block.single and not on):
+        return Project(Join(left, block.relation, "inner", on), (*kept, *zip(columns, block.exprs, strict=True)))
+    if columns_of_all(block.exprs) - frozenset(block.relation.columns):
+        raise Unsupported("LEFT JOIN LATERAL that computes with columns of the left")
+    own = tuple((column, column) for column in block.relation.columns)
+    computed = Project(block.relation, (*own, *zip(columns, block.exprs, strict=True)))
+    joined = Join(left, computed, "left", on)
+    return Project(joined, (*kept, *((column, column) for column in columns)))
+
+
+def _filled(expr: Expr, block: QueryBlock) -> Expr:
+    """The expression where no row was found: counts are 0 then."""
+    return substitute(expr, {
+        column: Call("coalesce", (column, value), "coalesce({0}, {1})", column.type)
+        for column, value in block.of_nothing.items()
+    })  # fmt: skip

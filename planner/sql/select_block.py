@@ -21,9 +21,7 @@ from qoop.planner.algebra.relation import (
 )
 from qoop.planner.algebra.types import value_of_no_match
 from qoop.planner.sql.convert import Env, has_aggregate
-from qoop.planner.sql.distinct_on import first_of_each
 from qoop.planner.sql.from_clause import NO_SOURCE, FromClause
-from qoop.planner.sql.group_by import GroupKeys, grouping_sets
 from qoop.planner.sql.query_block import QueryBlock, meant, order_exprs, order_items, ordinal
 from qoop.planner.sql.scope import Cte, Scope, Unsupported
 from qoop.planner.sql.select_list import SelectItem, aliases, places, select_items
@@ -31,6 +29,16 @@ from qoop.planner.sql.stars import expanded, has_columns
 
 if TYPE_CHECKING:
     from qoop.planner.sql.build import Builder
+
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import combinations, product
+
+from qoop.catalog.value import value
+from qoop.planner.algebra.expr import Call, binary, transform
+from qoop.planner.algebra.relation import WindowCall
+from qoop.planner.sql.scope import Names
 
 
 class SelectBlock:
@@ -264,3 +272,113 @@ def _of_nothing(aggregates: Iterable[Aggregation]) -> dict[Column, Literal]:
 def _filtered(relation: Relation, predicates: Sequence[Expr]) -> Relation:
     kept = tuple(p for p in predicates if not (isinstance(p, Literal) and p.value is True))
     return Filter(relation, kept) if kept else relation
+
+
+# ``SELECT DISTINCT ON (…) … ORDER BY …``: the first row of each group.
+#
+# It is the row that has the number 1 in its group. Where the order leaves a choice, the numbers vary, and so the block
+# is non-deterministic (law 12), as any with ``row_number()`` is; where the query reads only the keys, it is a GROUP BY.
+
+_ONE = Literal("1", "INTEGER", 1)
+
+
+@value
+class Kept:
+    """The block of the rows that are kept, and the expressions over it that they are sorted by."""
+
+    block: QueryBlock
+    order: tuple[Expr, ...]
+
+
+def first_of_each(block: QueryBlock, on: Sequence[Expr], order: Sequence[SortKey], names: Names) -> Kept:
+    """The first row, in this order, for each value of the expressions `on`. Raises Unsupported without an order."""
+    if block.correlated:
+        raise Unsupported("DISTINCT ON in a correlated subquery")
+    sorted_by = tuple(key.expr for key in order)
+    if all(expr in on for expr in (*block.exprs, *sorted_by)):
+        return _grouped(block, on, sorted_by, names)
+    if not order:
+        raise Unsupported("DISTINCT ON without an order, which leaves the choice of the rows to DuckDB")
+    rank = names.fresh("place", "BIGINT")
+    numbered = Window(block.relation, (WindowCall(rank, _row_number(on, order), tuple(on)),))
+    return Kept(replace(block, relation=Filter(numbered, (binary("=", rank, _ONE),))), sorted_by)
+
+
+def _grouped(block: QueryBlock, on: Sequence[Expr], order: Sequence[Expr], names: Names) -> Kept:
+    keys: dict[Expr, Column] = {expr: names.fresh("distinct_key", expr.type) for expr in on}
+    rows = Project(block.relation, tuple((column, expr) for expr, column in keys.items()))
+    groups = Aggregate(rows, tuple(keys.values()), ())
+    kept = replace(block, relation=groups, exprs=tuple(keys[expr] for expr in block.exprs))
+    return Kept(kept, tuple(keys[expr] for expr in order))
+
+
+def _row_number(on: Sequence[Expr], order: Sequence[SortKey]) -> Call:
+    slots = ", ".join(f"{{{place}}}" for place in range(len(on)))
+    sorted_by = ", ".join(f"{{{len(on) + place}}} {_direction(key)}" for place, key in enumerate(order))
+    template = f"row_number() OVER (PARTITION BY {slots} ORDER BY {sorted_by})"
+    return Call("row_number", (*on, *(key.expr for key in order)), template, "BIGINT")
+
+
+def _direction(key: SortKey) -> str:
+    return f"{'DESC' if key.descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+
+
+# GROUP BY: its keys, and the grouping sets that its items spell out
+
+
+@dataclass
+class GroupKeys:
+    """GROUP BY while it is built: key expression -> its column, and the grouping sets.
+
+    correlated: what remains of correlated predicates, between key columns and outer ones.
+    """
+
+    columns: dict[Expr, Column] = field(default_factory=dict)
+    sets: list[tuple[Column, ...]] | None = None
+    correlated: list[Expr] = field(default_factory=list)
+
+    def add(self, expr: Expr, names: Names) -> Column:
+        if expr not in self.columns:
+            self.columns[expr] = expr if isinstance(expr, Column) else names.fresh("key", expr.type)
+        return self.columns[expr]
+
+    def after(self, expr: Expr) -> Expr:
+        """The expression above the Aggregate: key expressions became columns."""
+        computed = {e: c for e, c in self.columns.items() if e != c and not isinstance(e, Literal)}
+        if not computed:
+            return expr
+        return transform(expr, lambda node: computed.get(node) if isinstance(node, Call) else None)
+
+
+def grouping_sets(group: exp.Group, key: Callable[[exp.Expression], Column]) -> list[tuple[Column, ...]]:
+    """Spell GROUP BY out as the list of its grouping sets (SQL:1999, cross product of the items)."""
+    factors: list[list[tuple[Column, ...]]] = []
+    items = [
+        *group.expressions,
+        *(group.args.get("rollup") or ()),
+        *(group.args.get("cube") or ()),
+        *(group.args.get("grouping_sets") or ()),
+    ]
+    for item in items:
+        factors.append(_factor(item, key))
+    return [tuple(dict.fromkeys(c for part in choice for c in part)) for choice in product(*factors)]
+
+
+def _factor(item: exp.Expression, key: Callable[[exp.Expression], Column]) -> list[tuple[Column, ...]]:
+    def part(node: exp.Expression) -> tuple[Column, ...]:
+        if isinstance(node, exp.Tuple):
+            return tuple(key(child) for child in node.expressions)
+        return (key(node.this if isinstance(node, exp.Paren) else node),)
+
+    if isinstance(item, exp.Rollup):
+        parts = [part(node) for node in item.expressions]
+        return [sum(parts[:i], ()) for i in range(len(parts), -1, -1)]
+    if isinstance(item, exp.Cube):
+        parts = [part(node) for node in item.expressions]
+        choices = [c for n in range(len(parts), -1, -1) for c in combinations(parts, n)]
+        return [sum(choice, ()) for choice in choices]
+    if isinstance(item, exp.GroupingSets):
+        return [s for node in item.expressions for s in (
+            _factor(node, key) if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets) else [part(node)]
+        )]  # fmt: skip
+    return [part(item)]

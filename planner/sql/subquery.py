@@ -28,12 +28,13 @@ from qoop.planner.algebra.expr import (
 )
 from qoop.planner.algebra.relation import Aggregate, Aggregation, Join, Project, Relation
 from qoop.planner.sql.convert import Env
-from qoop.planner.sql.endless import refuse_endless
 from qoop.planner.sql.scope import Unsupported, refuse
 
 if TYPE_CHECKING:
     from qoop.planner.sql.build import Builder
     from qoop.planner.sql.query_block import QueryBlock
+
+from qoop.planner.algebra.relation import Limit, Opaque, SetOp, Sort, Window
 
 _ZERO = Literal("0", "INTEGER", 0)
 _MANY_ROWS = (
@@ -244,3 +245,23 @@ def _sides(predicate: Expr, inner: frozenset[Column]) -> tuple[Expr, Expr]:
         if columns_of(ours) and columns_of(ours) <= inner and not columns_of(theirs) & inner:
             return ours, theirs
     raise Unsupported(f"a subquery correlated by {predicate}")
+
+
+# Rows that a query reads in part: LIMIT and EXISTS stop what makes them, which may have no end.
+#
+# DuckDB makes the rows of a recursion or of ``range(1e11)`` as they are read. A stage puts out all of its rows before
+# the next one begins, so such a fragment belongs into the stage that stops it.
+
+MOST_ROWS = 1_000_000
+"""Rows that a fragment may put out though only a part of them is read."""
+
+
+def refuse_endless(relation: Relation, reader: str) -> None:
+    """Raise Unsupported if a fragment that may make rows without end is read row by row. reader: stops to read."""
+    left = [relation]
+    while left:
+        node = left.pop()
+        if isinstance(node, Opaque) and (node.rows is None or node.rows > MOST_ROWS):
+            raise Unsupported(f"{reader} of {node.reason}, which may make more rows than are read")
+        if not isinstance(node, Aggregate | Sort | Window | Limit) and not (isinstance(node, SetOp) and not node.all):
+            left += node.inputs

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from qoop.catalog.errors import ConfigError, PlanError
 from qoop.engine.node_queues.ordering import STRATEGIES, Ordering
-from qoop.engine.node_queues.placement import Placement
+from qoop.engine.node_queues.placement import Placement, estimated_wait
 from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.node_queues.queue import NodeQueue
 from qoop.engine.node_queues.ticket import JobLeft, Ticket
 from qoop.engine.node_queues.view import NodesView
-from qoop.engine.node_queues.wait import estimated_wait
 from qoop.engine.task import AttemptId, TaskId
 from qoop.planner.plan import Resources
 

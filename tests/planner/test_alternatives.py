@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qoop.catalog.errors import PlanError
-from qoop.planner.algebra.cover import smallest_cover
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
-from qoop.planner.search.alternatives import _tries, explain_alternatives, keep
+from qoop.planner.search.alternatives import _tries, explain_alternatives, keep, smallest_cover
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, Pool, cluster_grid, local_grid, shape
 from qoop.planner.variants import VARIANTS
 

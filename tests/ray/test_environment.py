@@ -12,7 +12,7 @@ import pytest
 
 import qoop
 from qoop.catalog.errors import ConfigError
-from qoop.engine.backends.ray.environment import with_wheels
+from qoop.engine.backends.ray.nodes import with_wheels
 
 if TYPE_CHECKING:
     from tests.ray.conftest import NodesMaker

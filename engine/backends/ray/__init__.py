@@ -15,5 +15,4 @@
     pulls.py         outputs read from several nodes at once
     tls.py           certificates of the nodes
     reservation.py   the session's resources in Ray's own accounts
-    environment.py   wheels in the runtime environment, unpacked for the session
 """

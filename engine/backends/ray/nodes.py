@@ -8,13 +8,17 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from os import PathLike, fspath
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.catalog.value import value
-from qoop.engine.backends.ray.environment import with_wheels
 from qoop.engine.task import MachineId
 
 _REACH = 10.0  # seconds that the head of a cluster may take to answer
@@ -75,7 +79,7 @@ def attach(address: str, runtime_env: Mapping[str, Any] | None = None) -> bool:
     """Connect this process to a Ray cluster; True if that was not done before.
 
     address: "host:port" of its head, or "auto" for the one that runs here. runtime_env: as for ``ray.init``, except for
-    wheels (see :mod:`~qoop.engine.backends.ray.environment`).
+    wheels (see :func:`with_wheels`).
     Raises ConfigError if Ray is not installed, there is no such cluster, or this process is connected to another, or
     to this one without that environment.
     """
@@ -226,3 +230,43 @@ def living() -> dict[str, Node]:
 def seconds_left(node: Node) -> float:
     """Until it is taken away, if that was announced; as far as is known it may be at once."""
     return max(0.0, (node.leaves_at or 0.0) - time.time())
+
+
+# Wheels in the environment of the processes are unpacked here, where the session runs.
+#
+# Ray would have pip install a wheel on every node with all that it depends on, which needs an index of packages and may
+# bring other versions of DuckDB than the session has. A wheel without compiled parts is a folder that only has to be on
+# the path, and as such Ray hands it to the nodes itself.
+
+_PURE = "-none-any.whl"
+
+
+@contextmanager
+def with_wheels(runtime_env: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any] | None]:
+    """The environment, with what is in the pure wheels among its `py_modules` in place of these.
+
+    The folders are gone afterwards; `ray.init` has uploaded them by then. Raises ConfigError for a wheel that cannot be
+    read.
+    """
+    modules = list((runtime_env or {}).get("py_modules") or ())
+    if not any(map(_is_pure_wheel, modules)):
+        yield runtime_env
+        return
+    with TemporaryDirectory(prefix="qoop-wheels-") as folder:
+        found: list[object] = []
+        for number, module in enumerate(modules):
+            found += _unpacked(module, Path(folder) / str(number)) if _is_pure_wheel(module) else [module]
+        yield {**(runtime_env or {}), "py_modules": found}
+
+
+def _is_pure_wheel(module: object) -> bool:
+    return isinstance(module, str | PathLike) and fspath(module).endswith(_PURE) and "://" not in fspath(module)
+
+
+def _unpacked(wheel: str | PathLike[str], folder: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(wheel) as file:
+            file.extractall(folder)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"the wheel {fspath(wheel)} cannot be read: {error}") from error
+    return [str(path) for path in sorted(folder.iterdir())]
