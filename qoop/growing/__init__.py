@@ -15,8 +15,7 @@
     eligibility.py   which queries can grow, and from what sums
     figures.py       what the columns of an answer are made of
     foresight.py     answers that would grow in vain, by statistics
-    gain.py          the gain that a round should bring
-    goal.py          how narrow intervals are to be, and how sure
+    goal.py          how narrow intervals are to be, and how sure; the gain of a round
     growth.py        what is known of a query that grows: values
     intervals.py     intervals of the figures of all groups
     names.py         which column or item a name means

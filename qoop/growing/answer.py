@@ -17,7 +17,7 @@ from qoop.catalog.value import value
 from qoop.growing.edition import Edition, Editions, notes
 from qoop.growing.estimators import unseen
 from qoop.growing.estimators.look import Look
-from qoop.growing.gain import RoundStart
+from qoop.growing.goal import RoundStart
 from qoop.growing.intervals import Intervals, Shown, aimed, at_look, enough_at, in_vain
 from qoop.growing.rest import is_taken_over, may_run_whole
 from qoop.growing.status import AnswerStatus, Pace, Times

@@ -15,7 +15,7 @@ from scheduler_world import Known, empty, fill, request
 import qoop
 from qoop.control.messages import JobRequest
 from qoop.control.trace_codec import TraceCodec
-from qoop.growing.gain import RoundStart
+from qoop.growing.goal import RoundStart
 from qoop.iterating.curves import step_gain
 from qoop.planner.packing import Available
 from qoop.planner.plan import Plan, Resources

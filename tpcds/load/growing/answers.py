@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from qoop.growing.gain import RoundStart
+from qoop.growing.goal import RoundStart
 from qoop.growing.schedule import Schedule, schedule
 from qoop.planner.plan import Estimate, Plan, Stage
 from qoop.programs.program import Begin, End, Show
