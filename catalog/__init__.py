@@ -12,15 +12,15 @@
     opening.py        the one way to open a DuckDB
     extensions.py     extensions of DuckDB, on this machine and in an instance
     access.py         which files a DuckDB must be able to open to read tables
-    asking.py         questions to DuckDB: its keywords, types and options, and how it parses a text
-    lexed.py          the words of a text as DuckDB's lexer sees them
+    duckdb_introspection.py  DuckDB's keywords, types and options, and its parser
+    lexer.py          the words of a text, by DuckDB's lexer
     by_text.py        the memory of what functions say of texts
     paths.py          paths that come from outside
     forks.py          what a forked process may not share with its parent
     interrupts.py     Ctrl-C while DuckDB works
     arrow_input.py    Arrow rows as DuckDB's input, without pandas
     arrow_output.py   DuckDB's answers as Arrow rows, of either version
-    sealed.py         JSON documents with a checksum, and with a seal of the user's key
+    signed_json.py    JSON documents with a checksum, and a signature by the user's key
     user_key.py       the user's key
     user_folders.py   the user's folders for caches and for configuration
     sizes.py          sizes such as "2GB"

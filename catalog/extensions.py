@@ -15,7 +15,7 @@ from pathlib import Path
 
 import duckdb
 
-from qoop.catalog.asking import ask
+from qoop.catalog.duckdb_introspection import ask
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.opening import open_duckdb
 

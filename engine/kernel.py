@@ -34,9 +34,9 @@ from qoop.catalog.access import Access
 from qoop.catalog.by_text import by_text
 from qoop.catalog.errors import CatalogError, FunctionFailed
 from qoop.catalog.opening import EXTENSIONS, listed
+from qoop.catalog.sources.file_stamp import File
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.sources.parquet import ParquetSource, reach
-from qoop.catalog.sources.seen import File
 from qoop.catalog.table import Split, Table
 from qoop.engine.functions.calls import Calls, Tell
 from qoop.engine.functions.ledger import Ledger

@@ -14,8 +14,8 @@ from typing import Any
 
 import duckdb
 
-from qoop.catalog.asking import ask
 from qoop.catalog.by_text import by_text
+from qoop.catalog.duckdb_introspection import ask
 from qoop.catalog.errors import PlanError
 from qoop.engine.storage.partition import with_partition_number
 from qoop.planner.plan import Plan, Stage

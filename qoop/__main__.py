@@ -216,12 +216,12 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if _MAY_BE_COMMAND.search(text):
         return _script(options, text)
     with loading_little():
-        from qoop.catalog import asking
+        from qoop.catalog import duckdb_introspection
         from qoop.commands.named import tables_named
         from qoop.statements.statement import SetOption, statements
 
         if options.process_is_ours:
-            asking.use_default()
+            duckdb_introspection.use_default()
         asked = statements(text)
         named = tables_named(asked)
         opened = _session(options, named)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, PlanError, SourceError, TableChanged
-from qoop.catalog.sealed import NotSealed, opened, sealed
+from qoop.catalog.signed_json import NotSealed, opened, sealed
 from qoop.catalog.sources.pieces import Pieces
 from qoop.catalog.stores.whole_file import sync_folder, write_synced
 from qoop.catalog.user_key import user_key

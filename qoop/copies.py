@@ -4,9 +4,9 @@
 
     PATH/contents.json     of each version of a table that the query reads, the digest of all that its files held
 
-A file's version follows its look (:mod:`qoop.catalog.sources.seen`), which a copy does not share. So once a job is
-suspended its files are read through, and what they hold is written next to the bundle. The bundle is whole before: if
-that is cut short, copies are not known, and all else is as good.
+A file's version follows its stamp (:mod:`qoop.catalog.sources.file_stamp`), which a copy does not share. So once a
+job is suspended, its files are read, and their digests are written next to the bundle. The bundle is complete before:
+if this is cut short, only copies are not recognised.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import CatalogError
-from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.signed_json import opened, sealed
 from qoop.catalog.sources.register import content
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.table import Table

@@ -29,9 +29,9 @@ from typing import Any, Literal
 
 import duckdb
 
-from qoop.catalog.asking import ask
+from qoop.catalog.duckdb_introspection import ask
 from qoop.catalog.errors import ConfigError, PlanError
-from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.signed_json import opened, sealed
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.table import Table
 from qoop.catalog.user_key import user_key

@@ -24,7 +24,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog import arrow_input, arrow_output
-from qoop.catalog.asking import has_name
+from qoop.catalog.duckdb_introspection import has_name
 from qoop.catalog.errors import BindError, ConfigError, DiskFull, ExecutionError, PlanError, QueryError
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.opening import confine, open_duckdb

@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from qoop.catalog.asking import ask
+from qoop.catalog.duckdb_introspection import ask
 
 
 @dataclass(frozen=True, slots=True)

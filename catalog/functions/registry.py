@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from qoop.catalog.asking import ask, has_name
+from qoop.catalog.duckdb_introspection import ask, has_name
 from qoop.catalog.errors import FunctionError, UnknownFunction
 from qoop.catalog.functions.function import UserFunction
 

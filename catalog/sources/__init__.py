@@ -5,7 +5,7 @@
     register.py   finds out what a path or an object is and makes a table of it, or makes it again
     files.py      finds files, and names them in SQL
     footer.py     the footer of a Parquet file
-    seen.py       tells whether files still hold the same bytes
+    file_stamp.py   detects changed files by size and times, without reading them
     parquet.py    Parquet files: footers give schema, row groups and version
     lake.py       tables of a lake: Parquet files that a log lists
     delta.py      the logs of Delta tables

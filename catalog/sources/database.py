@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
+from qoop.catalog.sources.file_stamp import File, Seen, check_content, content_file, look, reading
 from qoop.catalog.sources.files import hashed_row, sql_name
 from qoop.catalog.sources.pieces import PIECE, Runs
 from qoop.catalog.sources.probe import attached, describe
-from qoop.catalog.sources.seen import File, Seen, check_content, content_file, look, reading
 from qoop.catalog.table import Columns, Footer, Range, Split, Table, joined
 from qoop.catalog.value import value
 

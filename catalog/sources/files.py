@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from qoop.catalog.errors import SourceError
-from qoop.catalog.sources.seen import reading
+from qoop.catalog.sources.file_stamp import reading
 from qoop.catalog.table import Columns
 
 # A stripe is one vector of DuckDB; this number of them shows values that lie together in proportion.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from qoop.catalog.sources.seen import reading
+from qoop.catalog.sources.file_stamp import reading
 
 _CHUNK = 1 << 20
 _END = 10

@@ -21,6 +21,16 @@ import pyarrow as pa
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
 from qoop.catalog.opening import open_duckdb
+from qoop.catalog.sources.file_stamp import (
+    File,
+    Seen,
+    check_content,
+    check_looks,
+    content_digest,
+    content_file,
+    reading,
+    settled,
+)
 from qoop.catalog.sources.files import (
     hashed_row,
     hive_digest,
@@ -31,16 +41,6 @@ from qoop.catalog.sources.files import (
 )
 from qoop.catalog.sources.footer import describes_its_columns, paths, read_footer
 from qoop.catalog.sources.pieces import PIECE, Pieces, Runs
-from qoop.catalog.sources.seen import (
-    File,
-    Seen,
-    check_content,
-    check_looks,
-    content_digest,
-    content_file,
-    reading,
-    settled,
-)
 from qoop.catalog.stores.objects import without_options
 from qoop.catalog.table import Columns, Footer, Range, Source, Split, joined, spread
 from qoop.catalog.value import value

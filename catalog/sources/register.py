@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from qoop.catalog import arrow_input
-from qoop.catalog.asking import has_name
+from qoop.catalog.duckdb_introspection import has_name
 from qoop.catalog.errors import SourceError
 from qoop.catalog.interrupts import interruptibly
+from qoop.catalog.sources.file_stamp import File, look, looks_same, reading
 from qoop.catalog.sources.files import find_files, hive_columns, is_sqlite, lake_of, sql_path
 from qoop.catalog.sources.memory import ArrowSource, own_copy
 from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, open_parquet, reach
 from qoop.catalog.sources.probe import Probe, describe
-from qoop.catalog.sources.seen import File, look, looks_same, reading
 from qoop.catalog.stores.objects import below, is_remote, without_options
 from qoop.catalog.table import Columns, Origin, Source, Table, digest_of, table_version
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 from qoop.catalog.access import Places
 from qoop.catalog.extensions import is_here
 from qoop.catalog.sources.database import DatabaseSource, database_alias, look_with_log, tables_of
+from qoop.catalog.sources.file_stamp import File, Seen, check_content, content_digest, content_file
 from qoop.catalog.sources.files import sql_name
 from qoop.catalog.sources.pieces import Pieces, Runs
 from qoop.catalog.sources.probe import attached, describe
-from qoop.catalog.sources.seen import File, Seen, check_content, content_digest, content_file
 from qoop.catalog.table import Columns, Range, Split, Table
 from qoop.catalog.value import value
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
+from qoop.catalog.sources.file_stamp import File
 from qoop.catalog.sources.files import sql_name
-from qoop.catalog.sources.seen import File
 from qoop.catalog.sources.sqlite import SqliteSource
 from qoop.catalog.table import Columns, Split
 from qoop.catalog.value import value

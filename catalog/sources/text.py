@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
+from qoop.catalog.sources.file_stamp import File, check_content, content_digest, content_file
 from qoop.catalog.sources.files import (
     hive_columns,
     hive_digest,
@@ -28,7 +29,6 @@ from qoop.catalog.sources.files import (
     sql_string,
 )
 from qoop.catalog.sources.probe import describe, reason
-from qoop.catalog.sources.seen import File, check_content, content_digest, content_file
 from qoop.catalog.table import Columns, Footer, Range, Split
 from qoop.catalog.value import value
 

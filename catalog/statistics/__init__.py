@@ -11,5 +11,5 @@
     merging.py          those of two parts of a table together
     keys.py             columns whose values are unique, counted exactly
     stats_cache.py      keeps statistics by table version, in memory and on disk
-    forerunner.py       the table that stood at a place before files were added
+    earlier_version.py  the version of a table before files were added
 """

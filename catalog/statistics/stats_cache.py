@@ -1,6 +1,6 @@
 """Collected statistics by table version: in memory, and on disk for tables that other processes can see.
 
-A table that files were added to has those of before, and of the files that came (`forerunner.py`, `merging.py`).
+A table that files were added to has those of before, and of the files that came (`earlier_version.py`, `merging.py`).
 
 One JSON file per version, written next to its place and renamed into it, so that a reader sees all or nothing.
 Two processes that add columns at once may lose one's columns; they are then collected again.
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.signed_json import opened, sealed
 from qoop.catalog.statistics.stats import ColumnStats, Scalar, TableStats
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.table import Table
@@ -30,7 +30,7 @@ from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import user_key
 
 if TYPE_CHECKING:
-    from qoop.catalog.statistics.forerunner import Forerunners
+    from qoop.catalog.statistics.earlier_version import Forerunners
 
 # Raised when the meaning of the file, or the way statistics are collected, changes.
 FORMAT = 3
@@ -54,7 +54,7 @@ class StatsCache:
 
     @cached_property
     def _forerunners(self) -> Forerunners:
-        from qoop.catalog.statistics.forerunner import Forerunners  # a query that is short collects nothing
+        from qoop.catalog.statistics.earlier_version import Forerunners  # a query that is short collects nothing
 
         return Forerunners(self._directory / "places")
 

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.functions.function import UserFunction
-from qoop.catalog.lexed import quoted
+from qoop.catalog.lexer import quoted
 from qoop.engine.functions.calls import Calls
 from qoop.engine.functions.ledger import Ledger
 from qoop.engine.functions.measured import Meter, row_seconds

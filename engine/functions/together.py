@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from qoop.catalog.functions.function import UserFunction
-from qoop.catalog.lexed import quoted
+from qoop.catalog.lexer import quoted
 from qoop.catalog.value import value
 from qoop.engine.functions.calls import NO_NULL, Calls
 from qoop.engine.functions.measured import Meter, row_seconds

@@ -11,9 +11,9 @@ Several processes may use a directory at once. A process that finds a user dead 
 budget, a new checkpoint replaces others that no living process needs, those worth least first; where that is not
 enough, it is not written.
 
-A manifest bears a checksum (:mod:`qoop.catalog.sealed`), and so does every segment of the data. Both find damage. Where
-a key is given, a manifest must bear its seal, and its segments have checksums that nobody can meet on purpose, so that
-what somebody else has put there is not believed. Without a key everybody who can write to the directory is trusted; a
+A manifest bears a checksum (:mod:`qoop.catalog.signed_json`), and so does every segment of the data. Both find damage.
+Where a key is given, a manifest must bear its seal, and its segments have checksums that resist forgery: outputs of
+other writers are refused. Without a key everybody who can write to the directory is trusted; a
 directory to which all can write, or that belongs to another user, is refused (`refuse_if_open`).
 """
 
@@ -37,7 +37,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull
-from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.signed_json import opened, sealed
 from qoop.catalog.stores.private import make_folder, open_private, write_private
 from qoop.catalog.stores.whole_file import sync_folder, write_synced
 from qoop.catalog.value import value

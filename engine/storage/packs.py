@@ -24,7 +24,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError
-from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.signed_json import opened, sealed
 from qoop.engine.digest import digest_to_json
 from qoop.engine.events import Committed
 from qoop.engine.storage.manifest import Range, Saved, committed_from_json, facts_to_json

@@ -13,8 +13,8 @@ from functools import lru_cache
 
 import duckdb
 
-from qoop.catalog.asking import ask, has_name
 from qoop.catalog.by_text import by_text
+from qoop.catalog.duckdb_introspection import ask, has_name
 from qoop.catalog.errors import BindError, ParseError
 from qoop.planner.algebra.expr import Call, Expr, Literal, is_volatile
 

@@ -8,7 +8,7 @@
     scope.py          names in scope: FROM items, outer blocks, CTEs
     unions.py         queries with values of a UNION, which run whole
     parts.py          the parts of nodes that the builder takes over: blocks with others are refused
-    told_apart.py     names of WITH that are given twice
+    unique_cte_names.py  renames queries of a WITH that share a name
     build.py          a statement: CTEs, set operations, ORDER BY and LIMIT
     query_block.py    a query block while it is built
     select_block.py   a SELECT, clause by clause

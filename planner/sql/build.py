@@ -37,8 +37,8 @@ from qoop.planner.sql.select_block import SelectBlock
 from qoop.planner.sql.select_list import has_own_names
 from qoop.planner.sql.sources import MOST_LISTED, is_long, tables_mentioned
 from qoop.planner.sql.subquery import SubqueryJoins, refuse_endless
-from qoop.planner.sql.told_apart import told_apart
 from qoop.planner.sql.unions import has_unions
+from qoop.planner.sql.unique_cte_names import told_apart
 
 MOST_NESTED = 100  # every level takes frames of Python's stack, of which there are 1000; TPC-DS has up to 19
 

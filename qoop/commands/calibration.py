@@ -29,7 +29,7 @@ from qoop.calibrated import FORMAT, KEPT, MEASURED
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.opening import open_duckdb
-from qoop.catalog.sealed import sealed
+from qoop.catalog.signed_json import sealed
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
 from qoop.config import configure

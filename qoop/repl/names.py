@@ -43,7 +43,7 @@ class Names:
 @cache
 def of_duckdb() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Keywords and functions of the DuckDB in use; the common keywords first."""
-    from qoop.catalog.asking import ask
+    from qoop.catalog.duckdb_introspection import ask
 
     reserved = ask("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved' ORDER BY ALL")
     functions = ask(

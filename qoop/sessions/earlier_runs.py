@@ -23,7 +23,7 @@ from typing import Any
 import duckdb
 
 from qoop.catalog.forks import forget_private, keep_private
-from qoop.catalog.sealed import NotSealed, opened, sealed
+from qoop.catalog.signed_json import NotSealed, opened, sealed
 from qoop.catalog.stores.private import make_folder, open_private, write_all
 from qoop.catalog.value import value
 from qoop.engine.storage import manifest

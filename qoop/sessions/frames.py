@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexed import quoted
+from qoop.catalog.lexer import quoted
 from qoop.control.job_handle import JobHandle
 from qoop.planner.sql.sources import OF_PROGRAM
 from qoop.session_tables import SessionTables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qoop.catalog import extensions
 from qoop.catalog.errors import Forbidden
-from qoop.catalog.lexed import quoted
+from qoop.catalog.lexer import quoted
 from qoop.result import Result
 from qoop.sessions.execution import Execution, counted, done
 from qoop.statements import prepared

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from qoop.catalog.errors import CatalogError, Forbidden, SourceError, UnknownTable
-from qoop.catalog.lexed import quoted
+from qoop.catalog.lexer import quoted
 from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.stores.objects import is_remote
 from qoop.planner.sql.sources import OF_CATALOG, is_of_query

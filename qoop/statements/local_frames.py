@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from types import FrameType
 
 from qoop.catalog.by_text import by_text
-from qoop.catalog.lexed import lexed
+from qoop.catalog.lexer import lexed
 
 _LIBRARIES = ("pyarrow", "pandas", "polars", "qoop")
 _KINDS = (

@@ -11,9 +11,9 @@ from functools import cache
 from hashlib import blake2b
 from itertools import zip_longest
 
-from qoop.catalog.asking import ask
 from qoop.catalog.by_text import by_text
-from qoop.catalog.lexed import lexed
+from qoop.catalog.duckdb_introspection import ask
+from qoop.catalog.lexer import lexed
 from qoop.catalog.value import value
 
 MOST_CHARACTERS = 1 << 16

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexed import lexed
+from qoop.catalog.lexer import lexed
 from qoop.catalog.value import value
 from qoop.statements.statement import folded, parameters_of
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import duckdb
 
-from qoop.catalog.asking import is_several, parsed
+from qoop.catalog.duckdb_introspection import is_several, parsed
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexed import Lexeme, lexed, list_items
+from qoop.catalog.lexer import Lexeme, lexed, list_items
 from qoop.statements.parameters import literal
 
 _MAY_PIVOT = re.compile(r"\bpivot", re.I)

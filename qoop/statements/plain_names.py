@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 
 from qoop.catalog.errors import ParseError
-from qoop.catalog.lexed import Lexeme, behind_closing, lexed, quoted
+from qoop.catalog.lexer import Lexeme, behind_closing, lexed, quoted
 from qoop.catalog.value import value
 from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
 from qoop.planner.sql.sources import base_tables, is_long

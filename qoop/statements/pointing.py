@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from qoop.catalog.lexed import Lexeme, lexed
+from qoop.catalog.lexer import Lexeme, lexed
 from qoop.planner.sql.bind import underline
 
 _CONVERSION = "Conversion Error"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexed import lexed, list_items
+from qoop.catalog.lexer import lexed, list_items
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
 from qoop.statements.words import Words

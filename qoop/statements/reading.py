@@ -6,7 +6,7 @@ Names are given in parts, as they are written: database, schema and name, or les
 from __future__ import annotations
 
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexed import quoted
+from qoop.catalog.lexer import quoted
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
 from qoop.statements.words import Words

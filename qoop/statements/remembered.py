@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexed import Lexeme, lexed
+from qoop.catalog.lexer import Lexeme, lexed
 from qoop.statements.parameters import literal, with_texts
 from qoop.statements.prepared import Deallocate, Execute, Prepare, Transaction
 from qoop.statements.statement import Statement, folded, parameters_of, statements

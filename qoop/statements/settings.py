@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from qoop.catalog.asking import ask
+from qoop.catalog.duckdb_introspection import ask
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.opening import EXTENSIONS, confine, listed, open_duckdb
 from qoop.options import SETTABLE

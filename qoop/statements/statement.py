@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import duckdb
 
-from qoop.catalog.asking import is_several, parsed, type_of
 from qoop.catalog.by_text import by_text
+from qoop.catalog.duckdb_introspection import is_several, parsed, type_of
 from qoop.catalog.errors import ParseError, QueryError
-from qoop.catalog.lexed import lexed
+from qoop.catalog.lexer import lexed
 from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
 from qoop.statements.databases.schemas import OfSchemas, ShowSchemas, schema_created, schema_dropped

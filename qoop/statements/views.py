@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qoop.catalog.lexed import quoted
+from qoop.catalog.lexer import quoted
 from qoop.catalog.value import value
 from qoop.planner.sql.sources import tables_read
 from qoop.statements.plain_names import hidden, renamed

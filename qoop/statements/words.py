@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qoop.catalog.asking import ask
-from qoop.catalog.lexed import Lexeme, lexed
+from qoop.catalog.duckdb_introspection import ask
+from qoop.catalog.lexer import Lexeme, lexed
 
 
 class Words:

@@ -30,7 +30,7 @@ from attack_outcome import Outcome
 
 import qoop
 from qoop.calibrated import calibration_path
-from qoop.catalog.sealed import sealed
+from qoop.catalog.signed_json import sealed
 from qoop.catalog.user_key import user_key
 from qoop.commands.calibration import Calibration, save
 from qoop.control.trace import Chain

@@ -326,7 +326,7 @@ def test_a_text_file_changed_in_place_is_noticed_at_once(catalog: Catalog, tmp_p
 def test_a_write_within_one_tick_of_the_clock_is_noticed(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("qoop.catalog.sources.seen.os", SimpleNamespace(stat=coarse_stat))
+    monkeypatch.setattr("qoop.catalog.sources.file_stamp.os", SimpleNamespace(stat=coarse_stat))
     path = tmp_path / f"t.{kind}"
     for number in range(10, 20):
         duckdb.connect().execute(f"COPY (SELECT {number} AS a) TO '{path}'")

@@ -16,7 +16,7 @@ import pytest
 from qoop.catalog import user_folders
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import CatalogError, SourceError, TableChanged
-from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.signed_json import opened, sealed
 from qoop.catalog.statistics import collect as collecting
 from qoop.catalog.statistics import stats_cache
 from qoop.catalog.statistics.scalars import scalar_sql

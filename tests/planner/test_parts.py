@@ -14,7 +14,7 @@ from qoop.planner.algebra.relation import Opaque, walk
 from qoop.planner.sql.bind import Binder, Bound
 from qoop.planner.sql.build import build
 from qoop.planner.sql.parts import CLAUSES, EXPRESSIONS
-from qoop.planner.sql.told_apart import told_apart
+from qoop.planner.sql.unique_cte_names import told_apart
 
 QUERIES = [
     "WITH w(k) AS (SELECT a FROM t) SELECT k, sum(b) AS s FROM w JOIN t ON k = t.a WHERE b > 0 "

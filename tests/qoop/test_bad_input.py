@@ -137,7 +137,7 @@ def test_damage_that_only_a_task_meets(data: Path, monkeypatch: pytest.MonkeyPat
         seen = os.stat(data / "big.parquet")
         damage(data / "big.parquet")
         nobody_wrote = SimpleNamespace(stat=lambda _: seen)  # the disk has lost some bits
-        monkeypatch.setattr("qoop.catalog.sources.seen.os", nobody_wrote)
+        monkeypatch.setattr("qoop.catalog.sources.file_stamp.os", nobody_wrote)
         with pytest.raises(qoop.SourceError, match=r"(?s)Stage .*could not read big"):
             session.sql(text)
         assert session.sql("SELECT 1 AS x").fetchall() == [(1,)]

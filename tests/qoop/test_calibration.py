@@ -13,7 +13,7 @@ import qoop
 from qoop.__main__ import main
 from qoop.calibrated import MEASURED, calibration_path, load
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.sealed import sealed
+from qoop.catalog.signed_json import sealed
 from qoop.commands import calibration
 from qoop.commands.calibration import Calibration, calibrate, fit, save
 from qoop.planner.estimate.cost import DEFAULT, CostModel

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 import qoop
-from qoop.catalog.asking import type_of
+from qoop.catalog.duckdb_introspection import type_of
 from qoop.session import Session
 
 TABLES = """

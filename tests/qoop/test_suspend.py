@@ -24,7 +24,7 @@ import qoop
 from qoop import bundle
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, DiskFull, SourceError, Suspended, TableChanged
-from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.signed_json import opened, sealed
 from qoop.catalog.user_key import user_key
 from qoop.engine.history import Started
 from qoop.engine.kernel import Kernel

@@ -13,7 +13,7 @@ import pytest
 
 import qoop
 from qoop.catalog.errors import CheckpointError
-from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.signed_json import opened, sealed
 from qoop.catalog.user_key import user_key
 from qoop.engine.storage.manifest import load_manifest
 

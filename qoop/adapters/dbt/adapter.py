@@ -13,7 +13,7 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from qoop.adapters.dbt.connections import QoopConnectionManager
 from qoop.adapters.dbt.kept_views import MAIN, KeptView
-from qoop.catalog.lexed import quoted
+from qoop.catalog.lexer import quoted
 from qoop.statements.parameters import literal
 
 

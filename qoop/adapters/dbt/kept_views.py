@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from qoop.catalog.errors import QoopError
-from qoop.catalog.lexed import quoted
+from qoop.catalog.lexer import quoted
 from qoop.catalog.value import value
 from qoop.session import Session
 

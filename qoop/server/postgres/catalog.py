@@ -17,7 +17,7 @@ import duckdb
 
 from qoop.catalog import arrow_output
 from qoop.catalog.errors import BindError, Cancelled, Forbidden, QueryError, Timeout
-from qoop.catalog.lexed import Lexeme, behind_closing, lexed, quoted
+from qoop.catalog.lexer import Lexeme, behind_closing, lexed, quoted
 from qoop.catalog.opening import open_duckdb
 from qoop.planner import lock
 from qoop.planner.parse_tree import Node, is_common_table, nodes, tree_of

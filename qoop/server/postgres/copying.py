@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from qoop.catalog.errors import Forbidden, QueryError
-from qoop.catalog.lexed import Lexeme, behind_closing, lexed
+from qoop.catalog.lexer import Lexeme, behind_closing, lexed
 from qoop.catalog.value import value
 from qoop.server.postgres.messages import HEAD, message, short
 from qoop.server.postgres.rows import BINARY, TEXT, Columns, Write

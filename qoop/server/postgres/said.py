@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qoop.catalog.errors import Forbidden
-from qoop.catalog.lexed import Lexeme, lexed
+from qoop.catalog.lexer import Lexeme, lexed
 from qoop.catalog.value import value
 
 SETTINGS = {

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexed import lexed
+from qoop.catalog.lexer import lexed
 from qoop.catalog.value import value
 from qoop.statements.databases.schemas import MAIN, OWN
 

@@ -9,7 +9,7 @@ from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING
 
-from qoop.catalog.asking import ask
+from qoop.catalog.duckdb_introspection import ask
 from qoop.statements.kinds.refused import not_for_a_session
 
 if TYPE_CHECKING:

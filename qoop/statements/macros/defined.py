@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from qoop.catalog.errors import BindError
-from qoop.catalog.lexed import quoted
+from qoop.catalog.lexer import quoted
 from qoop.planner.sql.bind import Binder
 from qoop.statements.macros.expanding import Macros
 from qoop.statements.macros.naming import with_names

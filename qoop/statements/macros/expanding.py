@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from qoop.catalog.errors import BindError, CatalogError
-from qoop.catalog.lexed import Lexeme, behind_closing, lexed, list_items
+from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items
 from qoop.catalog.value import value
 from qoop.statements.macros.reading import PASSED, CreateMacro, DropMacro, Macro
 

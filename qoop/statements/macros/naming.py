@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qoop.catalog.lexed import Lexeme, behind_closing, lexed, list_items, quoted
+from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items, quoted
 
 _ENDS = (
     "FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT",

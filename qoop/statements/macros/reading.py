@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexed import Lexeme, lexed, list_items, quoted
+from qoop.catalog.lexer import Lexeme, lexed, list_items, quoted
 from qoop.catalog.value import value
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from qoop.catalog.asking import parsed
+from qoop.catalog.duckdb_introspection import parsed
 from qoop.catalog.errors import DiskFull, QueryError
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.sources.files import sql_string

@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog import arrow_output
-from qoop.catalog.asking import parsed
+from qoop.catalog.duckdb_introspection import parsed
 from qoop.catalog.errors import OutOfMemory, QueryError, SourceError
 from qoop.catalog.opening import confine, open_duckdb
 from qoop.catalog.sources.files import sql_name, sql_string

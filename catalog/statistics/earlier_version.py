@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.sealed import opened, sealed
+from qoop.catalog.signed_json import opened, sealed
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.table import FilesSource, Table, table_version
 from qoop.catalog.user_key import user_key

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.sealed import NotAsWritten, NotSealed, opened, sealed
+from qoop.catalog.signed_json import NotAsWritten, NotSealed, opened, sealed
 from qoop.catalog.user_key import chosen_key, config_directory, user_key
 
 BODY = {"format": "qoop-example", "rows": [1, 2.5, None, "ä\n"], "deep": {"a": True}}
