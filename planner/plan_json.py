@@ -7,7 +7,6 @@ The text says what the dataclasses of :mod:`qoop.planner.plan` say, see :mod:`qo
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from qoop.catalog.errors import PlanError
@@ -20,28 +19,14 @@ FORMAT = 1
 _CODEC = Codec({})
 
 
-def to_json(plan: Plan) -> str:
-    """The plan as one line of JSON text.
+def dump(plan: Plan) -> dict[str, Any]:
+    """The plan as dicts, lists, texts and numbers, with the number of the format.
 
     >>> from qoop.planner.plan import Stage
     >>> plan = Plan((Stage("s1", "SELECT 1 AS a", (), (("a", "INTEGER"),), 1, "f00"),), (("a", "INTEGER"),))
-    >>> from_json(to_json(plan)) == plan
+    >>> load(dump(plan)) == plan
     True
     """
-    return json.dumps(dump(plan), separators=(",", ":"), allow_nan=False)
-
-
-def from_json(text: str) -> Plan:
-    """The plan that :func:`to_json` wrote. Raises PlanError where the text is damaged or of another format."""
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise PlanError(f"this is not a plan written as JSON: {error}") from error
-    return load(data)
-
-
-def dump(plan: Plan) -> dict[str, Any]:
-    """The plan as dicts, lists, texts and numbers, with the number of the format."""
     return {"format": FORMAT, **_CODEC.write(plan)}
 
 

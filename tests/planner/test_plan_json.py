@@ -12,7 +12,7 @@ from planner_world import World
 
 from qoop.catalog.errors import PlanError
 from qoop.planner.plan import Estimate, Layout, Plan, Stage, StageInput, TableInput
-from qoop.planner.plan_json import FORMAT, dump, from_json, load, to_json
+from qoop.planner.plan_json import FORMAT, dump, load
 
 texts = st.text(max_size=8)
 typed = st.lists(st.tuples(texts, texts), min_size=1, max_size=3).map(tuple)
@@ -52,17 +52,17 @@ def plans(draw: st.DrawFn) -> Plan:
 @settings(max_examples=60, deadline=None)
 @given(plans())
 def test_a_plan_comes_back_equal(plan: Plan) -> None:
-    text = to_json(plan)
-    assert from_json(text) == plan
+    text = json.dumps(dump(plan))
+    assert load(json.loads(text)) == plan
     json.loads(text, parse_constant=pytest.fail)  # Infinity, as some writers have it, is no JSON
-    assert to_json(from_json(text)) == text
+    assert json.dumps(dump(load(json.loads(text)))) == text
 
 
 def test_a_plan_of_a_real_query_comes_back_equal() -> None:
     world = World("create table t as select i % 7 as a, i as b from range(100) t(i)", scale=1e6)
     plan = world.plan("select x.a, sum(y.b) from t x join t y on x.b = y.b group by x.a order by 1", slots=4)
     assert {item.mode for stage in plan.stages for item in stage.stage_inputs} >= {"all"}
-    assert from_json(to_json(plan)) == plan
+    assert load(json.loads(json.dumps(dump(plan)))) == plan
 
 
 @pytest.fixture
@@ -78,8 +78,6 @@ def test_what_is_no_plan_is_refused(written: dict[str, object]) -> None:
     for other in ({**written, "format": FORMAT + 1}, {**written, "color": 1}, {"format": FORMAT}, [], None):
         with pytest.raises(PlanError):
             load(other)
-    with pytest.raises(PlanError, match="not a plan"):
-        from_json("{")
 
 
 @pytest.mark.parametrize(

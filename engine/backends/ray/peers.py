@@ -118,28 +118,7 @@ class PeerServer(flight.FlightServerBase):  # type: ignore[misc]
 def _stream(tables: Sequence[pa.Table]) -> flight.RecordBatchStream:
     rows = json.dumps([table.num_rows for table in tables])
     whole = pa.concat_tables(tables)
-    return _wire.send(whole.replace_schema_metadata({**(whole.schema.metadata or {}), _PIECES: rows}))
-
-
-class Wire:
-    """The way that answers take between processes. Benchmarks put a slow one in its place (`put_wire`)."""
-
-    def send(self, answer: pa.Table) -> flight.FlightDataStream:
-        """The stream of an answer, at the process that gives it."""
-        return flight.RecordBatchStream(answer)
-
-    def receive(self, answer: flight.FlightStreamReader) -> pa.Table:
-        """All of an answer, at the process that has asked."""
-        return answer.read_all()
-
-
-_wire = Wire()
-
-
-def put_wire(wire: Wire) -> None:
-    """Have all answers that this process gives and gets from now on take another way."""
-    global _wire
-    _wire = wire
+    return flight.RecordBatchStream(whole.replace_schema_metadata({**(whole.schema.metadata or {}), _PIECES: rows}))
 
 
 class Peers:
@@ -186,7 +165,7 @@ class Peers:
     def _ask(self, place: Place, asked: Mapping[str, object]) -> list[pa.Table]:
         ticket = flight.Ticket(json.dumps(asked).encode())
         try:
-            whole = _wire.receive(self._client(place).do_get(ticket, _options(place)))
+            whole = self._client(place).do_get(ticket, _options(place)).read_all()
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             raise CheckpointError(f"{place.address} does not give what it should hold: {error}") from error
         return _cut(whole)
