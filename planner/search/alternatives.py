@@ -92,8 +92,8 @@ def keep(pool: Pool, tolerance: float = MOST_TOLERANCE) -> Alternatives:
 
     Greedy set cover (Chvátal, "A Greedy Heuristic for the Set-Covering Problem", 1979): next comes the plan that
     covers the most shares not yet covered; of several the one that shares most stages with those kept already,
-    then the one that is nearest to the best over all shares. Where that takes more plans than necessary, and it can be
-    told (:func:`smallest_cover`), the fewest. Then come plans that are cheap to switch to
+    then the one that is nearest to the best over all shares. Where :func:`smallest_cover` finds fewer plans, those
+    are taken. Then come plans that are cheap to switch to
     (:mod:`qoop.planner.search.fallback_plans`), and those for whatever functions of Python turn out to take.
 
     tolerance: as a fraction, up to MOST_TOLERANCE. Raises PlanError if it is not.

@@ -9,10 +9,10 @@ estimators are those for pieces, with buckets as clusters of rows.
 
 Vengerov and others, section 3.2: with each key in the sample with probability p, the total that is seen, divided by p,
 has the variance ``(1/p - 1)`` times the sum over all keys of the square of a key's own. To add up squares by key takes
-as long as the join. Totals of buckets do as well: keys fall into N buckets by chance, so that on average the variance
-between buckets is the sum of the squares over N, and Cochran's variance of a total of n of them
-(:mod:`qoop.growing.estimators.total`) is, with p = n / N, what stands above. Skewed keys make buckets uneven, which the
-rules of :mod:`qoop.growing.estimators.skewness` see as they see it of pieces.
+as long as the join. Totals of buckets do as well: keys fall into N buckets by chance, so the mean variance between
+buckets is the sum of the squares over N. With p = n / N, Cochran's variance of a total of n buckets
+(:mod:`qoop.growing.estimators.total`) equals the one above. Skewed keys make buckets uneven; the rules of
+:mod:`qoop.growing.estimators.skewness` see that as they do for pieces.
 
 Rows of all buckets are read and hashed in every round, where pieces leave rows out unread. So buckets pay where what
 comes after reading the other tables takes more than reading the largest one does; `chosen` tells by the constants of
