@@ -64,12 +64,12 @@ class Thresholds:
     """
 
     spread_seconds: float = 0.002
-    task_seconds: float = 0.25
+    task_seconds: float = 0.15
     inline_seconds: float = 0.003
-    single_seconds: float = 0.4
-    threads_seconds: float = 0.05
+    single_seconds: float = 0.25
+    threads_seconds: float = 0.03
     stage_seconds: float = 0.003
-    hash_row: float = 8e-8
+    hash_row: float = 4.8e-8
     gather_rows: float = 100_000.0
     most_parts: int = 64
     most_threads: int = 1 << 20
@@ -145,9 +145,9 @@ class Variant:
 
 
 _USUAL = Logical()
-_HASH = replace(USUAL, broadcast_factor=8.0, single_seconds=0.05)
-_LEAN = replace(USUAL, table_factor=16.0, task_seconds=0.06, most_parts=256, single_seconds=0.1)
-_BROADCAST = replace(USUAL, broadcast_factor=0.125, table_factor=1.0, single_seconds=2.0)
+_HASH = replace(USUAL, broadcast_factor=8.0, single_seconds=0.03)
+_LEAN = replace(USUAL, table_factor=16.0, task_seconds=0.04, most_parts=256, single_seconds=0.06)
+_BROADCAST = replace(USUAL, broadcast_factor=0.125, table_factor=1.0, single_seconds=1.2)
 _NETWORK = replace(_USUAL, aim=NETWORK)
 _LONE = replace(USUAL, spread_seconds=inf, single_seconds=inf)
 _FEW, _SOME, _MANY = (1.0, 100.0), (2.0, 100.0), (30.0, inf)  # slots: up to a few machines; a machine or more

@@ -56,31 +56,31 @@ class CostModel:
         constants of a machine, and two models are not told apart by them.
     """
 
-    scan_row: float = 1e-9
-    scan_byte: float = 0.6e-9
-    filter_row: float = 1.6e-9
-    build_row: float = 60e-9
-    build_byte: float = 2.2e-9
-    probe_row: float = 8e-9
-    miss_row: float = 30e-9
-    more_keys_row: float = 5e-9
-    output_row: float = 8e-9
+    scan_row: float = 0.5e-9
+    scan_byte: float = 0.52e-9
+    filter_row: float = 1.25e-9
+    build_row: float = 24e-9
+    build_byte: float = 1.1e-9
+    probe_row: float = 3.5e-9
+    miss_row: float = 10e-9
+    more_keys_row: float = 3e-9
+    output_row: float = 5e-9
     nested_pair: float = 2.1e-9
-    aggregate_row: float = 15e-9
-    key_byte: float = 0.8e-9
-    group_row: float = 60e-9
-    aggregate_value: float = 1e-9
-    state_miss: float = 17e-9
-    sort_row: float = 4e-9
-    window_row: float = 60e-9
-    frame_row: float = 180e-9
-    exchange_row: float = 0.3e-9
-    exchange_byte: float = 0.2e-9
+    aggregate_row: float = 3.5e-9
+    key_byte: float = 0.5e-9
+    group_row: float = 45e-9
+    aggregate_value: float = 0.4e-9
+    state_miss: float = 9e-9
+    sort_row: float = 2.5e-9
+    window_row: float = 35e-9
+    frame_row: float = 75e-9
+    exchange_row: float = 0.2e-9
+    exchange_byte: float = 0.1e-9
     output_byte: float = 0.8e-9
-    output_text: float = 25e-9
+    output_text: float = 16e-9
     apart: float = 1.2
     task_overhead_seconds: float = 0.002
-    operator_seconds: float = 0.00025
+    operator_seconds: float = 0.0003
     serial_part: float = SERIAL_PART
     hash_entry_bytes: float = 24.0
     cached_rows: float = 50_000.0
@@ -120,20 +120,25 @@ class CostModel:
         missing = build_rows / (build_rows + self.cached_rows)
         return rows * (self.probe_row + self.miss_row * missing)
 
-    def hash_join(self, probe_rows: float, build_rows: float, build_width: float, output_rows: float) -> float:
-        """Seconds of a hash join beyond producing its inputs."""
-        return self.build(build_rows, build_width) + self.probe(probe_rows, build_rows) + output_rows * self.output_row
+    def hash_join(
+        self, probe_rows: float, build_rows: float, build_width: float, output_rows: float, parts: float = 1.0
+    ) -> float:
+        """Seconds of a hash join beyond producing its inputs; in that many tables, of different keys."""
+        probe = self.probe(probe_rows, build_rows / parts)
+        return self.build(build_rows, build_width) + probe + output_rows * self.output_row
 
     def nested_loops(self, left_rows: float, right_rows: float, output_rows: float) -> float:
         """Seconds of a join that has to try all pairs."""
         return left_rows * right_rows * self.nested_pair + output_rows * self.output_row
 
-    def group(self, rows: float, groups: float, keys: int, key_width: float, values: int) -> float:
+    def group(self, rows: float, groups: float, keys: int, key_width: float, values: int, parts: float = 1.0) -> float:
         """Seconds to add rows to groups by `keys` columns of together `key_width` bytes, with `values` aggregates each.
 
-        The more groups, the more rows miss the cache, each with all columns of its group.
+        The more groups a table has, the more rows miss the cache, each with all columns of its group. parts: the number
+        of tables, each with other groups.
         """
-        missing = groups / (groups + self.cached_groups) * (keys + values) * self.state_miss
+        here = groups / parts
+        missing = here / (here + self.cached_groups) * (keys + values) * self.state_miss
         each = self.aggregate_row + key_width * self.key_byte + values * self.aggregate_value
         return rows * (each + missing) + groups * self.group_row
 

@@ -63,13 +63,17 @@ def spared_seconds(cost: CostModel, relation: Relation, cardinality: Cardinality
     return (1.0 - part) * own_seconds(cost, scan, cardinality) if scan is not None else 0.0
 
 
-def own_seconds(cost: CostModel, relation: Relation, cardinality: Cardinality) -> float:
-    """Cpu seconds of the top operator alone."""
-    own = _without_calls(cost, relation, cardinality)
+def own_seconds(cost: CostModel, relation: Relation, cardinality: Cardinality, parts: float = 1.0) -> float:
+    """Cpu seconds of the top operator alone.
+
+    parts: the number of tasks that have a hash table each, of different keys: the smaller a table, the more of it is in
+    the cache.
+    """
+    own = _without_calls(cost, relation, cardinality, parts)
     return own + cost.calling(calls_of(relation, cardinality, cost.calls)) if cost.calls else own
 
 
-def _without_calls(cost: CostModel, relation: Relation, cardinality: Cardinality) -> float:
+def _without_calls(cost: CostModel, relation: Relation, cardinality: Cardinality, parts: float) -> float:
     rows = cardinality.rows(relation)
     match relation:
         case Scan():
@@ -81,16 +85,19 @@ def _without_calls(cost: CostModel, relation: Relation, cardinality: Cardinality
         case Project():
             return rows * cost.filter_row * sum(steps(expr) for _, expr in relation.exprs)
         case Join():
-            return _join_seconds(cost, relation, cardinality)
+            return _join_seconds(cost, relation, cardinality, parts)
         case Aggregate():
-            return _aggregate_seconds(cost, relation, cardinality)
+            return _aggregate_seconds(cost, relation, cardinality, parts)
         case Window():
             return _window_seconds(cost, relation, rows)
         case Sort():
             return cost.sort(rows)
         case SetOp() if not (relation.all and relation.kind == "union"):
             entering = sum(cardinality.rows(branch) for branch in relation.branches)
-            return cost.group(entering, rows, len(relation.columns), cardinality.width(relation.columns), values=0)
+            width = cardinality.width(relation.columns)
+            return cost.group(entering, rows, len(relation.columns), width, values=0, parts=parts)
+        case SetOp():  # its rows pass through
+            return rows * cost.filter_row
         case Limit() if is_top(relation):  # in place of the sort, each row is compared with the last one kept
             entering = cardinality.rows(relation.input)
             return entering * cost.filter_row - own_seconds(cost, relation.input, cardinality)
@@ -121,21 +128,38 @@ def own_memory(cost: CostModel, relation: Relation, cardinality: Cardinality) ->
     return 0.0
 
 
-def _aggregate_seconds(cost: CostModel, aggregate: Aggregate, cardinality: Cardinality) -> float:
-    """Its functions' arguments, then for each grouping the lookup of the group and all functions."""
-    entering, groups = cardinality.rows(aggregate.input), cardinality.rows(aggregate)
-    computed = sum(steps(expr) for one in aggregate.aggregations for expr in one.exprs) * cost.filter_row
-    values = len(aggregate.aggregations)
-    if not aggregate.keys:
-        return entering * (computed + values * cost.aggregate_value) + groups * cost.group_row
+def partial_seconds(
+    cost: CostModel, partial: Aggregate, cardinality: Cardinality, groups: float, tasks: float
+) -> float:
+    """Cpu seconds of all tasks that each group a share of the rows into `groups` groups, of any keys."""
+    return _grouping_seconds(cost, partial, cardinality, tasks * groups, tasks)
+
+
+def _aggregate_seconds(cost: CostModel, aggregate: Aggregate, cardinality: Cardinality, parts: float) -> float:
+    """For each grouping the lookup of the group and all functions."""
     if aggregate.cascade:
-        return entering * computed + _cascade_seconds(cost, aggregate, cardinality)
-    sets = len(aggregate.grouping_sets or ((),))
-    each = cost.group(entering, groups / sets, len(aggregate.keys), cardinality.width(aggregate.keys), values)
-    return entering * computed + sets * each
+        return _argument_seconds(cost, aggregate, cardinality) + _cascade_seconds(cost, aggregate, cardinality, parts)
+    return _grouping_seconds(cost, aggregate, cardinality, cardinality.rows(aggregate), parts)
 
 
-def _cascade_seconds(cost: CostModel, aggregate: Aggregate, cardinality: Cardinality) -> float:
+def _argument_seconds(cost: CostModel, aggregate: Aggregate, cardinality: Cardinality) -> float:
+    computed = sum(steps(expr) for one in aggregate.aggregations for expr in one.exprs)
+    return cardinality.rows(aggregate.input) * computed * cost.filter_row
+
+
+def _grouping_seconds(
+    cost: CostModel, aggregate: Aggregate, cardinality: Cardinality, groups: float, parts: float
+) -> float:
+    """groups: of all grouping sets and all `parts` hash tables together."""
+    entering, values = cardinality.rows(aggregate.input), len(aggregate.aggregations)
+    computed = _argument_seconds(cost, aggregate, cardinality)
+    if not aggregate.keys:
+        return computed + entering * values * cost.aggregate_value + groups * cost.group_row
+    sets, width = len(aggregate.grouping_sets or ((),)), cardinality.width(aggregate.keys)
+    return computed + sets * cost.group(entering, groups / sets, len(aggregate.keys), width, values, parts)
+
+
+def _cascade_seconds(cost: CostModel, aggregate: Aggregate, cardinality: Cardinality, parts: float) -> float:
     """Each level groups what its parent has; groups are written once, and read by the levels and sets below."""
     values, total = len(aggregate.aggregations), 0.0
     rows: list[float] = []
@@ -143,7 +167,7 @@ def _cascade_seconds(cost: CostModel, aggregate: Aggregate, cardinality: Cardina
         entering = cardinality.rows(aggregate.input) if level.parent is None else rows[level.parent]
         groups = min(entering, cardinality.distinct(aggregate.input, level.keys) if level.keys else 1.0)
         width = cardinality.width(level.keys)
-        total += cost.group(entering, groups, len(level.keys), width, values) + 2.0 * groups * cost.output_row
+        total += cost.group(entering, groups, len(level.keys), width, values, parts) + 2.0 * groups * cost.output_row
         rows.append(groups)
     return total
 
@@ -156,13 +180,13 @@ def _window_seconds(cost: CostModel, window: Window, rows: float) -> float:
     return cost.window(rows, len(orders), len(partitions), frames) + rows * cost.output_row
 
 
-def _join_seconds(cost: CostModel, join: Join, cardinality: Cardinality) -> float:
+def _join_seconds(cost: CostModel, join: Join, cardinality: Cardinality, parts: float) -> float:
     left = cardinality.rows(join.left) * cardinality.part_read(join)
     right, output = cardinality.rows(join.right), cardinality.rows(join)
     keys = equal_keys(join)
     if keys:
         more = left * cost.more_keys_row * (keys - 1)
-        return more + cost.hash_join(left, right, cardinality.width(join.right.columns), output)
+        return more + cost.hash_join(left, right, cardinality.width(join.right.columns), output, parts)
     return cost.nested_loops(left, right, output)
 
 

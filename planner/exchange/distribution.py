@@ -52,6 +52,7 @@ class Placed(NamedTuple):
     splits: the most tasks that have any use; exact: the number of tasks it must have, 0 if free.
     rows: rows of all tasks together; per_task: at most this number in one task.
     seconds: one thread's work that the tasks divide; repeated: work that each task does again.
+    reached: the part of the tasks whose shares have any rows, where these are a range of a sorted table.
     hash_bytes: bytes in hash tables that the tasks divide; hash_bytes_each: bytes that each task holds.
     """
 
@@ -64,6 +65,7 @@ class Placed(NamedTuple):
     splits: int = 1
     exact: int = 0
     per_task: float = float("inf")
+    reached: float = 1.0
     seconds: float = 0.0
     repeated: float = 0.0
     hash_bytes: float = 0.0
@@ -81,7 +83,7 @@ class Placed(NamedTuple):
 
     def rows_of(self, width: int) -> float:
         """Rows of all tasks together if there are `width` of them."""
-        return min(self.rows, width * self.per_task)
+        return min(self.rows, max(1.0, width * self.reached) * self.per_task)
 
 
 def agree(placed: Sequence[Placed]) -> bool:

@@ -45,6 +45,7 @@ from qoop.planner.algebra.two_phase import TwoPhase, two_phase
 from qoop.planner.estimate.calls import estimates_of, sum_of
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import BASE_MEMORY, CostModel
+from qoop.planner.estimate.selectivity import sampled
 from qoop.planner.exchange.distribution import (
     LEFT_SPREADS,
     RIGHT_SPREADS,
@@ -109,6 +110,11 @@ def _calls_above(relation: Relation, costs: Costs) -> Mapping[int, float]:
     return found
 
 
+_REDUCED = 0.5
+"""The part of the rows that partial groups may be at most: a group that comes out costs about what a row costs that is
+moved."""
+
+
 class _Placer:
     def __init__(
         self,
@@ -121,7 +127,7 @@ class _Placer:
         self.cardinality = cardinality
         self.costs = costs
         self.slots = costs.slots
-        self.tables = tables
+        self.splits = tables
         self.limits = limits
         self.shared: dict[str, tuple[Exchange, Placed]] = {}
         self.above: Mapping[int, float] = {}
@@ -161,11 +167,15 @@ class _Placer:
     def rows(self, relation: Relation) -> float:
         return self.cardinality.rows(relation)
 
-    def work(self, relation: Relation) -> float:
-        return self.costs.work(relation)
+    def work(self, relation: Relation, parts: int = 1) -> float:
+        return self.costs.work(relation, parts)
 
     def width(self, placed: Placed) -> int:
         return self.costs.width(placed)
+
+    def tables(self, node: Relation, placed: Placed) -> int:
+        """The number of tasks that divide the keys of an operator above, each with a hash table of its own."""
+        return self.width(placed._replace(seconds=placed.seconds + self.work(node))) if placed.hashed else 1
 
     # ---- ends of fragments ----
 
@@ -232,26 +242,32 @@ class _Placer:
 
     def hashed(self, placed: Placed, keys: HashKeys) -> Placed:
         """The same rows, spread by ``hash(keys)``."""
-        placed = placed._replace(seconds=placed.seconds + self.limits.hash_row * placed.rows)
+        rows = placed.rows_of(self.width(placed))
+        placed = placed._replace(seconds=placed.seconds + self.limits.hash_row * rows)
         return Placed(
-            placed.meaning, lambda n: self.end(placed, "hash", keys, n), placed.rows, spread=True,
+            placed.meaning, lambda n: self.end(placed, "hash", keys, n), rows, spread=True,
             partial=placed.partial, hashed=(keys,), splits=self.limits.most_parts,
         )  # fmt: skip
 
     # ---- operators ----
 
+    def reached(self, node: Relation, child: Placed) -> float:
+        """The part of the tasks that have rows after an operator, which may read only a range of a sorted table."""
+        part = self.cardinality.part_read(node) if child.spread and isinstance(node, Filter | Join) else 1.0
+        return min(child.reached, part)
+
     def stack(self, node: Relation, child: Placed, hashed: tuple[HashKeys, ...] | None = None) -> Placed:
         """An operator that every task can do on its share."""
         hashed = child.hashed if hashed is None else hashed
         rows = min(child.rows, self.rows(node)) if isinstance(node, Filter | Limit) else self.rows(node)
-        seconds = self.work(node) - min(child.seconds, self.costs.spared(node))
+        seconds = self.work(node, self.tables(node, child)) - min(child.seconds, self.costs.spared(node))
         return child.under(
             node, lambda below: with_inputs(node, (below,)), rows, seconds, hashed=hashed,
-            hash_bytes=child.hash_bytes + self.costs.memory(node),
+            hash_bytes=child.hash_bytes + self.costs.memory(node), reached=self.reached(node, child),
         )  # fmt: skip
 
     def scan(self, node: Scan) -> Placed:
-        rows, seconds, splits = self.rows(node), self.work(node), self.tables.get(node.table, 1)
+        rows, seconds, splits = self.rows(node), self.work(node), self.splits.get(node.table, 1)
         least = max(self.limits.spread_seconds, 0.0 if self.slots > 1 else self.limits.task_seconds)
         if splits > 1 and seconds + self.above.get(id(node), 0.0) >= least:
             return Placed(
@@ -406,23 +422,30 @@ class _Placer:
             return wish
         return common_keys(node)
 
-    def groups(self, phases: TwoPhase, child: Placed) -> float:
-        """Partial groups of one task, were it to see all rows."""
-        return self.rows(phases.partial(child.meaning)) if phases.keys else 1.0
+    def groups(self, phases: TwoPhase, child: Placed) -> tuple[float, float]:
+        """Partial groups of one task that has rows, and the number of such tasks."""
+        tasks = self.width(child._replace(seconds=child.seconds + self.work(phases.whole)))
+        having = max(1.0, tasks * child.reached)
+        if not phases.keys:
+            return 1.0, float(tasks)
+        groups = self.rows(phases.partial(child.meaning))
+        return sampled(groups, child.rows, child.rows / having), having
 
     def reduces(self, phases: TwoPhase, child: Placed) -> bool:
-        """True if partial groups are fewer than the rows, or so few that it does not matter."""
-        rows = min(child.rows, self.width(child) * self.groups(phases, child))
-        return rows <= 0.75 * child.rows or self.work(phases.whole) <= self.limits.stage_seconds
+        """True if partial groups are fewer than the rows by enough, or so few that it does not matter."""
+        groups, tasks = self.groups(phases, child)
+        return tasks * groups <= _REDUCED * child.rows or self.work(phases.whole) <= self.limits.stage_seconds
 
     def in_two_phases(self, phases: TwoPhase, child: Placed) -> Placed:
-        node, groups = phases.whole, self.groups(phases, child)
+        node, (groups, tasks) = phases.whole, self.groups(phases, child)
         partial = child.under(
-            node, phases.partial, child.rows, self.work(node), per_task=groups, partial=True,
-            hash_bytes=child.hash_bytes, hash_bytes_each=child.hash_bytes_each + self.costs.table_bytes(groups, node),
+            node, phases.partial, child.rows, self.costs.partial(phases.partial(child.meaning), groups, tasks),
+            per_task=groups, partial=True, hash_bytes=child.hash_bytes,
+            hash_bytes_each=child.hash_bytes_each + self.costs.table_bytes(groups, node),
         )  # fmt: skip
         rows = partial.rows_of(self.width(partial))
-        seconds = self.work(node) * min(1.0, rows / max(1.0, child.rows))
+        part = min(1.0, rows / max(1.0, child.rows))
+        seconds = self.work(node) * part
         keys = common_keys(node)
         if seconds > self.limits.single_seconds and keys and self.rows(node) >= 8 * self.slots and self.slots > 1:
             keys = self.hash_keys(node, child)
@@ -431,6 +454,7 @@ class _Placer:
             return self.in_two_branches(node, partial._replace(rows=rows, per_task=float("inf")), *split)
         else:
             below = self.gathered(partial)
+        seconds = self.work(node, self.tables(node, below)) * part
         return below.under(
             node, phases.final, self.rows(node), seconds, hash_bytes=below.hash_bytes + self.costs.memory(node)
         )
@@ -535,7 +559,7 @@ class _Placer:
             return placed
         distinct = Aggregate(placed.meaning, columns, ())
         groups = self.rows(distinct)
-        if self.width(placed) * groups > 0.5 * placed.rows:
+        if self.width(placed) * groups > _REDUCED * placed.rows:
             return placed
         return placed.under(distinct, lambda below: Aggregate(below, columns, ()), placed.rows, self.work(distinct),
                             per_task=groups, partial=True)  # fmt: skip
@@ -553,9 +577,10 @@ class _Placer:
 
     def together(self, node: Join, left: Placed, right: Placed) -> Placed:
         """Both sides in one fragment, whose tasks are those of whichever side is spread."""
-        work, building = self.work(node), self.costs.build(right)
-        build = self.costs.table_bytes(right.rows, right.meaning)
         both = left.spread == right.spread
+        parts = self.tables(node, left._replace(seconds=left.seconds + right.seconds)) if both and left.spread else 1
+        work, building = self.work(node, parts), self.costs.build(right)
+        build = self.costs.table_bytes(right.rows, right.meaning)
         spared = min(left.seconds, self.costs.spared(node))
         seconds, repeated = left.seconds - spared + right.seconds + work, left.repeated + right.repeated
         if not both:
@@ -566,6 +591,7 @@ class _Placer:
             node, lambda n: with_inputs(node, (left.at(n), right.at(n))), self.rows(node), left.spread or right.spread,
             hashed=joined_hashing(node, left, right), splits=max(left.splits, right.splits),
             exact=left.exact or right.exact, seconds=max(seconds, 0.0), repeated=repeated,
+            reached=1.0 if both else self.reached(node, left) if left.spread else right.reached,
             hash_bytes=left.hash_bytes + right.hash_bytes + (build if both or right.spread else 0.0),
             hash_bytes_each=left.hash_bytes_each + right.hash_bytes_each + (build if not both and left.spread else 0.0),
         )  # fmt: skip
@@ -612,10 +638,12 @@ class _Placer:
 
     def combined(self, node: SetOp, branches: Sequence[Placed]) -> Placed:
         hashed = positional_hashing(node, branches)
+        arriving, whole = sum(b.rows for b in branches), sum(self.rows(branch) for branch in node.branches)
+        work = self.work(node) * min(1.0, arriving / max(1.0, whole))  # branches may come without most of their repeats
         return Placed(
             node, lambda n: with_inputs(node, tuple(branch.at(n) for branch in branches)), self.rows(node),
             all(branch.spread for branch in branches), hashed=hashed, splits=max(branch.splits for branch in branches),
-            exact=max(branch.exact for branch in branches), seconds=sum(b.seconds for b in branches) + self.work(node),
+            exact=max(branch.exact for branch in branches), seconds=sum(b.seconds for b in branches) + work,
             repeated=sum(b.repeated for b in branches), hash_bytes=sum(b.hash_bytes for b in branches),
             hash_bytes_each=sum(b.hash_bytes_each for b in branches),
         )  # fmt: skip

@@ -24,10 +24,12 @@ from qoop.planner.variants import Thresholds
 class Known:
     """Facts that no machine changes, by id of an operator; with the operator itself, so that its id is not given away.
 
-    work: its seconds of one thread. splits: the ways to take its grouping sets apart.
+    work: its seconds of one thread; parted: the same in tasks that divide its keys, by their number.
+    splits: the ways to take its grouping sets apart.
     """
 
     work: dict[int, tuple[Relation, float]] = field(default_factory=dict)
+    parted: dict[tuple[int, int], tuple[Relation, float]] = field(default_factory=dict)
     splits: dict[int, tuple[Aggregate, tuple[SplitSets, ...]]] = field(default_factory=dict)
 
 
@@ -53,15 +55,21 @@ class Costs:
         self.limits = limits
         self._known = known
 
-    def work(self, relation: Relation) -> float:
-        """Seconds of one thread for this operator alone."""
-        known = self._known.work.get(id(relation))
+    def work(self, relation: Relation, parts: int = 1) -> float:
+        """Seconds of one thread for this operator alone, in that many tasks with different keys."""
+        whole = parts <= 1
+        known = self._known.work.get(id(relation)) if whole else self._known.parted.get((id(relation), parts))
         if known is None:
-            known = self._known.work[id(relation)] = (
-                relation,
-                tree_cost.own_seconds(self.cost, relation, self.cardinality),
-            )
+            known = relation, tree_cost.own_seconds(self.cost, relation, self.cardinality, parts)
+            if whole:
+                self._known.work[id(relation)] = known
+            else:
+                self._known.parted[id(relation), parts] = known
         return known[1]
+
+    def partial(self, partial: Aggregate, groups: float, tasks: float) -> float:
+        """Seconds of one thread to group the rows in that many tasks, each into `groups` groups."""
+        return tree_cost.partial_seconds(self.cost, partial, self.cardinality, groups, tasks)
 
     def calls(self, relation: Relation) -> Mapping[str, float]:
         """The rows for which this operator alone calls functions of Python, by function."""
@@ -114,9 +122,9 @@ class Costs:
         """Seconds of one thread to build a hash table of the rows."""
         return self.cost.build(placed.rows, self.cardinality.width(placed.meaning.columns))
 
-    def probe(self, left: Placed, right: Placed) -> float:
-        """Seconds of one thread to look the left rows up in a hash table of the right ones."""
-        return self.cost.probe(left.rows, right.rows)
+    def probe(self, left: Placed, right: Placed, parts: int = 1) -> float:
+        """Seconds of one thread to look the left rows up in hash tables of the right ones, that many."""
+        return self.cost.probe(left.rows, right.rows / parts)
 
     def transfer(self, placed: Placed) -> float:
         """Seconds to write or read the rows at a stage border."""

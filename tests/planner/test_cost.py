@@ -140,3 +140,14 @@ def test_several_threads_obey_amdahl() -> None:
     assert model.on_threads(10.0, 1) == 10.0
     assert model.on_threads(10.0, 4) == pytest.approx(4.0)
     assert model.on_threads(10.0, 1_000_000) == pytest.approx(2.0, rel=1e-3)
+
+
+def test_tables_that_divide_the_keys_miss_the_cache_less(cardinality: Cardinality) -> None:
+    """The table of each task of a hashed stage fits the cache where one table of all keys does not."""
+    model = CostModel()
+    assert model.group(1e7, 1e6, 1, 4.0, 1, parts=16) < 0.9 * model.group(1e7, 1e6, 1, 4.0, 1)
+    assert model.hash_join(1e7, 1e6, 8.0, 1e7, parts=16) < 0.9 * model.hash_join(1e7, 1e6, 8.0, 1e7)
+    groups = Aggregate(LARGE, (A,), ())
+    assert tree_cost.own_seconds(model, groups, cardinality, 16) <= tree_cost.own_seconds(model, groups, cardinality)
+    few, many = (tree_cost.partial_seconds(model, groups, cardinality, each, 8) for each in (10.0, 1e6))
+    assert many - few > 8e6 * model.group_row, "each task puts its own groups out"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import duckdb
 import pytest
 from planner_world import SPLITS, World
@@ -221,6 +223,34 @@ def test_tasks_ask_for_no_more_memory_than_there_is(world: World) -> None:
 def test_what_is_moved_depends_on_the_network_between_machines(
     world: World, machine: int, network: float, modes: list[str]
 ) -> None:
-    query = "select price from sales join back on id = bid where amount < 10"
-    plan = world.plan(query, Thresholds(machine_slots=machine), slots=8, network=network)
+    query = "select price from sales join back on id = bid where amount < 100"
+    plan = world.plan(
+        query, Thresholds(machine_slots=machine, hash_row=1e-8, stage_seconds=0.0), slots=8, network=network
+    )
     assert reads(plan.root) == modes  # eight copies of few rows are less than one of all sales
+
+
+def test_rows_that_come_without_repeats_are_hashed_and_read_as_few(world: World) -> None:
+    """Each task of a branch puts out its distinct rows, and what reads them pays for these alone."""
+    plan = world.plan(
+        "select item, channel from sales intersect select item, channel from sales where price > 3", slots=2
+    )
+    (root,) = [stage for stage in plan.stages if len(stage.stage_inputs) == 2]
+    below = [plan.by_id[item.stage] for item in root.stage_inputs]
+    assert all(stage.estimate.rows <= stage.width * 7000 for stage in below)
+    assert root.estimate.task_seconds * root.width < 0.1 * sum(one.estimate.task_seconds * one.width for one in below)
+
+
+def test_only_tasks_that_read_a_part_of_a_sorted_table_have_groups() -> None:
+    world = World(MILLION, scale=1000)
+    sales = world.stats["sales"]
+    by_id = replace(sales.columns["id"], minimum=0.0, maximum=sales.rows, locality=1 / 16)
+    world.stats = {**world.stats, "sales": replace(sales, columns={**sales.columns, "id": by_id})}
+
+    def partial(text: str) -> Stage:
+        plan = world.plan(text, Thresholds(task_seconds=0.001, spread_seconds=0.0), slots=2)
+        return next(stage for stage in plan.stages if "partial" in stage.label)
+
+    query = "select item, sum(price) from sales{} group by item"
+    every, first = partial(query.format("")), partial(query.format(" where id < 500000"))
+    assert first.estimate.rows / first.width < 0.7 * every.estimate.rows / every.width
