@@ -1,9 +1,11 @@
 """Objects that a forked process may not share with its parent.
 
-A forked child has copies of its parent's objects and not one of its threads. So what waits for a thread waits for ever,
-a lock that another thread had is never free, a DuckDB that is destroyed joins threads that are not there and crashes,
-and a file that both have open keeps its lock for as long as one of them lives. Objects that live by threads ask their
-`Home` first; the rest is made again in the child, by `os.register_at_fork`, here and where it is defined.
+A forked child has copies of its parent's objects, but only the thread that forked. So a wait for another thread never
+ends, and a lock that another thread had is never released. The destructor of a DuckDB joins threads that do not exist,
+and crashes. A file that both processes have open keeps its lock until both have closed it.
+
+Objects that depend on threads check their `CreatorProcess` first. The others are made again in the child, by
+`os.register_at_fork`, here and where they are defined.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ import weakref
 from qoop.catalog.errors import SessionClosed
 
 
-class Home:
-    """The process that something was made in."""
+class CreatorProcess:
+    """The process that created an object."""
 
     __slots__ = ("_process",)
 
@@ -25,30 +27,30 @@ class Home:
 
     @property
     def is_here(self) -> bool:
-        """True in that process, False in one forked from it."""
+        """True in that process, False in its forked children."""
         return os.getpid() == self._process
 
     def check(self) -> None:
-        """Raise SessionClosed in a process that was forked from that one."""
+        """Raise SessionClosed in a forked child of that process."""
         if not self.is_here:
             raise SessionClosed(
-                f"this session is that of process {self._process}, from which process {os.getpid()} was forked: "
-                "open another one here, with qoop.connect()"
+                f"this session belongs to process {self._process}, from which process {os.getpid()} was forked: "
+                "open another session here, with qoop.connect()"
             )
 
 
-def stays(connection: object) -> None:
-    """A forked child is never to destroy this DuckDB."""
+def survive_fork(connection: object) -> None:
+    """Exempt a DuckDB from destruction in forked children."""
     _connections.add(connection)
 
 
 def keep_private(file: int) -> None:
-    """A forked child is not to keep this open file, nor the locks on it. Until `forget_private`."""
+    """Detach forked children from this open file and its locks, until `forget_private`."""
     _files.add(file)
 
 
 def forget_private(file: int) -> None:
-    """The file is about to be closed."""
+    """Withdraw `keep_private`, before the file is closed."""
     _files.discard(file)
 
 
@@ -65,13 +67,13 @@ def _leave_parent() -> None:
     for connection in connections:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for file in _files:  # not closed: another file would get its number, and be closed in its stead
+    for file in _files:  # not closed: the parent's objects would later close another file of the same number
         os.dup2(nothing, file, inheritable=False)
     os.close(nothing)
 
 
 def _load() -> None:
-    """Load what the child needs while nothing in this process can hold it up: few processes fork."""
+    """Load what the child needs before the fork: an import in the child may wait for a lock of the parent."""
     import ctypes  # noqa: F401 — for its effect
 
 

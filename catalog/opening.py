@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from qoop.catalog.forks import stays
+from qoop.catalog.forks import survive_fork
 
 EXTENSIONS = "extensions"
 """The setting of a session that holds the names of DuckDB's extensions (:mod:`qoop.catalog.extensions`), with commas
@@ -39,7 +39,7 @@ def take_default(**config: Any) -> duckdb.DuckDBPyConnection:
     connection = duckdb.default_connection()
     for name, value in {**_NEVER, **config, "enable_external_access": False}.items():
         connection.execute(f"SET {name} = {value}")
-    stays(connection)
+    survive_fork(connection)
     return connection
 
 
@@ -58,7 +58,7 @@ def open_duckdb(*, files: bool = True, **config: Any) -> duckdb.DuckDBPyConnecti
     """
     confined = {} if files else {"enable_external_access": False}
     connection = duckdb.connect(":memory:", config={**_NEVER, **confined, **config})
-    stays(connection)
+    survive_fork(connection)
     return connection
 
 

@@ -178,12 +178,12 @@ class Session:
 
     def tables(self) -> Mapping[str, Table]:
         """The tables by name, as they are now. A file that a query names by its path is none."""
-        self._tables.home.check()
+        self._tables.creator_process.check()
         return self._tables.definitions.listed()
 
     def views(self) -> Sequence[str]:
         """The names of the views, as they are now."""
-        self._tables.home.check()
+        self._tables.creator_process.check()
         return self._tables.definitions.views()
 
     @interruptible()
@@ -248,7 +248,7 @@ class Session:
 
     def functions(self) -> Mapping[str, UserFunction]:
         """The functions of Python by lower-case name, as they are now."""
-        self._tables.home.check()
+        self._tables.creator_process.check()
         return self._tables.binder.functions()
 
     # Queries
@@ -551,7 +551,7 @@ class Session:
     @property
     def available(self) -> Resources:
         """Slots and memory that tasks have on all machines together; here that is half of the memory of `given`."""
-        self._tables.home.check()
+        self._tables.creator_process.check()
         return capacity(self.backend)
 
     @property
@@ -642,7 +642,7 @@ class Session:
 
         Raises DiskFull, after all that, if a checkpoint could not be written and no job has failed of it.
         """
-        if not self._tables.home.is_here:  # it is the parent's to close
+        if not self._tables.creator_process.is_here:  # it is the parent's to close
             return
         self._tables.shut()
         if self._ending.detach() is not None:
@@ -650,7 +650,7 @@ class Session:
 
     def __del__(self) -> None:
         ending = self.__dict__.get("_ending")
-        if ending is not None and ending.alive and self._tables.home.is_here:
+        if ending is not None and ending.alive and self._tables.creator_process.is_here:
             warnings.warn(f"a session of {self.config.slots} slots was not closed", ResourceWarning, 2, source=self)
 
     def __enter__(self) -> Session:

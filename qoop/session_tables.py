@@ -15,7 +15,7 @@ from qoop.bundle import Place, TableRef, references
 from qoop.catalog.by_text import LONG
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import CatalogError, Forbidden, SessionClosed
-from qoop.catalog.forks import Home
+from qoop.catalog.forks import CreatorProcess
 from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.paths import source_path
 from qoop.catalog.sources.files import is_partitioned, is_sqlite, lake_of
@@ -63,7 +63,7 @@ class SessionTables:
     """
 
     def __init__(self, plan_cache: PlanCache, folder: Path | None, locked: bool) -> None:
-        self.home = Home()
+        self.creator_process = CreatorProcess()
         self.lock = threading.RLock()
         self.catalog = Catalog()
         self.binder = Binder(locked=locked)
@@ -101,14 +101,14 @@ class SessionTables:
 
     def check_open(self) -> None:
         """Raise SessionClosed if nothing may be asked any more, or by another process."""
-        self.home.check()
+        self.creator_process.check()
         if self._closed:
             raise SessionClosed("the session is closed")
 
     @contextlib.contextmanager
     def naming(self) -> Iterator[None]:
         """The names of the binder and the catalog change, or must not."""
-        self.home.check()  # in a forked process nobody may ever give the lock back
+        self.creator_process.check()  # in a forked process nobody may ever give the lock back
         with self.lock:
             self.check_open()
             yield

@@ -27,7 +27,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, DiskFull, GuardMismatch, QoopError
-from qoop.catalog.forks import Home
+from qoop.catalog.forks import CreatorProcess
 from qoop.catalog.stores.objects import is_remote, open_objects
 from qoop.catalog.value import value
 from qoop.engine.digest import Digest, Digester
@@ -166,7 +166,7 @@ class Store:
         told: Callable[[CheckpointSaved], object] = lambda _: None,
     ) -> None:
         self.budget = budget
-        self._home = Home()
+        self._creator_process = CreatorProcess()
         self._spill = spill
         self._retention = retention
         self._directory = open_checkpoints(retention)
@@ -261,7 +261,7 @@ class Store:
     def read(self, key: CheckpointKey, partition: int | None) -> pa.Table:
         """The rows of one partition, or of all. Raises CheckpointError if they cannot be read; the output is
         then forgotten."""
-        self._home.check()
+        self._creator_process.check()
         self._look_up([key])
         with self._lock:
             entry = self._entries.get(key)

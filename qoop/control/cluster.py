@@ -37,7 +37,7 @@ from qoop.catalog.errors import (
     SessionClosed,
     Timeout,
 )
-from qoop.catalog.forks import Home
+from qoop.catalog.forks import CreatorProcess
 from qoop.catalog.value import changed
 from qoop.control.active_job import ActiveJob
 from qoop.control.announcements import AnnouncedSize, Announcements
@@ -134,7 +134,7 @@ class Cluster:
         queueing: NodeQueueing | None = None,
         program_kinds: ProgramKinds = tuple,
     ) -> None:
-        self.home = Home()
+        self.creator_process = CreatorProcess()
         self._lock = threading.RLock()
         self._backend = backend
         self._scheduler = scheduler or Reserving(MaxMin())
@@ -189,7 +189,7 @@ class Cluster:
     @property
     def lock(self) -> threading.RLock:
         """Held while anything of the jobs is looked at or changed. Raises SessionClosed in a forked process."""
-        self.home.check()
+        self.creator_process.check()
         return self._lock
 
     def submit(self, request: JobRequest) -> JobHandle:
@@ -395,7 +395,7 @@ class Cluster:
 
     def post(self, message: Message) -> None:
         """Have the loop's thread open a message in its next tick. May be called from any thread."""
-        self.home.check()
+        self.creator_process.check()
         self._mail.append(message)
         self._backend.wake()
 

@@ -27,7 +27,7 @@ from qoop.schedulers.terms import Terms
 if TYPE_CHECKING:
     import threading
 
-    from qoop.catalog.forks import Home
+    from qoop.catalog.forks import CreatorProcess
     from qoop.control.messages import Message
     from qoop.planner.plan import Resources
     from qoop.replanning.decision import Option
@@ -45,7 +45,7 @@ _STREAM_PAUSE = 0.02
 class JobLoop(Protocol):
     """The loop that runs a job, for its handle: a mailbox, and facts of the job that only the loop knows."""
 
-    home: Home
+    creator_process: CreatorProcess
 
     @property
     def lock(self) -> threading.RLock: ...
@@ -94,7 +94,7 @@ class JobHandle:
 
     def check(self) -> None:
         """Raise SessionClosed in a process that was forked from the job's."""
-        self._cluster.home.check()
+        self._cluster.creator_process.check()
 
     @property
     def state(self) -> State:
@@ -115,7 +115,7 @@ class JobHandle:
     def _waits_for_its_turn(self) -> bool:
         """True if the job is not admitted yet, or has a plan and no task that a slot has begun; False in a forked
         process, which cannot look."""
-        if not self._cluster.home.is_here:
+        if not self._cluster.creator_process.is_here:
             return False
         with self._cluster.lock:
             if self._cluster.place_in_queue(self.id) is not None:

@@ -60,7 +60,7 @@ class Parts:
 
     def end(self) -> None:
         """Close them for a session that is gone. The last to hold it may be a thread that is to be waited for."""
-        if not self.tables.home.is_here:
+        if not self.tables.creator_process.is_here:
             return
         if threading.current_thread().name.startswith("qoop-"):
             threading.Thread(target=self.close, name="qoop-end").start()
