@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
-from qoop.catalog.sources.file_stamp import File, Seen, check_content, content_file, look, reading
+from qoop.catalog.sources.file_stamp import File, Stamp, check_content, content_file, file_stamp, reading
 from qoop.catalog.sources.files import hashed_row, sql_name
 from qoop.catalog.sources.pieces import PIECE, Runs
 from qoop.catalog.sources.probe import attached, describe
@@ -51,9 +51,9 @@ class DatabaseSource:
         return database_alias(self.file.path)
 
     @staticmethod
-    def look(path: str) -> Seen:
+    def read_stamp(path: str) -> Stamp:
         """The state of such a file."""
-        return database_look(path)
+        return database_stamp(path)
 
     def digest(self) -> str:
         """Digest of the file and the table's name in it."""
@@ -67,7 +67,7 @@ class DatabaseSource:
     def check(self, split: Split | None) -> None:
         """Compare the checksums in the file with those registered; any write to the file changes some."""
         digest = partial(database_digest, block_size=self.block_size)
-        check_content(self.file, f"duckdb{self.block_size}", digest, database_look)
+        check_content(self.file, f"duckdb{self.block_size}", digest, database_stamp)
 
     def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
         """SELECT from the attached table; ranges become predicates on the row id, which prune row groups."""
@@ -136,7 +136,7 @@ def open_tables(path: str) -> list[tuple[Columns, DatabaseSource]]:
     with attached(alias, path) as cursor:
         block_size = _block_size(cursor, alias)
         digest = partial(database_digest, block_size=block_size)
-        file = content_file(path, f"duckdb{block_size}", digest, database_look)
+        file = content_file(path, f"duckdb{block_size}", digest, database_stamp)
         return [
             _open(cursor, alias, file, block_size, schema, table) for schema, table in tables_of(cursor, alias, path)
         ]
@@ -179,16 +179,16 @@ def database_digest(path: str, block_size: int) -> str:
     return state.hexdigest()
 
 
-def database_look(path: str) -> Seen:
+def database_stamp(path: str) -> Stamp:
     """The state of a DuckDB file and of its write-ahead log."""
-    return look_with_log(path, _log(path))
+    return stamp_with_log(path, _log(path))
 
 
-def look_with_log(path: str, log: str) -> Seen:
+def stamp_with_log(path: str, log: str) -> Stamp:
     """The state of a database's file and of its write-ahead log, whose content belongs to the tables."""
     with suppress(FileNotFoundError):
-        return look(path) + look(log)
-    return look(path)
+        return file_stamp(path) + file_stamp(log)
+    return file_stamp(path)
 
 
 def _log(path: str) -> str:

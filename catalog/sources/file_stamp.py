@@ -1,12 +1,12 @@
-"""Tells whether files still hold the same bytes, without reading them.
+"""Detects files that changed since they were registered, without reading them.
 
-The size, times and inode of a file are its *look*. Every write moves ctime, and no program can set that
-back, so equal looks mean equal bytes, if the clock has moved on since the last write: two writes within one tick of it
-leave equal times. So a look that is to be kept waits for the next tick first (`settled`).
+The *stamp* of a file is its size, times and inode. Every write moves ctime, and no program can set ctime back: equal
+stamps mean equal bytes, unless two writes fall within one tick of the clock. So a stamp that is to be kept waits for
+the next tick first (`settled`).
 
-Some files are known by what they hold instead: text and DuckDB files, which are read to be registered, and files
-registered as ``file://…``, for folders whose looks differ from machine to machine. Their look only saves
-the reading: while it stays the same, the digest is not computed again.
+Some files are identified by their content instead. Text and DuckDB files are read when they are registered anyway.
+Files registered as ``file://…`` lie in folders whose stamps differ from machine to machine. There the stamp only saves
+the reading: while it stays equal, the digest is not computed again.
 
 Writes through a memory map change the times only when the system writes the page back.
 """
@@ -22,18 +22,18 @@ from hashlib import blake2b
 from qoop.catalog.errors import SourceError, TableChanged
 from qoop.catalog.value import value
 
-Seen = tuple[int, ...]
-Look = Callable[[str], Seen]
+Stamp = tuple[int, ...]
+StampReader = Callable[[str], Stamp]
 Digest = Callable[[str], str]
 
-# No clock of files ticks slower than this (10 ms on Linux, 16 on Windows) …
+# The longest tick of a file clock: 10 ms on Linux, 16 on Windows …
 _TICK_NS = 20_000_000
-# … but where a file system keeps whole seconds, or every second one.
+# … and where a file system keeps whole seconds, or every second one.
 _COARSE_TICK_NS = 2_000_000_000
 _TRIES = 5
 _CHUNK = 1 << 20
 
-_digests: dict[tuple[str, str], tuple[Seen, str]] = {}
+_digests: dict[tuple[str, str], tuple[Stamp, str]] = {}
 
 
 @value
@@ -42,7 +42,7 @@ class File:
 
     path: str
     digest: str
-    seen: Seen
+    stamp: Stamp
 
 
 @contextmanager
@@ -54,80 +54,80 @@ def reading(path: str) -> Iterator[None]:
         raise SourceError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def look(path: str) -> Seen:
+def file_stamp(path: str) -> Stamp:
     """Size, times and inode. No device: a shared folder has another one on every machine. Raises OSError."""
     stat = os.stat(path)
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
-def settled(paths: Sequence[str], look: Look = look) -> list[Seen]:
-    """The looks of files, taken so late that no further write can leave the same ones.
+def settled(paths: Sequence[str], read_stamp: StampReader = file_stamp) -> list[Stamp]:
+    """The stamps of files, read so late that a further write must change them.
 
-    Raises SourceError for a file that cannot be read, TableChanged if they are written to all the time.
+    Raises SourceError for a file that cannot be read, TableChanged for files that are written continuously.
     """
-    seen = _looks(paths, look)
+    stamps = _stamps(paths, read_stamp)
     for _ in range(_TRIES):
-        wait = max(map(_until_settled, seen), default=0)
+        wait = max(map(_until_settled, stamps), default=0)
         if wait <= 0:
-            return seen
+            return stamps
         time.sleep(wait / 1e9)
-        before, seen = seen, _looks(paths, look)
-        if seen == before:
-            return seen
-    changing = next(path for path, old, new in zip(paths, before, seen, strict=True) if old != new)
+        before, stamps = stamps, _stamps(paths, read_stamp)
+        if stamps == before:
+            return stamps
+    changing = next(path for path, old, new in zip(paths, before, stamps, strict=True) if old != new)
     raise TableChanged(f"{changing} changes all the time: it is still being written")
 
 
-def _looks(paths: Sequence[str], look: Look) -> list[Seen]:
+def _stamps(paths: Sequence[str], read_stamp: StampReader) -> list[Stamp]:
     try:
-        return [look(path) for path in paths]
+        return [read_stamp(path) for path in paths]
     except OSError as error:
         raise SourceError(f"cannot read {error.filename}: {error.strerror or error}") from error
 
 
-def _until_settled(seen: Seen) -> int:
+def _until_settled(stamp: Stamp) -> int:
     """Nanoseconds until a write must leave other times. Where the clock is behind the file's: one tick."""
-    changed = max(seen[2::4])  # of a DuckDB file and its log, the later
+    changed = max(stamp[2::4])  # of a DuckDB file and its log, the later
     tick = _TICK_NS if changed % 1_000_000_000 else _COARSE_TICK_NS
     return min(tick, changed + tick - time.time_ns())
 
 
-def content_file(path: str, kind: str, digest: Digest, look: Look = look) -> File:
-    """A file known by the digest of its bytes, which is computed only if the file was touched since the last time.
+def content_file(path: str, kind: str, digest: Digest, read_stamp: StampReader = file_stamp) -> File:
+    """A file identified by a digest of its content, computed only if the stamp has changed since the last time.
 
-    kind: what the digest says. Raises SourceError, TableChanged.
+    kind: the digest function, as a key of the cache. Raises SourceError, TableChanged.
     """
     for _ in range(_TRIES):
-        [before] = settled([path], look)
+        [before] = settled([path], read_stamp)
         known = _digests.get((path, kind))
         if known is not None and known[0] == before:
             return File(path, known[1], before)
         with reading(path):
             found = digest(path)
-            if look(path) == before:
+            if read_stamp(path) == before:
                 _digests[path, kind] = (before, found)
                 return File(path, found, before)
     raise TableChanged(f"{path} changes all the time: it is still being written")
 
 
-def looks_same(files: Sequence[File], look: Look = look) -> bool:
-    """True if files look as they did when they were registered. Raises SourceError for one that is gone."""
-    return _looks([file.path for file in files], look) == [file.seen for file in files]
+def unchanged(files: Sequence[File], read_stamp: StampReader = file_stamp) -> bool:
+    """True if files have the stamps of their registration. Raises SourceError for one that is gone."""
+    return _stamps([file.path for file in files], read_stamp) == [file.stamp for file in files]
 
 
-def check_looks(files: Sequence[File]) -> None:
-    """Raise TableChanged if a file does not look as it did when it was registered, SourceError if one is gone."""
-    for file, seen in zip(files, _looks([file.path for file in files], look), strict=True):
-        if seen != file.seen:
+def check_unchanged(files: Sequence[File]) -> None:
+    """Raise TableChanged if a stamp differs from that of the registration, SourceError if a file is gone."""
+    for file, stamp in zip(files, _stamps([file.path for file in files], file_stamp), strict=True):
+        if stamp != file.stamp:
             raise TableChanged(_changed(file.path))
 
 
-def check_content(file: File, kind: str, digest: Digest, look: Look = look) -> None:
-    """Raise TableChanged if the file holds something else than when it was registered, SourceError if it is gone."""
+def check_content(file: File, kind: str, digest: Digest, read_stamp: StampReader = file_stamp) -> None:
+    """Raise TableChanged if the content differs from that of the registration, SourceError if the file is gone."""
     with reading(file.path):
-        if look(file.path) == file.seen:
+        if read_stamp(file.path) == file.stamp:
             return
-    if content_file(file.path, kind, digest, look).digest != file.digest:
+    if content_file(file.path, kind, digest, read_stamp).digest != file.digest:
         raise TableChanged(_changed(file.path))
 
 

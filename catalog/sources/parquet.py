@@ -1,6 +1,6 @@
 """Parquet files as a source: footers give schema and row groups; DuckDB reads the rows.
 
-A file is known by its look and its footer, as reading all of it would take long; one of a place that machines share
+A file is known by its stamp and its footer, as reading all of it would take long; one of a place that machines share
 (``file://…``) by all it holds; one in a bucket by its entity tag.
 """
 
@@ -23,9 +23,9 @@ from qoop.catalog.errors import SourceError
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.sources.file_stamp import (
     File,
-    Seen,
+    Stamp,
     check_content,
-    check_looks,
+    check_unchanged,
     content_digest,
     content_file,
     reading,
@@ -82,7 +82,7 @@ class ParquetSource:
     partitions: hive columns with their types, fixed at registration, since DuckDB would guess them again from
         the files of a split.
     casts: the files differ in types, so that a split must cast to the types of the table.
-    by_content: the files are known by what they hold, not by how they look.
+    by_content: the files are identified by their content, not by their stamps.
     log: the kind of the log that lists them, if one does; at: what it said then.
     """
 
@@ -149,7 +149,7 @@ class ParquetSource:
 
             remote.check(self._versions.values())
         if not self.by_content:
-            check_looks(self.local_files(split))
+            check_unchanged(self.local_files(split))
             return
         for file in self.local_files(split):
             check_content(file, "content", content_digest)
@@ -308,8 +308,8 @@ def open_parquet(files: Sequence[str | remote.Version], by_content: bool = False
     versions = [file for file in files if not isinstance(file, str)]
     found = _open_all_remote(versions) if versions else {}
     paths = [file for file in files if isinstance(file, str)]
-    seen = dict(zip(paths, settled(paths), strict=True))
-    return [_open(file, seen[file], by_content) if isinstance(file, str) else found[file] for file in files]
+    stamps = dict(zip(paths, settled(paths), strict=True))
+    return [_open(file, stamps[file], by_content) if isinstance(file, str) else found[file] for file in files]
 
 
 def _open_all_remote(versions: Sequence[remote.Version]) -> dict[remote.Version, ParquetFile]:
@@ -326,18 +326,18 @@ def _open_remote(version: remote.Version) -> ParquetFile:
     return _described(File(version.place, digest, ()), opened.metadata, version)
 
 
-def _open(path: str, seen: Seen, by_content: bool) -> ParquetFile:
+def _open(path: str, stamp: Stamp, by_content: bool) -> ParquetFile:
     if not by_content:
-        return _open_as_seen(path, seen)
+        return _open_stamped(path, stamp)
     file = content_file(path, "content", content_digest)
     return _local_file(file, _read_tail(path))
 
 
 @lru_cache(maxsize=20_000)
-def _open_as_seen(path: str, seen: Seen) -> ParquetFile:
+def _open_stamped(path: str, stamp: Stamp) -> ParquetFile:
     tail = _read_tail(path)
-    file = File(path, _digest(seen, tail), seen)
-    check_looks([file])  # the footer is that of this look, and may be kept with it
+    file = File(path, _digest(stamp, tail), stamp)
+    check_unchanged([file])  # the footer was read at this stamp: the cache may hold both
     return _local_file(file, tail)
 
 
@@ -361,8 +361,8 @@ def _described_by_duckdb(file: File, refused: Exception) -> ParquetFile:
     return ParquetFile(file, _checked(file.path, [int(rows) for (rows,) in groups]), text)
 
 
-def _digest(seen: tuple[object, ...], tail: bytes) -> str:
-    return blake2b(f"{seen!r}:".encode() + tail, digest_size=16).hexdigest()
+def _digest(stamp: tuple[object, ...], tail: bytes) -> str:
+    return blake2b(f"{stamp!r}:".encode() + tail, digest_size=16).hexdigest()
 
 
 def _content(file: ParquetFile) -> str:

@@ -15,7 +15,7 @@ from qoop.catalog import arrow_input
 from qoop.catalog.duckdb_introspection import has_name
 from qoop.catalog.errors import SourceError
 from qoop.catalog.interrupts import interruptibly
-from qoop.catalog.sources.file_stamp import File, look, looks_same, reading
+from qoop.catalog.sources.file_stamp import File, file_stamp, reading, unchanged
 from qoop.catalog.sources.files import find_files, hive_columns, is_sqlite, lake_of, sql_path
 from qoop.catalog.sources.memory import ArrowSource, own_copy
 from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, open_parquet, reach
@@ -32,7 +32,7 @@ PARQUET = (".parquet", ".pq", ".parq")
 _TEXT = (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
 CSV, JSON = (tuple(kind + packed for packed in ("", ".gz", ".zst") for kind in kinds) for kinds in _TEXT)
 
-_READERS = 4  # threads that look at the tables of a folder: DuckDB tells types while others read footers
+_READERS = 4  # threads that register the tables of a folder: DuckDB detects types while others read footers
 
 
 def open_source(probe: Probe, name: str, source: object, version: int | None = None) -> Table:
@@ -58,14 +58,14 @@ def is_current(table: Table) -> bool:
     from qoop.catalog.sources.text import TextSource
 
     if isinstance(source, DatabaseSource):
-        return looks_same([source.file], source.look)
+        return unchanged([source.file], source.read_stamp)
     return not isinstance(source, TextSource) or _are_same(source.files, table.origin)
 
 
 def _is_current(source: ParquetSource, origin: Origin) -> bool:
     if source.log:
         is_latest = origin.version is not None or _is_latest(source, origin)
-        return is_latest and looks_same([file.file for file in source.files])
+        return is_latest and unchanged([file.file for file in source.files])
     if source.is_remote:
         from qoop.catalog.sources.remote import find
 
@@ -74,22 +74,22 @@ def _is_current(source: ParquetSource, origin: Origin) -> bool:
 
 
 def _are_same(files: Sequence[ParquetFile | TextFile], origin: Origin) -> bool:
-    seen = [file.file for file in files]
-    if [file.path for file in seen] == [origin.place] and _looks_as_it_did(seen[0]):
+    registered = [file.file for file in files]
+    if [file.path for file in registered] == [origin.place] and _is_unchanged(registered[0]):
         return True
-    return [file.path for file in seen] == _paths(origin) and looks_same(seen)
+    return [file.path for file in registered] == _paths(origin) and unchanged(registered)
 
 
-def _looks_as_it_did(file: File) -> bool:
-    """False, too, for a file that cannot be looked at."""
+def _is_unchanged(file: File) -> bool:
+    """False, too, for a file that cannot be read."""
     try:
-        return look(file.path) == file.seen
+        return file_stamp(file.path) == file.stamp
     except OSError:
         return False
 
 
 def content(table: Table) -> str | None:
-    """Digest of all that the files of a table hold, which copies share. Reads the files that are known by their look.
+    """Digest of all that the files of a table hold, which copies share. Reads the files that are identified by stamps.
 
     None for rows in memory or in a bucket."""
     from qoop.catalog.sources.database import DatabaseSource

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from qoop.catalog.access import Places
 from qoop.catalog.extensions import is_here
-from qoop.catalog.sources.database import DatabaseSource, database_alias, look_with_log, tables_of
-from qoop.catalog.sources.file_stamp import File, Seen, check_content, content_digest, content_file
+from qoop.catalog.sources.database import DatabaseSource, database_alias, stamp_with_log, tables_of
+from qoop.catalog.sources.file_stamp import File, Stamp, check_content, content_digest, content_file
 from qoop.catalog.sources.files import sql_name
 from qoop.catalog.sources.pieces import Pieces, Runs
 from qoop.catalog.sources.probe import attached, describe
@@ -33,9 +33,9 @@ class SqliteSource(DatabaseSource):
     cuttable = False
 
     @staticmethod
-    def look(path: str) -> Seen:
+    def read_stamp(path: str) -> Stamp:
         """The state of such a file."""
-        return sqlite_look(path)
+        return sqlite_stamp(path)
 
     def pieces(self) -> tuple[Range, ...]:
         """All of it."""
@@ -43,7 +43,7 @@ class SqliteSource(DatabaseSource):
 
     def check(self, split: Split | None) -> None:
         """Compare the content of the file, and of its log, with that registered."""
-        check_content(self.file, KIND, sqlite_digest, sqlite_look)
+        check_content(self.file, KIND, sqlite_digest, sqlite_stamp)
 
     def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
         """SELECT from the attached table."""
@@ -67,10 +67,10 @@ def open_sqlite(path: str) -> Sequence[tuple[Columns, SqliteSource]]:
     if not is_here(EXTENSION):
         from qoop.catalog.sources.sqlite_rows import tables_in
 
-        return tables_in(path, content_file(path, KIND, sqlite_digest, sqlite_look))
+        return tables_in(path, content_file(path, KIND, sqlite_digest, sqlite_stamp))
     alias = database_alias(path)
     with attached(alias, path, [EXTENSION]) as cursor:
-        file = content_file(path, KIND, sqlite_digest, sqlite_look)
+        file = content_file(path, KIND, sqlite_digest, sqlite_stamp)
         return [_open(cursor, alias, file, schema, table) for schema, table in tables_of(cursor, alias, path)]
 
 
@@ -99,9 +99,9 @@ def sqlite_digest(path: str) -> str:
     return blake2b(repr(digests).encode(), digest_size=16).hexdigest()
 
 
-def sqlite_look(path: str) -> Seen:
+def sqlite_stamp(path: str) -> Stamp:
     """The state of the file and of its write-ahead log."""
-    return look_with_log(path, _log(path))
+    return stamp_with_log(path, _log(path))
 
 
 def _log(path: str) -> str:

@@ -83,7 +83,7 @@ class TextSource:
         return tuple(Range(item.file.path, 0, item.rows, whole=True) for item in self.files if item.rows)
 
     def check(self, split: Split | None) -> None:
-        """Compare the content of the files (of the split) with that registered; no file is read that looks the same."""
+        """Compare the content of the files (of the split) with that registered. Files of equal stamps are not read."""
         for item in self._of(split):
             check_content(item.file, "content", content_digest)
 

@@ -1,7 +1,7 @@
-"""The tables that stood at a place before files were added, so that what was collected of them is not lost.
+"""Earlier versions of tables that files were added to: their statistics remain valid for the files they describe.
 
-Statistics are of one version of a table. Next to them is noted, for the place of the table, which version and which
-files they are of. Where the place holds other files besides, statistics of these alone are all that is missing.
+Statistics describe one version of a table. For the table's place, the version and its files are recorded next to them.
+If the place holds more files later, statistics are collected only of the added ones.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ FORMAT = 1
 
 
 @value
-class Noted:
-    """A version of a table, and its files, each known by what it holds, in order of that."""
+class VersionFiles:
+    """A version of a table, and the digests of its files, sorted."""
 
     version: str
     files: tuple[str, ...]
 
 
 @value
-class Forerunner:
-    """version: of the table before. added: the files that came since, as a table of their own."""
+class EarlierVersion:
+    """version: of the table before. added: the files added since, as a separate table."""
 
     version: str
     added: Table
 
 
-class Forerunners:
-    """By place the last version of which statistics were kept. Thread-safe. folder: where processes share them."""
+class EarlierVersions:
+    """By place, the last version with statistics. Thread-safe. folder: processes share it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._noted: dict[str, Noted | None] = {}
+        self._noted: dict[str, VersionFiles | None] = {}
 
     def note(self, table: Table) -> None:
-        """Statistics of a table are kept now. Raises OSError, ConfigError."""
+        """Record that statistics of a table are stored. Raises OSError, ConfigError."""
         files = _files(table)
         if table.origin is None or not files:
             return
-        place, noted = _place(table), Noted(table.version, tuple(sorted(files.values())))
+        place, noted = _place(table), VersionFiles(table.version, tuple(sorted(files.values())))
         with self._lock:
             if self._noted.get(place) == noted:
                 return
@@ -63,42 +63,42 @@ class Forerunners:
         body = {"format": FORMAT, "table": noted.version, "files": noted.files}
         write_whole(self._path(place), sealed(body, user_key()))
 
-    def of(self, table: Table) -> Forerunner | None:
-        """The table that stood at the place of another one, if all its files are there still, and more."""
-        noted = None if table.origin is None else self._noted_at(_place(table))
+    def of(self, table: Table) -> EarlierVersion | None:
+        """The recorded version at the table's place, if the table has all of its files and others."""
+        noted = None if table.origin is None else self._files_at(_place(table))
         if noted is None or noted.version == table.version:
             return None
         added = _added(_files(table), noted.files)
-        return Forerunner(noted.version, _only(table, added)) if added else None
+        return EarlierVersion(noted.version, _only(table, added)) if added else None
 
-    def _noted_at(self, place: str) -> Noted | None:
+    def _files_at(self, place: str) -> VersionFiles | None:
         with self._lock:
             if place not in self._noted:
                 self._noted[place] = self._load(place)
             return self._noted[place]
 
-    def _load(self, place: str) -> Noted | None:
+    def _load(self, place: str) -> VersionFiles | None:
         try:
             data = opened(self._path(place).read_bytes(), user_key())
             if data["format"] != FORMAT:
                 return None
-            return Noted(str(data["table"]), tuple(map(str, data["files"])))
+            return VersionFiles(str(data["table"]), tuple(map(str, data["files"])))
         except (OSError, ConfigError, ValueError, KeyError, TypeError):
-            return None  # none was kept, or it cannot be read: collecting again is always right
+            return None  # absent or unreadable: collecting again is always right
 
     def _path(self, place: str) -> Path:
         return self._folder / f"{place}.json"
 
 
 def _files(table: Table) -> Mapping[str, str]:
-    """By path a digest of what a file adds to a table; none for a table that is not made of files."""
+    """By path, a digest of what a file adds to a table; empty for a table that is not made of files."""
     if not isinstance(table.source, FilesSource):
         return {}
     return {path: _digest(text) for path, text in table.source.identities().items()}
 
 
 def _added(files: Mapping[str, str], before: Sequence[str]) -> Collection[str]:
-    """The paths of the files that came to those of before; none if one of these is gone. Files may hold the same.
+    """The paths of added files; none if a file of before is gone. Files may have equal content.
 
     >>> _added({"a": "1", "b": "2", "c": "2"}, ["2", "1"]), _added({"b": "2", "c": "2"}, ["1"])
     (['c'], [])

@@ -30,7 +30,7 @@ from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import user_key
 
 if TYPE_CHECKING:
-    from qoop.catalog.statistics.earlier_version import Forerunners
+    from qoop.catalog.statistics.earlier_version import EarlierVersions
 
 # Raised when the meaning of the file, or the way statistics are collected, changes.
 FORMAT = 3
@@ -53,10 +53,10 @@ class StatsCache:
         self._looked: set[str] = set()
 
     @cached_property
-    def _forerunners(self) -> Forerunners:
-        from qoop.catalog.statistics.earlier_version import Forerunners  # a query that is short collects nothing
+    def _earlier_versions(self) -> EarlierVersions:
+        from qoop.catalog.statistics.earlier_version import EarlierVersions  # a query that is short collects nothing
 
-        return Forerunners(self._directory / "places")
+        return EarlierVersions(self._directory / "places")
 
     def get(self, table: Table, columns: Sequence[str], collect: Collect) -> TableStats:
         """Statistics with at least these columns. `collect` is given the missing ones and what is known."""
@@ -86,7 +86,7 @@ class StatsCache:
 
     def before(self, table: Table) -> tuple[TableStats, Table] | None:
         """The statistics that were collected before files were added to a table, and the table of these files."""
-        found = self._forerunners.of(table)
+        found = self._earlier_versions.of(table)
         if found is None:
             return None
         known = self._known.get(found.version) or self._load_version(found.version)
@@ -110,7 +110,7 @@ class StatsCache:
         path = self._path(table.version)
         try:
             write_whole(path, to_json(stats, table.version, user_key()))
-            self._forerunners.note(table)
+            self._earlier_versions.note(table)
         except (OSError, ConfigError) as error:
             warnings.warn(
                 f"statistics cannot be kept in {path.parent} and will be collected again: {error}; "

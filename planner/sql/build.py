@@ -38,7 +38,7 @@ from qoop.planner.sql.select_list import has_own_names
 from qoop.planner.sql.sources import MOST_LISTED, is_long, tables_mentioned
 from qoop.planner.sql.subquery import SubqueryJoins, refuse_endless
 from qoop.planner.sql.unions import has_unions
-from qoop.planner.sql.unique_cte_names import told_apart
+from qoop.planner.sql.unique_cte_names import unique_cte_names
 
 MOST_NESTED = 100  # every level takes frames of Python's stack, of which there are 1000; TPC-DS has up to 19
 
@@ -109,7 +109,7 @@ class Builder:
         self.subqueries = SubqueryJoins(self)
 
     def root(self, ast: exp.Expression) -> Relation:
-        ast = told_apart(ast)
+        ast = unique_cte_names(ast)
         self.uses = count_uses(ast)
         block = self.query(ast, None, {})
         if has_own_names(ast) and [*block.names] != [name for name, _ in self.bound.columns]:

@@ -14,7 +14,7 @@ from qoop.planner.algebra.relation import Opaque, walk
 from qoop.planner.sql.bind import Binder, Bound
 from qoop.planner.sql.build import build
 from qoop.planner.sql.parts import CLAUSES, EXPRESSIONS
-from qoop.planner.sql.unique_cte_names import told_apart
+from qoop.planner.sql.unique_cte_names import unique_cte_names
 
 QUERIES = [
     "WITH w(k) AS (SELECT a FROM t) SELECT k, sum(b) AS s FROM w JOIN t ON k = t.a WHERE b > 0 "
@@ -116,4 +116,4 @@ def test_a_table_of_a_with_that_recurs_is_told_apart() -> None:
         "WITH r AS (SELECT 1) SELECT * FROM r, (WITH RECURSIVE r(k) USING KEY (k) AS "
         "(SELECT 1 UNION SELECT u.k FROM r JOIN recurring.r AS u ON true) FROM r)"
     )
-    assert "recurring.r " not in told_apart(sqlglot.parse_one(text, read="duckdb")).sql("duckdb")
+    assert "recurring.r " not in unique_cte_names(sqlglot.parse_one(text, read="duckdb")).sql("duckdb")
