@@ -14,7 +14,10 @@ from pathlib import Path
 from textwrap import wrap
 
 import qoop
-from qoop.drawing.picture import FONT
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.decision import Decision, Question, Switch
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
 from qoop.engine.backends.simulated import Outcome, as_estimated
 from qoop.engine.events import SlotsChanged
 from qoop.engine.history import Decided
@@ -22,10 +25,7 @@ from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Resources
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import local_grid
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Decision, Question, Switch
-from qoop.replanning.greedy import Greedy
-from qoop.simulation import Fleet, SimulatedJob, simulate
+from qoop.query.drawing.picture import FONT
 from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text
 

@@ -49,8 +49,8 @@ class AsMarkdown(griffe.Extension):
 def markdown(text: str, names: Collection[str]) -> str:
     r"""A docstring as Markdown. names: those that a line ``name: meaning`` may explain.
 
-    >>> print(markdown("Run it, see :meth:`qoop.job.Job.wait`.\n\nslots: tasks at a time.", {"slots"}))
-    Run it, see `qoop.job.Job.wait`.
+    >>> print(markdown("Run it, see :meth:`qoop.query.job.Job.wait`.\n\nslots: tasks at a time.", {"slots"}))
+    Run it, see `qoop.query.job.Job.wait`.
     <BLANKLINE>
     - **`slots`**: tasks at a time.
     """

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 import qoop
-from qoop.drawing.picture import FONT
-from qoop.growing.edition import Edition
+from qoop.programs.approximate.edition import Edition
+from qoop.query.drawing.picture import FONT
 
 ROWS, GOAL = 4_000_000, 0.01
 TEXT = "SELECT shop, sum(price) AS income FROM sales GROUP BY shop ORDER BY shop"

@@ -1,11 +1,12 @@
-"""The table of options in docs/configure.md, made from :mod:`qoop.options`: ``python docs/options.py`` writes it."""
+"""The table of options in docs/configure.md, made from :mod:`qoop.query.options`: ``python docs/options.py`` writes
+it."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from qoop.options import OPTIONS, VARIABLES, SessionOption
+from qoop.query.options import OPTIONS, VARIABLES, SessionOption
 
 PAGE = Path(__file__).parent / "configure.md"
 _TABLE = re.compile(r"(?<=<!-- made by docs/options.py -->\n\n).*?(?=\n\n<!-- end -->)", re.DOTALL)

@@ -14,43 +14,12 @@
 
 ::
 
-    __main__.py         the command line
-    commands/           its larger sub-commands
-    repl/               the shell
-    dbapi.py            the Python database API
-    notebook.py         results and jobs as HTML, and ``%%qoop``
-    options.py          the options of a session, in one table
-    config.py           the values of options: from arguments, the environment, files, defaults
-    session.py          `Session`, the face: tables, statements and queries
-    sessions/           what is behind it: options, texts, statements, EXPLAIN, suspension
-    session_tables.py   the tables and views of a session, by name
-    planning.py         plans a session's queries, and learns from those that ran
-    statements/         statements other than SELECT: views, COPY, SET, parameters
-    duckdb_plans.py     DuckDB's own plans of queries, and what they took
-    growing/            answers that grow more certain while more is read
-    iterating/          steps in SQL that are repeated until a loss falls no more
-    plan_memo.py        plans of texts that were planned before
-    plan_cache.py       the store of those plans
-    calibrated.py       the cost constants of this machine
-    job.py              one run of a query
-    control/            the loop that runs jobs on machines and divides the resources
-    schedulers/         policies that grant free resources to jobs
-    server/             `qoop serve`: many clients, as users with limits
-    replanning/         decisions to change the plan of a running job
-    adapters/           what other tools speak: SQLAlchemy, ibis
-    page/               the live page: queries in a browser
-    result.py           the answer
-    bundle.py           a suspended job as a folder
-    copies.py           finds copies of tables that hold the same rows
-    programs/           pure state machines above jobs: rounds that grow, steps that are repeated
-    profiles/           capacity over time
-    monitor/            measures what the machine can spare
-    simulation.py       jobs on simulated machines, on the same core
-    retrace/            replays a trace
-    drawing/            pictures, tables and formats of output
-    streams.py          signals, warnings and streams of a command line
-    terminal.py         size and colours of the terminal
-    interrupts.py       Ctrl-C while DuckDB does something short
+    __main__.py   the command line
+    adaptive/     the loop: runs jobs by plans, and changes the plan when resources or data change
+    query/        a query from its text to its result
+    programs/     what runs several jobs for one question: answers that grow, steps that are repeated
+    session/      sessions: tables, statements and queries of one user
+    interfaces/   the faces of sessions: shell, page, servers, adapters, notebooks
 """
 
 from __future__ import annotations
@@ -91,14 +60,15 @@ from qoop.catalog.errors import (
     UnknownFunction,
     UnknownTable,
 )
+from qoop.interfaces.former_paths import install
 
 if TYPE_CHECKING:
-    from qoop.job import Job
-    from qoop.notebook import load_ipython_extension
-    from qoop.options import ConnectOptions
-    from qoop.profiles import CapacityProfile, replay
-    from qoop.result import Result
-    from qoop.session import Session, connect, resume, sql
+    from qoop.adaptive.profiles import CapacityProfile, replay
+    from qoop.interfaces.notebook import load_ipython_extension
+    from qoop.query.job import Job
+    from qoop.query.options import ConnectOptions
+    from qoop.query.result import Result
+    from qoop.session.session import Session, connect, resume, sql
 
     __version__: str
 
@@ -142,19 +112,21 @@ __all__ = [
     "sql",
 ]
 
+install()
+
 logging.getLogger("qoop").addHandler(logging.NullHandler())  # who embeds it decides what is to be seen
 
 _HOME = {
-    "CapacityProfile": "qoop.profiles",
-    "ConnectOptions": "qoop.options",
-    "Job": "qoop.job",
-    "Result": "qoop.result",
-    "Session": "qoop.session",
-    "connect": "qoop.session",
-    "load_ipython_extension": "qoop.notebook",
-    "replay": "qoop.profiles",
-    "resume": "qoop.session",
-    "sql": "qoop.session",
+    "CapacityProfile": "qoop.adaptive.profiles",
+    "ConnectOptions": "qoop.query.options",
+    "Job": "qoop.query.job",
+    "Result": "qoop.query.result",
+    "Session": "qoop.session.session",
+    "connect": "qoop.session.session",
+    "load_ipython_extension": "qoop.interfaces.notebook",
+    "replay": "qoop.adaptive.profiles",
+    "resume": "qoop.session.session",
+    "sql": "qoop.session.session",
 }
 
 

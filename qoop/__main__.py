@@ -15,11 +15,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import BindError, ConfigError, QoopError
-from qoop.commands.loading import loading_little
-from qoop.commands.words import in_order, names_no_command, stray
-from qoop.drawing.formats import FORMATS, checked_format
-from qoop.options import FLAGS, Flag
-from qoop.streams import (
+from qoop.interfaces.commands.loading import loading_little
+from qoop.interfaces.commands.words import in_order, names_no_command, stray
+from qoop.query.drawing.formats import FORMATS, checked_format
+from qoop.query.drawing.terminal import Terminal, between_words
+from qoop.query.options import FLAGS, Flag
+from qoop.query.streams import (
     EndedBySignal,
     discard_output,
     ended_by_signals,
@@ -28,13 +29,12 @@ from qoop.streams import (
     read_input,
     uninterrupted,
 )
-from qoop.terminal import Terminal, between_words
 
 if TYPE_CHECKING:
-    from qoop.job import Job
-    from qoop.result import Result
-    from qoop.session import Session
-    from qoop.statements.statement import Statement
+    from qoop.query.job import Job
+    from qoop.query.result import Result
+    from qoop.query.statements.statement import Statement
+    from qoop.session.session import Session
 
 _USAGE, _INTERRUPTED = 2, 130
 _COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile", "serve", "cluster", "page")
@@ -102,8 +102,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
-    from qoop.commands import replay as replay_command
-    from qoop.commands import resume as resume_command
+    from qoop.interfaces.commands import replay as replay_command
+    from qoop.interfaces.commands import resume as resume_command
 
     _add_explain(commands)
     _add_session_options(resume_command.add(commands, _session, _watch, _show, FORMATS))
@@ -112,7 +112,7 @@ def _add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser],
     _add_cluster(commands, words)
     _add_serve(commands, words)
     _add_page(commands, words)
-    _add_group(commands, words, "profile", _PROFILE, "qoop.commands.profile")
+    _add_group(commands, words, "profile", _PROFILE, "qoop.interfaces.commands.profile")
     _add_group(commands, words, "tpcds", _TPCDS, "qoop.tpcds.cli")
     _add_group(commands, words, "bench", _BENCH, "qoop.tpcds.bench_cli")
 
@@ -167,7 +167,7 @@ def _add_calibrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 def _add_cluster(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
     """Add the command; its module is loaded only if it is asked for."""
     if words[:1] == ["cluster"]:
-        import_module("qoop.commands.cluster").add(commands)
+        import_module("qoop.interfaces.commands.cluster").add(commands)
     else:
         commands.add_parser("cluster", help="Show the nodes of a Ray cluster, and the sessions that use them")
 
@@ -175,7 +175,7 @@ def _add_cluster(commands: argparse._SubParsersAction[argparse.ArgumentParser], 
 def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
     """Add the command; its module is loaded only if it is asked for."""
     if words[:1] == ["serve"]:
-        _add_session_options(import_module("qoop.commands.serve").add(commands, _session))
+        _add_session_options(import_module("qoop.interfaces.commands.serve").add(commands, _session))
     else:
         commands.add_parser("serve", help="Answer queries over HTTP and Flight SQL, for many clients")
 
@@ -183,7 +183,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser], wo
 def _add_page(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
     """Add the command; its module is loaded only if it is asked for."""
     if words[:1] == ["page"]:
-        import_module("qoop.page.command").add(commands)
+        import_module("qoop.interfaces.page.command").add(commands)
     else:
         commands.add_parser("page", help="Show a trace in the browser: go to any time of it")
 
@@ -217,8 +217,8 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         return _script(options, text)
     with loading_little():
         from qoop.catalog import duckdb_introspection
-        from qoop.commands.named import tables_named
-        from qoop.statements.statement import SetOption, statements
+        from qoop.interfaces.commands.named import tables_named
+        from qoop.query.statements.statement import SetOption, statements
 
         if options.process_is_ours:
             duckdb_introspection.use_default()
@@ -236,8 +236,8 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 def _script(options: argparse.Namespace, text: str) -> int:
     """Run a text that may hold commands of the shell, such as \\d."""
-    from qoop.repl.commands import Quit
-    from qoop.repl.shell import Shell
+    from qoop.interfaces.repl.commands import Quit
+    from qoop.interfaces.repl.shell import Shell
 
     with _session(options) as session:
         _show_page(options, session)
@@ -290,7 +290,7 @@ def _shell(options: argparse.Namespace) -> int:
     for path in options.data:
         if "://" not in path and not os.path.exists(os.path.expanduser(path)):
             raise ConfigError(f"there is no {path}")
-    from qoop.repl.interactive import InteractiveShell
+    from qoop.interfaces.repl.interactive import InteractiveShell
 
     def opened() -> Session:
         session = _watching(_session(options), options)
@@ -318,7 +318,7 @@ def _format(name: str) -> str:
 
 
 def _show(options: argparse.Namespace, result: Result) -> None:
-    from qoop.drawing.formats import explanation, write
+    from qoop.query.drawing.formats import explanation, write
 
     told = explanation(result) if options.format is None else None
     if told is not None:
@@ -337,7 +337,7 @@ def _watch(job: Job) -> None:
 
 def _follow(job: Job, every: float, tell: Callable[[str], object], shown: Callable[[], object] = lambda: None) -> None:
     """Tell of an earlier run as soon as it is known. shown: is called at this interval in seconds."""
-    from qoop.drawing.view import of_earlier_runs
+    from qoop.query.drawing.view import of_earlier_runs
 
     ended, seen = False, 0
     while not ended:
@@ -371,7 +371,7 @@ def _form_of(path: str | None) -> str:
 
 def _write_explanation(shown: str, form: str, path: str) -> None:
     if form == "svg":
-        from qoop.drawing.picture import save
+        from qoop.query.drawing.picture import save
 
         save(shown, path, "qoop explain")
         return
@@ -385,8 +385,8 @@ def _write_explanation(shown: str, form: str, path: str) -> None:
 def _calibrate(options: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from qoop.calibrated import calibration_path
-    from qoop.commands.calibration import calibrate, report, save
+    from qoop.interfaces.commands.calibration import calibrate, report, save
+    from qoop.query.calibrated import calibration_path
 
     shown = sys.stderr.isatty()
     found = calibrate(told=lambda query: print(f"\r\033[K{query}", end="", file=sys.stderr) if shown else None)
@@ -402,7 +402,7 @@ def _session(options: argparse.Namespace, wanted: Callable[[str], bool] | None =
     session: Session | None = None
     try:
         with uninterrupted():  # it ends with what was kept waiting
-            from qoop.session import connect
+            from qoop.session.session import connect
 
             session = connect(local_frames=False, **{name: getattr(options, name) for name in FLAGS})
         for path in options.data:
@@ -417,7 +417,7 @@ def _session(options: argparse.Namespace, wanted: Callable[[str], bool] | None =
 def _watching(session: Session, options: argparse.Namespace) -> Session:
     """The session, following what the machine has to give, unless it was said whether it should. Slots of the
     command line stand."""
-    from qoop.monitor.machine import Machine
+    from qoop.adaptive.monitor.machine import Machine
 
     config = session.config
     if config.watch_machine is None and config.ray is None and Machine.readable():
@@ -435,7 +435,7 @@ def _show_bar(job: Job) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
-    from qoop.drawing.view import ends
+    from qoop.query.drawing.view import ends
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(job.id, total=1.0)
@@ -452,7 +452,7 @@ class _Version(argparse.Action):
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="print the version")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from qoop.commands.loading import version_text
+        from qoop.interfaces.commands.loading import version_text
 
         print(version_text())
         parser.exit()

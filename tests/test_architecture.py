@@ -7,13 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LAYERS = ("catalog", "planner", "engine", "qoop", "tpcds")  # each may import those before it
-FILES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
+FLOORS = ("catalog", "planner", "engine", "adaptive", "query", "programs", "session", "interfaces", "tpcds")
+"""Each may import those before it, at the top, lazily and for types."""
+
+FOLDERS = ("catalog", "planner", "engine", "qoop", "tpcds")
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 ENGINE_MAY_SEE = ("plan.", "identity.provenance.", "packing.")  # of the planner
 COMMAND_LINE = Path("qoop/__main__.py")
 
@@ -25,9 +29,10 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def layer_of(name: str) -> str:
+def floor_of(name: str) -> str:
+    """The floor of a module; the root of the package and its command line are the highest face of a session."""
     parts = name.split(".")
-    return parts[1] if len(parts) > 1 and parts[1] in LAYERS else "qoop"
+    return parts[1] if len(parts) > 1 and parts[1] in FLOORS else "interfaces"
 
 
 def imports(tree: ast.AST, package: str) -> Iterator[tuple[ast.stmt, str]]:
@@ -50,17 +55,17 @@ def ours(path: Path) -> list[tuple[ast.stmt, str]]:
 
 
 def test_there_is_code() -> None:
-    assert {layer_of(name_of(path)) for path in FILES} == set(LAYERS)
+    assert {floor_of(name_of(path)) for path in FILES} == set(FLOORS)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_go_down_only(path: Path) -> None:
-    layer = LAYERS.index(layer_of(name_of(path)))
+    floor = FLOORS.index(floor_of(name_of(path)))
     lazily_allowed = path.relative_to(ROOT) == COMMAND_LINE
     for node, module in ours(path):
-        if lazily_allowed and layer_of(module) == "tpcds" and node.col_offset > 0:
+        if lazily_allowed and floor_of(module) == "tpcds" and node.col_offset > 0:
             continue
-        assert LAYERS.index(layer_of(module)) <= layer, f"{path.relative_to(ROOT)}:{node.lineno} imports {module}"
+        assert FLOORS.index(floor_of(module)) <= floor, f"{path.relative_to(ROOT)}:{node.lineno} imports {module}"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +73,7 @@ def test_imports_go_down_only(path: Path) -> None:
 )
 def test_the_engine_sees_only_plans(path: Path) -> None:
     for node, module in ours(path):
-        if layer_of(module) == "planner":
+        if floor_of(module) == "planner":
             seen = module.removeprefix("qoop.planner.")
             assert seen.startswith(ENGINE_MAY_SEE), f"{path.relative_to(ROOT)}:{node.lineno} imports {module}"
 
@@ -76,7 +81,8 @@ def test_the_engine_sees_only_plans(path: Path) -> None:
 def test_a_violation_would_be_seen() -> None:
     tree = ast.parse("def f():\n    from ...engine import run\n    import qoop.tpcds.data")
     assert [module for _, module in imports(tree, "qoop.planner.rules")] == ["qoop.engine.run", "qoop.tpcds.data"]
-    assert [layer_of(module) for module in ("qoop.engine.run", "qoop.session", "qoop")] == ["engine", "qoop", "qoop"]
+    names = ("qoop.engine.run", "qoop.session.session", "qoop")
+    assert [floor_of(module) for module in names] == ["engine", "session", "interfaces"]
 
 
 def test_importing_qoop_loads_nothing_heavy() -> None:
@@ -88,7 +94,7 @@ def test_importing_qoop_loads_nothing_heavy() -> None:
 
 
 def test_a_session_needs_neither_pandas_nor_networkx() -> None:
-    code = "import qoop.session, sys; print([m for m in ('pandas','networkx') if m in sys.modules])"
+    code = "import qoop.session.session, sys; print([m for m in ('pandas','networkx') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
     assert done.stdout.strip() == "[]"
 
@@ -105,8 +111,26 @@ def test_a_small_answer_is_printed_without_pandas() -> None:
 
 def test_the_prompt_comes_before_the_engine() -> None:
     code = (
-        "import qoop.__main__, qoop.repl.interactive, sys; "
+        "import qoop.__main__, qoop.interfaces.repl.interactive, sys; "
         "print([m for m in ('duckdb', 'pyarrow', 'sqlglot', 'numpy', 'rich') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
     assert done.stdout.strip() == "[]"
+
+
+def test_the_top_of_qoop_is_five_floors() -> None:
+    found = {path.name for path in (ROOT / "qoop").iterdir() if path.name != "__pycache__"}
+    assert found == {"__init__.py", "__main__.py", "py.typed", *FLOORS[3:8]}
+
+
+def test_modules_are_found_by_their_former_names() -> None:
+    code = (
+        "import warnings; warnings.simplefilter('ignore', DeprecationWarning); "
+        "from qoop.schedulers.base import Scheduler; from qoop.adaptive.schedulers import base; "
+        "from qoop.session import Session; import qoop, qoop.server.users as users; "
+        "print(base.Scheduler is Scheduler, qoop.Session is Session, users.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout.strip() == "True True qoop.interfaces.server.users"
+    with pytest.raises(ModuleNotFoundError, match="nothing"):
+        import_module("qoop.schedulers.nothing")

@@ -19,8 +19,8 @@ import pytest
 
 import qoop
 from qoop.__main__ import _COMMANDS, _parser
-from qoop.commands.words import in_order
-from qoop.repl.commands import NAMES
+from qoop.interfaces.commands.words import in_order
+from qoop.interfaces.repl.commands import NAMES
 
 pytestmark = pytest.mark.usefixtures("as_installed")
 

@@ -55,10 +55,10 @@ def test_the_wheel_holds_qoop_and_what_dbt_imports(wheel: Path) -> None:
         "dbt/adapters/qoop/__init__.py", "dbt/adapters/qoop/__version__.py",
     }  # fmt: skip
     data = {name for name in ours if not name.endswith(".py")}
-    assets = {name for name in data if name.startswith("qoop/page/assets/")}
-    dbt = {name for name in data if name.startswith("qoop/adapters/dbt/include/")}
+    assets = {name for name in data if name.startswith("qoop/interfaces/page/assets/")}
+    dbt = {name for name in data if name.startswith("qoop/interfaces/adapters/dbt/include/")}
     assert len(dbt) == 3
-    assert data - assets - dbt == {"qoop/py.typed", "qoop/profiles/shared.jsonl"}
+    assert data - assets - dbt == {"qoop/py.typed", "qoop/adaptive/profiles/shared.jsonl"}
     assert {name.rpartition("/")[2] for name in assets} == {one.name for one in ASSETS.iterdir()}
 
 

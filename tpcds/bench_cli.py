@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import parse_bytes
-from qoop.drawing.picture import write
+from qoop.query.drawing.picture import write
 from qoop.tpcds.bench import (
     continued,
     core_speed,

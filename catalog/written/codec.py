@@ -2,8 +2,8 @@
 
 The text says what a dataclass says, field by field under the field's own name; a field with its default is left out,
 and so is one that two values are not compared by. How each is written and read follows from its type, so that a new
-field needs no word here. Plans (:mod:`qoop.planner.plan_json`), traces (:mod:`qoop.control.trace`) and what goes to
-nodes of Ray (:mod:`qoop.engine.backends.ray.messages`) are written with it.
+field needs no word here. Plans (:mod:`qoop.planner.plan_json`), traces (:mod:`qoop.adaptive.cluster.trace`) and what
+goes to nodes of Ray (:mod:`qoop.engine.backends.ray.messages`) are written with it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The cost of rows and bytes: cpu seconds of one thread, and bytes in memory, by the constants of a machine.
 
 The constants that ship are rounded from what ``qoop calibrate`` measured for one thread of DuckDB on a machine of the
-day; what it measures elsewhere, later sessions take instead (:mod:`qoop.commands.calibration`).  They
+day; what it measures elsewhere, later sessions take instead (:mod:`qoop.interfaces.commands.calibration`).  They
 need not be exact to order joins: plans are compared with each other, and only ratios matter for that.  What matters is
 that a row probing a small hash table is cheap, that one entering a hash table is dear, and that everything else is in
 between.  To foretell when a plan ends they do have to be near.

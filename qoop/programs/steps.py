@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+from qoop.adaptive.program import Begin, End, Show, Stop
 from qoop.catalog.value import value
-from qoop.programs.program import Begin, End, Show, Stop
 
 
 @value

@@ -18,7 +18,7 @@ import pytest
 from ibis.backends.tests.base import BackendTest
 from ibis_tables import SMALL, write_large
 
-from qoop.adapters import ibis_backend
+from qoop.interfaces.adapters import ibis_backend
 
 DATA, BACKEND = Path(os.environ["QOOP_IBIS_DATA"]), os.environ["QOOP_IBIS_BACKEND"]
 MARKS = ("notimpl", "notyet", "never", "broken")

@@ -15,7 +15,7 @@ pytest.importorskip("ibis", reason="the extra ibis is not installed")
 import ibis
 from ibis import _
 
-from qoop.adapters.ibis_backend import Backend
+from qoop.interfaces.adapters.ibis_backend import Backend
 
 TABLES = ("store_sales", "item", "date_dim", "store", "customer")
 

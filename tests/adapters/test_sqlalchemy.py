@@ -21,7 +21,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import texts
 
-registry.register("qoop", "qoop.adapters.alchemy", "QoopDialect")
+registry.register("qoop", "qoop.interfaces.adapters.alchemy", "QoopDialect")
 
 
 class Base(DeclarativeBase):

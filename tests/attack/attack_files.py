@@ -29,14 +29,14 @@ import duckdb
 from attack_outcome import Outcome
 
 import qoop
-from qoop.calibrated import calibration_path
+from qoop.adaptive.cluster.trace import Chain
+from qoop.adaptive.retrace.rerun import read_trace, rerun
 from qoop.catalog.signed_json import sealed
 from qoop.catalog.user_key import user_key
-from qoop.commands.calibration import Calibration, save
-from qoop.control.trace import Chain
 from qoop.engine.history import Started
+from qoop.interfaces.commands.calibration import Calibration, save
 from qoop.planner.estimate.cost import DEFAULT
-from qoop.retrace.rerun import read_trace, rerun
+from qoop.query.calibrated import calibration_path
 
 SERIES = "corrupted files"
 STAGED: dict[str, Any] = {"staged": True, "statistics": "full"}  # else there are no plans and statistics to damage

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from attack_outcome import Outcome
 
 import qoop
-from qoop import dbapi
+from qoop.interfaces import dbapi
 
 SEEDS = (
     "SELECT a, sum(b) AS s FROM t WHERE c LIKE 'x%' GROUP BY a HAVING count(*) > 1 ORDER BY s DESC, a LIMIT 5",

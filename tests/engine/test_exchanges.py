@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.events import MachineLost, SlotsChanged
@@ -19,7 +20,6 @@ from qoop.engine.history import Began, Succeeded
 from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
-from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 
 MACHINES = st.sampled_from("abcde")
 

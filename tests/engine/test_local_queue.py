@@ -10,10 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from qoop.control.cluster import Cluster
-from qoop.control.job_handle import JobHandle
-from qoop.control.messages import JobRequest
-from qoop.control.trace import TraceFile
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.trace import TraceFile
+from qoop.adaptive.retrace.rerun import read_trace, rerun
 from qoop.engine.backends.local import LocalBackend, Read
 from qoop.engine.events import Begun, Event, Queued, TaskStopped, TaskSucceeded
 from qoop.engine.history import Began, Started, Stopped, Succeeded, Waiting
@@ -23,7 +24,6 @@ from qoop.engine.node_queues.ticket import JobLeft, Ticket
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, ResolvedInput, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
-from qoop.retrace.rerun import read_trace, rerun
 
 COLUMNS = (("n", "BIGINT"),)
 QUICK = "SELECT sum(i)::BIGINT AS n FROM range(1000) t(i)"

@@ -11,12 +11,12 @@ import pytest
 from pyarrow import flight
 
 from qoop.catalog.errors import CheckpointError, ConfigError
-from qoop.config import configure
 from qoop.engine.backends.ray.peers import Peers, PeerServer, Place
 from qoop.engine.backends.ray.tls import is_wanted
 from qoop.engine.events import Committed
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.task import CheckpointKey
+from qoop.query.config import configure
 
 ROWS = pa.table({"a": range(1000)})
 KEY = CheckpointKey("signature", "layout", 0)

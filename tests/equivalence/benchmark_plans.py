@@ -18,7 +18,7 @@ from run_plan import Runner
 from qoop.planner.plan import Plan
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Alternatives, Candidate, cluster_grid, local_grid
-from qoop.session import Session
+from qoop.session.session import Session
 from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text
 

@@ -9,7 +9,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "planner")]
 
-from qoop.session import Session, connect  # noqa: E402
+from qoop.session.session import Session, connect  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import pytest
 from benchmark_plans import candidates, running
 from witness import Witness
 
-from qoop.session import Session
+from qoop.session.session import Session
 
 SAMPLE = (31,)
 

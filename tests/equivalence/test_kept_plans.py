@@ -15,8 +15,8 @@ from benchmark_plans import GRIDS, TASKS, alternatives, running
 from run_plan import narrowed
 
 from qoop.planner.plan import Plan
-from qoop.result import Result
-from qoop.session import Session
+from qoop.query.result import Result
+from qoop.session.session import Session
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text
 

@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from qoop.plan_cache import PlanCache
 from qoop.planner import planner
 from qoop.planner.algebra.relation import Relation
 from qoop.planner.estimate.cardinality import Cardinality
@@ -22,6 +21,7 @@ from qoop.planner.estimate.profile import Profile
 from qoop.planner.exchange import exchange
 from qoop.planner.exchange.exchange_cost import JoinSeconds
 from qoop.planner.variants import USUAL, Thresholds
+from qoop.query.plan_cache import PlanCache
 
 SPLIT = replace(USUAL, spread_seconds=0.0, task_seconds=1e-9, stage_seconds=10.0, most_parts=5)
 """Scans split as far as they go; aggregates in two phases."""

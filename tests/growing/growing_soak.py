@@ -29,15 +29,15 @@ import pytest
 from fault_world import checked_at_every_tick, clean_session, failing_at_random, resized_at_random
 from switch_world import AtCommits, AtRandom, Plans
 
+from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.catalog.sources.pieces import Cut
 from qoop.engine.history import Failed, Stopped, Switched
-from qoop.growing.edition import Edition
-from qoop.growing.planning import RoundPlanning
-from qoop.job import Planned
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.adaptive import Adaptive
-from qoop.session import Session
+from qoop.programs.approximate.edition import Edition
+from qoop.programs.approximate.planning import RoundPlanning
+from qoop.query.job import Planned
+from qoop.session.session import Session
 
 ROWS = 1_100_000
 """Pieces have at least 2048 of them: these are enough for four rounds."""

@@ -4,7 +4,8 @@
 
 Tables are drawn whose rows are plain, sorted, in clusters, of a heavy tail (Pareto, without a variance) or in groups of
 which some are rare, and joins that are read by buckets of their key, whose keys are alike, skewed or heavy. Of each,
-figures grow by the engine's own schedule, program and estimators (:mod:`qoop.growing`) until all intervals are narrow
+figures grow by the engine's own schedule, program and estimators (:mod:`qoop.programs.approximate`) until all intervals
+are narrow
 enough: a count, a sum, an average and a ratio of sums, or others (`--figures`). What is read of pieces comes from NumPy
 in place of SQL, so that thousands of draws take seconds. What is counted are the intervals of the last edition, where
 it is no exact one, and those figures of which any interval on the way has missed the truth. The intervals of one table
@@ -24,24 +25,24 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qoop.adaptive.program import Begin, End
 from qoop.catalog.sources.pieces import Cut, Runs, cut
 from qoop.catalog.table import Columns, Range, Table
 from qoop.catalog.value import value
-from qoop.growing.estimators.distinct import Incidence
-from qoop.growing.estimators.moments import Moments, PairMoments
-from qoop.growing.estimators.order import Sample, quantile
-from qoop.growing.goal import Goal
-from qoop.growing.growth import Figure
-from qoop.growing.intervals import Intervals, Shown, aimed, at_look, in_vain
-from qoop.growing.schedule import schedule
-from qoop.growing.values import incidence_of
-from qoop.programs.program import Begin, End
+from qoop.programs.approximate.estimators.distinct import Incidence
+from qoop.programs.approximate.estimators.moments import Moments, PairMoments
+from qoop.programs.approximate.estimators.order import Sample, quantile
+from qoop.programs.approximate.goal import Goal
+from qoop.programs.approximate.growth import Figure
+from qoop.programs.approximate.intervals import Intervals, Shown, aimed, at_look, in_vain
+from qoop.programs.approximate.schedule import schedule
+from qoop.programs.approximate.values import incidence_of
 from qoop.programs.rounds import Pause, RoundEnded, Rounds
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from qoop.growing.estimators.look import Look
+    from qoop.programs.approximate.estimators.look import Look
 
 _PIECES, _ROWS = 1024, 200
 """Pieces of a table, and rows of each."""
@@ -110,17 +111,17 @@ class Drawn:
         return int(self.totals.shape[2])
 
     def moments(self, measure: int) -> Moments:
-        """See `qoop.growing.totals.Totals.moments`."""
+        """See `qoop.programs.approximate.totals.Totals.moments`."""
         x = self.totals[measure]
         return Moments(x.sum(0), (x**2).sum(0), (x**3).sum(0), abs(x).max(0))
 
     def pair_moments(self, y: int, x: int) -> PairMoments:
-        """See `qoop.growing.totals.Totals.pair_moments`."""
+        """See `qoop.programs.approximate.totals.Totals.pair_moments`."""
         a, b = self.totals[y], self.totals[x]
         return PairMoments((a * b).sum(0), (a * a * b).sum(0), (a * b * b).sum(0))
 
     def size_moments(self, measure: int) -> PairMoments:
-        """See `qoop.growing.totals.Totals.size_moments`."""
+        """See `qoop.programs.approximate.totals.Totals.size_moments`."""
         import numpy as np
 
         a = self.totals[measure]
@@ -128,16 +129,16 @@ class Drawn:
         return PairMoments((a * b).sum(0), (a * a * b).sum(0), (a * b * b).sum(0))
 
     def triple_moments(self, y: int, z: int, x: int) -> np.ndarray:
-        """See `qoop.growing.totals.Totals.triple_moments`."""
+        """See `qoop.programs.approximate.totals.Totals.triple_moments`."""
         return (self.totals[y] * self.totals[z] * self.totals[x]).sum(0)  # type: ignore[no-any-return]
 
     def sample(self, measure: int) -> Sample:
-        """See `qoop.growing.totals.Totals.sample`: of y."""
+        """See `qoop.programs.approximate.totals.Totals.sample`: of y."""
         assert self.rows is not None
         return Sample.of(self.groups, self.rows.group, self.rows.piece, self.rows.y)
 
     def incidence(self, measure: int) -> Incidence:
-        """See `qoop.growing.totals.Totals.incidence`: of the values."""
+        """See `qoop.programs.approximate.totals.Totals.incidence`: of the values."""
         import numpy as np
 
         assert self.rows is not None

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
-from qoop.session import Session
+from qoop.session.session import Session
 
 ROWS, SEEDS = 200_000, 20
 

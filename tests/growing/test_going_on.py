@@ -18,9 +18,9 @@ import pytest
 
 import qoop
 from qoop.catalog.errors import Cancelled, ConfigError
-from qoop.growing.answer import Answer
-from qoop.growing.edition import Edition
-from qoop.session import Session
+from qoop.programs.approximate.answer import Answer
+from qoop.programs.approximate.edition import Edition
+from qoop.session.session import Session
 
 ROWS = 537 * 2048
 """Enough for four rounds: of a process that is killed at the second edition the last has not begun. Pieces are of one

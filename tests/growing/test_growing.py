@@ -16,11 +16,11 @@ import pytest
 
 import qoop
 from qoop.catalog.errors import Cancelled, ConfigError, QueryError
-from qoop.growing.goal import Goal
-from qoop.growing.intervals import Intervals, aimed, enough_at
-from qoop.growing.schedule import schedule
-from qoop.repl.growing_table import GrowingTable
-from qoop.terminal import Terminal
+from qoop.interfaces.repl.growing_table import GrowingTable
+from qoop.programs.approximate.goal import Goal
+from qoop.programs.approximate.intervals import Intervals, aimed, enough_at
+from qoop.programs.approximate.schedule import schedule
+from qoop.query.drawing.terminal import Terminal
 
 ROWS = 600_000
 SALES = """SELECT shop, count(*) AS n, sum(price) AS income, avg(price) AS mean, sum(price) / sum(amount) AS ratio,

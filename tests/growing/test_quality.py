@@ -13,15 +13,15 @@ import pytest
 from scheduler_world import Known, empty, fill, request
 
 import qoop
-from qoop.control.messages import JobRequest
-from qoop.control.trace_codec import TraceCodec
-from qoop.growing.goal import RoundStart
-from qoop.iterating.curves import step_gain
+from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.trace_codec import TraceCodec
+from qoop.adaptive.schedulers.base import Request
+from qoop.adaptive.schedulers.described import made
+from qoop.adaptive.schedulers.quality.sharing import Quality
 from qoop.planner.packing import Available
 from qoop.planner.plan import Plan, Resources
-from qoop.schedulers.base import Request
-from qoop.schedulers.described import made
-from qoop.schedulers.quality.sharing import Quality
+from qoop.programs.approximate.goal import RoundStart
+from qoop.programs.iterate.curves import step_gain
 from qoop.tpcds.load.growing.playing import Drawing, play
 
 NEW = RoundStart(math.inf, math.inf, 0.01, 0, 64, 1024, 64)

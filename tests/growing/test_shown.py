@@ -10,11 +10,11 @@ import pytest
 
 import qoop
 from qoop.catalog.catalog import Catalog
-from qoop.growing.foresight import Expected, in_vain
-from qoop.growing.goal import Goal
-from qoop.growing.growth import Figure, Growth
-from qoop.growing.schedule import Schedule, schedule
-from qoop.session import Session
+from qoop.programs.approximate.foresight import Expected, in_vain
+from qoop.programs.approximate.goal import Goal
+from qoop.programs.approximate.growth import Figure, Growth
+from qoop.programs.approximate.schedule import Schedule, schedule
+from qoop.session.session import Session
 
 ROWS = 400_000
 """Half of them in three groups, the others in 2,000."""

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.growing.eligibility import growth_of
-from qoop.growing.estimators import total
-from qoop.growing.estimators.look import Look
-from qoop.growing.estimators.moments import Moments, PairMoments
-from qoop.growing.growth import Growth
-from qoop.growing.schedule import buckets_in_order
-from qoop.growing.universe import BUCKETS, Buckets, Keyed, Universe, compared
 from qoop.planner.estimate.cost import DEFAULT
-from qoop.session import Session
+from qoop.programs.approximate.eligibility import growth_of
+from qoop.programs.approximate.estimators import total
+from qoop.programs.approximate.estimators.look import Look
+from qoop.programs.approximate.estimators.moments import Moments, PairMoments
+from qoop.programs.approximate.growth import Growth
+from qoop.programs.approximate.schedule import buckets_in_order
+from qoop.programs.approximate.universe import BUCKETS, Buckets, Keyed, Universe, compared
+from qoop.session.session import Session
 
 ROWS = 120_000
 JOINED = """SELECT g, count(*) AS n, sum(v * w) AS s, avg(w) AS a

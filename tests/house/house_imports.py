@@ -1,7 +1,7 @@
 """The folders, their sizes, and the imports between them.
 
-A *room* is a folder of modules. A module at the root of a layer (``planner/plan.py``, ``qoop/session.py``) is a room of
-its own: the root of a layer holds both what its rooms rest on and what rests on them.
+A *room* is a folder of modules. A module at the root of a floor (``planner/plan.py``, ``qoop/query/job.py``) is a room
+of its own: the root of a floor holds both what its rooms rest on and what rests on them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import networkx as nx
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("catalog", "planner", "engine", "qoop", "tpcds")
+FLOORS = ("catalog", "planner", "engine", "adaptive", "query", "programs", "session", "interfaces", "tpcds")
+"""The floors of the house, each of which may import those before it (tests/test_architecture.py)."""
 
 Kind = Literal["top", "lazy", "type"]
 """An import at the top of a module, one within a function, one for annotations alone."""
@@ -55,9 +57,9 @@ def folders() -> Mapping[Path, int]:
 
 
 def room_of(module: str) -> str:
-    """The room of a module: its folder, or itself if it lies at the root of a layer."""
+    """The room of a module: its folder, or itself if it lies at the root of a floor."""
     package = module if modules()[module].name == "__init__.py" else module.rpartition(".")[0]
-    at_root = package.count(".") == 0 or (package.count(".") == 1 and package.split(".")[1] in LAYERS)
+    at_root = package.count(".") == 0 or (package.count(".") == 1 and package.split(".")[1] in FLOORS)
     return module if at_root else package
 
 
@@ -111,6 +113,12 @@ def circles() -> list[list[str]]:
     """Rooms that import each other at the top of modules, in groups; none if imports go one way."""
     graph = nx.DiGraph(between_rooms("top").keys())
     return [sorted(group) for group in nx.strongly_connected_components(graph) if len(group) > 1]
+
+
+def largest_circle() -> list[str]:
+    """The most modules that import each other, at the top, lazily or for types."""
+    graph = nx.DiGraph((one.importer, one.imported) for one in imports())
+    return sorted(max(nx.strongly_connected_components(graph), key=len))
 
 
 def backwards(kind: Kind) -> list[Import]:

@@ -18,8 +18,8 @@ ALLOWED = {
     "planner/algebra/query_timestamp.py": {"datetime.now"},  # what now() means, read once when a query is bound
     "planner/algebra/types.py": {"duckdb"},  # the names of types
     "planner/collector.py": {"os", "threading"},  # a lock around Python's garbage collector, new in a fork
-    "qoop/replanning/observations.py": {"threading"},  # a lock around what jobs of a session have seen
-    "qoop/replanning/answers.py": {"time"},  # how long an answer took, measured in the planner's thread
+    "qoop/adaptive/replanning/observations.py": {"threading"},  # a lock around what jobs of a session have seen
+    "qoop/adaptive/replanning/answers.py": {"time"},  # how long an answer took, measured in the planner's thread
 }
 MACHINES = ("demand", "driver", "events", "frontier", "history", "progress", "run", "state", "task")
 """The modules of the engine that law 2 is about; the backends and the storage are there to do IO."""
@@ -28,7 +28,7 @@ UNPICKLED = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
 
 def core() -> list[Path]:
     machines = [ROOT / "engine" / f"{name}.py" for name in MACHINES]
-    folders = ("planner", "qoop/replanning", "qoop/schedulers")
+    folders = ("planner", "qoop/adaptive/replanning", "qoop/adaptive/schedulers")
     return [*machines, *(path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))]
 
 

@@ -13,11 +13,11 @@ from house_walks import Recording, Step, code_of, steps
 from waits import until
 
 import qoop
+from qoop.adaptive.replanning.decision import Decision, Question, Stay, switch_to
+from qoop.adaptive.replanning.greedy import Greedy
 from qoop.engine.history import Decided, Started
 from qoop.engine.kernel import Kernel
 from qoop.engine.task import TaskSpec
-from qoop.replanning.decision import Decision, Question, Stay, switch_to
-from qoop.replanning.greedy import Greedy
 
 PAGE = Path(__file__).parents[2] / "docs" / "life-of-a-query.md"
 SMALL = "SELECT k % 10 AS g, sum(v) AS total FROM facts WHERE v > 2 GROUP BY g ORDER BY g"
@@ -115,5 +115,5 @@ def test_another_order_would_be_seen() -> None:
 
 
 def test_functions_are_told_from_what_is_none() -> None:
-    assert code_of("qoop.session.Session.sql") and code_of("qoop.job.Job.plan")
-    assert not code_of("qoop.session") and not code_of("qoop.session.Session")
+    assert code_of("qoop.session.session.Session.sql") and code_of("qoop.query.job.Job.plan")
+    assert not code_of("qoop.session.session") and not code_of("qoop.session.session.Session")

@@ -95,7 +95,9 @@ def test_every_term_of_the_glossary_is_used() -> None:
 def test_a_term_that_is_not_used_is_found_out(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("Two plan\nmemos.")
-    some = terms("| word | meaning |  |\n| --- | --- | --- |\n| plan memo | m | `qoop.job` |\n| memory | m | none |")
+    some = terms(
+        "| word | meaning |  |\n| --- | --- | --- |\n| plan memo | m | `qoop.query.job` |\n| memory | m | none |"
+    )
     assert unused(some, iter([page])) == ["memory"]
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import qoop
 from qoop.catalog.errors import ConfigError, ExecutionError, QueryError
-from qoop.iterating.curves import fitted
-from qoop.session import Session
+from qoop.programs.iterate.curves import fitted
+from qoop.session.session import Session
 
 FEATURES = """SELECT ss_item_sk AS id, avg(ss_quantity)::DOUBLE / 100 AS x, avg(ss_sales_price)::DOUBLE / 200 AS y,
     (avg(ss_net_profit) > -900)::INTEGER AS good

@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qoop.monitor.judging import Judge, Size, cpus_there
-from qoop.monitor.reading import Pool, Reading, tightest
+from qoop.adaptive.monitor.judging import Judge, Size, cpus_there
+from qoop.adaptive.monitor.reading import Pool, Reading, tightest
 
 GB = 10**9
 FULL, LEAST = Size(4, 8 * GB), Size(1, GB // 4)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from qoop.monitor.available import available_memory, available_slots
-from qoop.monitor.cgroup import groups
-from qoop.monitor.machine import Machine, own_bytes
-from qoop.monitor.reading import tightest
+from qoop.adaptive.monitor.available import available_memory, available_slots
+from qoop.adaptive.monitor.cgroup import groups
+from qoop.adaptive.monitor.machine import Machine, own_bytes
+from qoop.adaptive.monitor.reading import tightest
 
 TICKS = os.sysconf("SC_CLK_TCK")
 GB = 10**9
@@ -55,7 +55,7 @@ class Files:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
-    monkeypatch.setattr("qoop.monitor.machine.usable_cpus", lambda: frozenset({0, 1}))
+    monkeypatch.setattr("qoop.adaptive.monitor.machine.usable_cpus", lambda: frozenset({0, 1}))
     monkeypatch.setattr(os, "nice", lambda by: 0)
     made = Files(tmp_path)
     made.begin()

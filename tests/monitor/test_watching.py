@@ -19,13 +19,13 @@ from waits import until
 
 import qoop
 from qoop.__main__ import _watching
+from qoop.adaptive.cluster.sizing import Sizing
+from qoop.adaptive.monitor.cgroup import usable_cpus
+from qoop.adaptive.monitor.machine import Machine, _busy
+from qoop.adaptive.monitor.reading import Pool, Reading
+from qoop.adaptive.monitor.watch import Watch
 from qoop.catalog.errors import ConfigError
-from qoop.control.sizing import Sizing
 from qoop.engine.history import CapacityTold
-from qoop.monitor.cgroup import usable_cpus
-from qoop.monitor.machine import Machine, _busy
-from qoop.monitor.reading import Pool, Reading
-from qoop.monitor.watch import Watch
 from qoop.planner.plan import Resources
 
 LONG = "SELECT sum(a.i * b.i % 7) AS s FROM big a, big b WHERE a.i + b.i > 5"
@@ -50,8 +50,8 @@ class Stage:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     made = Stage()
-    monkeypatch.setattr("qoop.sessions.parts.Sizing", partial(Sizing, machine=lambda: made))
-    monkeypatch.setattr("qoop.monitor.watch.Watch", partial(Watch, every=0.005))
+    monkeypatch.setattr("qoop.session.parts.Sizing", partial(Sizing, machine=lambda: made))
+    monkeypatch.setattr("qoop.adaptive.monitor.watch.Watch", partial(Watch, every=0.005))
     return made
 
 
@@ -121,7 +121,7 @@ def test_without_being_asked_nothing_is_watched(stage: Stage, monkeypatch: pytes
 
 
 def test_slots_that_the_command_line_names_stand(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qoop.monitor.machine.Machine.readable", lambda: True)
+    monkeypatch.setattr("qoop.adaptive.monitor.machine.Machine.readable", lambda: True)
     stage.others = 2.0
     with _watching(qoop.connect(slots=2, memory=MEMORY), Namespace(slots=2)) as session:
         assert stage.looked.acquire(timeout=60) and stage.looked.acquire(timeout=60)
@@ -145,7 +145,7 @@ def test_a_machine_that_cannot_be_read_any_more_leaves_the_session_alone(
 
 def test_a_real_program_takes_the_cpus_and_a_query_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the machine the tests run on, with all that is read of it: only how long a change must last is shortened."""
-    monkeypatch.setattr("qoop.monitor.watch.Watch", partial(Watch, every=0.1, less_after=0.3, more_after=1e9))
+    monkeypatch.setattr("qoop.adaptive.monitor.watch.Watch", partial(Watch, every=0.1, less_after=0.3, more_after=1e9))
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
     try:
         with qoop.connect(slots=4, memory=MEMORY) as session:
@@ -178,9 +178,9 @@ def test_what_real_programs_take_is_taken_from_a_session_and_comes_back_when_the
         return _busy(proc / "stat") - sum(seconds_of(process.pid) for process in busy)
 
     machine = partial(Machine, proc, tmp_path / "cgroup", all_but_theirs)
-    monkeypatch.setattr("qoop.monitor.machine.usable_cpus", lambda: cpus)
-    monkeypatch.setattr("qoop.sessions.parts.Sizing", partial(Sizing, machine=machine))
-    monkeypatch.setattr("qoop.monitor.watch.Watch", partial(Watch, every=0.1, less_after=0.3, more_after=0.5))
+    monkeypatch.setattr("qoop.adaptive.monitor.machine.usable_cpus", lambda: cpus)
+    monkeypatch.setattr("qoop.session.parts.Sizing", partial(Sizing, machine=machine))
+    monkeypatch.setattr("qoop.adaptive.monitor.watch.Watch", partial(Watch, every=0.1, less_after=0.3, more_after=0.5))
     try:
         busy.extend(subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2))
         with qoop.connect(slots=16, memory=MEMORY, watch_machine=True) as session:
@@ -224,9 +224,9 @@ def test_limits_of_a_control_group_that_change_while_a_query_runs(
     (group / "cpu.max").write_text("max 100000\n")
     (group / "memory.max").write_text("max\n")
     monkeypatch.setattr(
-        "qoop.sessions.parts.Sizing", partial(Sizing, machine=lambda: Machine(proc, tmp_path / "cgroup"))
+        "qoop.session.parts.Sizing", partial(Sizing, machine=lambda: Machine(proc, tmp_path / "cgroup"))
     )
-    monkeypatch.setattr("qoop.monitor.watch.Watch", partial(Watch, every=0.05, less_after=0.1, more_after=1e9))
+    monkeypatch.setattr("qoop.adaptive.monitor.watch.Watch", partial(Watch, every=0.05, less_after=0.1, more_after=1e9))
     with qoop.connect(slots=2, memory="1GB", watch_machine=True) as session:
         session.register("big", pa.table({"i": pa.array(range(300_000), pa.int64())}))
         running = session.submit(LONG)

@@ -15,7 +15,7 @@ import qoop
 pytest.importorskip("starlette", reason="the extra server is not installed")
 pytest.importorskip("uvicorn", reason="the extra server is not installed")
 
-from qoop.page.opening import LivePage
+from qoop.interfaces.page.opening import LivePage
 
 SLOW = "SELECT sum(hash(a.range, b.range)) AS s FROM range(1000000) a, range(1000000) b"
 NASTY = 'SELECT a AS "</script><b>", \'<img src=x onerror=alert(1)>\' AS s FROM "<t&>"'

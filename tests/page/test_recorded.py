@@ -16,11 +16,11 @@ import qoop
 pytest.importorskip("starlette", reason="the extra server is not installed")
 pytest.importorskip("uvicorn", reason="the extra server is not installed")
 
-from qoop.page.live import Live
-from qoop.page.opening import LivePage
-from qoop.page.recorded import Recorded
-from qoop.page.views import Powers
-from qoop.retrace.rerun import read_trace
+from qoop.adaptive.retrace.rerun import read_trace
+from qoop.interfaces.page.live import Live
+from qoop.interfaces.page.opening import LivePage
+from qoop.interfaces.page.recorded import Recorded
+from qoop.interfaces.page.views import Powers
 
 
 @pytest.fixture(scope="module")

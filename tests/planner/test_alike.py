@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 from planner_world import World
 
+from qoop.adaptive.replanning.decision import Option, errors_seen, reestimate
+from qoop.adaptive.replanning.observations import Seen
 from qoop.planner.algebra.canonical_text import leaf_name, scan_digest
 from qoop.planner.estimate.alike import join_errors
 from qoop.planner.estimate.observed import NOTHING, Joined, Observation, Observations, Tables, tables_below
@@ -16,8 +18,6 @@ from qoop.planner.plan import Plan, Resources, Stage, StageId
 from qoop.planner.planner import Planning, logical
 from qoop.planner.search.candidate import Candidate
 from qoop.planner.variants import Variant
-from qoop.replanning.decision import Option, errors_seen, reestimate
-from qoop.replanning.observations import Seen
 
 SCRIPT = """
 CREATE TABLE sales AS SELECT range % 1000 AS item, range % 50 AS day, range AS price, range % 977 AS n

@@ -10,7 +10,6 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from qoop import planning
 from qoop.catalog.statistics.stats import ColumnStats, TableStats
 from qoop.planner.algebra.expr import Column, Expr, equals
 from qoop.planner.algebra.relation import Join, Relation, Scan
@@ -22,7 +21,8 @@ from qoop.planner.estimate.selectivity import Spread
 from qoop.planner.join_order.enumerate import search
 from qoop.planner.join_order.graph import JoinGraph
 from qoop.planner.join_order.group import collect
-from qoop.session import Session, connect
+from qoop.query import planning
+from qoop.session.session import Session, connect
 
 VALUES = 100
 HALF = [min(i, VALUES - 1) if i < VALUES else 7 for i in range(2 * VALUES)]

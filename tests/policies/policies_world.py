@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from qoop.adaptive.replanning.decision import Option, Question
 from qoop.engine.progress import Finished
 from qoop.engine.task import content_of
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageId, StageInput
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.decision import Option, Question
 
 COLUMNS = (("x", "INTEGER"),)
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from policies_world import ask, option
 
+from qoop.adaptive.cluster.trace_codec import TraceCodec
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.decision import START, Policy, Stay, Switch
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.adaptive.replanning.policies import policy_named
+from qoop.adaptive.replanning.price import Priced
 from qoop.catalog.errors import ExecutionError
-from qoop.control.trace_codec import TraceCodec
-from qoop.options import POLICIES
 from qoop.planner.plan import Resources
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import START, Policy, Stay, Switch
-from qoop.replanning.greedy import Greedy
-from qoop.replanning.policies import policy_named
-from qoop.replanning.price import Priced
+from qoop.query.options import POLICIES
 
 
 def test_where_only_the_share_has_changed_a_tenth_is_enough() -> None:

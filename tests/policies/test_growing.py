@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from policies_world import option
 
-from qoop.control.granting.spare_resources import regranted
+from qoop.adaptive.cluster.granting.spare_resources import regranted
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.events import Running, SlotsChanged
 from qoop.engine.history import Regranted, Started
@@ -16,8 +18,6 @@ from qoop.planner.finish import Done, Finish
 from qoop.planner.packing import Available, on_threads
 from qoop.planner.plan import ELASTIC_SECONDS, Plan, Resources
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.adaptive import Adaptive
-from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 
 STAGED = option("scan 8 1.5 as=fine\nroot 1 0.1 scan").candidate
 ROOT = replace(option("all 1 10").candidate.plan.root, opaque="DuckDB plans the whole query", whole=True)

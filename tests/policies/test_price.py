@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policies_world import ask, option
 
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.decision import Decision, Question, Stay, Switch
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.adaptive.replanning.price import Offer, Priced, offers, pareto
 from qoop.catalog.errors import ConfigError
-from qoop.control.cluster import Cluster
-from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Started
 from qoop.planner.finish import NOTHING
 from qoop.planner.plan import Resources
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Decision, Question, Stay, Switch
-from qoop.replanning.greedy import Greedy
-from qoop.replanning.price import Offer, Priced, offers, pareto
 
 WIDE = option("wide 32 2\nroot 1 1 wide", "A")  # 65 s of work
 LEAN = option("lean 4 10\nroot 1 1 lean", "B")  # 41 s of work, never under 11 s

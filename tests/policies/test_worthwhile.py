@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from policies_world import option
 
 import qoop
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.replanning.worthwhile import Course, Worthwhile
 from qoop.catalog.errors import ConfigError
-from qoop.control.cluster import Cluster
-from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Saved
 from qoop.planner.plan import Plan, Resources
-from qoop.replanning.worthwhile import Course, Worthwhile
 
 CHAIN = "a 1 10\nb 1 20 a\nc 1 30 b\nroot 1 1 c"
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 import qoop
+from qoop.adaptive.cluster.messages import ProgramTold
+from qoop.adaptive.program_log import Programs
+from qoop.adaptive.retrace.rerun import Recording, read_trace, rerun
 from qoop.catalog.errors import PlanError
-from qoop.control.messages import ProgramTold
 from qoop.programs.kinds import program_kinds
-from qoop.programs.told import Programs
-from qoop.retrace.rerun import Recording, read_trace, rerun
 
 STEP = "SELECT avg(x) AS m, sum((x - m) ** 2) AS loss FROM points, former GROUP BY m"
 

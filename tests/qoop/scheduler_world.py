@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from qoop.adaptive.schedulers.base import Request, Scheduler
+from qoop.adaptive.schedulers.remaining_work import UNKNOWN, RemainingWork
 from qoop.engine.events import Demand, Grant
 from qoop.engine.task import TaskId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Request, Scheduler
-from qoop.schedulers.remaining_work import UNKNOWN, RemainingWork
 
 NOTHING = Resources()
 

@@ -13,14 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_trace import MemoryTrace
 
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.messages import JobRequest, PinAsked
+from qoop.adaptive.cluster.ticks import Decision as Noted
+from qoop.adaptive.cluster.ticks import Found
+from qoop.adaptive.replanning.adaptive import Adaptive, Known
+from qoop.adaptive.replanning.decision import Decision, Question, switch_to
+from qoop.adaptive.replanning.triggers import changed
+from qoop.adaptive.schedulers.base import Scheduler
+from qoop.adaptive.schedulers.carbyne import Carbyne
+from qoop.adaptive.schedulers.finish_time import FinishTime
+from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.catalog.errors import CheckpointError, OutOfMemory
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Table
-from qoop.control.cluster import Cluster
-from qoop.control.job_handle import JobHandle
-from qoop.control.messages import JobRequest, PinAsked
-from qoop.control.ticks import Decision as Noted
-from qoop.control.ticks import Found
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CallsSeen, CapacityExpected, Committed, Event, SlotsChanged, WorkSeen
@@ -31,13 +38,6 @@ from qoop.engine.task import AttemptId, CheckpointKey, TaskId, TaskSpec, checkpo
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import CallEstimate, Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.adaptive import Adaptive, Known
-from qoop.replanning.decision import Decision, Question, switch_to
-from qoop.replanning.triggers import changed
-from qoop.schedulers.base import Scheduler
-from qoop.schedulers.carbyne import Carbyne
-from qoop.schedulers.finish_time import FinishTime
-from qoop.schedulers.max_min import MaxMin
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)

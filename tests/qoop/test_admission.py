@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from waits import until
 
 import qoop
-from qoop.control.admission import Admission
-from qoop.control.cluster import Cluster
-from qoop.control.job_handle import JobHandle
-from qoop.control.messages import JobRequest
+from qoop.adaptive.cluster.admission import Admission
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.retrace.rerun import read_trace, rerun
+from qoop.adaptive.schedulers.terms import Terms
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Ended, Started
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
-from qoop.retrace.rerun import read_trace, rerun
-from qoop.schedulers.terms import Terms
 
 ENDLESS = "SELECT sum(a.n * b.n * c.n % 7) FROM t a, t b, t c, t d"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from qoop.control.arbiter import LEASE, Arbiter, RayShare, Wants
+from qoop.adaptive.cluster.arbiter import LEASE, Arbiter, RayShare, Wants
 
 SLOTS = {"m1": 2, "m2": 2}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+from qoop.adaptive.replanning.baselines import AtLaunch, clarinet, hindsight, volcano
+from qoop.adaptive.replanning.decision import Option, Question, Stay, Switch, stages_back
+from qoop.adaptive.replanning.greedy import Greedy
 from qoop.engine.progress import Finished
 from qoop.engine.task import content_of
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.baselines import AtLaunch, clarinet, hindsight, volcano
-from qoop.replanning.decision import Option, Question, Stay, Switch, stages_back
-from qoop.replanning.greedy import Greedy
 
 COLUMNS = (("x", "INTEGER"),)
 

@@ -11,12 +11,12 @@ import pytest
 
 import qoop
 from qoop.__main__ import main
-from qoop.calibrated import MEASURED, calibration_path, load
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.signed_json import sealed
-from qoop.commands import calibration
-from qoop.commands.calibration import Calibration, calibrate, fit, save
+from qoop.interfaces.commands import calibration
+from qoop.interfaces.commands.calibration import Calibration, calibrate, fit, save
 from qoop.planner.estimate.cost import DEFAULT, CostModel
+from qoop.query.calibrated import MEASURED, calibration_path, load
 
 FOUND = Calibration(replace(DEFAULT, build_row=1e-6), (), 1.0)
 

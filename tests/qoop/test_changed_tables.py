@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.session import Session
+from qoop.session.session import Session
 
 SCRIPT = (
     "CREATE TABLE t (a INTEGER, b VARCHAR, c DECIMAL(9,2), d DATE)",
@@ -58,7 +58,7 @@ def test_what_is_kept_in_a_folder_lives_on(tmp_path: Path) -> None:
 
 KILLED = """
 import os, sys, qoop
-from qoop.statements import keeping
+from qoop.query.statements import keeping
 session = qoop.connect(slots=1, memory="300MB", tables=sys.argv[1])
 session.sql("CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1), (2)")
 keeping._changed = lambda *_: os.kill(os.getpid(), 9)

@@ -49,8 +49,8 @@ def right_answers() -> dict[str, set[Answer]]:
 def test_every_answer_is_of_tables_that_there_were(
     staged: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("qoop.duckdb_plans._REMEMBERED", KEPT)
-    monkeypatch.setattr("qoop.session_tables._TEXTS", KEPT)
+    monkeypatch.setattr("qoop.query.duckdb_plans._REMEMBERED", KEPT)
+    monkeypatch.setattr("qoop.query.tables._TEXTS", KEPT)
     right, faults, answered = right_answers(), list[object](), dict.fromkeys(TEXTS, 0)
     with qoop.connect(slots=2, memory="1GB", staged=staged) as session:
         monkeypatch.setattr(session.planning._plan_memo._cache, "_most", KEPT)

@@ -13,6 +13,12 @@ from hypothesis import strategies as st
 from memory_trace import MemoryTrace
 from waits import until
 
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.granting.spare_resources import with_spare_memory
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.schedulers.base import Request
+from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import (
     Cancelled,
     ConfigError,
@@ -24,10 +30,6 @@ from qoop.catalog.errors import (
     SessionClosed,
     Timeout,
 )
-from qoop.control.cluster import Cluster
-from qoop.control.granting.spare_resources import with_spare_memory
-from qoop.control.job_handle import JobHandle
-from qoop.control.messages import JobRequest
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
@@ -49,8 +51,6 @@ from qoop.engine.state import Limits, State
 from qoop.engine.task import TaskId, TaskSpec, checkpoint_key
 from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
-from qoop.schedulers.base import Request
-from qoop.schedulers.terms import Terms
 
 GB = 2**30
 TWO_SLOTS = {"m": Resources(2, 8 * GB)}

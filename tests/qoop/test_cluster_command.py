@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from qoop.__main__ import main
+from qoop.adaptive.cluster.arbiter import Arbiter
 from qoop.catalog.errors import ConfigError
-from qoop.commands.cluster import ClusterSeen, NodeSeen, SessionSeen, drawn
-from qoop.control.arbiter import Arbiter
+from qoop.interfaces.commands.cluster import ClusterSeen, NodeSeen, SessionSeen, drawn
 
 
 def forty() -> ClusterSeen:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.session import Session
+from qoop.session.session import Session
 
 _BEFORE: set[threading.Thread] = set()
 """Threads of sessions that other tests of this process have left open."""

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.repl.completer import offers
-from qoop.repl.interactive import _described
-from qoop.repl.names import Names
+from qoop.interfaces.repl.completer import offers
+from qoop.interfaces.repl.interactive import _described
+from qoop.interfaces.repl.names import Names
 
 
 @pytest.fixture(scope="module")

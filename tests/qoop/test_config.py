@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from qoop.adaptive.monitor.available import available_memory, available_slots
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import parse_bytes, parse_seconds
-from qoop.config import configure
-from qoop.monitor.available import available_memory, available_slots
-from qoop.statements.settings import option, options
+from qoop.query.config import configure
+from qoop.query.statements.settings import option, options
 
 
 def test_defaults_are_this_machine() -> None:

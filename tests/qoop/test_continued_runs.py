@@ -18,10 +18,10 @@ import pytest
 
 import qoop
 from qoop.__main__ import main
-from qoop.drawing.view import news
 from qoop.engine.history import Continued, NotSaved, Saved
-from qoop.streams import one_line_warnings
-from qoop.terminal import Terminal
+from qoop.query.drawing.terminal import Terminal
+from qoop.query.drawing.view import news
+from qoop.query.streams import one_line_warnings
 
 TEXT = "SELECT k % 7 AS k, sum(v) AS total FROM facts GROUP BY 1 ORDER BY 1"
 WAITS = (
@@ -122,7 +122,7 @@ def test_outputs_that_find_no_space_are_warned_of_once_for_each_job(data: Path, 
 def test_the_command_line_and_the_shell_warn_in_a_line(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qoop.sessions.parts.usual_budget", lambda _: 1000)
+    monkeypatch.setattr("qoop.session.parts.usual_budget", lambda _: 1000)
     with one_line_warnings(), session(data, tmp_path) as found, noticed(found) as job:
         assert len(job.result()) == 7
     [line] = capsys.readouterr().err.splitlines()

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
-from qoop import dbapi
+from qoop.interfaces import dbapi
 
 ITEMS = pa.table({"item": ["tea", "rice", None], "price": [3, 2, 1]})
 

@@ -12,23 +12,23 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.control.cluster import Cluster
-from qoop.control.deadlines import IN_TIME, LATE, MISSED, verdict_of
-from qoop.control.job_status import JobStatus, Left, PastJob, rho_of
-from qoop.control.messages import JobRequest, SampleTold
-from qoop.drawing.view import due, news, of_share
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.deadlines import IN_TIME, LATE, MISSED, verdict_of
+from qoop.adaptive.cluster.job_status import JobStatus, Left, PastJob, rho_of
+from qoop.adaptive.cluster.messages import JobRequest, SampleTold
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.adaptive.replanning.policies import by_deadline, policy_named
+from qoop.adaptive.replanning.price import Priced
+from qoop.adaptive.schedulers.terms import Terms
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import DeadlineTold, Decided
 from qoop.engine.progress import Progress
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.greedy import Greedy
-from qoop.replanning.policies import by_deadline, policy_named
-from qoop.replanning.price import Priced
-from qoop.schedulers.terms import Terms
-from qoop.terminal import Terminal
+from qoop.query.drawing.terminal import Terminal
+from qoop.query.drawing.view import due, news, of_share
 
 
 def plan(tasks: int, seconds: float = 1.0) -> Plan:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qoop.drawing.drawing import (
+from qoop.planner.estimate.observed import Observation
+from qoop.planner.plan import Estimate, Plan, Stage, StageInput
+from qoop.query.drawing.drawing import (
     BOX,
     TALL,
     Drawing,
@@ -21,8 +23,6 @@ from qoop.drawing.drawing import (
     side_by_side,
     stacked,
 )
-from qoop.planner.estimate.observed import Observation
-from qoop.planner.plan import Estimate, Plan, Stage, StageInput
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -120,7 +120,7 @@ def test_drawings_are_put_together_without_overlap() -> None:
 
 def test_png_of_a_plan() -> None:
     pytest.importorskip("resvg_py")
-    from qoop.drawing.picture import png
+    from qoop.query.drawing.picture import png
 
     assert png(draw_plan(plan((), (0,), (0, 1))).svg()).startswith(b"\x89PNG")
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.result import Result
+from qoop.query.result import Result
 
 QUERY = "SELECT * FROM (VALUES (1, 'x', 1.5), (2, NULL, NULL), (NULL, 'y', 2.5)) AS t(a, b, c) ORDER BY a"
 

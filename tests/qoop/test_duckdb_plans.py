@@ -18,7 +18,7 @@ from pytest import LogCaptureFixture
 from waits import until
 
 import qoop
-from qoop.duckdb_plans import GOES_ON, KERNEL_PART, DuckDBPlan, as_they_turned_out
+from qoop.adaptive.replanning.greedy import BOTH_ERR
 from qoop.engine.history import Ended, Started, Switched
 from qoop.engine.kernel import Kernel
 from qoop.engine.task import TaskSpec
@@ -27,7 +27,7 @@ from qoop.planner.packing import on_threads
 from qoop.planner.planner import Planning
 from qoop.planner.variants import Variant
 from qoop.planner.whole_query import OWN_PLAN
-from qoop.replanning.greedy import BOTH_ERR
+from qoop.query.duckdb_plans import GOES_ON, KERNEL_PART, DuckDBPlan, as_they_turned_out
 
 FOREVER = "SELECT count(*) FROM range(1_000_000_000_000) AS r(i) WHERE hash(i) % 7 = 3"
 
@@ -126,7 +126,7 @@ FROM t JOIN t AS u ON t.b = u.b WHERE u.a < 2000 GROUP BY k ORDER BY k
 @pytest.fixture
 def all_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """No query counts as short."""
-    monkeypatch.setattr("qoop.planning.SHORT_SECONDS", 0.0)
+    monkeypatch.setattr("qoop.query.planning.SHORT_SECONDS", 0.0)
 
 
 def expect(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -152,7 +152,7 @@ def test_it_is_kept_where_nothing_ends_sooner(
     session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect(monkeypatch, 0.001)
-    monkeypatch.setattr("qoop.replanning.replanner.LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.LOOK_AGAIN", 1e9)
     job = session.submit(JOIN)
     assert job.result().fetchall() == duckdb_answer(tmp_path)
     assert plans(job) == [True]
@@ -162,8 +162,8 @@ def test_no_others_are_made_where_the_first_are_far_behind(
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect(monkeypatch, 0.001)
-    monkeypatch.setattr("qoop.replanning.replanner.LOOK_AGAIN", 1e9)
-    monkeypatch.setattr("qoop.plan_memo.PlanMemo.alternatives", None)  # a search would fail
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("qoop.query.plan_memo.PlanMemo.alternatives", None)  # a search would fail
     for _ in range(2):
         job = session.submit(JOIN)
         job.result()
@@ -217,7 +217,7 @@ def test_an_answer_that_is_there_counts_where_it_is_taken_over(
             assert job.result().fetchall() == duckdb_answer(tmp_path)
             return job
 
-    monkeypatch.setattr("qoop.replanning.replanner.LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.LOOK_AGAIN", 1e9)
     assert plans(run(0.001, True)) == [True]
     assert plans(run(1000.0, reuse)) == [reuse]
 
@@ -239,7 +239,7 @@ def test_the_next_time_the_plan_that_took_less_is_begun_with(
     session.submit(JOIN).result()
     assert not session.submit(JOIN).plan.root.whole, "it should take much less"
     session.submit(JOIN).result()
-    monkeypatch.setattr("qoop.planning.QueryPlanning._own_seconds", lambda *_: 0.0)
+    monkeypatch.setattr("qoop.query.planning.QueryPlanning._own_seconds", lambda *_: 0.0)
     assert session.submit(JOIN).plan.root.whole, "stages took longer than DuckDB should"
 
 
@@ -247,7 +247,7 @@ def test_what_was_measured_is_compared_with_estimates_at_the_pace_of_the_machine
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plan is not left for stages if it took twice what they should, and plans take thrice what they should."""
-    monkeypatch.setattr("qoop.duckdb_plans.KERNEL_PART", 1.0)
+    monkeypatch.setattr("qoop.query.duckdb_plans.KERNEL_PART", 1.0)
     planning, plans = session.planning, session.planning._duckdb_plans
     share, found = planning.usable, session.alternatives(JOIN).kept[1:]
     least = min(one.finish.seconds(share) for one in found)
@@ -275,8 +275,8 @@ def test_half_of_what_duckdbs_plan_was_misjudged_by_is_believed_of_others(sessio
 def test_a_query_that_has_run_before_anything_was_foretold_is_foretold_later(
     session: qoop.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qoop.duckdb_plans.seconds_from_footers", lambda *_: 1e-3)
-    monkeypatch.setattr("qoop.replanning.replanner.LOOK_AGAIN", 1e9)  # or it is foretold while it runs
+    monkeypatch.setattr("qoop.query.duckdb_plans.seconds_from_footers", lambda *_: 1e-3)
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.LOOK_AGAIN", 1e9)  # or it is foretold while it runs
     session.submit(JOIN).result()
     session.planning.plan("SELECT 1 FROM t")
     before = session.planning._own(JOIN, 2)
@@ -290,7 +290,7 @@ def test_the_pace_is_told_by_runs_that_were_foretold(
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect(monkeypatch, 1e-3)
-    monkeypatch.setattr("qoop.replanning.replanner.LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.LOOK_AGAIN", 1e9)
     for number in range(5):
         text = f"SELECT sum(hash(a + {number})) FROM t"
         session.alternatives(text)
@@ -369,7 +369,7 @@ def test_stages_that_took_longer_than_they_should_are_not_gone_over_to(
     known = session.planning._duckdb_plans
     slow = {key: replace(one, staged_seconds=1e6) for key, one in known._known.items()}
     monkeypatch.setattr(known, "_known", OrderedDict(slow))
-    monkeypatch.setattr("qoop.replanning.replanner.LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.LOOK_AGAIN", 1e9)
     job = session.submit(JOIN)
     assert job.result().fetchall() == duckdb_answer(tmp_path)
     assert plans(job) == [True]
@@ -448,7 +448,7 @@ def test_a_way_that_hardly_ran_has_a_second_chance(
     assert session.planning.plan(JOIN).plan.root.whole == whole
 
 
-def failing(session: qoop.Session, query: str) -> qoop.job.Planned:
+def failing(session: qoop.Session, query: str) -> qoop.query.job.Planned:
     """The query in stages, one of which computes what it cannot: as where DuckDB drops a row before an overflow."""
     planned = session.planning.plan(query)
     stages = session.prepare(query).planning().plan(Variant(), session.planning.usable).stages
@@ -496,7 +496,7 @@ def test_a_query_that_went_over_before_its_task_began_disturbs_no_other(
 ) -> None:
     expect(monkeypatch, 1000.0)
     for module in ("extra_slots", "extra_grants"):
-        monkeypatch.setattr(f"qoop.control.granting.{module}.most_extra", lambda capacity: 0)
+        monkeypatch.setattr(f"qoop.adaptive.cluster.granting.{module}.most_extra", lambda capacity: 0)
     session.resize(slots=1)
     others = [session.submit(f"{FOREVER} AND i > {number}") for number in range(3)]
     job = session.submit(JOIN)
@@ -514,8 +514,8 @@ def test_a_query_that_went_over_before_its_task_began_disturbs_no_other(
 def test_a_query_that_has_begun_in_stages_is_not_led_back_by_the_same_estimates(
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qoop.planning.COMPARE_SECONDS", 0.0)
-    monkeypatch.setattr("qoop.planning.held_to_take", lambda candidate, share, seconds: 0.0)
+    monkeypatch.setattr("qoop.query.planning.COMPARE_SECONDS", 0.0)
+    monkeypatch.setattr("qoop.query.planning.held_to_take", lambda candidate, share, seconds: 0.0)
     expect(monkeypatch, 10.0)  # of one thread
     planned = session.planning.plan(JOIN)
     assert planned.adaptive is not None and not planned.plan.root.whole

@@ -15,8 +15,8 @@ import pytest
 
 import qoop
 from qoop.engine.history import Continued
-from qoop.job import Job
-from qoop.sessions import earlier_runs
+from qoop.query.job import Job
+from qoop.session import earlier_runs
 
 TEXT = "SELECT k % 7 AS k, sum(CAST(word AS BIGINT)) AS total FROM words GROUP BY 1 ORDER BY 1"
 """It fails as long as there is a word that is no number."""

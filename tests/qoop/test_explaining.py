@@ -15,10 +15,10 @@ import pytest
 
 import qoop
 from qoop.__main__ import main
-from qoop.drawing.analysis import StageRun
+from qoop.adaptive.retrace.rerun import read_trace, rerun
 from qoop.engine.history import Succeeded
-from qoop.retrace.rerun import read_trace, rerun
-from qoop.session import Session
+from qoop.query.drawing.analysis import StageRun
+from qoop.session.session import Session
 
 TEXT = "SELECT k, name, sum(v) AS total FROM sales JOIN kinds USING (k) WHERE v > 10 GROUP BY k, name ORDER BY k"
 SALES = pa.table({"k": [i % 7 for i in range(90_000)], "v": list(range(90_000))})

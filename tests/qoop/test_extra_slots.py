@@ -11,20 +11,20 @@ import pytest
 from waits import until
 
 import qoop
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.granting.extra_slots import BRIEF_SECONDS, PATIENCE_SECONDS, most_extra
+from qoop.adaptive.cluster.granting.last_resort import PATIENCE_SECONDS as LAST_PATIENCE
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.messages import JobRequest
 from qoop.catalog.errors import Cancelled, ConfigError, Timeout
-from qoop.control.cluster import Cluster
-from qoop.control.granting.extra_slots import BRIEF_SECONDS, PATIENCE_SECONDS, most_extra
-from qoop.control.granting.last_resort import PATIENCE_SECONDS as LAST_PATIENCE
-from qoop.control.job_handle import JobHandle
-from qoop.control.messages import JobRequest
-from qoop.drawing.view import brief, view
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import SlotsChanged
 from qoop.engine.history import Started, Stopping
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Estimate, Plan, Resources, Stage
-from qoop.terminal import Terminal
+from qoop.query.drawing.terminal import Terminal
+from qoop.query.drawing.view import brief, view
 
 ENDLESS = "SELECT count(*) FROM range(100000000000) a, range(1000) b WHERE (a.range * b.range) % 7 = 3"
 

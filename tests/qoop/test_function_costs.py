@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pytest
 
 import qoop
+from qoop.adaptive.retrace.rerun import read_trace, rerun
 from qoop.engine.history import Decided
 from qoop.planner.estimate import calls
-from qoop.retrace.rerun import read_trace, rerun
 
 ROWS, KEYS = 100_000, 1_000
 REDUCED = "SELECT count(*), sum(k) FROM t JOIN d ON k = i WHERE odd(x)"

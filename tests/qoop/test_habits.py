@@ -15,9 +15,9 @@ from prompt_toolkit.input import DummyInput
 from prompt_toolkit.output import DummyOutput
 
 import qoop
-from qoop.repl.commands import GROUPS
-from qoop.repl.interactive import InteractiveShell as Shell
-from qoop.terminal import Terminal
+from qoop.interfaces.repl.commands import GROUPS
+from qoop.interfaces.repl.interactive import InteractiveShell as Shell
+from qoop.query.drawing.terminal import Terminal
 
 
 @pytest.fixture(scope="module")

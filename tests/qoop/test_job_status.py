@@ -8,20 +8,20 @@ from itertools import pairwise
 
 import pytest
 
-from qoop.control.cluster import Cluster
-from qoop.control.job_handle import JobHandle
-from qoop.control.job_status import JobStatus, Left
-from qoop.control.messages import JobRequest
-from qoop.drawing.view import bar, brief, ends, view
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.job_status import JobStatus, Left
+from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.schedulers.terms import Terms
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import WorkSeen
 from qoop.engine.progress import Progress
 from qoop.engine.task import AttemptId, TaskId, TaskSpec
-from qoop.page.account import Account
+from qoop.interfaces.page.account import Account
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
-from qoop.schedulers.terms import Terms
-from qoop.terminal import Terminal
+from qoop.query.drawing.terminal import Terminal
+from qoop.query.drawing.view import bar, brief, ends, view
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import qoop
+from qoop.adaptive.cluster.journal import Journal, level_of
 from qoop.catalog.errors import CheckpointError, ExecutionError, Revoked
-from qoop.control.journal import Journal, level_of
 from qoop.engine.history import Ended, Failed, Lost, Record, Started, Succeeded
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId
 

@@ -13,7 +13,7 @@ import qoop
 
 KILLED = """
 import os, sys, qoop
-from qoop.statements import keeping
+from qoop.query.statements import keeping
 session = qoop.connect(slots=1, memory="300MB", tables=sys.argv[1])
 session.sql("CREATE TABLE kept AS SELECT 1 AS a")
 keeping._changed = lambda *_: os.kill(os.getpid(), 9)

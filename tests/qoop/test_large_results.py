@@ -13,7 +13,7 @@ import pytest
 
 import qoop
 from qoop.catalog.errors import DiskFull, ExecutionError, QueryError
-from qoop.result import Result
+from qoop.query.result import Result
 
 ROWS = 400_000
 TEXT = f"SELECT i, i % 7 AS seven, 'row ' || i AS s, i::DECIMAL(9, 2) AS d FROM range({ROWS}) t(i) ORDER BY i DESC"

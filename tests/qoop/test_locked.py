@@ -15,8 +15,8 @@ import pytest
 
 import qoop
 from qoop.catalog.errors import ConfigError, Forbidden, QoopError, QueryError, UnknownTable
-from qoop.dbapi import ProgrammingError
-from qoop.dbapi import connect as connect_dbapi
+from qoop.interfaces.dbapi import ProgrammingError
+from qoop.interfaces.dbapi import connect as connect_dbapi
 
 SECRET = "the secret of the canary"
 

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.control.cluster import Cluster
-from qoop.control.job_handle import JobHandle
-from qoop.control.messages import JobRequest
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.replanning.pace import MachinePace
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import CallEstimate, Estimate, Plan, Resources, Stage, StageInput
-from qoop.replanning.pace import MachinePace
 
 COLUMNS = (("x", "BIGINT"),)
 SCAN = Stage("scan", "", (), COLUMNS, 12, "scan", estimate=Estimate(task_seconds=2.0))

@@ -13,7 +13,7 @@ import os, sys, time
 from pathlib import Path
 import pyarrow as pa
 import qoop
-from qoop.repl.interactive import _history
+from qoop.interfaces.repl.interactive import _history
 home = Path(sys.argv[1])
 os.umask(int(sys.argv[2], 8))
 os.environ |= {"QOOP_CACHE_DIR": str(home / "cache"), "XDG_CONFIG_HOME": str(home / "config"),

@@ -16,7 +16,7 @@ from qoop.planner.search.alternatives import pool
 from qoop.planner.search.candidate import local_grid
 from qoop.planner.search.reuse import finished_stages
 from qoop.planner.variants import Variant
-from qoop.session import Session
+from qoop.session.session import Session
 
 TABLE = """SELECT (i % 4)::INT a, i::INT b, i c, i::DOUBLE f, (i / 7)::DECIMAL(9,2) d, 'x' || i x,
            TIMESTAMP '2000-01-01' ts, to_days(i::INT) v FROM range(200) AS r(i)"""

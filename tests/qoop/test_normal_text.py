@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qoop.catalog.errors import ParseError
 from qoop.planner.algebra.types import parse_tree
-from qoop.statements.normal_text import normal_text
+from qoop.query.statements.normal_text import normal_text
 
 SAME = [
     ("SELECT a FROM t", "select  a\nfrom t;"),

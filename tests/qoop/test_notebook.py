@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 import qoop
-from qoop.result import Result
+from qoop.query.result import Result
 
 ITEMS = pa.table({"item": ["<tea> & more", None], "price": [3, 2]})
 

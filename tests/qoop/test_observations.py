@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
+from qoop.adaptive.replanning.observations import Seen, misestimate, outputs
 from qoop.engine.events import Committed
 from qoop.engine.storage.manifest import CheckpointDirectory
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.planner.estimate.observed import Observation
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput, TableInput
 from qoop.planner.variants import Variant
-from qoop.replanning.observations import Seen, misestimate, outputs
-from qoop.session import Session
+from qoop.session.session import Session
 
 COLUMNS = (("a", "INTEGER"),)
 READ = (TableInput("t", "t", "v1", ("a",), True),)

@@ -12,8 +12,8 @@ import pytest
 
 import qoop
 from qoop.__main__ import _parser
-from qoop.config import Config, configure
-from qoop.options import FLAGS, IN_FILES, OPTIONS, SETTABLE, VARIABLES, ConnectOptions, SessionOption
+from qoop.query.config import Config, configure
+from qoop.query.options import FLAGS, IN_FILES, OPTIONS, SETTABLE, VARIABLES, ConnectOptions, SessionOption
 
 ROOT = Path(__file__).parents[2]
 SAID = {
@@ -44,8 +44,8 @@ def test_an_option_that_does_not_exist_is_named_with_one_that_does() -> None:
 
 def test_what_connect_is_given_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, object] = {}
-    monkeypatch.setattr("qoop.session.configure", lambda **arguments: given.update(arguments))
-    monkeypatch.setattr("qoop.session.Session", lambda config: config)
+    monkeypatch.setattr("qoop.session.session.configure", lambda **arguments: given.update(arguments))
+    monkeypatch.setattr("qoop.session.session.Session", lambda config: config)
     arguments = {option.name: object() for option in OPTIONS if option.argument}
     qoop.connect(**arguments)  # type: ignore[arg-type]
     assert given == arguments

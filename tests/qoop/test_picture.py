@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from qoop.catalog.errors import ConfigError
-from qoop.drawing.drawing import draw_plan
-from qoop.drawing.picture import page, save
 from qoop.planner.plan import Plan, Stage
+from qoop.query.drawing.drawing import draw_plan
+from qoop.query.drawing.picture import page, save
 
 DRAWING = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 20 10"><rect width="20" height="10" fill="#c00"/></svg>'
 

@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 import qoop
-from qoop import planning
-from qoop.session import Session
+from qoop.query import planning
+from qoop.session.session import Session
 
 TEXT = "SELECT sum(v) FROM fact JOIN dim ON k = id WHERE price BETWEEN 1 AND 2"
 

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
-from qoop.plan_cache import Entry, PlanCache
 from qoop.planner.estimate.observed import NOTHING
 from qoop.planner.plan import Plan, Stage
-from qoop.session import Session
+from qoop.query.plan_cache import Entry, PlanCache
+from qoop.session.session import Session
 
 TEXT = "SELECT k, sum(v) AS total FROM t WHERE v > 10 GROUP BY k ORDER BY k"
 

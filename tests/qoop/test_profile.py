@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qoop.adaptive.profiles import CapacityProfile, Point, replay
+from qoop.adaptive.profiles.replaying import Replay
+from qoop.adaptive.profiles.tables import from_csv, to_csv
 from qoop.catalog.errors import ConfigError, SessionClosed
-from qoop.profiles import CapacityProfile, Point, replay
-from qoop.profiles.replaying import Replay
-from qoop.profiles.tables import from_csv, to_csv
 
 GB = 10**9
 STEPS = CapacityProfile.of([(0, 4, 8e9), (10, 4, 8e9), (60, 1, "2GB"), (90, 0, "2GB"), (100, 4, "8GB")])

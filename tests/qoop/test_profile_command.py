@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from qoop.__main__ import main
-from qoop.drawing.profiles import as_html, as_svg, as_text
-from qoop.profiles import CapacityProfile, load
-from qoop.profiles.named import NAMED
-from qoop.profiles.tables import to_csv
+from qoop.adaptive.profiles import CapacityProfile, load
+from qoop.adaptive.profiles.named import NAMED
+from qoop.adaptive.profiles.tables import to_csv
+from qoop.query.drawing.profiles import as_html, as_svg, as_text
 
 STEPS = CapacityProfile.of([(0, 30, 1e9, 4), (600, 30, 1e9, 1), (1200, 30, 1e9, 0), (1800, 30, 1e9, 0)])
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qoop.adaptive.profiles import CapacityProfile, Reading, Stay, load
+from qoop.adaptive.profiles.aws import Choice, from_spot_history
+from qoop.adaptive.profiles.counts import from_counts
+from qoop.adaptive.profiles.nodes import from_node_log
+from qoop.adaptive.profiles.preemptions import from_preemptions
+from qoop.adaptive.profiles.prices import Prices
+from qoop.adaptive.profiles.spot import Size
+from qoop.adaptive.profiles.tables import from_csv, to_csv
 from qoop.catalog.errors import ConfigError
-from qoop.profiles import CapacityProfile, Reading, Stay, load
-from qoop.profiles.aws import Choice, from_spot_history
-from qoop.profiles.counts import from_counts
-from qoop.profiles.nodes import from_node_log
-from qoop.profiles.preemptions import from_preemptions
-from qoop.profiles.prices import Prices
-from qoop.profiles.spot import Size
-from qoop.profiles.tables import from_csv, to_csv
 
 NODES = "0,add,node1\n0,add,node2\n60000,add,node3\n120000,remove,node1\n120000,add,node4\n300500,remove,node3\n"
 COUNTS = "2021-12-10, 13:09:45, 80\n2021-12-10, 13:08:45, 70\n2021-12-10, 13:09:45, 60\n\n2021-12-11, 13:08:45, 8\n"

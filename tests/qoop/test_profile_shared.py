@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.profiles import Volatility, load
-from qoop.profiles.named import REGIONS
-from qoop.profiles.shared import (
+from qoop.adaptive.profiles import Volatility, load
+from qoop.adaptive.profiles.named import REGIONS
+from qoop.adaptive.profiles.shared import (
     SLOTS,
     STEP,
     JobLifetimes,

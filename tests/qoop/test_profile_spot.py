@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qoop.adaptive.profiles import CapacityProfile, Volatility, load, regions
+from qoop.adaptive.profiles.market import prices
+from qoop.adaptive.profiles.prices import Prices
+from qoop.adaptive.profiles.spot import Bidding, Size, bid
+from qoop.adaptive.profiles.summary import summary
 from qoop.catalog.errors import ConfigError
-from qoop.profiles import CapacityProfile, Volatility, load, regions
-from qoop.profiles.market import prices
-from qoop.profiles.prices import Prices
-from qoop.profiles.spot import Bidding, Size, bid
-from qoop.profiles.summary import summary
 
 SEEDS = range(50)
 

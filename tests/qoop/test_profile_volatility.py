@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qoop.adaptive.profiles import CapacityProfile, Volatility, events, regions, runs
+from qoop.adaptive.profiles.profile import Point, Stay
 from qoop.catalog.errors import ConfigError
-from qoop.profiles import CapacityProfile, Volatility, events, regions, runs
-from qoop.profiles.profile import Point, Stay
 
 COUNTS = st.lists(st.integers(0, 20), min_size=1, max_size=40)
 

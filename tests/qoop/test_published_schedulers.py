@@ -14,28 +14,28 @@ from hypothesis import strategies as st
 from scheduler_world import Known, empty, fill, request
 
 import qoop
-from qoop.control.cluster import Cluster
-from qoop.control.messages import JobRequest
-from qoop.control.remaining_work import RunRemainingWork
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.remaining_work import RunRemainingWork
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.adaptive.retrace.rerun import read_trace, rerun
+from qoop.adaptive.schedulers.base import Request, Scheduler
+from qoop.adaptive.schedulers.carbyne import Carbyne
+from qoop.adaptive.schedulers.drf import DRF
+from qoop.adaptive.schedulers.edf import EDF
+from qoop.adaptive.schedulers.finish_time import FinishTime
+from qoop.adaptive.schedulers.las import LAS
+from qoop.adaptive.schedulers.max_min import MaxMin
+from qoop.adaptive.schedulers.remaining_work import Rest, latest
+from qoop.adaptive.schedulers.sjf import SJF
+from qoop.adaptive.schedulers.tetris import Tetris
+from qoop.adaptive.schedulers.urgency import Urgency
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.greedy import Greedy
-from qoop.retrace.rerun import read_trace, rerun
-from qoop.schedulers.base import Request, Scheduler
-from qoop.schedulers.carbyne import Carbyne
-from qoop.schedulers.drf import DRF
-from qoop.schedulers.edf import EDF
-from qoop.schedulers.finish_time import FinishTime
-from qoop.schedulers.las import LAS
-from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.remaining_work import Rest, latest
-from qoop.schedulers.sjf import SJF
-from qoop.schedulers.tetris import Tetris
-from qoop.schedulers.urgency import Urgency
 
 COLUMNS = (("x", "INTEGER"),)
 POLICIES = [DRF, SJF, Tetris, Carbyne, LAS, EDF, FinishTime, Urgency]

@@ -9,17 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qoop.engine.history import Remaining
-from qoop.engine.progress import Finished
-from qoop.engine.task import JobId, content_of
-from qoop.planner.estimate.observed import NOTHING, Observation, Observations
-from qoop.planner.estimate.reestimate import ROW_SECONDS
-from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageId, StageInput
-from qoop.planner.search.candidate import Candidate, plan_name
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.answers import Answer, Asked, answer
-from qoop.replanning.decision import SHARE as CHANGED
-from qoop.replanning.decision import (
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.answers import Answer, Asked, answer
+from qoop.adaptive.replanning.decision import SHARE as CHANGED
+from qoop.adaptive.replanning.decision import (
     START,
     Option,
     Question,
@@ -32,7 +25,14 @@ from qoop.replanning.decision import (
     reestimate,
     useful,
 )
-from qoop.replanning.greedy import Greedy
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.engine.history import Remaining
+from qoop.engine.progress import Finished
+from qoop.engine.task import JobId, content_of
+from qoop.planner.estimate.observed import NOTHING, Observation, Observations
+from qoop.planner.estimate.reestimate import ROW_SECONDS
+from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageId, StageInput
+from qoop.planner.search.candidate import Candidate, plan_name
 
 COLUMNS = (("x", "INTEGER"),)
 

@@ -11,10 +11,14 @@ from random import Random
 import pytest
 from memory_trace import MemoryTrace
 
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.messages import CancelAsked, JobRequest
+from qoop.adaptive.cluster.trace import READABLE, VERSION, Chain
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.retrace.rerun import Recording, read_trace, rerun
+from qoop.adaptive.schedulers.described import MODULES, made, named
+from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import ConfigError
-from qoop.control.cluster import Cluster
-from qoop.control.messages import CancelAsked, JobRequest
-from qoop.control.trace import READABLE, VERSION, Chain
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
@@ -22,10 +26,6 @@ from qoop.engine.events import Begun, CapacityNotice, MachineJoined, MachineLost
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.adaptive import Adaptive
-from qoop.retrace.rerun import Recording, read_trace, rerun
-from qoop.schedulers.described import MODULES, made, named
-from qoop.schedulers.terms import Terms
 from qoop.tpcds.bench.core_speed import plan_of
 
 SIZE = Resources(4, 16e9)

@@ -18,12 +18,18 @@ from memory_trace import MemoryTrace
 
 import qoop
 from qoop.__main__ import main
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.messages import CancelAsked, JobRequest, PinAsked, SuspendAsked
+from qoop.adaptive.cluster.trace import INPUTS, OUTPUTS, Chain
+from qoop.adaptive.cluster.trace_codec import read_error, write_error
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.adaptive.retrace.rerun import Recording, read_trace, rerun
+from qoop.adaptive.retrace.story import story
+from qoop.adaptive.schedulers.max_min import MaxMin
+from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import ConfigError, ExecutionError, OutOfMemory, Revoked, Suspended
-from qoop.control.cluster import Cluster
-from qoop.control.job_handle import JobHandle
-from qoop.control.messages import CancelAsked, JobRequest, PinAsked, SuspendAsked
-from qoop.control.trace import INPUTS, OUTPUTS, Chain
-from qoop.control.trace_codec import read_error, write_error
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
@@ -42,12 +48,6 @@ from qoop.engine.history import Ended
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.plan import CallEstimate, Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.greedy import Greedy
-from qoop.retrace.rerun import Recording, read_trace, rerun
-from qoop.retrace.story import story
-from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.terms import Terms
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from qoop.catalog.errors import ExecutionError, PlanError
-from qoop.result import Result, _database
+from qoop.query.result import Result, _database
 
 UUID = "('00000000-0000-0000-0000-00000000000' || i)::UUID"
 EVERY_TYPE = '''

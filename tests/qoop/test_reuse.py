@@ -10,7 +10,7 @@ import pytest
 
 import qoop
 from qoop.engine.history import Saved, Started
-from qoop.job import Job
+from qoop.query.job import Job
 
 TEXT = "SELECT i % 50 AS k, count(*) AS n, sum(i) AS s FROM t GROUP BY k ORDER BY k"
 SIMILAR = "SELECT i % 50 AS k, count(*) AS n, sum(i) AS s FROM t GROUP BY k ORDER BY s DESC LIMIT 3"

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_trace import MemoryTrace
 
-from qoop.control.cluster import Cluster
-from qoop.control.granting.revocation import MARGIN, Fate, decide, in_time, offers, remaining
-from qoop.control.messages import JobRequest
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.granting.revocation import MARGIN, Fate, decide, in_time, offers, remaining
+from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.schedulers.base import Request
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, Demand, MachineLost, Running, ShareChanged, SlotsChanged
@@ -19,7 +20,6 @@ from qoop.engine.state import State
 from qoop.engine.task import AttemptId, TaskId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
-from qoop.schedulers.base import Request
 
 COLUMNS = (("x", "INTEGER"),)
 GONE = CapacityNotice("m", Resources(), at=30.0)

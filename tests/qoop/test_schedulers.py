@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduler_world import empty, fill, request
 
+from qoop.adaptive.schedulers.base import Request
+from qoop.adaptive.schedulers.described import MODULES, NAMES, made, named
+from qoop.adaptive.schedulers.max_min import MaxMin
+from qoop.adaptive.schedulers.reserving import Reserving
 from qoop.catalog.errors import ConfigError
 from qoop.engine.events import Demand, Grant
-from qoop.options import SCHEDULERS
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
-from qoop.schedulers.base import Request
-from qoop.schedulers.described import MODULES, NAMES, made, named
-from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.reserving import Reserving
-from qoop.session import connect
+from qoop.query.options import SCHEDULERS
+from qoop.session.session import connect
 
 
 def test_the_job_with_the_lowest_current_share_goes_first() -> None:

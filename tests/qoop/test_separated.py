@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 import qoop
-from qoop.drawing.formats import write
-from qoop.drawing.separated import FEW
+from qoop.query.drawing.formats import write
+from qoop.query.drawing.separated import FEW
 
 TEXTS = """
     SELECT n, CASE n % 17 WHEN 0 THEN NULL WHEN 1 THEN '' WHEN 2 THEN 'a,b' WHEN 3 THEN 'say "x"' WHEN 4 THEN 'a#b'

@@ -22,9 +22,9 @@ from waits import PATIENCE, until
 import qoop
 from qoop.catalog.interrupts import interruptibly
 from qoop.engine.history import Started
-from qoop.interrupts import interruptible
-from qoop.statements.settings import options
-from qoop.streams import EndedBySignal, ended_by_signals
+from qoop.query.interrupts import interruptible
+from qoop.query.statements.settings import options
+from qoop.query.streams import EndedBySignal, ended_by_signals
 
 FOREVER = "SELECT sum(a.i * b.i % 7) AS s FROM big a, big b WHERE a.i + b.i > 5"
 

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.simulation import Fleet, JobRun, SimulatedJob, SimulatedRun, simulate
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.backends.simulated_nodes import Heartbeats
 from qoop.engine.events import MachineJoined, MachineLost, SlotsChanged
@@ -19,8 +21,6 @@ from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.adaptive import Adaptive
-from qoop.simulation import Fleet, JobRun, SimulatedJob, SimulatedRun, simulate
 
 BEATS = Heartbeats(3.0, 1.5)
 

@@ -8,6 +8,10 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from qoop.adaptive.profiles import CapacityProfile, Point, Stay
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.schedulers.terms import Terms
+from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated import MachineSlowed, Outcome
 from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
@@ -15,10 +19,6 @@ from qoop.engine.history import Started
 from qoop.engine.task import MachineId, TaskSpec
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.planner.search.candidate import Candidate
-from qoop.profiles import CapacityProfile, Point, Stay
-from qoop.replanning.adaptive import Adaptive
-from qoop.schedulers.terms import Terms
-from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 
 COLUMNS = (("x", "INTEGER"),)
 TWO = Resources(2, 8e9)

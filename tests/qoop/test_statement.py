@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qoop.catalog.errors import ParseError, QueryError
-from qoop.statements.statement import Explain, Query, SetOption, ShowFunctions, ShowTables, query_text, statements
+from qoop.query.statements.statement import Explain, Query, SetOption, ShowFunctions, ShowTables, query_text, statements
 
 
 @pytest.mark.parametrize(

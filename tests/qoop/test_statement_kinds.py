@@ -12,7 +12,7 @@ import pytest
 
 import qoop
 from qoop.catalog.duckdb_introspection import type_of
-from qoop.session import Session
+from qoop.session.session import Session
 
 TABLES = """
 CREATE TABLE t AS SELECT 7 AS a, 'x' AS b UNION ALL SELECT 8, 'y';

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
-from qoop.config import configure
-from qoop.session import Session
+from qoop.query.config import configure
+from qoop.session.session import Session
 
 ITEMS = pa.table({"item": ["tea", "tea", "rice", None], "price": [3, 4, 2, 1]})
 

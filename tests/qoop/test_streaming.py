@@ -14,10 +14,10 @@ from waits import until
 
 import qoop
 from qoop.__main__ import main
-from qoop.control.job_status import JobStatus
+from qoop.adaptive.cluster.job_status import JobStatus
 from qoop.engine.history import Decided, Succeeded
-from qoop.job import Job
-from qoop.session import Session
+from qoop.query.job import Job
+from qoop.session.session import Session
 
 ROWS = 2_000_000
 WIDE = "SELECT k, sha256(sha256(k::VARCHAR)) AS s, v::HUGEINT AS h FROM facts WHERE v % 3 = 1"

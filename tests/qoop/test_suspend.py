@@ -21,14 +21,14 @@ import pytest
 from waits import PATIENCE, until
 
 import qoop
-from qoop import bundle
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, DiskFull, SourceError, Suspended, TableChanged
 from qoop.catalog.signed_json import opened, sealed
 from qoop.catalog.user_key import user_key
 from qoop.engine.history import Started
 from qoop.engine.kernel import Kernel
-from qoop.job import Job
+from qoop.query import bundle
+from qoop.query.job import Job
 
 ROWS = 600_000
 TEXT = (

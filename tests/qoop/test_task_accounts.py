@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.control.job_status import waited
-from qoop.drawing.timeline import timeline
+from qoop.adaptive.cluster.job_status import waited
+from qoop.adaptive.retrace.rerun import read_trace, rerun
 from qoop.engine.history import Began, Record, Saved, Started, Succeeded, Waiting
 from qoop.engine.task import AttemptId, TaskAccount, TaskId
-from qoop.page.account import Account
+from qoop.interfaces.page.account import Account
 from qoop.planner.plan import Resources
-from qoop.retrace.rerun import read_trace, rerun
-from qoop.session import Session
+from qoop.query.drawing.timeline import timeline
+from qoop.session.session import Session
 
 ROWS = 400_000
 QUERY = "SELECT item, sum(price) AS total, count(DISTINCT price) AS n FROM sales GROUP BY item"

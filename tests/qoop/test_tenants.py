@@ -11,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qoop
-from qoop.control.cluster import Cluster
-from qoop.control.messages import JobRequest
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.schedulers.base import Request
+from qoop.adaptive.schedulers.max_min import MaxMin
+from qoop.adaptive.schedulers.terms import Terms
+from qoop.adaptive.schedulers.waiting import Waiting
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Demand
@@ -21,10 +25,6 @@ from qoop.engine.state import State
 from qoop.engine.task import TaskId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage
-from qoop.schedulers.base import Request
-from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.terms import Terms
-from qoop.schedulers.waiting import Waiting
 
 
 def plan(name: str, tasks: int, memory: float = 1e6) -> Plan:

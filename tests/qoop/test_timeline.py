@@ -6,11 +6,11 @@ import json
 from xml.etree import ElementTree
 
 from qoop.catalog.errors import ExecutionError
-from qoop.drawing.timeline import Timeline, chrome_trace, draw, html, timeline
 from qoop.engine.events import Committed
 from qoop.engine.history import CapacityTold, Decided, Failed, Record, ShareTold, Started, Stopped, Succeeded, Switched
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId
 from qoop.planner.plan import Plan, Resources, Stage
+from qoop.query.drawing.timeline import Timeline, chrome_trace, draw, html, timeline
 
 SVG = "{http://www.w3.org/2000/svg}"
 

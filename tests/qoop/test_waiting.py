@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from scheduler_world import request
 
+from qoop.adaptive.schedulers.max_min import by_share
+from qoop.adaptive.schedulers.waiting import Waiting
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
-from qoop.schedulers.max_min import by_share
-from qoop.schedulers.waiting import Waiting
 
 
 def test_whatever_changes_the_order_is_that_of_the_current_shares() -> None:

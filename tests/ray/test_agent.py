@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qoop
-from qoop.commands.cluster import seen
 from qoop.engine.backends.ray.agent import agents as agents_of
 from qoop.engine.backends.ray.nodes import load
 from qoop.engine.history import Succeeded
 from qoop.engine.state import State
+from qoop.interfaces.commands.cluster import seen
 from tests.ray.test_node_queue import WIDTH, count, submitted
 
 if TYPE_CHECKING:

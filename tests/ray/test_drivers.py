@@ -15,7 +15,7 @@ import pytest
 import qoop
 from qoop.engine.history import ShareTold, Started, Succeeded
 from qoop.engine.storage.manifest import manifests
-from qoop.session import Session
+from qoop.session.session import Session
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import text
 

@@ -14,7 +14,7 @@ import qoop
 from qoop.catalog.errors import ConfigError, ExecutionError, GuardMismatch, QoopError, SourceError
 from qoop.engine.events import TaskFailed
 from qoop.engine.task import AttemptId, TaskId
-from qoop.session import Session
+from qoop.session.session import Session
 
 if TYPE_CHECKING:
     from tests.ray.conftest import Nodes

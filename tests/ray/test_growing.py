@@ -13,9 +13,9 @@ import pytest
 
 import qoop
 from qoop.engine.history import CapacityTold, Started
-from qoop.growing.edition import Edition
-from qoop.job import Job
-from qoop.session import Session
+from qoop.programs.approximate.edition import Edition
+from qoop.query.job import Job
+from qoop.session.session import Session
 
 if TYPE_CHECKING:
     from tests.ray.conftest import NodesMaker

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import qoop
-from qoop.control.job_handle import JobHandle
-from qoop.control.messages import JobRequest
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.history import Began, Ended, Lost, Started, Succeeded, Waiting
 from qoop.engine.node_queues.policy import usual
 from qoop.engine.state import State
 from qoop.planner.plan import Estimate, Plan, Stage
-from qoop.simulation import Fleet, SimulatedJob, simulate
 
 if TYPE_CHECKING:
     from tests.ray.conftest import NodesMaker

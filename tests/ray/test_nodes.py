@@ -16,10 +16,10 @@ import pytest
 import qoop
 from qoop.catalog.errors import Revoked
 from qoop.engine.history import CapacityAnnounced, CapacityTold, Failed, Lost, Record, Saved, Started, Succeeded
-from qoop.job import Job
 from qoop.planner.plan import Resources
 from qoop.planner.variants import Variant
-from qoop.session import Session
+from qoop.query.job import Job
+from qoop.session.session import Session
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import text
 

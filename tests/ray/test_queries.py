@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pytest
 
 import qoop
-from qoop.replanning.observations import committed
-from qoop.session import Session
+from qoop.adaptive.replanning.observations import committed
+from qoop.session.session import Session
 
 if TYPE_CHECKING:
     from tests.ray.conftest import Nodes

@@ -24,12 +24,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     from server_world import USERS, World
 
-    from qoop.server.audit import AuditLog
-    from qoop.server.flight import FlightServer
-    from qoop.server.http_server import HttpServer
-    from qoop.server.manners import Manners, Place
-    from qoop.server.postgres.server import PostgresServer
-    from qoop.server.service import Service
+    from qoop.interfaces.server.audit import AuditLog
+    from qoop.interfaces.server.flight import FlightServer
+    from qoop.interfaces.server.http_server import HttpServer
+    from qoop.interfaces.server.manners import Manners, Place
+    from qoop.interfaces.server.postgres.server import PostgresServer
+    from qoop.interfaces.server.service import Service
 
     secret, log = tmp_path_factory.mktemp("secret") / "canary.csv", io.StringIO()
     secret.write_text("secret\nof the canary\n")
@@ -51,10 +51,10 @@ def hasty(world: World) -> Iterator[World]:
     """The same, but it does not wait for slow clients."""
     from server_world import IDLE, PATIENCE
 
-    from qoop.server.flight import FlightServer
-    from qoop.server.http_server import HttpServer
-    from qoop.server.manners import Manners, Place
-    from qoop.server.postgres.server import PostgresServer
+    from qoop.interfaces.server.flight import FlightServer
+    from qoop.interfaces.server.http_server import HttpServer
+    from qoop.interfaces.server.manners import Manners, Place
+    from qoop.interfaces.server.postgres.server import PostgresServer
 
     service, place = world.service, Place()
     manners = Manners(patience=PATIENCE, idle=IDLE)

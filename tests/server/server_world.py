@@ -16,13 +16,13 @@ from waits import until
 pytest.importorskip("starlette", reason="the extra server is not installed")
 pytest.importorskip("uvicorn", reason="the extra server is not installed")
 
-from qoop.server.flight import FlightServer
-from qoop.server.http_server import HttpServer
-from qoop.server.limits import Limits
-from qoop.server.postgres.server import PostgresServer
-from qoop.server.service import Service
-from qoop.server.users import User, Users, password_digest, token_digest
-from qoop.server.verifiers import OF_PASSWORD, new_verifier
+from qoop.interfaces.server.flight import FlightServer
+from qoop.interfaces.server.http_server import HttpServer
+from qoop.interfaces.server.limits import Limits
+from qoop.interfaces.server.postgres.server import PostgresServer
+from qoop.interfaces.server.service import Service
+from qoop.interfaces.server.users import User, Users, password_digest, token_digest
+from qoop.interfaces.server.verifiers import OF_PASSWORD, new_verifier
 
 SLOW = "SELECT sum(hash(a.range, b.range)) AS s FROM range(1000000) a, range(1000000) b"
 """A query that takes for ever, and ends at once when it is cancelled."""

@@ -19,9 +19,9 @@ from server_world import ANA, IDLE, PATIENCE, SLOW, USERS, World, certified
 from waits import until
 
 from qoop.catalog.errors import ConfigError, NotKnown
-from qoop.server.http_server import HttpServer
-from qoop.server.manners import Manners, Place
-from qoop.server.users import Users, new_user, read_users
+from qoop.interfaces.server.http_server import HttpServer
+from qoop.interfaces.server.manners import Manners, Place
+from qoop.interfaces.server.users import Users, new_user, read_users
 
 
 @pytest.mark.parametrize("path", ["/sql", "/queries", "/metrics"])

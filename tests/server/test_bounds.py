@@ -19,10 +19,10 @@ from server_world import ANA, EVE, PAT, SLOW, USERS, World
 from waits import until
 
 from qoop.catalog.errors import Busy, NotKnown, TooMuch, TooOften
-from qoop.server.flight_messages import packed
-from qoop.server.limits import Rates, TextQuota
-from qoop.server.users import Users
-from qoop.session import Session
+from qoop.interfaces.server.flight_messages import packed
+from qoop.interfaces.server.limits import Rates, TextQuota
+from qoop.interfaces.server.users import Users
+from qoop.session.session import Session
 
 MEGABYTE = "SELECT 'x" + "x" * 999_000 + "' AS a"
 DEFAULT = TextQuota()
@@ -64,7 +64,7 @@ def test_silent_sockets_keep_no_user_out(world: World, monkeypatch: pytest.Monke
         silent = [opened.enter_context(socket.create_connection(place, timeout=60)) for _ in range(210)]
         with connected(world, autocommit=True) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
-            monkeypatch.setattr("qoop.server.postgres.server._STRANGERS", 100)
+            monkeypatch.setattr("qoop.interfaces.server.postgres.server._STRANGERS", 100)
             opened.enter_context(socket.create_connection(place))
             assert silent[0].recv(1) == b"", "the oldest gives way"
             assert connection.execute("SELECT 2").fetchone() == (2,)
@@ -89,7 +89,7 @@ def test_wrong_passwords_by_the_dozen_hold_nothing_up(
         header = "Basic " + base64.b64encode(f"pat:wrong {number}".encode()).decode()
         statuses.append(world.ask("POST", "/sql", b"SELECT 1", None, authorization=header).status)
 
-    monkeypatch.setattr("qoop.server.users.password_digest", digest)
+    monkeypatch.setattr("qoop.interfaces.server.users.password_digest", digest)
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(50)]
     for thread in threads:
         thread.start()
@@ -106,7 +106,9 @@ def test_wrong_passwords_by_the_dozen_hold_nothing_up(
 
 def test_after_many_wrong_passwords_an_address_has_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = []
-    monkeypatch.setattr("qoop.server.users.password_digest", lambda password, salt: looked.append(password) or "x")
+    monkeypatch.setattr(
+        "qoop.interfaces.server.users.password_digest", lambda password, salt: looked.append(password) or "x"
+    )
     users = Users(USERS._users)
     for number in range(30):
         with pytest.raises(NotKnown):

@@ -14,7 +14,7 @@ from server_world import ANA, BEN, EVE, PATIENCE, SLOW, TIM, World
 from waits import until
 
 from qoop.catalog.errors import QueryError
-from qoop.server.flight_messages import message, packed, read_message, unpacked
+from qoop.interfaces.server.flight_messages import message, packed, read_message, unpacked
 
 dbapi = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="adbc-driver-flightsql is not installed")
 
@@ -155,7 +155,7 @@ def test_limits_of_a_user(world: World) -> None:
 
 def test_a_client_that_cancels(ana: Any, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     # A client that cancels before it has asked for the rows is only known by that it does not.
-    monkeypatch.setattr("qoop.server.flight._UNREAD", 2.0)
+    monkeypatch.setattr("qoop.interfaces.server.flight._UNREAD", 2.0)
     text = f"{SLOW} -- cancelled"
     with ana.cursor() as cursor:
         failed: list[Exception] = []
@@ -210,14 +210,14 @@ def test_another_user_can_neither_cancel_a_query_nor_use_a_statement(world: Worl
 def test_a_query_that_nobody_fetches_is_cancelled_and_runs_again_for_who_comes_late(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qoop.server.flight._UNREAD", 60.0)
+    monkeypatch.setattr("qoop.interfaces.server.flight._UNREAD", 60.0)
     text = "SELECT n, n + 1 AS m FROM big -- unread"
     client, options = plain(world)
     command = packed("CommandStatementQuery", (1, text))
     info = client.get_flight_info(flight.FlightDescriptor.for_command(command), options)
     assert info.schema.names == ["n", "m"]
     assert text in [query.text for query in world.service.of(world.user(ANA))], "it runs already"
-    monkeypatch.setattr("qoop.server.flight._UNREAD", 0.2)
+    monkeypatch.setattr("qoop.interfaces.server.flight._UNREAD", 0.2)
     until(lambda: world.entries(text))
     [entry] = world.entries(text)
     assert entry["error"] == "Cancelled: nobody has asked for the rows within 0.2 s"
@@ -285,8 +285,8 @@ def test_messages() -> None:
 def test_tls(world: World, tmp_path: Path) -> None:
     from server_world import certified
 
-    from qoop.server.flight import FlightServer
-    from qoop.server.manners import Manners, Place
+    from qoop.interfaces.server.flight import FlightServer
+    from qoop.interfaces.server.manners import Manners, Place
 
     certificate, key = certified(tmp_path)
     with FlightServer(world.service, Place("localhost", 0, certificate, key), Manners()) as server:

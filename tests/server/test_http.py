@@ -22,10 +22,10 @@ from server_world import BEN, EVE, SLOW, TIM, USERS, World
 from waits import until
 
 from qoop.catalog.errors import Busy, ConfigError
-from qoop.result import Result
-from qoop.server.answers import FORMS, chosen_form
-from qoop.server.audit import AuditLog
-from qoop.server.service import Service
+from qoop.interfaces.server.answers import FORMS, chosen_form
+from qoop.interfaces.server.audit import AuditLog
+from qoop.interfaces.server.service import Service
+from qoop.query.result import Result
 
 ARROW, CSV, LINES = "application/vnd.apache.arrow.stream", "text/csv", "application/x-ndjson"
 
@@ -215,7 +215,7 @@ def test_the_end_waits_for_queries_and_then_cancels_them(world: World, text: str
 
 
 def read(query: object, failed: list[str]) -> None:
-    from qoop.server.queries import UserQuery
+    from qoop.interfaces.server.queries import UserQuery
 
     assert isinstance(query, UserQuery)
     try:

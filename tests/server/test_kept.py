@@ -19,10 +19,10 @@ from server_world import BEN, EVE, SLOW, World
 from waits import until
 
 from qoop.catalog.errors import ConfigError, DiskFull
-from qoop.server.http_server import HttpServer
-from qoop.server.kept import FORMAT, VERSION, KeptQueries
-from qoop.server.manners import Manners, Place
-from qoop.server.service import Service
+from qoop.interfaces.server.http_server import HttpServer
+from qoop.interfaces.server.kept import FORMAT, VERSION, KeptQueries
+from qoop.interfaces.server.manners import Manners, Place
+from qoop.interfaces.server.service import Service
 
 
 def begun(world: World, text: str, **headers: str) -> str:

@@ -16,11 +16,11 @@ from waits import until
 
 import qoop
 from qoop.catalog.errors import Busy, ConfigError, TooMuch, TooOften
-from qoop.server.audit import AuditLog
-from qoop.server.limits import Limits, Rates
-from qoop.server.logs import logged
-from qoop.server.service import Service
-from qoop.server.users import User, Users, read_users, token_digest
+from qoop.interfaces.server.audit import AuditLog
+from qoop.interfaces.server.limits import Limits, Rates
+from qoop.interfaces.server.logs import logged
+from qoop.interfaces.server.service import Service
+from qoop.interfaces.server.users import User, Users, read_users, token_digest
 
 NIGHT = Limits(queries=2, rows=100)
 
@@ -143,7 +143,7 @@ def test_the_log_is_lines_of_json(tmp_path: Path) -> None:
         try:
             raise ValueError("oh\nno")
         except ValueError:
-            logging.getLogger("qoop.server").exception("it failed")
+            logging.getLogger("qoop.interfaces.server").exception("it failed")
     logging.getLogger("qoop.session").info("not this")
     first, second = map(json.loads, path.read_text().splitlines())
     assert (first["level"], first["logger"], first["message"]) == ("info", "qoop.session", "one slot of 2")
@@ -156,7 +156,7 @@ def test_each_query_is_a_span_with_its_stages_below_it() -> None:
     pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    from qoop.server.spans import exported
+    from qoop.interfaces.server.spans import exported
 
     exporter = InMemorySpanExporter()
     with qoop.connect(slots=2, memory="1GB", locked=True, staged=True) as session, exported(exporter) as spans:

@@ -23,9 +23,9 @@ from waits import until
 
 import qoop
 from qoop.catalog.errors import ConfigError, QoopError
-from qoop.server.manners import Manners, Place
-from qoop.server.postgres.catalog import CatalogQuestion, PgCatalog
-from qoop.server.postgres.server import PostgresServer
+from qoop.interfaces.server.manners import Manners, Place
+from qoop.interfaces.server.postgres.catalog import CatalogQuestion, PgCatalog
+from qoop.interfaces.server.postgres.server import PostgresServer
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,10 @@ from pg_client import connected, needs_psql, psql
 from server_world import ANA, World
 
 import qoop
-from qoop.server.audit import AuditLog
-from qoop.server.manners import Manners, Place
-from qoop.server.postgres.server import PostgresServer
-from qoop.server.service import Service
+from qoop.interfaces.server.audit import AuditLog
+from qoop.interfaces.server.manners import Manners, Place
+from qoop.interfaces.server.postgres.server import PostgresServer
+from qoop.interfaces.server.service import Service
 
 sqlalchemy = pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed")
 pytest.importorskip("psycopg", reason="psycopg is not installed")

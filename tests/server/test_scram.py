@@ -16,11 +16,11 @@ from server_world import ANA, BEN, PAT, ZOE, World, certified
 
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, NotKnown
-from qoop.server.manners import Manners, Place
-from qoop.server.postgres.scram import Server, binding_of
-from qoop.server.postgres.server import PostgresServer
-from qoop.server.users import new_user, read_users
-from qoop.server.verifiers import new_verifier, read_verifier
+from qoop.interfaces.server.manners import Manners, Place
+from qoop.interfaces.server.postgres.scram import Server, binding_of
+from qoop.interfaces.server.postgres.server import PostgresServer
+from qoop.interfaces.server.users import new_user, read_users
+from qoop.interfaces.server.verifiers import new_verifier, read_verifier
 
 
 @pytest.fixture(scope="module")

@@ -18,12 +18,12 @@ import pytest
 from server_world import ANA, USERS
 
 import qoop
-from qoop.server.audit import AuditLog
-from qoop.server.flight import FlightServer
-from qoop.server.http_server import HttpServer
-from qoop.server.manners import Manners, Place
-from qoop.server.postgres.server import PostgresServer
-from qoop.server.service import Service
+from qoop.interfaces.server.audit import AuditLog
+from qoop.interfaces.server.flight import FlightServer
+from qoop.interfaces.server.http_server import HttpServer
+from qoop.interfaces.server.manners import Manners, Place
+from qoop.interfaces.server.postgres.server import PostgresServer
+from qoop.interfaces.server.service import Service
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import texts
 

@@ -20,16 +20,16 @@ from types import ModuleType
 from sim_draw import drawn
 from sim_try import Failure, tried
 
-from qoop.control import cluster
-from qoop.control.cluster import Cluster
+from qoop.adaptive.cluster import cluster
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.replanning.replanner import Replanner
+from qoop.adaptive.schedulers import max_min
+from qoop.adaptive.schedulers.base import Request
 from qoop.engine import frontier
 from qoop.engine.demand import Demands
 from qoop.engine.driver import Driver
 from qoop.engine.frontier import Frontier
 from qoop.engine.run import Run
-from qoop.replanning.replanner import Replanner
-from qoop.schedulers import max_min
-from qoop.schedulers.base import Request
 
 WITHIN = 2_000
 """Schedules in which every mutant must be caught."""

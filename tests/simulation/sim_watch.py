@@ -26,10 +26,18 @@ from sim_cover import Cover
 from sim_history import check_history
 from sim_shape import Shape
 
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.messages import (
+    Answered,
+    CancelAsked,
+    CloseAsked,
+    HoldAsked,
+    PinAsked,
+    Submitted,
+    SuspendAsked,
+)
+from qoop.adaptive.cluster.ticks import Decision, Found, JobEnded, Questioned, Refused, Resizing, Tick
 from qoop.catalog.errors import CheckpointError, NoCapacity, OutOfMemory, Revoked, Timeout
-from qoop.control.cluster import Cluster
-from qoop.control.messages import Answered, CancelAsked, CloseAsked, HoldAsked, PinAsked, Submitted, SuspendAsked
-from qoop.control.ticks import Decision, Found, JobEnded, Questioned, Refused, Resizing, Tick
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.events import (
     CapacityNotice,

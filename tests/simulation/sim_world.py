@@ -14,10 +14,29 @@ from typing import TypeVar
 from sim_script import GB, JobLine, Node, Schedule, available, plan_of
 from sim_watch import Watch
 
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.messages import (
+    CancelAsked,
+    HoldAsked,
+    JobRequest,
+    PinAsked,
+    ReleaseAsked,
+    ResizeAsked,
+    SuspendAsked,
+)
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.decision import Decision, Question, switch_to
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.adaptive.schedulers.base import Scheduler
+from qoop.adaptive.schedulers.carbyne import Carbyne
+from qoop.adaptive.schedulers.drf import DRF
+from qoop.adaptive.schedulers.max_min import MaxMin
+from qoop.adaptive.schedulers.reserving import Reserving
+from qoop.adaptive.schedulers.sjf import SJF
+from qoop.adaptive.schedulers.terms import Terms
+from qoop.adaptive.schedulers.tetris import Tetris
 from qoop.catalog.errors import CheckpointError, ExecutionError, OutOfMemory, PlanError, Suspended
-from qoop.control.cluster import Cluster
-from qoop.control.job_handle import JobHandle
-from qoop.control.messages import CancelAsked, HoldAsked, JobRequest, PinAsked, ReleaseAsked, ResizeAsked, SuspendAsked
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
@@ -40,17 +59,6 @@ from qoop.engine.task import AttemptId, CheckpointKey, MachineId, TaskSpec, chec
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Decision, Question, switch_to
-from qoop.replanning.greedy import Greedy
-from qoop.schedulers.base import Scheduler
-from qoop.schedulers.carbyne import Carbyne
-from qoop.schedulers.drf import DRF
-from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.reserving import Reserving
-from qoop.schedulers.sjf import SJF
-from qoop.schedulers.terms import Terms
-from qoop.schedulers.tetris import Tetris
 
 T = TypeVar("T")
 SCHEDULERS: dict[str, Callable[[], Scheduler]] = {

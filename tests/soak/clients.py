@@ -18,7 +18,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "tpcds"), str(HER
 
 from soak_clients import STUCK, Clients, perform  # noqa: E402
 
-from qoop.schedulers.described import named  # noqa: E402
+from qoop.adaptive.schedulers.described import named  # noqa: E402
 from qoop.tpcds.data import generate  # noqa: E402
 
 DATA = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "data")

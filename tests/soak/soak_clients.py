@@ -23,10 +23,10 @@ import pyarrow as pa
 from fault_world import nothing_is_held
 
 from qoop.catalog.errors import Cancelled, Timeout
-from qoop.config import configure
 from qoop.engine.history import Ended, Failed, Regranted, Started, Stopped, Succeeded
-from qoop.job import Job
-from qoop.session import Session
+from qoop.query.config import configure
+from qoop.query.job import Job
+from qoop.session.session import Session
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import texts
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 from run_plan import narrowed
 
 from qoop.engine.task import content_of
-from qoop.job import Planned
 from qoop.planner.plan import Plan, Stage
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Candidate, cluster_grid
-from qoop.session import connect
+from qoop.query.job import Planned
+from qoop.session.session import connect
 from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text

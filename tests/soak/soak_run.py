@@ -20,12 +20,12 @@ from fault_world import checked_at_every_tick, clean_session, failing_at_random
 from soak_plans import Pair, Subject, Subjects
 from switch_world import switched
 
+from qoop.adaptive.profiles import CapacityProfile, Point, replay
+from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import Cancelled, ConfigError, Suspended
 from qoop.engine.history import Decided, Failed, Lost, MemoryRaised, Record, Stopped, Succeeded
-from qoop.job import Job
-from qoop.profiles import CapacityProfile, Point, replay
-from qoop.schedulers.terms import Terms
-from qoop.session import Session
+from qoop.query.job import Job
+from qoop.session.session import Session
 
 QUERIES = tuple(range(1, 100))
 TICKS = 20

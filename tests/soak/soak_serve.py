@@ -29,7 +29,7 @@ from serve_client import Order, happened
 from serve_proxy import Proxy
 from soak_clients import GROWTH, QUERIES, Sample, growth
 
-from qoop.server.users import new_user
+from qoop.interfaces.server.users import new_user
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import texts
 

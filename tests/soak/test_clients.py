@@ -10,8 +10,8 @@ import soak_clients
 from soak_clients import TENANTS, Clients, Report, Sample, perform
 
 from qoop.engine.history import ShareTold
-from qoop.job import Job
 from qoop.planner.plan import Resources
+from qoop.query.job import Job
 
 
 def clients(folder: Path, spill: Path) -> Clients:

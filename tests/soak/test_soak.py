@@ -14,7 +14,7 @@ from soak_run import TICKS, Happened, perform, scenario
 from qoop.catalog.errors import GuardMismatch
 from qoop.engine.kernel import Kernel
 from qoop.engine.storage.growing import Made
-from qoop.session import Session
+from qoop.session.session import Session
 
 PLACES = tuple(TICKS * (number - 1) + number % TICKS for number in (1, 7, 15, 25, 42, 51))
 

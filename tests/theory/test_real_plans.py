@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qoop.replanning.decision import Question, Stay
-from qoop.replanning.greedy import Greedy
+from qoop.adaptive.replanning.decision import Question, Stay
+from qoop.adaptive.replanning.greedy import Greedy
 from qoop.tpcds.scenarios.adversary import search, shrink
 from qoop.tpcds.scenarios.scenario import Scenario, Steps
 

@@ -16,15 +16,15 @@ import duckdb
 import pytest
 from waits import until
 
+from qoop.adaptive.cluster.cluster import Cluster
 from qoop.catalog.errors import CheckpointError
-from qoop.config import configure
-from qoop.control.cluster import Cluster
 from qoop.engine.history import Failed
 from qoop.engine.kernel import Kernel
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.task import CheckpointKey, TaskSpec
-from qoop.job import Job
-from qoop.session import Session
+from qoop.query.config import configure
+from qoop.query.job import Job
+from qoop.session.session import Session
 
 MEMORIES = ("400MB", "700MB", "1GB", "2GB")
 MOST_FAILURES = 2

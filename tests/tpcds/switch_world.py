@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.decision import Decision, Question, Stay, switch_to
+from qoop.adaptive.replanning.triggers import Cause, Triggers
+from qoop.adaptive.schedulers.terms import Terms
 from qoop.engine.history import Record, Succeeded
-from qoop.job import Job, Planned
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Decision, Question, Stay, switch_to
-from qoop.replanning.triggers import Cause, Triggers
-from qoop.schedulers.terms import Terms
-from qoop.session import Session
+from qoop.query.job import Job, Planned
+from qoop.session.session import Session
 
 MOST_SWITCHES = 6
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qoop.replanning.greedy import Greedy
+from qoop.adaptive.replanning.greedy import Greedy
 from qoop.tpcds.scenarios import adversary
 from qoop.tpcds.scenarios.scenario import Scenario, Steps
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from qoop.catalog.errors import QueryError
-from qoop.job import Prepared
 from qoop.planner.search.alternatives import pool
 from qoop.planner.search.candidate import Candidate, Grid, local_grid
-from qoop.session import Session, connect
+from qoop.query.job import Prepared
+from qoop.session.session import Session, connect
 from qoop.tpcds.estimates.alternatives import growth, scaled, scaled_splits
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import text

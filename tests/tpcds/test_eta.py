@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qoop.__main__ import main
-from qoop.control.job_status import Left
+from qoop.adaptive.cluster.job_status import Left
 from qoop.tpcds.bench.eta import EtaReport, Prediction, at_half_time, table
 
 ANSWERS = [(0.5, Left(9, 5, 20)), (4.9, Left(6, 4, 8)), (5.2, Left(3, 2, 4)), (9.0, Left(1, 0, 2))]

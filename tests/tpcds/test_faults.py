@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from fault_world import clean_session, failing_at_random, failures_of, resized_at_random
 
-from qoop.session import Session
+from qoop.session.session import Session
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text
 

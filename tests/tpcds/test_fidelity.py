@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from qoop.adaptive.simulation import Kernels
 from qoop.catalog.errors import ConfigError
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
-from qoop.simulation import Kernels
 from qoop.tpcds.results import read
 from qoop.tpcds.simulate import fidelity
 from qoop.tpcds.simulate.fidelity import Fidelity, FidelityOptions, Pair

@@ -9,11 +9,11 @@ from statistics import fmean, median
 
 import pytest
 
+from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
 from qoop.catalog.errors import ConfigError
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.finish import Finish
 from qoop.planner.plan import Plan, Resources, Stage
-from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds.results import Results
 from qoop.tpcds.simulate import measuring
 from qoop.tpcds.simulate.extrapolation import LEAST, StageGroundTruth, residual, residuals

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from qoop.adaptive.profiles import CapacityProfile
+from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated import Outcome
 from qoop.planner.finish import SPILL_BYTE, Finish
 from qoop.planner.plan import Estimate, Plan, Resources, Stage
-from qoop.profiles import CapacityProfile
-from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds.map import cells, classes, cluster, pictures, playing, records
 from qoop.tpcds.map.cells import DOWN, UP, Cell
 from qoop.tpcds.map.records import Group, Record

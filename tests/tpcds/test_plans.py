@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from qoop.session import Session, connect
+from qoop.session.session import Session, connect
 from qoop.tpcds.queries import text
 
 PLANS = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from qoop.planner.plan import Plan
-from qoop.session import Session
+from qoop.session.session import Session
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from qoop.adaptive.profiles.shared import SLOTS, JobLifetimes, seconds
 from qoop.catalog.errors import ConfigError
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput
-from qoop.profiles.shared import SLOTS, JobLifetimes, seconds
 from qoop.tpcds.simulate.shared_cluster import (
     APART,
     LOAD,

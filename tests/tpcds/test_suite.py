@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from qoop.__main__ import main
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.adaptive.replanning.triggers import Triggers
+from qoop.adaptive.simulation import Fleet
 from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.engine.backends.simulated import as_estimated
 from qoop.engine.events import SlotsChanged
 from qoop.planner.plan import Resources
-from qoop.replanning.greedy import Greedy
-from qoop.replanning.triggers import Triggers
-from qoop.simulation import Fleet
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.results import Results
 from qoop.tpcds.scenarios import adversary

@@ -9,8 +9,8 @@ import pytest
 
 import qoop
 from qoop.catalog.errors import ConfigError
-from qoop.job import Job
-from qoop.session import Session
+from qoop.query.job import Job
+from qoop.session.session import Session
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import texts
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from qoop.drawing.timeline import timeline
 from qoop.engine.history import Decided
 from qoop.planner.plan import Resources
+from qoop.query.drawing.timeline import timeline
 from qoop.tpcds.suite import toy
 
 

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from qoop.config import configure
+from qoop.query.config import configure
 from qoop.tpcds.oracle import views
 from qoop.tpcds.queries import texts
 

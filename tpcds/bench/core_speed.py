@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageId, StageInput
-from qoop.simulation import Fleet, SimulatedJob, simulate
 
 MACHINES, CAPACITY = 20, Resources(30, 128e9)
 """The paper's cluster (paper section 6): 600 containers."""

@@ -1,6 +1,6 @@
 """The quality of the predicted end of a query: at half time, does the true end lie in the range that is shown?
 
-Every query is run once, and asked how it stands again and again (:meth:`qoop.job.Job.status`). Once it has ended,
+Every query is run once, and asked how it stands again and again (:meth:`qoop.query.job.Job.status`). Once it has ended,
 what it said nearest to half of its time is held against what was then still to come.
 """
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from qoop.adaptive.cluster.job_status import Left
 from qoop.catalog.errors import QoopError
-from qoop.control.job_status import Left
-from qoop.job import Job
-from qoop.session import Session
+from qoop.query.job import Job
+from qoop.session.session import Session
 from qoop.tpcds.quantiles import quantile_if_any
 from qoop.tpcds.queries import texts
 

@@ -20,13 +20,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.catalog.errors import QoopError
 from qoop.engine.history import Decided
-from qoop.job import Job, Planned
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import local_grid
-from qoop.replanning.adaptive import Adaptive
-from qoop.session import Session, connect
+from qoop.query.job import Job, Planned
+from qoop.session.session import Session, connect
 from qoop.tpcds.bench.modes import DEFAULT, STAGED
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.quantiles import quantile, ratio_of_sums

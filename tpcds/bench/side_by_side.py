@@ -26,8 +26,8 @@ from qoop.tpcds.quantiles import quantile_if_any
 from qoop.tpcds.queries import texts
 
 if TYPE_CHECKING:
-    from qoop.job import Job
-    from qoop.session import Session
+    from qoop.query.job import Job
+    from qoop.session.session import Session
 
 SLOW_RATIO, SLOW_SECONDS = 6.0, 0.25
 """A query is slow if it takes more than the larger of 6 x DuckDB and DuckDB + 250 ms."""

@@ -13,12 +13,12 @@ from math import exp, inf, log
 from pathlib import Path
 
 from qoop.catalog.statistics.stats import ColumnStats, Scalar, TableStats
-from qoop.job import Prepared
 from qoop.planner.algebra.relation import Join, walk
 from qoop.planner.collector import collector_waits
 from qoop.planner.search.alternatives import explain_alternatives, full_pool, keep, pool
 from qoop.planner.search.candidate import MOST_TOLERANCE, Alternatives, Pool, cluster_grid, local_grid
-from qoop.session import Session, connect
+from qoop.query.job import Prepared
+from qoop.session.session import Session, connect
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.queries import text
 

@@ -4,7 +4,7 @@ Each query runs the plan that it would have on the given slots, but with one thr
 seconds are known exactly and other work on the machine disturbs them little. Of several runs the least counts.
 Predicted
 is what the completion time estimate believes of the same stage (:meth:`qoop.planner.finish.Finish.thread_seconds`); the
-model was made without these queries (:mod:`qoop.commands.calibration`).
+model was made without these queries (:mod:`qoop.interfaces.commands.calibration`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from qoop.planner.estimate.observed import NOTHING
 from qoop.planner.finish import Finish
 from qoop.planner.plan import Plan, StageId
 from qoop.planner.variants import Variant
-from qoop.session import Session
+from qoop.session.session import Session
 from qoop.tpcds.quantiles import quantile_if_any
 from qoop.tpcds.queries import texts
 

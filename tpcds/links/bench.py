@@ -10,13 +10,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from qoop.adaptive.simulation import SimulatedJob, SimulatedRun, simulate
 from qoop.catalog.errors import ConfigError, PlanError
 from qoop.engine.exchanges.terms import Exchanges
 from qoop.engine.node_queues.policy import NodeQueueing, usual
 from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.finish import Finish
 from qoop.planner.plan import Resources
-from qoop.simulation import SimulatedJob, SimulatedRun, simulate
 from qoop.tpcds.links.workload import MIXES, Cluster, Drawn, drawn
 from qoop.tpcds.quantiles import ratio_of_sums
 from qoop.tpcds.queries import parse_selection

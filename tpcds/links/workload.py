@@ -10,11 +10,11 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from qoop.adaptive.simulation import Fleet, World
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageId, StageInput
-from qoop.simulation import Fleet, World
 
 SPREAD, SKEW = 0.2, 0.2
 """Deviation of the logarithm of a task's seconds, and of an output's bytes, within a stage."""

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
-from qoop.drawing.picture import write
+from qoop.query.drawing.picture import write
 from qoop.tpcds.load import measures, pictures, playing
 from qoop.tpcds.load.arrivals import MIXES
 from qoop.tpcds.load.measures import Summary

@@ -10,17 +10,17 @@ from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 
+from qoop.adaptive.schedulers.base import Scheduler
+from qoop.adaptive.schedulers.described import made
+from qoop.adaptive.schedulers.reserving import Reserving
+from qoop.adaptive.schedulers.terms import Terms
+from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.task import TaskSpec
 from qoop.planner.finish import Finish
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, Stage, StageInput
-from qoop.schedulers.base import Scheduler
-from qoop.schedulers.described import made
-from qoop.schedulers.reserving import Reserving
-from qoop.schedulers.terms import Terms
-from qoop.session import connect
-from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
+from qoop.session.session import connect
 from qoop.tpcds.load.arrivals import MIXES, Arrival, Queries, arrivals
 from qoop.tpcds.load.measures import Played, Summary, summary
 from qoop.tpcds.queries import text
@@ -58,7 +58,7 @@ POLICIES: Mapping[str, str] = {
     "urgency without deadlines": "Urgency(tenants=False, deadline=0.0)",
     "urgency without priorities": "Urgency(tenants=False, alpha=0.0)",
 }
-"""SRSF (least remaining service first) is what :class:`~qoop.schedulers.sjf.SJF` does."""
+"""SRSF (least remaining service first) is what :class:`~qoop.adaptive.schedulers.sjf.SJF` does."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
+from qoop.adaptive.profiles import CapacityProfile, Point
 from qoop.planner.plan import Resources
-from qoop.profiles import CapacityProfile, Point
 from qoop.tpcds.simulate.workload import PAPER, Setting, Workload
 
 SHARES = (8, 30, 60, 240, 600)

@@ -13,12 +13,12 @@ from heapq import nsmallest
 from itertools import pairwise
 from math import inf
 
+from qoop.adaptive.replanning.decision import Decision, Option, Question, Stay, switch_to
 from qoop.catalog.value import value
 from qoop.engine.task import Content
 from qoop.planner.finish import Done
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.decision import Decision, Option, Question, Stay, switch_to
 
 WIDTH, BEST = 8, 3
 """States that are kept at each change; schedules that are tried on the core."""

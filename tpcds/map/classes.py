@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from qoop.profiles import CapacityProfile, Volatility, load, market, regions
-from qoop.profiles.named import spot, spot_region
-from qoop.profiles.shared import shared
-from qoop.profiles.spot import asked_for as spot_asked_for
-from qoop.profiles.volatility import REGION_SECONDS
+from qoop.adaptive.profiles import CapacityProfile, Volatility, load, market, regions
+from qoop.adaptive.profiles.named import spot, spot_region
+from qoop.adaptive.profiles.shared import shared
+from qoop.adaptive.profiles.spot import asked_for as spot_asked_for
+from qoop.adaptive.profiles.volatility import REGION_SECONDS
 from qoop.tpcds.map import cluster
 from qoop.tpcds.map.cells import SHARES
 from qoop.tpcds.map.playing import as_measured, query_of

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from qoop.adaptive.profiles import CapacityProfile
+from qoop.adaptive.profiles.shared import SLOTS, STEP, share_of
+from qoop.adaptive.simulation import SimulatedRun
 from qoop.engine.history import Failed, Record, Started, Stopped, Succeeded
-from qoop.profiles import CapacityProfile
-from qoop.profiles.shared import SLOTS, STEP, share_of
-from qoop.simulation import SimulatedRun
 from qoop.tpcds.simulate import shared_cluster
 from qoop.tpcds.simulate.shared_cluster import COARSE, SharedClusterOptions, calibrated_plans
 from qoop.tpcds.simulate.workload import Kept, digest, digest_of, folder, version, workload

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from qoop.drawing.picture import write
+from qoop.query.drawing.picture import write
 from qoop.tpcds.map import cells, classes, pictures, playing, records
 from qoop.tpcds.map.records import Record
 from qoop.tpcds.queries import parse_names

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import ConfigError
-from qoop.drawing.picture import write
+from qoop.query.drawing.picture import write
 from qoop.tpcds.map.cells import DOWN, SHARES, SMALLEST, UP, Cell, cells
 from qoop.tpcds.map.records import Group, Record, groups
 from qoop.tpcds.map.systems import CEILING, CLARINET, GREEDY, OURS, REAL, ROBUST

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from qoop.adaptive.profiles import CapacityProfile
 from qoop.catalog.errors import ConfigError
-from qoop.profiles import CapacityProfile
 from qoop.tpcds.map.cells import FOURFOLD, OURS, SHARES, Cell, point, profile, share
 from qoop.tpcds.map.systems import Contest, json_of
 from qoop.tpcds.simulate.ground_truth import GroundTruth, believed, measured, misjudged

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from qoop.adaptive.profiles import CapacityProfile, Point
+from qoop.adaptive.replanning.baselines import NO_ROW_COUNTS
+from qoop.adaptive.replanning.decision import Decision, Policy, Question, Stay, switch_to
+from qoop.adaptive.schedulers.shares import times
+from qoop.adaptive.simulation import SimulatedJob, simulate
 from qoop.catalog.value import value
 from qoop.engine.events import CapacityExpected
 from qoop.engine.state import Limits
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
-from qoop.profiles import CapacityProfile, Point
-from qoop.replanning.baselines import NO_ROW_COUNTS
-from qoop.replanning.decision import Decision, Policy, Question, Stay, switch_to
-from qoop.schedulers.shares import times
-from qoop.simulation import SimulatedJob, simulate
 from qoop.tpcds.map.clairvoyant import Beam, Schedule, Scripted
 from qoop.tpcds.simulate.ground_truth import GroundTruth, known_true
 from qoop.tpcds.simulate.workload import Query

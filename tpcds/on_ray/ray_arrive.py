@@ -24,7 +24,7 @@ import pyarrow as pa
 from qoop.catalog.errors import ExecutionError, QoopError
 from qoop.engine.history import CapacityTold, Record, Switched
 from qoop.engine.task import MachineId
-from qoop.session import Session, connect
+from qoop.session.session import Session, connect
 from qoop.tpcds.bench.resized import schedule_seconds
 from qoop.tpcds.on_ray.ray_nodes import LocalNodes, wait_for_nodes
 from qoop.tpcds.oracle import Oracle

@@ -21,7 +21,7 @@ from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.tpcds.on_ray.cpu_quota import CpuQuota
 
 if TYPE_CHECKING:
-    from qoop.session import Session
+    from qoop.session.session import Session
 
 _OBJECTS = 80 << 20  # bytes of a node's object store, which holds no rows of ours
 _WAIT = 60.0

@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, fields
 from statistics import fmean
 from typing import Any
 
+from qoop.adaptive.simulation import Fleet, simulate
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated_nodes import Heartbeats
 from qoop.engine.node_queues.ordering import Ordering
 from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.planner.plan import Resources
-from qoop.simulation import Fleet, simulate
 from qoop.tpcds.quantiles import ratio_of_sums
 from qoop.tpcds.queues.measures import Measures, measured
 from qoop.tpcds.queues.workload import Setting, drawn, simulated, truth

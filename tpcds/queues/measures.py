@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from qoop.adaptive.simulation import JobRun, SimulatedRun
 from qoop.engine.history import Started, Succeeded
-from qoop.simulation import JobRun, SimulatedRun
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.queues.workload import Setting, Work
 

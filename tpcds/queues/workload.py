@@ -12,10 +12,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from qoop.adaptive.simulation import SimulatedJob
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput
-from qoop.simulation import SimulatedJob
 
 MEAN, LOG_MEAN, LOG_DEVIATION = 22.9, 2.678, 0.952
 MAPS = 57.9

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from qoop.replanning.decision import Policy
-from qoop.replanning.greedy import Greedy
+from qoop.adaptive.replanning.decision import Policy
+from qoop.adaptive.replanning.greedy import Greedy
 from qoop.tpcds.scenarios.scenario import Ran, Scenario, Steps
 
 _SAME = 0.98

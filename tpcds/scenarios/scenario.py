@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.decision import Policy
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
 from qoop.catalog.table import Table
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.events import SlotsChanged
@@ -20,11 +24,7 @@ from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.plan import Resources, Stage
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Candidate, local_grid
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.decision import Policy
-from qoop.replanning.greedy import Greedy
-from qoop.session import connect
-from qoop.simulation import Fleet, SimulatedJob, simulate
+from qoop.session.session import connect
 from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text
 

@@ -31,21 +31,21 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import qoop
+from qoop.adaptive.profiles import CapacityProfile, Point, replay
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.simulation import Kernels
 from qoop.catalog.errors import QoopError
 from qoop.catalog.written.codec import Codec
 from qoop.engine.history import Decided, Record
 from qoop.engine.kernel import Kernel
-from qoop.job import Job
-from qoop.plan_cache import planner_version
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Candidate, local_grid
 from qoop.planner.variants import Variant
-from qoop.profiles import CapacityProfile, Point, replay
-from qoop.replanning.adaptive import Adaptive
-from qoop.session import Session, connect
-from qoop.simulation import Kernels
+from qoop.query.job import Job
+from qoop.query.plan_cache import planner_version
+from qoop.session.session import Session, connect
 from qoop.tpcds.quantiles import quantile, quantile_if_any
 from qoop.tpcds.queries import text
 from qoop.tpcds.results import Results, read

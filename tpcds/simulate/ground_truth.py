@@ -6,7 +6,7 @@
     misjudged(ground_truth, factor, seed)    another one, each stage off by a factor of its own, rows too
     Straggling(ground_truth)                 another world, in which equal tasks take longer or shorter by chance
 
-A :class:`GroundTruth` is what `qoop.simulation.simulate` takes for its argument of that name.
+A :class:`GroundTruth` is what `qoop.adaptive.simulation.simulate` takes for its argument of that name.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 
+from qoop.adaptive.simulation import World
 from qoop.catalog.written.codec import Codec
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.task import MachineId, TaskSpec
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Resources, Stage
-from qoop.session import connect
-from qoop.simulation import World
+from qoop.session.session import connect
 from qoop.tpcds.queries import text
 from qoop.tpcds.simulate import extrapolation
 from qoop.tpcds.simulate.extrapolation import Extrapolation, Sample, StageGroundTruth, residual, residuals

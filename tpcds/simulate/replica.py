@@ -23,6 +23,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from statistics import median
 
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.simulation import Fleet, Kernels, MachineShared, SimulatedJob, SimulatedRun, simulate
 from qoop.catalog.errors import Revoked
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.events import SlotsChanged
@@ -31,8 +33,6 @@ from qoop.engine.task import TaskSpec
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.packing import SERIAL_PART, on_threads
 from qoop.planner.plan import Plan, Resources
-from qoop.replanning.adaptive import Adaptive
-from qoop.simulation import Fleet, Kernels, MachineShared, SimulatedJob, SimulatedRun, simulate
 from qoop.tpcds.simulate.ground_truth import TaskKey, share_of, task_key
 
 MACHINE = "m"

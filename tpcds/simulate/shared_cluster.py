@@ -2,7 +2,7 @@
 
 Jobs, each a query drawn from all of those of TPC-DS, arrive 20 s apart in the mean (Poisson) on 20 machines of 30
 slots, under Tetris, each with the plan that a session with the whole cluster begins with. The real core runs them in
-virtual time. `qoop.profiles.shared` makes of their coming and going what a job sees.
+virtual time. `qoop.adaptive.profiles.shared` makes of their coming and going what a job sees.
 
 The paper tells what comes out: jobs take about 500 s in the mean, 78 % of them see at least one event of 10 %, 20 % at
 least four. What they demand it does not tell; it is calibrated so that this comes out:
@@ -11,7 +11,7 @@ least four. What they demand it does not tell; it is calibrated so that this com
 - the work of a query relative to that of the others by a power, `SPREAD`: how much it varies sets how many jobs are too
   short to see anything, and how many see a lot;
 - the fairness knob of Tetris, `FAIRNESS`;
-- how often a job hears of its share, `qoop.profiles.shared.STEP`: the less often, the fewer changes it sees.
+- how often a job hears of its share, `qoop.adaptive.profiles.shared.STEP`: the less often, the fewer changes it sees.
 
 ``python -m qoop.tpcds.simulate.shared_cluster DIR -o FILE`` records the clusters. With the constants below the four
 that are recorded have 2,181 jobs: 79 % see at least one event, 19 % at least four; they take 564 s in the mean (429 to
@@ -30,13 +30,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 
+from qoop.adaptive.profiles.shared import SLOTS, JobLifetimes, part, seconds, seen
+from qoop.adaptive.schedulers.tetris import Tetris
+from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 from qoop.catalog.errors import ConfigError
-from qoop.drawing.picture import write
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Layout, Plan, Stage, StageInput
-from qoop.profiles.shared import SLOTS, JobLifetimes, part, seconds, seen
-from qoop.schedulers.tetris import Tetris
-from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
+from qoop.query.drawing.picture import write
 from qoop.tpcds.simulate.workload import PAPER, Setting, Workload, workload
 
 APART = 20.0

@@ -24,13 +24,13 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import PlanError
 from qoop.catalog.statistics.stats import TableStats
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.written.codec import Codec, Pair
-from qoop.plan_cache import planner_version
 from qoop.planner.algebra.facts import LazyFacts
 from qoop.planner.algebra.facts import from_json as read_facts
 from qoop.planner.algebra.relation import Join, walk
@@ -42,8 +42,8 @@ from qoop.planner.planner import Planning
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import MOST_TOLERANCE, Alternatives, Candidate, Grid
 from qoop.planner.variants import VARIANTS, Variant
-from qoop.replanning.adaptive import Adaptive
-from qoop.session import Session, connect
+from qoop.query.plan_cache import planner_version
+from qoop.session.session import Session, connect
 from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from qoop.replanning.baselines import NO_ROW_COUNTS
-from qoop.replanning.greedy import Greedy
-from qoop.replanning.triggers import Triggers
+from qoop.adaptive.replanning.baselines import NO_ROW_COUNTS
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.adaptive.replanning.triggers import Triggers
 from qoop.tpcds.simulate.ground_truth import GroundTruth, Straggling, distorted
 from qoop.tpcds.suite import micro
 from qoop.tpcds.suite.figures import (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from qoop.profiles.summary import PERCENTS
+from qoop.adaptive.profiles.summary import PERCENTS
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.suite import figures, runs
 from qoop.tpcds.suite.figures import FASTER, PAPER_FASTER, PAPER_MEDIAN, PAPER_TENTH, Suite

@@ -13,7 +13,7 @@ from statistics import fmean, median
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from qoop.profiles.summary import PERCENTS
+from qoop.adaptive.profiles.summary import PERCENTS
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.scenarios.adversary import POLICIES
 from qoop.tpcds.suite import charts, runs

@@ -24,20 +24,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.baselines import NEVER, AtLaunch, volcano
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.adaptive.schedulers.base import Scheduler
+from qoop.adaptive.schedulers.carbyne import Carbyne
+from qoop.adaptive.schedulers.drf import DRF
+from qoop.adaptive.schedulers.max_min import MaxMin
+from qoop.adaptive.schedulers.reserving import Reserving
+from qoop.adaptive.schedulers.sjf import SJF
+from qoop.adaptive.schedulers.tetris import Tetris
+from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 from qoop.catalog.errors import ExecutionError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.task import TaskSpec
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.baselines import NEVER, AtLaunch, volcano
-from qoop.replanning.greedy import Greedy
-from qoop.schedulers.base import Scheduler
-from qoop.schedulers.carbyne import Carbyne
-from qoop.schedulers.drf import DRF
-from qoop.schedulers.max_min import MaxMin
-from qoop.schedulers.reserving import Reserving
-from qoop.schedulers.sjf import SJF
-from qoop.schedulers.tetris import Tetris
-from qoop.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 from qoop.tpcds.simulate.ground_truth import measured
 from qoop.tpcds.simulate.workload import PAPER, Query, fifty, workload
 from qoop.tpcds.suite.micro import DECISION_SECONDS

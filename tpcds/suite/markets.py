@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from qoop.profiles import events
-from qoop.profiles.named import spot
-from qoop.profiles.shared import recorded, seen, view
-from qoop.profiles.summary import PERCENTS
+from qoop.adaptive.profiles import events
+from qoop.adaptive.profiles.named import spot
+from qoop.adaptive.profiles.shared import recorded, seen, view
+from qoop.adaptive.profiles.summary import PERCENTS
 
 SERIES = 20
 """The number of series of the market that are counted."""

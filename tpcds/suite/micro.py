@@ -12,17 +12,17 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from qoop.adaptive.profiles import CapacityProfile
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.baselines import clarinet, volcano
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.adaptive.simulation import Fleet, JobRun, SimulatedJob, World, simulate
 from qoop.catalog.errors import ExecutionError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.history import Decided, Succeeded
 from qoop.engine.state import USUAL_LIMITS
 from qoop.engine.task import TaskSpec
 from qoop.planner.search.candidate import Candidate
-from qoop.profiles import CapacityProfile
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.baselines import clarinet, volcano
-from qoop.replanning.greedy import Greedy
-from qoop.simulation import Fleet, JobRun, SimulatedJob, World, simulate
 from qoop.tpcds.simulate.ground_truth import GroundTruth, distorted
 from qoop.tpcds.simulate.ground_truth import measured as ground_truth_of
 from qoop.tpcds.simulate.workload import PAPER, Query

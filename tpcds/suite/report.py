@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qoop.catalog.errors import ConfigError
-from qoop.drawing.picture import page, write
+from qoop.query.drawing.picture import page, write
 from qoop.tpcds.results import read
 from qoop.tpcds.suite.charts import Picture
 from qoop.tpcds.suite.criteria import Criterion, criteria, reasons

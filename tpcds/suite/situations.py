@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from qoop.profiles import CapacityProfile, Region, Volatility, load, regions
-from qoop.profiles.named import REGIONS, Make, spot
-from qoop.profiles.shared import shared
+from qoop.adaptive.profiles import CapacityProfile, Region, Volatility, load, regions
+from qoop.adaptive.profiles.named import REGIONS, Make, spot
+from qoop.adaptive.profiles.shared import shared
 from qoop.tpcds.simulate.workload import Query, fifty, workload
 from qoop.tpcds.suite.runs import CLASSES
 

@@ -17,8 +17,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from qoop.control.cluster import Cluster
-from qoop.control.messages import JobRequest
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.baselines import AtLaunch, clarinet, hindsight, volcano
+from qoop.adaptive.replanning.greedy import Greedy
+from qoop.adaptive.replanning.triggers import Triggers
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import SlotsChanged
@@ -26,10 +30,6 @@ from qoop.engine.history import Record
 from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
-from qoop.replanning.adaptive import Adaptive
-from qoop.replanning.baselines import AtLaunch, clarinet, hindsight, volcano
-from qoop.replanning.greedy import Greedy
-from qoop.replanning.triggers import Triggers
 
 SLOTS = ((0.0, 4), (1.0, 2))
 """From when how many slots."""

@@ -11,8 +11,9 @@ from qoop.catalog.errors import ConfigError
 from qoop.tpcds.simulate.workload import digest, digest_of
 
 CORE = (
-    "qoop", "qoop.control", "qoop.engine", "qoop.engine.backends", "qoop.engine.storage", "qoop.profiles",
-    "qoop.replanning", "qoop.schedulers", "qoop.statements",
+    "qoop.adaptive", "qoop.adaptive.cluster", "qoop.adaptive.profiles", "qoop.adaptive.replanning",
+    "qoop.adaptive.schedulers", "qoop.engine", "qoop.engine.backends", "qoop.engine.storage", "qoop.query",
+    "qoop.query.statements",
 )  # fmt: skip
 """The packages that every simulation runs besides the planner, which has a version of its own."""
 

@@ -14,13 +14,13 @@ from functools import cached_property
 
 import numpy as np
 
-from qoop.growing.goal import RoundStart
-from qoop.growing.schedule import Schedule, schedule
+from qoop.adaptive.program import Begin, End, Show
+from qoop.adaptive.schedulers.terms import Terms
+from qoop.adaptive.simulation import SimulatedJob
 from qoop.planner.plan import Estimate, Plan, Stage
-from qoop.programs.program import Begin, End, Show
+from qoop.programs.approximate.goal import RoundStart
+from qoop.programs.approximate.schedule import Schedule, schedule
 from qoop.programs.rounds import Finish, Pause, Read, RoundEnded, Rounds, Step
-from qoop.schedulers.terms import Terms
-from qoop.simulation import SimulatedJob
 
 TASK = 1.0
 """Slot seconds of a task."""

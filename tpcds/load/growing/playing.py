@@ -10,11 +10,11 @@ from statistics import mean
 
 import numpy as np
 
+from qoop.adaptive.schedulers.described import made
+from qoop.adaptive.schedulers.reserving import Reserving
+from qoop.adaptive.schedulers.terms import Terms
+from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
 from qoop.planner.plan import Resources
-from qoop.schedulers.described import made
-from qoop.schedulers.reserving import Reserving
-from qoop.schedulers.terms import Terms
-from qoop.simulation import Fleet, SimulatedJob, simulate
 from qoop.tpcds.load.growing.answers import DrawnAnswer, Grown, plan_of
 
 SLOTS = 40

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from qoop.growing.edition import Edition
-from qoop.session import Session, connect
+from qoop.programs.approximate.edition import Edition
+from qoop.session.session import Session, connect
 
 SHORTER = (
     "SELECT sum(ss_net_paid) AS paid FROM store_sales",
@@ -112,7 +112,7 @@ def _grown(session: Session, text: str, goal: float) -> tuple[float, float, Edit
 
 def lines(directory: Path, slots: int, texts: Mapping[str, str], exact_within: float) -> Iterator[str]:
     """A line a query, and then the medians of those that grow. texts: of the queries, by name. exact_within: see
-    `qoop.config.Config`."""
+    `qoop.query.config.Config`."""
     yield "query   exact   first  to 5 % (read)  to 1 % (read)  to the end    (parts of the exact seconds)"
     found = []
     with connect(slots=slots) as session:

@@ -1,0 +1,185 @@
+"""Deadlines of running jobs: whether each is likely to be met, told as soon as that is known, and told again if it
+changes.
+
+After MLFS (Wang, Liu and Shen, CoNEXT 2020), where a job that will be late is known by its remaining time. Here that is
+a range (:func:`qoop.adaptive.cluster.job_status.left_of`): its likely end past the deadline is a warning, its earliest
+end past it a certainty. A deadline ends nothing.
+
+The ways to meet it are told with it: more slots; another time, where the query would take less than it was given if it
+had all slots; an approximate answer, where statistics say how much of its tables that would read
+(:class:`~qoop.adaptive.cluster.messages.SampleTold`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from qoop.adaptive.cluster.job_status import Left, left_of
+from qoop.adaptive.cluster.messages import SampleTold
+from qoop.adaptive.replanning.decision import Option, pace_of
+from qoop.adaptive.replanning.pace import end
+from qoop.adaptive.schedulers.shares import times
+from qoop.engine.history import AnotherTime, DeadlineTold, InPart
+from qoop.engine.run import Run
+from qoop.engine.task import JobId
+from qoop.planner.finish import Done
+from qoop.planner.plan import Resources
+
+LOOK, LOOK_PART = 0.5, 0.05
+"""Seconds between looks at a job at least, or that part of what is left until its deadline or its end."""
+
+MARGIN = 0.1
+"""A verdict is told if the likely end is past the deadline, or before it, by that part of what is left."""
+
+_MORE = (2, 4, 8, 16)
+"""Times the slots of the share that may be needed."""
+
+IN_TIME, LATE, MISSED = "in time", "late", "missed"
+
+
+Running = tuple[Run, Callable[[], Option]]
+"""A job, and the plan that it runs."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    run: Run
+    runs: Callable[[], Option]
+    needed_at: float
+    given: float
+    look_at: float
+    verdict: str = IN_TIME
+    sample: SampleTold | None = None
+
+
+class Deadlines:
+    """The jobs that have deadlines. next_at: when one of them is to be looked at next; infinite: never.
+
+    active: all jobs, those without deadlines too. capacity: of all machines.
+    """
+
+    def __init__(self, active: Callable[[], Iterable[Running]], capacity: Callable[[], Resources]) -> None:
+        self._jobs: dict[JobId, _Watched] = {}
+        self._active = active
+        self._capacity = capacity
+
+    @property
+    def next_at(self) -> float:
+        return min((one.look_at for one in self._jobs.values()), default=math.inf)
+
+    def add(self, run: Run, runs: Callable[[], Option], needed_at: float, given: float, now: float) -> None:
+        """A job whose answer is needed by that time has come. runs: the plan that it runs. given: seconds that it was
+        given."""
+        self._jobs[run.job] = _Watched(run, runs, needed_at, given, now + LOOK)
+
+    def sample(self, told: SampleTold) -> None:
+        """The part that an approximate answer would read has become known."""
+        if told.job in self._jobs:
+            self._jobs[told.job].sample = told
+
+    def remove(self, job: JobId) -> None:
+        """It has ended."""
+        self._jobs.pop(job, None)
+
+    def look(self, now: float) -> Iterator[tuple[Run, DeadlineTold]]:
+        """News of jobs since the last time, as records of their histories."""
+        for one in self._jobs.values():
+            if now >= one.look_at:
+                told = self._look(one, now)
+                if told is not None:
+                    yield one.run, told
+
+    def _look(self, one: _Watched, now: float) -> DeadlineTold | None:
+        slack, left = one.needed_at - now, _left(one, now)
+        one.look_at = now + max(LOOK, LOOK_PART * min(abs(slack), left.likely if left is not None else math.inf))
+        verdict = verdict_of(left, slack, one.verdict)
+        if verdict == one.verdict:
+            return None
+        one.verdict = verdict
+        late = left.likely - slack if left is not None else -slack
+        if verdict == IN_TIME:
+            return DeadlineTold(0.0, late, False)
+        enough = _enough(one, now, slack) if verdict == LATE else None
+        return DeadlineTold(
+            0.0, late, verdict == MISSED, enough, self._another_time(one, now), _in_part(one, now, slack)
+        )
+
+    def _another_time(self, one: _Watched, now: float) -> AnotherTime | None:
+        """The time at which the others that there are will have ended, if that is what the job lacks."""
+        seconds = _whole(one, now, self._capacity())
+        others = [job for job in self._active() if job[0] is not one.run and not job[0].ending]
+        if not others or seconds is None or seconds * (1.0 + MARGIN) > one.given:
+            return None
+        left = [_likely(run, runs, now) for run, runs in others]
+        wait = max((each for each in left if each is not None), default=None)
+        return AnotherTime(tuple(run.job for run, _ in others), None if None in left else wait, seconds)
+
+
+def verdict_of(left: Left | None, slack: float, before: str) -> str:
+    """left: until the end, None: not known. slack: seconds until the deadline. before: the last verdict, which stands
+    unless another one is clear.
+
+    >>> verdict_of(Left(5.0, 2.0, 9.0), 4.0, IN_TIME), verdict_of(Left(5.0, 4.5, 9.0), 4.0, LATE)
+    ('late', 'missed')
+    """
+    if slack < 0 or (left is not None and left.least > slack):
+        return MISSED
+    if left is None:
+        return before
+    if left.likely > slack * (1.0 + MARGIN):
+        return LATE
+    return IN_TIME if left.likely < slack * (1.0 - MARGIN) else before
+
+
+def _enough(one: _Watched, now: float, slack: float) -> float | None:
+    """The slots with which the job would likely end in time, where some number would do."""
+    share = one.run.share
+    if share is None or slack <= 0:
+        return None
+    for more in (1, *_MORE) if one.run.expected(now) else _MORE:  # those there are would do, if they stayed
+        left = _left(one, now, times(share, more))
+        if left is not None and left.likely <= slack:
+            return share.cpu * more
+    return None
+
+
+def _in_part(one: _Watched, now: float, slack: float) -> InPart | None:
+    """An approximate answer that begins now, if it would be in time."""
+    seconds = _whole(one, now, one.run.share) if one.sample is not None and one.run.share is not None else None
+    if one.sample is None or seconds is None or seconds * one.sample.part > slack:
+        return None
+    return InPart(one.sample.within, seconds * one.sample.part)
+
+
+def _whole(one: _Watched, now: float, share: Resources) -> float | None:
+    """Seconds of the whole job on a share, by the plan and at the pace of now; None: nobody knows.
+
+    No less than its longest running task has taken and what is left then: of DuckDB's plan only that tells its pace.
+    """
+    left = _left(one, now, share)
+    if left is None:
+        return None
+    option, finished, slots = one.runs(), one.run.finished(now), min(1.0, share.cpu)
+    whole = times(share, 1.0 / slots)
+    seconds = end(option.candidate.finish, Done(), whole, pace_of(option, finished, whole)) / slots
+    spent = max((max(each) for each in finished.running.values() if each), default=0.0)
+    return max(seconds, left.likely + spent)
+
+
+def _likely(run: Run, runs: Callable[[], Option], now: float) -> float | None:
+    left = _left_of(run, runs, now)
+    return left.likely if left is not None else None
+
+
+def _left(one: _Watched, now: float, share: Resources | None = None) -> Left | None:
+    return _left_of(one.run, one.runs, now, share)
+
+
+def _left_of(run: Run, runs: Callable[[], Option], now: float, share: Resources | None = None) -> Left | None:
+    """share: in place of what the job has and should have later."""
+    if run.share is None or run.ending or not run.plans:
+        return None
+    coming = run.expected(now) if share is None else ()
+    return left_of(runs(), run.finished(now), share or run.share, coming)

@@ -1,0 +1,114 @@
+"""Gives extra slots to the jobs of a cluster that wait with nothing running, and interrupts a task where even those are
+taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from qoop.adaptive.cluster.granting.extra_slots import ExtraSlots, extra_grant, most_extra, on_slots
+from qoop.engine.task import JobId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qoop.adaptive.cluster.active_job import ActiveJob, Order
+    from qoop.adaptive.cluster.granting.granter import Granter
+    from qoop.adaptive.cluster.granting.last_resort import LastResort
+    from qoop.adaptive.schedulers.base import Request
+    from qoop.engine.driver import Driver
+    from qoop.engine.events import Running
+
+
+class ExtraGrants:
+    """Applies what :class:`ExtraSlots` and :class:`LastResort` decide. See `Granter` for the arguments."""
+
+    def __init__(
+        self, jobs: Mapping[JobId, ActiveJob], driver: Driver, order: Order, note_tick: Callable[[], None]
+    ) -> None:
+        self._jobs = jobs
+        self._driver = driver
+        self._order = order
+        self._note_tick = note_tick
+        self._slots = ExtraSlots()
+        self._last_resort: LastResort | None = None  # made when a job waits with nothing running
+
+    def settle(self) -> None:
+        """Let attempts on extra slots have those that are free, unless one was freed for somebody else."""
+        if self._last_resort is None or self._last_resort.served is None:
+            for attempt in list(self._driver.extra()):
+                self._driver.settle(attempt)
+
+    def grant(self, granter: Granter, now: float) -> None:
+        """Start a task of each job that has waited for long enough with nothing running, as far as machines go."""
+        pressed = False
+        due = self._slots.due(granter.waiting, lambda job: self._jobs[job].run, now)
+        for request in granter.waiting.fairly(due, self._driver.capacity):
+            brief = self._slots.is_brief(self._jobs[request.job].run)
+            allowed = granter.limits.memory(self._jobs[request.job])
+            grant = extra_grant(request, self._driver.availability(), self._driver.extra(), brief, allowed)
+            pressed |= grant is None and brief
+            if grant is not None:
+                self._slots.begun(granter.start(grant, now), brief)
+        self._end_not_brief(pressed, now)
+
+    def _end_not_brief(self, pressed: bool, now: float) -> None:
+        """Stop attempts that have an extra slot for being thought short, unless another is left for short ones."""
+        extra = self._driver.extra()
+        running = [one for job in self._jobs.values() for one in job.run.running() if one.extra] if extra else []
+        for one in self._slots.not_brief(running, pressed, now):
+            self._note_tick()
+            here = [other.attempt for other in running if other.machine == one.machine]
+            if self._slots.long_ones(here) >= most_extra(self._driver.available(one.machine).capacity):
+                running.remove(one)
+                why = "it is not short, and the last slot on top of what there is is for those that are"
+                job = one.attempt.task.job
+                self._order(job, self._jobs[job].run.give_up([one.attempt], why, now=now))
+
+    def interrupt(self, waiting: Sequence[Request], now: float) -> None:
+        """As the last resort, interrupt a task for a job that has waited for long enough with nothing running."""
+        since = self._slots.since
+        if self._last_resort is None:
+            if not since:
+                return
+            self._last_resort = _last_resort()
+        self._last_resort.waiting(since, now)
+        if not since or self._driver.leaving or any(job.run.stopping for job in self._jobs.values()):
+            return
+        running = on_slots(self._jobs)
+        for request in sorted(waiting, key=lambda one: since.get(one.job, now)):
+            found = self._last_resort.choose(request, running, self._driver.availability(), now)
+            if found is not None:
+                self._give_way(self._last_resort, found, request.job, now)
+                return
+
+    def _give_way(self, resort: LastResort, one: Running, other: JobId, now: float) -> None:
+        """Interrupt a task for another job, behind which its own has to wait."""
+        job = self._jobs[one.attempt.task.job]
+        job.arrival = max(some.arrival for some in self._jobs.values()) + 1
+        resort.interrupted(job.run.job, other)
+        waited, lost = resort.waited(other, now), one.spent(now)
+        why = f"{other} has waited for {waited:.0f} s with nothing running; {lost:.0f} s are lost"
+        self._order(job.run.job, job.run.give_up([one.attempt], why, now=now))
+
+    def gave_way(self, job: JobId) -> int:
+        """The number of times that a task of the job was interrupted for another job."""
+        return self._last_resort.times(job) if self._last_resort is not None else 0
+
+    def forget(self, job: JobId) -> None:
+        """The job has ended."""
+        self._slots.forget(job)
+        if self._last_resort is not None:
+            self._last_resort.forget(job)
+
+    def moments(self) -> Iterable[float]:
+        """Seconds of the clock at which somebody has waited for long enough, or is to be looked at again."""
+        yield self._slots.next_at
+        if self._last_resort is not None and self._last_resort.next_at is not None:
+            yield self._last_resort.next_at
+
+
+def _last_resort() -> LastResort:
+    from qoop.adaptive.cluster.granting.last_resort import LastResort  # most jobs begin at once
+
+    return LastResort()

@@ -1,0 +1,150 @@
+"""Extra slots: a job that waits with nothing running gets a slot that its machine has not got.
+
+A running task is never made to yield, so a short query would wait for the end of somebody's long one, and a second long
+one for ever behind one that never ends. Threads share a CPU well; so a job that waits may run one task on top of the
+slots there are: at once if it is believed to be short, else after a while. Its memory comes out of a part that is kept
+from nobody, so it is little. As soon as a slot is free, the attempt has that, and its job has its share like any other.
+
+One extra slot is for jobs that are believed to be short. One that turns out not to be may keep it where another is
+left; else it is interrupted, and waits as a long one does. So a text of which nobody knows how long it takes is tried
+out, and loses no more than a second.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from qoop.adaptive.schedulers.base import Request
+from qoop.engine.events import Grant, Running
+from qoop.engine.run import Run
+from qoop.engine.task import AttemptId, JobId, MachineId
+from qoop.planner.packing import Available
+from qoop.planner.plan import Resources
+
+if TYPE_CHECKING:
+    from qoop.adaptive.cluster.active_job import ActiveJob
+
+BRIEF_SECONDS = 1.0
+"""Estimated slot seconds up to which a job does not wait for an extra slot."""
+
+PATIENCE_SECONDS = 1.0
+"""Any other job waits for so long, with nothing running, before it gets one."""
+
+PRESSED_SECONDS = 0.2
+"""While a short job waits for an extra slot, another has that for so long, or a few times what it should take."""
+
+_LATE = 4.0
+"""A short job whose task takes longer than that multiple of its estimate is not short: others share its CPU."""
+
+MEMORY_PART = 0.25
+"""All extra attempts together get that part of what the kernels of a machine may use, on top of it."""
+
+
+def most_extra(capacity: Resources) -> int:
+    """The number of extra attempts that a machine may have: as many as it has slots, and two at least.
+
+    >>> most_extra(Resources(1)), most_extra(Resources(8)), most_extra(Resources(0))
+    (2, 8, 0)
+    """
+    return max(2, math.floor(capacity.cpu)) if capacity.cpu >= 1 else 0
+
+
+def on_slots(jobs: Mapping[JobId, ActiveJob]) -> list[Running]:
+    """All attempts on slots that machines have."""
+    return [item for job in jobs.values() for item in job.run.running() if not item.extra]
+
+
+class ExtraSlots:
+    """The jobs of a cluster that wait with nothing running, and since when.
+
+    next_at: the next moment at which one of them has waited for long enough, or one that runs is not short after all;
+    infinite if there is none. since: when they began to wait.
+    """
+
+    def __init__(self) -> None:
+        self.next_at = math.inf
+        self.since: dict[JobId, float] = {}
+        self._brief: set[AttemptId] = set()  # that have an extra slot since they are believed to be short
+        self._long: set[JobId] = set()  # that were believed to be short, and are not
+
+    def is_brief(self, run: Run) -> bool:
+        """True for a job that is believed to be short."""
+        return run.work_left <= BRIEF_SECONDS and run.job not in self._long
+
+    def begun(self, attempt: AttemptId, brief: bool) -> None:
+        """The attempt has an extra slot."""
+        if brief:
+            self._brief.add(attempt)
+
+    def forget(self, job: JobId) -> None:
+        """The job has ended."""
+        self._long.discard(job)
+
+    def not_brief(self, extra: Sequence[Running], pressed: bool, now: float) -> list[Running]:
+        """Attempts on extra slots that have turned out not to be short, each told once.
+
+        extra: all that have one. pressed: a short job waits for one.
+        """
+        self._brief &= {one.attempt for one in extra}
+        if not extra:
+            return []
+        until = {one.attempt: one.started + _believed(one, pressed) for one in extra if one.attempt in self._brief}
+        late = [one for one in extra if until.get(one.attempt, math.inf) <= now]
+        self._brief -= {one.attempt for one in late}
+        self._long |= {one.attempt.task.job for one in late}
+        self.next_at = min([self.next_at, *(at for at in until.values() if at > now)])
+        return late
+
+    def long_ones(self, extra: Iterable[AttemptId]) -> int:
+        """The number of attempts on extra slots that are not believed to be short."""
+        return sum(attempt not in self._brief for attempt in extra)
+
+    def due(self, waiting: Sequence[Request], run: Callable[[JobId], Run], now: float) -> list[Request]:
+        """Of the requests of jobs that wait those that may have an extra slot now, the longest waiting first."""
+        if not waiting:
+            self.since, self.next_at = {}, math.inf
+            return []
+        idle = [request for request in waiting if not run(request.job).alive]
+        self.since = {request.job: self.since.get(request.job, now) for request in idle}
+        until = {one.job: self.since[one.job] + patience(self.is_brief(run(one.job))) for one in idle}
+        self.next_at = min((at for at in until.values() if at > now), default=math.inf)
+        return sorted((one for one in idle if until[one.job] <= now), key=lambda one: self.since[one.job])
+
+
+def patience(brief: bool) -> float:
+    """Seconds that a job waits for an extra slot."""
+    return 0.0 if brief else PATIENCE_SECONDS
+
+
+def _believed(one: Running, pressed: bool) -> float:
+    """Seconds for which an attempt is believed to be short."""
+    return min(BRIEF_SECONDS, max(PRESSED_SECONDS, _LATE * one.seconds)) if pressed else BRIEF_SECONDS
+
+
+def extra_grant(
+    request: Request,
+    availability: Mapping[MachineId, Available],
+    extra: Mapping[AttemptId, MachineId],
+    brief: bool,
+    allowed: float = math.inf,
+) -> Grant | None:
+    """A task of the job on the machine with the fewest extra attempts; None if none may have one more.
+
+    brief: the job is believed to be short; one that is not leaves one extra slot of each machine to those.
+
+    An extra attempt has one slot, and a fixed memory, or the bytes that are allowed; a task that needs more waits.
+    """
+    taken = Counter(extra.values())
+    for machine in sorted(availability, key=lambda machine: taken[machine]):
+        capacity = availability[machine].capacity
+        number = most_extra(capacity)
+        if taken[machine] >= number - (not brief):
+            continue
+        resources = Resources(1, float(math.floor(min(capacity.memory * MEMORY_PART / number, allowed))))
+        for demand in request.demands:
+            if demand.resources.fits(resources):
+                return Grant(demand.job, demand.task, machine, resources, extra=True)
+    return None

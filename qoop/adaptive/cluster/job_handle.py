@@ -1,0 +1,327 @@
+"""A submitted job as its owner sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from qoop.adaptive.cluster.job_status import (
+    Alone,
+    JobStatus,
+    helps,
+    left_of,
+    mean_share,
+    notices,
+    rho_of,
+    waited,
+    work_done,
+)
+from qoop.adaptive.cluster.messages import CancelAsked, HoldAsked, PinAsked, ReconsiderAsked, ReleaseAsked, SuspendAsked
+from qoop.adaptive.schedulers.terms import Terms
+from qoop.catalog.errors import Cancelled, ConfigError, QoopError, Suspended
+from qoop.engine.events import Committed
+from qoop.engine.history import Record
+from qoop.engine.progress import Progress
+from qoop.engine.run import Run
+from qoop.engine.state import State
+from qoop.engine.task import CheckpointKey, JobId
+from qoop.planner.plan import Plan
+
+if TYPE_CHECKING:
+    import threading
+
+    from qoop.adaptive.cluster.messages import Message
+    from qoop.adaptive.replanning.decision import Option
+    from qoop.catalog.forks import CreatorProcess
+    from qoop.planner.plan import Resources
+
+LOOK = 0.1
+"""Seconds between looks for Ctrl-C: one that comes just before the main thread begins to wait wakes nobody."""
+
+_PAUSE = 0.01
+"""Seconds between looks at whether attempts have ended that are let finish."""
+
+_STREAM_PAUSE = 0.02
+"""Seconds between looks for outputs that can be handed out before the job has ended."""
+
+
+class JobLoop(Protocol):
+    """The loop that runs a job, for its handle: a mailbox, and facts of the job that only the loop knows."""
+
+    creator_process: CreatorProcess
+
+    @property
+    def lock(self) -> threading.RLock: ...
+
+    def now(self) -> float: ...
+
+    def post(self, message: Message) -> None: ...
+
+    def used_by(self, job: JobId) -> Resources: ...
+
+    def place_in_queue(self, job: JobId) -> int | None: ...
+
+    def waits_for(self, job: JobId) -> tuple[JobId, ...]: ...
+
+    def gave_way(self, job: JobId) -> int: ...
+
+
+class JobHandle:
+    """A submitted job as its owner sees it. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        cluster: JobLoop,
+        job: JobId,
+        run: Run,
+        submitted: float,
+        terms: Terms,
+        alone: Alone,
+        text: str,
+        runs: Callable[[], Option],
+        options: Callable[[], Sequence[Option]] = tuple,
+    ) -> None:
+        """alone: the seconds that the job takes alone on a number of slots. text: of the query. runs: the plan that it
+        runs, once it runs one. options: the plans that it may run, as far as they are known."""
+        self.id = job
+        self.terms = terms
+        self.text = text
+        self.done: Future[tuple[Committed, ...]] = Future()
+        self._cluster = cluster
+        self._run = run
+        self._submitted = submitted
+        self._alone = alone
+        self._runs = runs
+        self._options = options
+        self._least: tuple[int, float, float] = (0, 0.0, 0.0)
+
+    def check(self) -> None:
+        """Raise SessionClosed in a process that was forked from the job's."""
+        self._cluster.creator_process.check()
+
+    @property
+    def state(self) -> State:
+        """RUNNING, SWITCHING, SUCCEEDED, FAILED or CANCELLED; final only once nothing of the job is left running."""
+        return self._run.state
+
+    @property
+    def told_state(self) -> str:
+        """The state for people: a job that has no plan yet is STARTING, one none of whose tasks has begun QUEUED, one
+        that was suspended SUSPENDED."""
+        state = self._run.state
+        if not state.final and self._waits_for_its_turn():
+            return "QUEUED"
+        if state is State.SWITCHING and not self._run.plans:
+            return "STARTING"
+        return "SUSPENDED" if state.final and isinstance(self._run.error, Suspended) else state.value
+
+    def _waits_for_its_turn(self) -> bool:
+        """True if the job is not admitted yet, or has a plan and no task that a slot has begun; False in a forked
+        process, which cannot look."""
+        if not self._cluster.creator_process.is_here:
+            return False
+        with self._cluster.lock:
+            if self._cluster.place_in_queue(self.id) is not None:
+                return True
+            return bool(self._run.plans) and waited(self._run.history, math.inf) == math.inf
+
+    @property
+    def error(self) -> QoopError | None:
+        """The error that the job failed or was cancelled with; None if it succeeded or has not ended."""
+        self.check()
+        if not self.done.done():
+            return None
+        error = self.done.exception()
+        assert error is None or isinstance(error, QoopError)
+        return error
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the job has ended, at most `timeout` seconds. True if it has ended, however it did."""
+        self.check()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.done.done():
+            left = LOOK if deadline is None else min(LOOK, deadline - time.monotonic())
+            if left < 0:
+                return False
+            with contextlib.suppress(futures.TimeoutError):
+                self.done.exception(left)
+        return True
+
+    def outputs(self) -> tuple[Committed, ...]:
+        """Wait for the end and return the root's outputs, in order of parts. Raises the job's error."""
+        self.wait()
+        return self.done.result()
+
+    def stream(self) -> Iterator[Committed]:
+        """The root's outputs in order of parts, each as soon as it is there and will not be made again.
+
+        Once one was handed out the job changes only to plans that keep it. Raises the job's error.
+        """
+        given, pinned = 0, False
+        while not self.wait(_STREAM_PAUSE):
+            pinned = pinned or self._pin()
+            if pinned:
+                parts = self._first_outputs()[given:]
+                yield from parts
+                given += len(parts)
+        yield from self.done.result()[given:]
+
+    def _first_outputs(self) -> tuple[Committed, ...]:
+        with self._cluster.lock:
+            return self._run.first_outputs
+
+    def _pin(self) -> bool:
+        """Have the parts of the root kept that there are; False if there are none or the job has ended."""
+        if not self._first_outputs():
+            return False
+        asked = PinAsked(self.id)
+        self._cluster.post(asked)
+        while not (asked.done.done() or self.done.done()):
+            futures.wait([asked.done], LOOK)
+        return asked.done.done() and asked.done.result()
+
+    def cancel(self, error: Cancelled | None = None) -> None:
+        """Stop the job; returns at once. Does nothing if it has ended. error: why, if somebody shall know."""
+        self._cluster.post(CancelAsked(self.id, error))
+
+    @contextlib.contextmanager
+    def pinned(self, owner: JobId, grace: float) -> Iterator[tuple[Committed, ...]]:
+        """Begin nothing new of the job; yield the outputs that may serve elsewhere, kept for `owner` meanwhile. If the
+        block fails the job goes on; if it does not, the job is to be cancelled.
+
+        grace: seconds that attempts under way may go on before. Raises ConfigError if the job has ended,
+        CheckpointError if the outputs cannot be looked up.
+        """
+        asked = SuspendAsked(self.id, owner)
+        try:
+            if grace > 0:
+                self._cluster.post(HoldAsked(self.id))
+            deadline = time.monotonic() + grace
+            while time.monotonic() < deadline and self._is_busy() and not self.done.done():
+                time.sleep(_PAUSE)
+            self._cluster.post(asked)
+            while not (asked.kept.done() or self.done.done()):
+                futures.wait([asked.kept, self.done], LOOK, futures.FIRST_COMPLETED)
+            if self.done.done():
+                raise ConfigError(f"the job {self.id} has {self.state.lower()}: it cannot be suspended any more")
+            yield asked.kept.result()
+        except BaseException:
+            self._cluster.post(HoldAsked(self.id, on=False))
+            raise
+        finally:
+            asked.kept.add_done_callback(partial(self._unpin, owner))  # at once, or when the message is opened
+
+    def _unpin(self, owner: JobId, kept: Future[tuple[Committed, ...]]) -> None:
+        if kept.exception() is None:
+            self._cluster.post(ReleaseAsked(owner, tuple(output.key for output in kept.result())))
+
+    def _is_busy(self) -> bool:
+        with self._cluster.lock:
+            return bool(self._run.alive)
+
+    def when_ended(self, then: Callable[[], object]) -> None:
+        """Have something done, in whatever thread, once the job has ended; at once if it has."""
+        self.check()
+        self.done.add_done_callback(lambda _: then())
+
+    def release(self) -> None:
+        """The owner needs the outputs no more; the store may drop them."""
+        self.check()
+        if self.done.done() and self.done.exception() is None:
+            keys = tuple(fact.key for fact in self.done.result())
+            self._cluster.post(ReleaseAsked(self.id, keys))
+
+    def progress(self) -> Progress:
+        """The progress of the job, as its status has it."""
+        return self.status().progress
+
+    def status(self) -> JobStatus:
+        """The state of the job, and the time when it will end."""
+        with self._cluster.lock:
+            now, run, progress = self._cluster.now(), self._run, self._run.progress()
+            used = self._cluster.used_by(self.id)
+            going_on = run.plans and not run.ending and run.share is not None
+            waits_for, gave_way = self._cluster.waits_for(self.id), self._cluster.gave_way(self.id)
+            finished = run.finished(now) if going_on and not waits_for else None
+            coming = run.expected(now)
+            elapsed = run.history[-1].at if run.state.final and run.history else now - self._submitted
+            history, place = list(run.history), self._cluster.place_in_queue(self.id)
+            plan = self._runs() if finished is not None else None
+        left = None
+        if finished is not None and plan is not None:
+            assert run.share is not None
+            left = left_of(plan, finished, run.share, coming)
+            done = work_done(plan, finished, progress.fraction, run.share)
+            done = self._told(len(run.plans), progress.fraction, done)
+            stages = progress.stages
+            if plan.by_duckdb:
+                stages = tuple(replace(stage, within=done if stage.running else 0.0) for stage in stages)
+            progress = replace(progress, fraction=done, stages=stages)
+        takes = elapsed + (left.likely if left is not None else 0.0)
+        ends = left is not None or run.state.final
+        return JobStatus(
+            progress, elapsed, run.share, used, left, waits_for, gave_way,
+            waited=waited(history, elapsed),
+            place=place,
+            deadline=self.terms.deadline - elapsed if self.terms.deadline < math.inf else None,
+            rho=rho_of(takes, mean_share(history, elapsed), self._alone) if ends and run.plans else None,
+            helps=helps(history) if self.terms.deadline < math.inf and not run.state.final else (),
+            notices=notices(history),
+        )  # fmt: skip
+
+    def _told(self, plans: int, ended: float, done: float) -> float:
+        """The part of the work that is done, never less than was told before, unless outputs were lost or the plan
+        changed since: a share that falls or a task that is overdue undoes nothing.
+
+        plans: how many have run. ended: the part of the tasks that have ended.
+        """
+        before, ended_before, told = self._least
+        if plans == before and ended >= ended_before:
+            done = max(done, told)
+        self._least = plans, ended, done
+        return done
+
+    def history(self) -> list[Record]:
+        """The events so far, as records that print as sentences."""
+        return self.news(0)
+
+    def news(self, since: int) -> list[Record]:
+        """The events after the first `since`."""
+        with self._cluster.lock:
+            return self._run.history[since:]
+
+    @property
+    def submitted(self) -> float:
+        """The time of its submission, by the cluster's clock."""
+        return self._submitted
+
+    @property
+    def began(self) -> float:
+        """The time at which the seconds of its history begin, by the cluster's clock."""
+        return self._run.began if self._run.history else self._submitted
+
+    def options(self) -> Sequence[Option]:
+        """The plans that it may run, as far as they are known."""
+        with self._cluster.lock:
+            return self._options()
+
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans it has run, in order."""
+        with self._cluster.lock:
+            return tuple(self._run.plans)
+
+    def reconsider(self, why: str = "it was asked for") -> None:
+        """Have the choice of the plan thought over now. Does nothing if the job may not change plan."""
+        self._cluster.post(ReconsiderAsked(self.id, why))
+
+    def story(self, key: CheckpointKey) -> str:
+        """All that happened to one checkpoint, a sentence a line."""
+        with self._cluster.lock:
+            return self._run.story(key)

@@ -1,0 +1,264 @@
+"""The status of a running job, for people: its finished work, the resources it uses, and its end.
+
+When it will end is the completion time estimate of the re-planner (paper section 4) for the plan that runs, the same
+number that its decisions compare, over the shares that should come, if anybody has said so. Nobody knows what the tasks
+that are left will do, so it is told as a range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from math import inf, isfinite
+from typing import TYPE_CHECKING
+
+from qoop.adaptive.replanning.decision import Option, own_progress, pace_of, paces_of_duckdb, whole_slots
+from qoop.adaptive.replanning.duckdb_seconds import LEAST, MOST
+from qoop.adaptive.replanning.pace import NEVER_OVER, end
+from qoop.adaptive.schedulers.shares import times
+from qoop.adaptive.schedulers.terms import Terms
+from qoop.catalog.errors import QoopError
+from qoop.catalog.value import value
+from qoop.engine.history import (
+    Began,
+    Coming,
+    DeadlineTold,
+    Ended,
+    Failed,
+    Notice,
+    Record,
+    ShareTold,
+    Started,
+    Stopped,
+    Succeeded,
+    Waiting,
+)
+from qoop.engine.progress import Finished, Progress
+from qoop.engine.task import AttemptId, JobId
+from qoop.planner.plan import Plan, Resources
+
+if TYPE_CHECKING:
+    from qoop.adaptive.cluster.job_handle import JobHandle
+
+_SOONER, _LATER = 1.8, 2.5
+"""Factors by which the end may come sooner or later than said. Most queries are slower than said: what runs next to
+them is not in the estimate."""
+
+_OVERHEAD = 0.1
+"""Seconds that are always uncertain: what starting tasks and handing over the answer take."""
+
+
+@value
+class Left:
+    """Seconds until the end: the most likely number, and from what to what it may be."""
+
+    likely: float
+    least: float
+    most: float
+
+
+@value
+class JobStatus:
+    """The status of a job.
+
+    elapsed: seconds since it was submitted. share: what it is sure of, None before it was told. used: by its running
+    tasks. left: None if it has ended, cannot go on (there is no slot, and none is expected), or waits for one.
+    waits_for: the jobs that have the slots then. gave_way: how often a task of it was interrupted for another job.
+    waited: of the elapsed seconds, those before its first task began. place: in the queue of jobs that are not admitted
+    yet, from 1; None: it is not in it. deadline: seconds until its answer is needed,
+    below 0: that is over; None: it has none. rho: the time that it takes, to its likely end, over the time that it
+    would take alone on its share (:mod:`qoop.adaptive.schedulers.finish_time`); None: not known.
+    helps: ways to meet the deadline, as clauses, from when it was last told that it will be missed.
+    notices: sentences about outputs of earlier runs, and about outputs that would not outlive the process.
+    """
+
+    progress: Progress
+    elapsed: float
+    share: Resources | None
+    used: Resources
+    left: Left | None
+    waits_for: tuple[JobId, ...] = ()
+    gave_way: int = 0
+    waited: float = 0.0
+    place: int | None = None
+    deadline: float | None = None
+    rho: float | None = None
+    helps: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    @property
+    def queued(self) -> int:
+        """Tasks that have slots, but have not begun: they wait at their machines."""
+        return self.progress.queued
+
+    @property
+    def late(self) -> float | None:
+        """Seconds by which it is likely to miss its deadline; below 0: it will not. None: nothing is known of it."""
+        if self.deadline is None:
+            return None
+        return -self.deadline if self.left is None else self.left.likely - self.deadline
+
+
+Alone = Callable[[float], float]
+"""The seconds that a job takes alone on a number of slots."""
+
+_TELLING = 0.1
+"""Seconds that a job must take alone: of shorter ones the overhead tells more than the share."""
+
+
+@value
+class PastJob:
+    """A job that has ended. slots: of its share, in the mean over its life. alone: see `Alone`."""
+
+    tenant: str
+    seconds: float
+    slots: float
+    alone: Alone
+
+    @cached_property
+    def rho(self) -> float | None:
+        """See `rho_of`. It takes a simulation, and is asked for again and again."""
+        return rho_of(self.seconds, self.slots, self.alone)
+
+
+@value
+class EndedJob:
+    """A job that has ended, as a :class:`~qoop.adaptive.cluster.job_handle.JobHandle` tells of one that has not.
+
+    What is kept is its story: no outputs, no tables, and of errors only what they say, since an error holds on to the
+    variables of all that it came through.
+    """
+
+    id: JobId
+    text: str
+    terms: Terms
+    submitted: float
+    began: float
+    past: PastJob
+    records: tuple[Record, ...]
+    run: tuple[Plan, ...]
+    known: tuple[Option, ...]
+
+    @classmethod
+    def of(cls, handle: JobHandle, past: PastJob) -> EndedJob:
+        return cls(
+            handle.id, handle.text, handle.terms, handle.submitted, handle.began, past,
+            tuple(map(_light, handle.history())), handle.plans(), tuple(handle.options()),
+        )  # fmt: skip
+
+    def news(self, since: int) -> Sequence[Record]:
+        """The events after the first `since`."""
+        return self.records[since:]
+
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans it has run, in order."""
+        return self.run
+
+    def options(self) -> Sequence[Option]:
+        """The plans that it could have run."""
+        return self.known
+
+
+def _light(record: Record) -> Record:
+    match record:
+        case Failed(error=error) | Ended(error=QoopError() as error):
+            return replace(record, error=_told(error))
+    return record
+
+
+def _told(error: QoopError) -> QoopError:
+    """An error of the same class that says the same, and holds on to nothing."""
+    kind = type(error)
+    return kind.__new__(kind, str(error))
+
+
+def rho_of(seconds: float, slots: float, alone: Alone) -> float | None:
+    """The time that a job takes over the time alone on its share; None: it had none, or it is too short to tell."""
+    whole = alone(slots) if slots > 0 else 0.0
+    return seconds / whole if _TELLING <= whole < inf else None
+
+
+def notices(history: Sequence[Record]) -> tuple[str, ...]:
+    """See :class:`JobStatus`."""
+    return tuple(record.notice for record in history if isinstance(record, Notice))
+
+
+def mean_share(history: Sequence[Record], until: float) -> float:
+    """The slots that a job was told to be sure of, in the mean over its life."""
+    told = [record for record in history if isinstance(record, ShareTold)]
+    if not told:
+        return 0.0
+    ends = [*(one.at for one in told[1:]), until]
+    lived = until - told[0].at
+    if lived <= 0:
+        return told[-1].share.cpu
+    return sum(one.share.cpu * (end - one.at) for one, end in zip(told, ends, strict=True)) / lived
+
+
+def helps(history: Sequence[Record]) -> tuple[str, ...]:
+    """The ways for a job to meet its deadline, as it was last told; none if it will be met."""
+    told = next((record for record in reversed(history) if isinstance(record, DeadlineTold)), None)
+    return told.helps if told is not None else ()
+
+
+def waited(history: Sequence[Record], until: float) -> float:
+    """Seconds before the first task of a job began. One that waits at its machine has not."""
+    began: dict[AttemptId, float] = {}  # unless a word that they wait follows
+    for record in history:
+        match record:
+            case Started(at, attempt):
+                began[attempt] = at
+            case Waiting(_, attempt):
+                began.pop(attempt, None)
+            case Began(at):
+                return min(began.values(), default=at)
+            case Succeeded() | Failed() | Stopped() if began:
+                break
+    return min(began.values(), default=until)
+
+
+def left_of(option: Option, finished: Finished, share: Resources, coming: Coming = ()) -> Left | None:
+    """The time to the end of a job, if its share changes no more than it should; None: it never ends so. Its likely
+    number is that of the decisions (:mod:`qoop.adaptive.replanning.pace`).
+
+    option: the plan that runs. A share of less than a slot is one for a part of the time. coming: (seconds from now,
+    share), those that should take its place; they do not count where one of all is less than a slot, or none is left in
+    the end.
+    """
+    if 0 < share.cpu < 1:
+        whole = left_of(option, finished, times(share, 1.0 / share.cpu))
+        return whole and Left(whole.likely / share.cpu, whole.least / share.cpu, whole.most / share.cpu)
+    if option.by_duckdb:
+        paces, factors = paces_of_duckdb(option, finished, share, (LEAST, 0.5, MOST)), (1.0, 1.0, 1.0)
+    else:
+        paces, factors = [pace_of(option, finished, share)] * 3, (1.0 / _SOONER, 1.0, _LATER)
+    ends = partial(end, option.candidate.finish, own_progress(option, finished), share)
+    least, likely, most = map(ends, paces)
+    if coming and not any(0 < one.cpu < 1 for _, one in coming):
+        later = [ends(pace, coming) for pace in paces]
+        if isfinite(later[1]):  # less may be expected, and not come
+            least, likely, most = min(later[0], least), later[1], later[2]
+    if not isfinite(likely):
+        return None
+    return Left(likely, max(0.0, least * factors[0] - _OVERHEAD), most * factors[2] + _OVERHEAD)
+
+
+def work_done(option: Option, finished: Finished, ended: float, share: Resources) -> float:
+    """The part of the work that is done, that of running tasks included, as far as the time they have taken tells.
+
+    ended: the part of the tasks that have ended. Each counts by what it reads: a partition ten times as large as others
+    ten times. DuckDB's plan is one task: the part of its seconds up to the likely end.
+    """
+    done = own_progress(option, finished)
+    if option.by_duckdb:
+        spent = max((max(one) for one in done.running.values() if one), default=0.0)
+        left = left_of(option, finished, whole_slots(share)) if spent else None
+        return ended if left is None else max(ended, min(NEVER_OVER, spent / (spent + left.likely)))
+    pace, total, within = pace_of(option, finished, share), 0.0, 0.0
+    for stage, content, _ in option.stages:
+        seconds = stage.estimate.task_seconds
+        total += stage.width * seconds
+        pairs = zip(done.running.get(stage.id, ()), finished.weights.get(content, ()), strict=False)
+        within += sum(min(NEVER_OVER * weight * seconds, spent / pace) for spent, weight in pairs)
+    return min(1.0, ended + within / total) if total > 0 else ended

@@ -1,0 +1,206 @@
+"""Messages of callers and the planner to the cluster's loop, which opens them one after the other.
+
+Messages are values, so that a trace can hold them and a rerun open them again (:mod:`qoop.adaptive.retrace.rerun`).
+What only the sender can use, such as the promise of a reply, is a field that is neither compared nor written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import field
+
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.answers import Answer, Useful
+from qoop.adaptive.replanning.worthwhile import Worthwhile
+from qoop.adaptive.schedulers.terms import Terms
+from qoop.catalog.errors import Cancelled, ConfigError, QoopError
+from qoop.catalog.functions.function import UserFunction
+from qoop.catalog.table import Table
+from qoop.catalog.value import value
+from qoop.engine.events import Committed
+from qoop.engine.state import Limits
+from qoop.engine.task import CheckpointKey, JobId
+from qoop.planner.plan import Plan
+from qoop.planner.search.candidate import Candidate
+
+
+@value
+class JobRequest:
+    """A job to run, and how.
+
+    tables: the pinned tables by name. settings: SET options besides those of the plan.
+    timeout: seconds after which the job fails with Timeout.
+    durable: outputs must survive the process. saving: which stages' that is worthwhile for; None: all must.
+    reuse: look for checkpoints that the backend has already.
+    adaptive: how it may change plan while it runs; None: it keeps the plan.
+    text: of the query, for the record. functions: of Python, that its stages may call.
+    follows: it goes on with what a job that was admitted began, and does not queue again.
+    earlier: the reason why it can use nothing of an unfinished run of the same text, as a clause; empty: there is none.
+    pace: by which factor its tasks should take longer than estimated, as those of jobs before it.
+    gain: the part of the way to its program's goal that the job should bring; None: it is a query by itself.
+    last_resort: the plan that runs where a stage fails by what it computes; None: the job fails.
+    """
+
+    plan: Plan
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    settings: tuple[tuple[str, str], ...] = ()
+    timeout: float | None = None
+    durable: bool = False
+    reuse: bool = False
+    text: str = ""
+    limits: Limits = field(default_factory=Limits)
+    adaptive: Adaptive | None = None
+    saving: Worthwhile | None = None
+    functions: tuple[UserFunction, ...] = ()
+    terms: Terms = Terms()
+    follows: bool = False
+    gain: float | None = None
+    last_resort: Plan | None = None
+    pace: float = 1.0
+    earlier: str = ""
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not self.timeout > 0:
+            raise ConfigError(f"the timeout of a job must be above 0 seconds, not {self.timeout}")
+
+
+@value
+class Submitted:
+    """A job is to run. arrival: counts jobs in the order they came. at: when, by the session's clock."""
+
+    job: JobId
+    arrival: int
+    at: float
+    request: JobRequest
+
+
+@value
+class CancelAsked:
+    """The job is to end. error: why, if that is to be told otherwise than by "it was cancelled"."""
+
+    job: JobId
+    error: Cancelled | None = None
+
+
+@value
+class HoldAsked:
+    """Nothing new of the job is to begin; on: False: it may again."""
+
+    job: JobId
+    on: bool = True
+
+
+@value
+class SuspendAsked:
+    """Nothing new of the job is to begin, for it is to go on elsewhere. owner: for whom to keep what may serve there,
+    told to `kept`; nothing if the job is there no more. Once that is safe, the job can be cancelled."""
+
+    job: JobId
+    owner: JobId
+    kept: Future[tuple[Committed, ...]] = field(default_factory=Future, compare=False, repr=False)
+
+
+@value
+class ReleaseAsked:
+    """The job's owner needs these outputs no more."""
+
+    job: JobId
+    keys: tuple[CheckpointKey, ...]
+
+
+@value
+class ReconsiderAsked:
+    """The choice of the job's plan is to be thought over. why: as a clause."""
+
+    job: JobId
+    why: str
+
+
+@value
+class ExpectAsked:
+    """The slots that all machines together should have: (seconds from now, slots), in order of time."""
+
+    course: tuple[tuple[float, float], ...]
+
+
+@value
+class SampleTold:
+    """An approximate answer of the job's query is possible. part: of its tables that it should have to read to be
+    within that error."""
+
+    job: JobId
+    within: float
+    part: float
+
+
+@value
+class ProgramTold:
+    """A program above jobs (:mod:`qoop.programs`) was told a message, which is here for the trace: the program's owner
+    does its steps. began: the state before its first message; empty: it had begun. Both as their `repr`."""
+
+    program: str
+    message: str
+    began: str = ""
+
+
+@value
+class PinAsked:
+    """The rows that the root of the job's plan has put out are to be handed out: from now on the job changes only to
+    plans that can take them over. done: whether it is so; not as long as there are none, or if they depend on a
+    non-deterministic stage (law 12), so that they could be made again otherwise."""
+
+    job: JobId
+    done: Future[bool] = field(default_factory=Future, compare=False, repr=False)
+
+
+@value
+class ResizeAsked:
+    """The backend is to have that many slots and bytes of memory, None: what it has, in `notice` seconds. why: as a
+    clause; empty: somebody asked for it."""
+
+    slots: int | None
+    memory: int | None
+    notice: float
+    why: str = ""
+    done: Future[None] = field(default_factory=Future, compare=False, repr=False)
+
+
+@value
+class Answered:
+    """The planner has answered a question about a job.
+
+    found: the plans that it has searched for, None if it has not. error: why there is no answer.
+    seconds: what it took; searching: of these, for the search. first_look: the plans are those of a first look. The
+        rest of the answer follows from the question; it is `answer`.
+    """
+
+    job: JobId
+    found: tuple[Candidate, ...] | None
+    error: QoopError | None
+    seconds: float
+    searching: float = 0.0
+    first_look: bool = False
+    answer: Answer | Useful | None = field(default=None, compare=False, repr=False)
+
+
+@value
+class CloseAsked:
+    """All jobs are to be cancelled."""
+
+
+Message = (
+    Submitted
+    | CancelAsked
+    | HoldAsked
+    | SuspendAsked
+    | ReleaseAsked
+    | ReconsiderAsked
+    | SampleTold
+    | ProgramTold
+    | PinAsked
+    | ResizeAsked
+    | ExpectAsked
+    | Answered
+    | CloseAsked
+)

@@ -1,0 +1,146 @@
+"""Asks the planner about jobs that run, and does what it answers.
+
+::
+
+    replanner.tick(now) -> Work -> planner -> Answered, by mail -> replanner.take(answer) -> commands
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from qoop.adaptive.cluster.granting.granter import touched
+from qoop.adaptive.cluster.messages import Answered
+from qoop.adaptive.cluster.ticks import Decision, Questioned
+from qoop.adaptive.replanning.answers import Answer, Useful, Work
+from qoop.catalog.errors import ExecutionError, QoopError
+from qoop.engine.history import Decided
+from qoop.engine.task import JobId
+
+if TYPE_CHECKING:
+    from qoop.adaptive.cluster.active_job import ActiveJob, Order
+    from qoop.adaptive.cluster.planner_thread import Planner
+    from qoop.adaptive.cluster.recorder import Recorder
+    from qoop.adaptive.replanning.replanner import Replanner
+    from qoop.engine.driver import Driver
+    from qoop.engine.events import Committed
+    from qoop.engine.task import CheckpointKey
+
+Present = Callable[["ActiveJob", "Sequence[CheckpointKey]"], "Sequence[Committed]"]
+"""Those outputs of some keys that there are already, which are kept for the job. Raises QoopError."""
+
+
+class Questions:
+    """The questions about a cluster's jobs. post: sends the loop a message, from any thread."""
+
+    def __init__(
+        self,
+        jobs: Mapping[JobId, ActiveJob],
+        driver: Driver,
+        planner: Planner,
+        recorder: Recorder,
+        present: Present,
+        order: Order,
+        post: Callable[[Answered], None],
+    ) -> None:
+        self._jobs = jobs
+        self._driver = driver
+        self.planner = planner
+        self._recorder = recorder
+        self._present = present
+        self._order = order
+        self._post = post
+        self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
+
+    def tick(self, now: float) -> None:
+        """Hand what has to be thought over to the planner; its answers come by mail."""
+        for name, due in self._due.items():
+            if now >= due:
+                self._driver.touched[name] = None
+        for job in touched(self._jobs, self._driver):
+            if job.replanner is not None:
+                self._tick_one(job, job.replanner, now)
+
+    def _tick_one(self, job: ActiveJob, replanner: Replanner, now: float) -> None:
+        work, name = replanner.tick(now), job.run.job
+        if replanner.due is None:
+            self._due.pop(name, None)
+        else:
+            self._due[name] = replanner.due
+        if work is not None:
+            self._ask(name, work)
+
+    def _ask(self, job: JobId, work: Work) -> None:
+        self._recorder.note(Questioned(job))
+        self.planner.ask(work, lambda outcome: self._post(answered(job, outcome)))
+
+    def take(self, message: Answered, now: float) -> None:
+        """Do what an answer says."""
+        job = self._jobs.get(message.job)
+        if job is None or job.replanner is None:
+            return
+        before = len(job.run.history)
+        try:
+            if message.error is not None:
+                raise message.error
+            assert message.answer is not None
+            found = self._adopted(job, job.replanner, message.answer, now)
+            commands = job.replanner.take(message.answer, now, found)
+        except Exception as error:
+            commands = job.run.fail(no_choice(error), now=now)
+        for record in job.run.history[before:]:
+            if isinstance(record, Decided):
+                self._recorder.note(Decision(message.job, record))
+        self._order(message.job, commands)
+
+    def _adopted(self, job: ActiveJob, replanner: Replanner, answer: Answer | Useful, now: float) -> int:
+        """Pin the outputs that the backend has of plans that have just become known; returns their number."""
+        unseen = replanner.unseen(answer) if job.request.reuse else []
+        if not unseen:
+            return 0
+        try:
+            found = self._present(job, unseen)
+        except QoopError:  # it has been noted; the job does without
+            return 0
+        job.run.adopt(found, now=now)
+        return len(found)
+
+    def forget(self, job: JobId) -> None:
+        """The job has ended."""
+        self._due.pop(job, None)
+
+    def moments(self) -> Iterable[float]:
+        """Seconds of the clock at which jobs want to be thought about at the latest."""
+        return self._due.values()
+
+    def wait(self) -> None:
+        """Block until all that was asked so far is answered, also what no job waits for any more."""
+        over = threading.Event()
+        self.planner.ask(lambda: None, lambda _: over.set())
+        over.wait()
+
+    def close(self) -> None:
+        """End the planner."""
+        self.planner.close()
+
+
+def answered(job: JobId, outcome: Answer | Useful | Exception) -> Answered:
+    """The message with what the planner made of a question about a job."""
+    match outcome:
+        case Answer():
+            first = outcome.question.first_look
+            return Answered(job, outcome.searched, None, outcome.seconds, outcome.searching, first, outcome)
+        case Useful():
+            return Answered(job, None, None, 0.0, answer=outcome)
+    return Answered(job, None, no_choice(outcome), 0.0)
+
+
+def no_choice(error: Exception) -> QoopError:
+    """An error of ours that says why no plan could be chosen."""
+    if isinstance(error, QoopError):
+        return error
+    failure = ExecutionError(f"choosing another plan failed: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure

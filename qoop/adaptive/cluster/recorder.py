@@ -1,0 +1,56 @@
+"""Puts down in a trace what goes into a turn of the loop and what comes out of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qoop.adaptive.cluster.ticks import Tick
+
+if TYPE_CHECKING:
+    from qoop.adaptive.cluster.trace import Trace
+
+
+class Recorder:
+    """Writes a trace by turns: of one in which nothing happens there is no line. trace: None: there is none to write.
+
+    now: the time of the turn, in seconds of the cluster's clock.
+    """
+
+    def __init__(self, trace: Trace | None, now: float) -> None:
+        self._trace = trace
+        self.now = now
+        self._ticks = 0
+        self._noted = True  # something of this turn
+
+    @property
+    def is_on(self) -> bool:
+        """True if there is a trace to write."""
+        return self._trace is not None
+
+    def open(self, opened: object) -> None:
+        """Put down what the cluster begins with."""
+        if self._trace is not None:
+            self._trace.record(self.now, opened)
+            self._trace.flush()
+
+    def begin(self, now: float) -> None:
+        """A turn begins."""
+        self.now, self._noted = now, False
+
+    def end(self) -> None:
+        """The turn is over: what was put down can be read."""
+        if self._trace is not None and self._noted:
+            self._trace.flush()
+
+    def note(self, what: object) -> None:
+        """Put down what went into this turn or came out of it."""
+        if self._trace is not None:
+            self.note_tick()
+            self._trace.record(self.now, what)
+
+    def note_tick(self) -> None:
+        """Put down that something went into this turn, came out of it, or was found out in it."""
+        if self._trace is not None and not self._noted:
+            self._noted = True
+            self._ticks += 1
+            self._trace.record(self.now, Tick(self._ticks, self.now))

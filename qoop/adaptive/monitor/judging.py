@@ -1,0 +1,142 @@
+"""The size a session should have, given what was seen of the machine. Pure: readings go in, sizes come out.
+
+Two things keep it calm. What others leave is compared with a band, not a line: n slots are kept as long as n - 0.65
+CPUs are left, and n are taken only once n - 0.35 are. And all readings of the last seconds must call for a change, for
+more resources of more seconds than for less, since a plan that was begun for less goes on well. Only what a control
+group takes of memory acts at once: a process that is above its limit is killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, floor
+
+from qoop.adaptive.monitor.reading import Reading, in_words, tightest
+from qoop.catalog.value import value
+from qoop.engine.history import size
+
+_KEPT, _TAKEN = 0.65, 0.35
+"""The fractions of a slot's CPU that may be missing for it to be kept, and to be taken."""
+
+_LESS, _MORE = 0.9, 0.85
+"""Fractions of the memory that others leave: a session that uses more than all of it goes down to the first; up to the
+second it is taken back."""
+
+_WORTH_IT = 1.1
+"""Times the memory in use that the memory to be had must be to be taken."""
+
+_EDGE = 1e-9  # of rounding
+
+
+@value
+class Size:
+    """The size of a session. slots: tasks at a time. memory: bytes."""
+
+    slots: int
+    memory: int
+
+
+@value
+class Change:
+    """The number that changes, None: it stays, and why, as a sentence."""
+
+    slots: int | None
+    memory: int | None
+    why: str
+
+
+@value
+class Judge:
+    """The conclusion from the readings so far.
+
+    full: what the session was opened with; never more. least: what keeps a query alive; never less.
+    now: what the session is to use. scale: slots for each CPU; more than 1 if more were wanted than there are CPUs.
+    less_after, more_after: seconds for which all readings must call for less, and for more.
+    seen: the readings that still count, in order. slots_why, memory_why: of what is less than `full` why, as a clause.
+    """
+
+    full: Size
+    least: Size
+    now: Size
+    scale: float = 1.0
+    less_after: float = 2.0
+    more_after: float = 5.0
+    seen: tuple[Reading, ...] = ()
+    slots_why: str = ""
+    memory_why: str = ""
+
+    @classmethod
+    def of(cls, full: Size, least: Size, cpus: float, less_after: float = 2.0, more_after: float = 5.0) -> Judge:
+        """Begin with all resources. cpus: how many there are, to which `full` is believed to suit."""
+        least = Size(min(least.slots, full.slots), min(least.memory, full.memory))
+        return cls(full, least, full, max(1.0, full.slots / max(1.0, cpus)), less_after, more_after)
+
+    def after(self, reading: Reading) -> Judge:
+        """The conclusion once this was seen, too. Readings come in the order of their time."""
+        seen = (*self.seen, reading)
+        lately, longer = _last(seen, self.less_after), _last(seen, self.more_after)
+        now = Size(self._slots(lately, longer), self._memory(lately, longer, reading))
+        return replace(
+            self,
+            now=now,
+            slots_why=self._slots_why(now.slots, reading),
+            memory_why=self._memory_why(now.memory, reading),
+            seen=_last(seen, max(self.less_after, self.more_after)) or seen,
+        )
+
+    def change_to(self, later: Judge) -> Change | None:
+        """The change from this to a later reading, for which there is one; None: nothing changes."""
+        slots = later.now.slots if later.now.slots != self.now.slots else None
+        memory = later.now.memory if later.now.memory != self.now.memory else None
+        if slots is None and memory is None:
+            return None
+        why = [later.slots_why or "the cpus are free again"] if slots is not None else []
+        why += [later.memory_why or "memory is free again"] if memory is not None else []
+        return Change(slots, memory, "; ".join(why))
+
+    def _slots(self, lately: Sequence[Reading], longer: Sequence[Reading]) -> int:
+        most = max((self._cpus(one, _KEPT) for one in lately), default=self.full.slots)
+        more = min((self._cpus(one, _TAKEN) for one in longer), default=0)
+        wanted = max(more, min(most, self.now.slots))
+        return max(self.least.slots, min(self.full.slots, wanted))
+
+    def _cpus(self, reading: Reading, missing: float) -> int:
+        """The slots for which CPUs are left, where so much of the last one's may be missing."""
+        return floor(tightest(reading.cpus).left * self.scale + missing + _EDGE)
+
+    def _memory(self, lately: Sequence[Reading], longer: Sequence[Reading], last: Reading) -> int:
+        wanted = float(self.now.memory)
+        left = max((tightest(one.memory).left for one in lately), default=None)
+        if left is not None and wanted > left:
+            wanted = _LESS * left
+        limit = min((pool.limit for pool in last.memory if pool.group), default=wanted)
+        if wanted > limit:
+            wanted = _LESS * limit
+        to_be_had = min((_MORE * tightest(one.memory).left for one in longer if not one.squeezed), default=0.0)
+        to_be_had = min(self.full.memory, to_be_had if not any(one.squeezed for one in longer) else 0.0)
+        if to_be_had >= min(self.full.memory, _WORTH_IT * wanted):
+            wanted = max(wanted, to_be_had)
+        return max(self.least.memory, min(self.full.memory, int(wanted)))
+
+    def _slots_why(self, slots: int, reading: Reading) -> str:
+        if slots == self.now.slots or slots == self.full.slots:
+            return self.slots_why if slots < self.full.slots else ""
+        return f"{in_words('cpus', tightest(reading.cpus))}: {slots} slot{'' if slots == 1 else 's'}"
+
+    def _memory_why(self, memory: int, reading: Reading) -> str:
+        if memory == self.now.memory or memory == self.full.memory:
+            return self.memory_why if memory < self.full.memory else ""
+        return f"{in_words('memory', tightest(reading.memory))}: {size(memory)}"
+
+
+def cpus_there(reading: Reading) -> int:
+    """The CPUs that this process could use if it were alone, whole ones."""
+    return max(1, ceil(min(pool.limit for pool in reading.cpus)))
+
+
+def _last(seen: Sequence[Reading], seconds: float) -> tuple[Reading, ...]:
+    """The readings of the last seconds, that many, and the one before; none if they do not go back that far."""
+    since = seen[-1].at - seconds + _EDGE
+    older = [place for place, one in enumerate(seen[:-1]) if one.at <= since]
+    return tuple(seen[older[-1] :]) if older else ()

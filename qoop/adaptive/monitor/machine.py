@@ -1,0 +1,118 @@
+"""Reading this machine: what its kernel tells of cpu time, memory and control groups.
+
+Sources: proc(5) for ``/proc/stat`` (clock ticks by kind and CPU) and ``/proc/meminfo``; "PSI - Pressure Stall
+Information" in the documentation of Linux for ``/proc/pressure/memory``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+
+from qoop.adaptive.monitor.cgroup import ROOT, groups, usable_cpus
+from qoop.adaptive.monitor.reading import Pool, Reading
+from qoop.catalog.value import value
+
+_SHORT = 20.0
+"""Percent of the last ten seconds in which some program waited for memory, above which there is too little."""
+
+_USER, _NICE, _SYSTEM, _IRQ, _SOFTIRQ, _STEAL = 0, 1, 2, 5, 6, 7
+_KILO = 1024
+
+
+@value
+class _Clock:
+    """Counters at one moment, in seconds. busy: of the CPUs that this process may use. groups: as in `Machine`."""
+
+    at: float
+    own: float
+    busy: float
+    groups: tuple[float | None, ...]
+
+
+class Machine:
+    """This machine. Every `read` tells of the time since the one before, the first since it was made.
+
+    proc, cgroups: where the kernel tells of itself. own_seconds: of the CPUs that this process has used. own_memory:
+    bytes that it alone has. now: a clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        proc: Path = Path("/proc"),
+        cgroups: Path = ROOT,
+        own_seconds: Callable[[], float] = time.process_time,
+        own_memory: Callable[[], float] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._proc = proc
+        self._groups = groups(cgroups, proc / "self" / "cgroup")
+        self._own_seconds = own_seconds
+        self._own_memory = own_memory or (lambda: own_bytes(proc))
+        self._now = now
+        self._before = self._clock()
+
+    @staticmethod
+    def readable() -> bool:
+        """True if this system tells what others do: Linux."""
+        return Path("/proc/stat").exists() and Path("/proc/meminfo").exists()
+
+    def read(self) -> Reading:
+        """The state of the machine now."""
+        before, self._before = self._before, self._clock()
+        return Reading(self._before.at, self._cpus(before, self._before), self._memory(), self._squeezed())
+
+    def _clock(self) -> _Clock:
+        seconds = tuple(group.cpu_seconds() if group.cpus() < inf else None for group in self._groups)
+        return _Clock(self._now(), self._own_seconds(), _busy(self._proc / "stat"), seconds)
+
+    def _cpus(self, before: _Clock, now: _Clock) -> tuple[Pool, ...]:
+        passed, own = max(1e-3, now.at - before.at), now.own - before.own
+        pools = [Pool(len(usable_cpus()), max(0.0, (now.busy - before.busy - own) / passed))]
+        for group, was, seconds in zip(self._groups, before.groups, now.groups, strict=True):
+            if group.cpus() < inf:
+                others = 0.0 if was is None or seconds is None else (seconds - was - own) / passed
+                pools.append(Pool(group.cpus(), max(0.0, others), group=True))
+        return tuple(pools)
+
+    def _memory(self) -> tuple[Pool, ...]:
+        told, own = _meminfo(self._proc / "meminfo"), self._own_memory()
+        pools = [Pool(told["MemTotal"], max(0.0, told["MemTotal"] - told["MemAvailable"] - own))]
+        for group in self._groups:
+            limit, used = group.memory(), group.memory_used()
+            if limit < told["MemTotal"]:
+                pools.append(Pool(limit, max(0.0, (used or 0.0) - own), group=True))
+        return tuple(pools)
+
+    def _squeezed(self) -> bool:
+        try:
+            some = (self._proc / "pressure" / "memory").read_text().split("\n", 1)[0]
+        except OSError:  # a kernel that does not tell
+            return False
+        told = dict(word.split("=") for word in some.split() if "=" in word)
+        return float(told.get("avg10", 0.0)) >= _SHORT
+
+
+def _busy(stat: Path) -> float:
+    """Seconds that the CPUs of this process have worked, for whomever. Programs that give way to all others (nice)
+    take nothing from this one, unless it does so, too."""
+    kinds = [_USER, _SYSTEM, _IRQ, _SOFTIRQ, _STEAL, *([_NICE] if os.nice(0) > 0 else [])]
+    ours = {f"cpu{number}" for number in usable_cpus()}
+    lines = (line.split() for line in stat.read_text().splitlines() if line.startswith("cpu"))
+    ticks = sum(int(words[1 + kind]) for words in lines if words[0] in ours for kind in kinds)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _meminfo(path: Path) -> dict[str, int]:
+    words = (line.split() for line in path.read_text().splitlines())
+    return {pair[0].rstrip(":"): int(pair[1]) * _KILO for pair in words if len(pair) > 1}
+
+
+def own_bytes(proc: Path) -> float:
+    """Bytes of memory that only this process uses, and that no file holds."""
+    lines = (proc / "self" / "status").read_text().splitlines()
+    told = (int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+    return next(told, 0) * _KILO

@@ -1,0 +1,241 @@
+"""A question about the plan of a job, and how it is answered: the only place where planning takes time.
+
+``answer`` runs in the planner thread; it is pure but for the seconds that it measures of itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.decision import (
+    AGAIN,
+    MISSED,
+    SHARE,
+    START,
+    Decision,
+    Option,
+    Question,
+    Stay,
+    Switch,
+    errors_seen,
+    reestimate,
+)
+from qoop.catalog.value import value
+from qoop.engine.task import Content, JobId, content_of, own_non_deterministic
+from qoop.planner.estimate.observed import NOTHING, Observation, Observations, Tables, observe
+from qoop.planner.plan import Plan, StageId
+from qoop.planner.search.candidate import Candidate, plan_name
+
+SEARCH_SECONDS = 0.03
+"""About how long the search for alternatives takes one core, for each stage of the launch plan."""
+
+WORTH_PART = 0.05
+"""Part of what is left that the search may take then: most searches find no plan worth going over to."""
+
+WORTH_PART_UNKNOWN = 0.5
+"""The same where DuckDB's plan runs: nobody knows yet what others would be like."""
+
+WORTH_PART_SHARE = 0.25
+"""The same where the share has changed: that is what other plans are for, and the plan that runs goes on meanwhile."""
+
+WORTH_SECONDS = 0.3
+"""Estimated seconds left below which it is not worth searching again."""
+
+MOST_OPTIONS = 32
+"""Plans of a job from which on the search does not run again."""
+
+Seen = tuple[Plan, StageId, Observation]
+
+
+@value
+class Asked:
+    """A question with what its answer takes. before: what was observed when the options were estimated; news: since
+    then; seconds: of functions and of tables that had to be waited for, so far. found: the alternatives are among the
+    options."""
+
+    question: Question
+    before: Observations
+    news: tuple[Seen, ...]
+    adaptive: Adaptive
+    job: JobId
+    found: bool
+    seconds: Observations = NOTHING
+
+    @cached_property
+    def observed(self) -> Observations:
+        """All that was observed."""
+        observed = self.before if self.seconds.empty else self.before | self.seconds
+        for plan, stage, observation in self.news:
+            observed = observed | observe(plan, {stage: observation})
+        if observed.empty:
+            return observed
+        return observed | Observations(errors=errors_seen(self.question.options, observed))
+
+
+@value
+class Answer:
+    """A decision.
+
+    question: with the options as they are by now; found: the alternatives are among them. served: the options as they
+    were decided on, with the finished work of others built in. observed: what the options were estimated with.
+    searched: what a search for plans that were not known, or the first look, has found; None: there was none.
+    seconds: that the answer took; searching: of these, for that search.
+    """
+
+    question: Question
+    served: tuple[Option, ...]
+    decision: Decision
+    found: bool
+    observed: Observations
+    searched: tuple[Candidate, ...] | None
+    seconds: float
+    searching: float = 0.0
+
+    @property
+    def runs(self) -> int:
+        """The place of the plan that runs from now on."""
+        return self.decision.plan if isinstance(self.decision, Switch) else self.question.running
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options after a switch: the one that is switched to is as it runs, at the pace of the one before."""
+        runs = replace(self.served[self.runs], pace=self.question.pace_of_others)
+        return tuple(runs if place == self.runs else option for place, option in enumerate(self.question.options))
+
+
+@value
+class Useful:
+    """The options to keep of those that the running plan of some options has read for the last time."""
+
+    options: tuple[Option, ...]
+    running: int
+    contents: frozenset[Content]
+
+
+Work = Callable[[], Answer | Useful]
+
+
+def answer(asked: Asked) -> Answer:
+    """Decide on a question; makes the alternatives first, if that was not done and there is time for it.
+
+    Pure, and the only place where planning takes time: this runs in the planner thread.
+    """
+    begun = time.perf_counter()
+    question = reestimate_all(asked.question, asked.observed)
+    left = max(question.remaining[question.running].seconds, _lasting(question))
+    launch = question.options[0].candidate.plan
+    found = asked.found or asked.adaptive.at_once or search_seconds(launch) <= _worth_part(question) * left
+    stays = Stay("too little is left to make other plans", question.remaining)
+    looked = asked.adaptive.first_look(question.now) if found and _looks_first(asked, question) else None
+    if looked is not None and (not looked or START in question.causes):
+        return _after_first_look(asked, question, looked, begun)
+    candidates, searching = None, 0.0
+    if found and (not asked.found or _none_is_good(asked, question)):
+        since = time.perf_counter()
+        candidates = tuple(asked.adaptive.find(asked.observed))
+        question = searched(asked, question, candidates)
+        searching = time.perf_counter() - since
+    served = question.with_reuse() if found else question
+    decision = asked.adaptive.policy.decide(served) if found else stays
+    seconds = time.perf_counter() - begun
+    return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching)
+
+
+def _after_first_look(asked: Asked, question: Question, looked: Sequence[Candidate], begun: float) -> Answer:
+    """The decision among DuckDB's plan and those of a first look. The search among all is still to come."""
+    decision: Decision = Stay("other plans should take much longer", question.remaining)
+    if looked:
+        question = replace(searched(asked, question, looked), first_look=True)
+        question = question.with_reuse()
+        decision = asked.adaptive.policy.decide(question)
+    seconds = time.perf_counter() - begun
+    return Answer(question, question.options, decision, False, asked.observed, tuple(looked) or None, seconds)
+
+
+def _looks_first(asked: Asked, question: Question) -> bool:
+    """True if DuckDB's plan runs, nothing has happened, and no other plan is known."""
+    return not asked.found and question.by_duckdb and len(question.options) == 1 and _nothing_but_time(question)
+
+
+def _nothing_but_time(question: Question) -> bool:
+    """True if the job has begun, or gone on for longer than it should, and nothing else has happened."""
+    return bool(question.causes) and set(question.causes) <= {START, AGAIN}
+
+
+def _lasting(question: Question) -> float:
+    """Seconds that DuckDB's plan goes on for, by its age alone: as long as it has run.
+
+    Only once the share has changed. Before a search its estimate tells of tables and not of joins, and may be a tenth
+    of what it takes.
+    """
+    running = question.options[question.running].candidate.plan
+    return question.now if running.root.whole and _other_share(question) else 0.0
+
+
+def _worth_part(question: Question) -> float:
+    """Part of what is left that a search may take."""
+    if question.options[0].candidate.plan.root.whole:
+        return WORTH_PART_UNKNOWN
+    return WORTH_PART_SHARE if _other_share(question) else WORTH_PART
+
+
+def _other_share(question: Question) -> bool:
+    """True if the share has changed, or one that was expected has not come."""
+    return not {SHARE, MISSED}.isdisjoint(question.causes)
+
+
+def search_seconds(launch: Plan) -> float:
+    """About how long the search for alternatives of a launch plan takes. DuckDB's plan of one stage tells no more than
+    the tables: each is about one stage, and two more join them."""
+    stages = 2 + len(launch.root.inputs) if launch.root.whole else len(launch.stages)
+    return SEARCH_SECONDS * stages
+
+
+def searched(asked: Asked, question: Question, found: Sequence[Candidate]) -> Question:
+    """The question with the plans that a search found, given all that was observed."""
+    options = with_candidates(question.options, found, asked.job, asked.observed.tables)
+    return reestimate_all(replace(question, options=options), asked.observed)
+
+
+def reestimate_all(question: Question, observed: Observations) -> Question:
+    """The question with the estimates of its options put right."""
+    if observed.empty and not question.finished.memory:
+        return question
+    options = tuple(reestimate(option, observed, question.finished.memory) for option in question.options)
+    same = all(new is old for new, old in zip(options, question.options, strict=True))
+    return question if same else replace(question, options=options)
+
+
+def _none_is_good(asked: Asked, question: Question) -> bool:
+    """True if even the best option takes much longer than was believed before the news."""
+    if len(question.options) >= MOST_OPTIONS or question is asked.question or question.least < WORTH_SECONDS:
+        return False
+    return question.least > asked.adaptive.triggers.search * asked.question.least
+
+
+def with_candidates(
+    options: tuple[Option, ...], found: Sequence[Candidate], job: JobId, known: frozenset[Tables] = frozenset()
+) -> tuple[Option, ...]:
+    """The options and the found plans that are not among them, with non-deterministic stages of the job's own.
+    known: the tables over which something had been seen when they were found."""
+    if len(options) == 1 and found:  # of the launch plan only the plan was known, not the machine it is judged by
+        options = (replace(options[0], candidate=replace(found[0], plan=options[0].candidate.plan, origin="launch")),)
+    places = {_sketch(option.candidate.plan): place for place, option in enumerate(options)}
+    result = list(options)
+    for candidate in found:
+        plan = own_non_deterministic(candidate.plan, job)
+        place = places.setdefault(_sketch(plan), len(result))
+        if place < len(result) and plan.root.whole:  # more is known of DuckDB's plan now
+            result[place] = replace(result[place], candidate=replace(candidate, plan=plan))
+        elif place == len(result):
+            result.append(Option(plan_name(len(result)), replace(candidate, plan=plan), known=known))
+    return tuple(result)
+
+
+def _sketch(plan: Plan) -> tuple[object, ...]:
+    """Equal for two plans of one query that are the same: by the outputs of their stages and the slots of a task."""
+    return tuple((content_of(stage), stage.slots) for stage in plan.stages)

@@ -1,0 +1,161 @@
+"""The pace of a job: by which factor its tasks take longer than estimated, and the end, and how far it is, by that.
+
+One estimate for all that tells of an end: the decisions, the header of the live view, deadlines and the page. All count
+on the shares that are expected. The factor is the machine's as much as the plan's, so it holds for every plan of a job
+alike; that of DuckDB's own plan in part (`pace_of_others`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import exp, inf, log, pow
+
+from qoop.adaptive.replanning.duckdb_seconds import DuckDBSeconds
+from qoop.engine.events import WorkSeen
+from qoop.engine.history import Record, Regranted, Started, Succeeded
+from qoop.engine.progress import Finished
+from qoop.engine.task import AttemptId, Content
+from qoop.planner.finish import OVERDUE, Done, Finish
+from qoop.planner.packing import on_threads
+from qoop.planner.plan import Plan, Resources, StageId
+
+TRUST, TRIAL_TRUST = 0.15, 0.03
+"""The part of a plan's estimated work that must have been done for its pace to count as much as the estimate; where
+another plan is known to take less than this one may."""
+
+NEVER_OVER = 0.95
+"""The part of a task of a stage that is over at most while it still runs."""
+
+CARRIED = 0.5
+"""The part (of its logarithm) of the error of one plan's estimate that the other plans of its query have, too, as they
+stand on the same rows: by regression over 50 pairs of DuckDB's plan and one of ours it is 0.4 (1.5.5) and 0.6 (2.0)."""
+
+_JOBS, _DOUBT = 16, 0.5
+"""The number of the last jobs whose paces are believed of the next one, and the weight, in jobs, of what is believed
+before any has told."""
+
+_TELLING = 0.1
+"""Seconds that the tasks of a job must take to tell its pace."""
+
+_SHORT = 0.02
+"""Seconds that a task should take to tell anything: less is mostly its start, which estimates leave out."""
+
+_MOST_PACE = 4.0
+"""A job that went further from its estimates, in either direction, tells no more than that."""
+
+
+def pace(
+    plan: Plan,
+    contents: Mapping[StageId, Content],
+    done: Done,
+    finished: Finished,
+    believed: float = 1.0,
+    trust: float = TRUST,
+) -> float:
+    """By which factor the tasks of the plan that runs take longer than estimated, believed the more the more there are.
+
+    Tasks that run longer than estimated tell as much as those that are done, and the longer they are overdue, the
+    longer they will be. For DuckDB's own plan see `duckdb_paces`.
+
+    contents: of the plan's stages. done: its progress. believed: the factor before any of them has told: that of the
+    session's jobs before (:class:`MachinePace`), and of a plan that the job has gone over to that of the plan before,
+    or the end would change with the plan that it was chosen for. trust: the part of the work that counts as much.
+    """
+    thought = took = total = 0.0
+    for stage in plan.stages:
+        seconds = on_threads(stage.estimate.task_seconds, done.slots.get(stage.id, stage.slots))
+        total += stage.width * seconds
+        spent = finished.spent.get(contents[stage.id], 0.0)
+        if spent > 0:
+            thought += done.parts.get(stage.id, 0) * seconds
+            took += spent
+        running = done.running.get(stage.id, ())
+        thought += sum(min(one, seconds) for one in running)
+        took += sum(one + OVERDUE * max(0.0, one - seconds) for one in running)
+    first = trust * total
+    return (took + first * believed) / (thought + first) if first > 0 else believed
+
+
+def duckdb_paces(
+    finish: Finish, done: Done, share: Resources, seen: WorkSeen | None, parts: Sequence[float] = (0.5,)
+) -> Sequence[float]:
+    """By which factor DuckDB's own plan takes longer than estimated at most, to its end, with each of these
+    probabilities.
+
+    done: its progress. seen: what it has reported of that.
+    """
+    spent = max((max(one) for one in done.running.values() if one), default=0.0)
+    whole = finish.seconds(share, replace(done, running=dict.fromkeys(done.running, (0.0,))))
+    if not 0 < whole < inf:
+        return [1.0 for _ in parts]
+    seconds = DuckDBSeconds.of(whole, finish.plan.root.estimate.doubt, spent, seen)
+    return [seconds.at(part) / whole for part in parts]
+
+
+def pace_of_others(pace: float, slowed: float) -> float:
+    """By which factor the other plans of a query take longer than estimated, where DuckDB's own plan, which runs,
+    takes `pace` times as long.
+
+    What the machine is to blame for holds for all of them; the rest is the error of an estimate, and holds in part
+    (`CARRIED`). slowed: the factor by which other programs slow the threads of this process.
+
+    >>> pace_of_others(9.0, 1.0), pace_of_others(9.0, 9.0), pace_of_others(2.0, 8.0)
+    (3.0, 9.0, 4.0)
+    """
+    return slowed * pow(pace / slowed, CARRIED)
+
+
+class MachinePace:
+    """The pace that is believed of a job before any of its work is done: that of the jobs before it. Not thread-safe.
+
+    Estimates are of machines that were measured once; those at hand may be three times as slow, or shared. All plans of
+    a job take as many times longer, so the plan it begins with is the same. But when it ends, and whether a task that
+    runs is nearly done or should be left, hangs on it, as does what shares are worth that should come at some time.
+    """
+
+    def __init__(self) -> None:
+        self._logs: deque[float] = deque(maxlen=_JOBS)
+
+    @property
+    def value(self) -> float:
+        """The factor: the geometric mean of the last jobs', nearer to 1 the fewer there are."""
+        return exp(sum(self._logs) / (len(self._logs) + _DOUBT))
+
+    def learn(self, plan: Plan, history: Iterable[Record]) -> None:
+        """A job has run, by that plan alone. DuckDB's own plan, stages that call functions of Python, and tasks whose
+        slots have changed tell nothing.
+
+        plan: with its estimates put right by the rows that were seen, or the errors of these would count as the pace.
+        """
+        believed = took = 0.0
+        slots: dict[AttemptId, float] = {}
+        for record in history:
+            match record:
+                case Started(attempt=attempt, resources=resources):
+                    slots[attempt] = resources.cpu
+                case Regranted(_, attempt):
+                    slots.pop(attempt, None)
+                case Succeeded(_, attempt, committed) if attempt in slots:
+                    stage = plan.by_id[attempt.task.stage]
+                    if not stage.whole and not stage.estimate.calls and stage.estimate.task_seconds >= _SHORT:
+                        believed += on_threads(stage.estimate.task_seconds, slots[attempt])
+                        took += committed.seconds
+        if 0 < believed < inf and took >= _TELLING:
+            self._logs.append(log(min(max(took / believed, 1.0 / _MOST_PACE), _MOST_PACE)))
+
+
+def end(
+    finish: Finish, done: Done, share: Resources, pace: float, coming: Sequence[tuple[float, Resources]] = ()
+) -> float:
+    """Seconds until a plan ends on a share, if its tasks take `pace` times as long as estimated.
+
+    coming: (seconds from now, share), those that take its place.
+    """
+    if pace != 1.0:
+        running = {stage: tuple(one / pace for one in spent) for stage, spent in done.running.items()}
+        done = replace(done, running=running)
+    if not coming:
+        return pace * finish.seconds(share, done)
+    return pace * finish.through([(0.0, share), *((at / pace, later) for at, later in coming)], done)

@@ -1,0 +1,418 @@
+"""The re-planner of a running job: it asks when there is reason to, and acts on the answer.
+
+    history of the run ──Triggers──> causes ──debounce──> Question ──planner thread──> Answer ──> Decided, switch
+
+:class:`Replanner` is the state machine of one job: values in, values out, no thread and no clock (law 2). The
+cluster turns it, has its questions answered off the critical path while the current plan keeps running, and gives
+it the answers; an answer that comes too late, after the share has changed or the plan, is thrown away and the
+question asked again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.answers import Answer, Asked, Seen, Useful, Work, answer, search_seconds
+from qoop.adaptive.replanning.decision import AGAIN, MISSED, SHARE, START, Option, Question, Stay, Switch, useful
+from qoop.adaptive.replanning.seconds_seen import SecondsSeen
+from qoop.adaptive.replanning.triggers import Cause, changed
+from qoop.adaptive.schedulers.shares import whole_slot
+from qoop.catalog.sizes import counted
+from qoop.engine.events import Command
+from qoop.engine.history import Coming, Decided, ShareTold, StageDone, Switched
+from qoop.engine.run import Run
+from qoop.engine.task import CheckpointKey, JobId
+from qoop.planner.estimate.observed import NOTHING, Observation
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.search.candidate import Candidate, plan_name
+
+EAGER_PART = 0.02
+"""Part of the estimated time that the search may take if it is made as soon as the plan starts. Where it would take
+more, it is made when first there is reason to switch."""
+
+
+LATE = 1.0
+"""Seconds after which what was expected, and has not come, is no longer waited for."""
+
+FAR = 4.0
+"""A share that should come after that many times the seconds that the work should take is no reason to decide."""
+
+LOOK_AGAIN = 1.0
+"""Seconds after which to look again at DuckDB's plan of a query, and after the same time once more; of what it does
+until its end nothing else is heard."""
+
+
+TRIAL_PART, LEAST_TRIAL = 0.1, 0.03
+"""The part of the seconds of the known plan, and the seconds at least, after which to look at a plan on trial first.
+Each time as long again."""
+
+TRIAL = "a plan is on trial"
+
+
+class Replanner:
+    """The re-planning of one job.
+
+    `tick` is called whenever something may have happened, `due` says until when it wants to be called again at the
+    latest; the work that `tick` returns is to be done anywhere, and its answer given to `take`.
+
+    pace: see `JobRequest`.
+    """
+
+    def __init__(self, job: JobId, adaptive: Adaptive, run: Run, launch: Plan, pace: float = 1.0) -> None:
+        self._job = job
+        self._adaptive = adaptive
+        self._run = run
+        self._options: tuple[Option, ...] = (Option(plan_name(0), Candidate(launch, "launch"), pace=pace),)
+        self._running = 0
+        self._found = False
+        self._basis = adaptive.available
+        self._seen = 0
+        self._begun = False
+        self._plan = launch
+        self._news: list[Seen] = []
+        self._seconds = SecondsSeen()
+        self._misestimates = 0
+        self._told = NOTHING
+        self._waiting: dict[str, Cause] = {}
+        self._first = self._last = 0.0
+        self._asked: tuple[Cause, ...] = ()
+        self._unsifted = False
+        self._pinned = False
+        self._first_share: Resources | None = None
+        self._coming: Coming = ()  # shares that are expected
+        self._counted_on: Coming = ()  # those that the last decision counts on, and that have still to come
+        self._losses = 0
+        self._again = inf
+        self._tried = False
+        self._chosen_at: float | None = None  # when the plan was that runs
+        self._slots = adaptive.begin_with
+
+    @property
+    def slots(self) -> float | None:
+        """The most slots that the job takes; None: all that it is given."""
+        return self._slots
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The plans known so far."""
+        return self._options
+
+    @property
+    def kept(self) -> tuple[Option, ...]:
+        """The same, the one that runs first."""
+        place = self._running
+        return (self._options[place], *self._options[:place], *self._options[place + 1 :])
+
+    @property
+    def option(self) -> Option:
+        """The one of them that runs, with the estimates of the last decision."""
+        return self._options[self._running]
+
+    @property
+    def due(self) -> float | None:
+        """The time to ask the next question, if one is waiting."""
+        share = self._share
+        if self._asked or self._over or share is None or share.cpu <= 0:
+            return None
+        if not self._waiting:
+            again = min(self._again, self._late_at)
+            return again if again < inf else None
+        if any(cause.urgent for cause in self._waiting.values()):
+            return self._first
+        triggers = self._adaptive.triggers
+        return min(self._last + triggers.quiet, self._first + triggers.longest)
+
+    def tick(self, now: float) -> Work | None:
+        """Look at what is new; return a question to be answered, if it is time for one."""
+        self._look(now)
+        if now >= self._again:
+            self._again = inf
+            why = "DuckDB's plan has not ended" if self._by_duckdb else "the last decision was for a time only"
+            why = TRIAL if self._on_trial else why
+            self._wait(Cause(AGAIN, why, urgent=True), now)
+        if now >= self._late_at:
+            self._look_at_late(now)
+        due = self.due
+        if due is not None and now >= due:
+            return self._ask(now)
+        if self._unsifted and not self._asked:
+            self._unsifted = False
+            options, running = self._options, self._running
+            return lambda: Useful(options, running, useful(options, running))
+        return None
+
+    def reconsider(self, why: str, now: float) -> None:
+        """Have a decision taken for a reason of the caller's."""
+        self._wait(Cause("request", why, urgent=True), now)
+
+    def pin(self) -> None:
+        """Rows of the root are being handed out: change only to plans that can take them over."""
+        self._pinned = True
+
+    def _as_pinned(self, answer: Answer) -> Answer:
+        """The answer, staying where it would have rows made again that have been handed out."""
+        decision = answer.decision
+        if not self._pinned or not isinstance(decision, Switch):
+            return answer
+        old, new = answer.question.options[answer.question.running], answer.served[decision.plan]
+        (_, before, _), (_, after, usable) = old.stages[-1], new.stages[-1]
+        if usable and before == after:
+            return answer
+        why = "rows of the answer have been handed out, which the other plan would make again"
+        return replace(answer, decision=Stay(why, decision.candidates))
+
+    def unseen(self, answer: Answer | Useful) -> list[CheckpointKey]:
+        """Outputs of plans that come with an answer, and of the one that it changes to, that the job has not got: they
+        may be there, made by another process or let go of since."""
+        if isinstance(answer, Useful) or self._over:
+            return []
+        fresh = answer.question.options[len(self._options) :]
+        if isinstance(answer.decision, Switch):
+            fresh = (*fresh, answer.served[answer.runs])
+        keys = (
+            CheckpointKey(*content, part)
+            for option in fresh
+            for stage, content, usable in option.stages
+            if usable
+            for part in range(stage.width)
+        )
+        return self._run.lacks(dict.fromkeys(keys))
+
+    def take(self, answer: Answer | Useful, now: float, found: int = 0) -> list[Command]:
+        """Apply an answer, if it still holds; else the question is asked again.
+
+        found: how many of the outputs that were `unseen` are there: it was decided without them.
+        """
+        if isinstance(answer, Useful):
+            current = len(answer.options) == len(self._options) and answer.running == self._running
+            return self._run.keep_only(answer.contents, now=now) if current else []
+        causes, self._asked = self._asked, ()
+        if self._over:
+            return []
+        self._unsifted |= len(answer.question.options) != len(self._options)
+        self._options, self._found, self._told = answer.question.options, answer.found, answer.observed
+        share = self._share
+        if share is None:
+            return []
+        if found:
+            words = f"{counted(found, 'output')} of other plans {'was' if found == 1 else 'were'} found"
+            self._wait(Cause("found", words, urgent=True), now)
+        if found or self._late(answer) or self._otherwise(answer, share, now):
+            self._waiting = {cause.kind: cause for cause in causes} | self._waiting
+            return []
+        before, self._basis = self._basis, answer.question.share
+        commands = self._apply(self._as_pinned(answer), " and ".join(cause.what for cause in causes), before, now)
+        stuck = self._run.stuck
+        if stuck is None or not self._run.exhausted <= answer.question.finished.exhausted:
+            return commands  # what has run out of memory since is a question of its own
+        return commands + self._run.fail(stuck, now=now)
+
+    def _late(self, answer: Answer) -> bool:
+        """True if DuckDB's plan has gone on, unseen, while others were searched for: it may nearly have ended."""
+        late = answer.searched is not None and not answer.question.first_look
+        return late and self._by_duckdb and isinstance(answer.decision, Switch)
+
+    def _otherwise(self, answer: Answer, share: Resources, now: float) -> bool:
+        """True if the share, or what it should be later, is no longer as it was when the question was asked."""
+        triggers, since = self._adaptive.triggers, now - self._run.began
+        moved = changed(answer.question.share, share) > triggers.share
+        return moved or triggers.expects_otherwise(since, answer.question.coming, self._coming)
+
+    def _look(self, now: float) -> None:
+        history, timed = self._run.history, False
+        while self._seen < len(history):
+            record = history[self._seen]
+            if isinstance(record, ShareTold):
+                coming = tuple((at, whole_slot(share)) for at, share in record.coming)
+                record = replace(record, share=whole_slot(record.share), coming=coming)
+            self._seen += 1
+            match record:
+                case ShareTold(_, share, coming):
+                    if self._first_share is None:
+                        self._first_share = share
+                    self._coming = coming
+                    self._waiting.pop(SHARE, None)  # it may have come back to what it was
+                case Switched(_, number):
+                    self._plan = self._run.plans[number - 1]
+                    if self._run.settled:
+                        self._settle()
+                case StageDone(_, stage, _, rows, size_of, _, estimated):
+                    self._news.append((self._plan, stage, Observation(rows, size_of)))
+                    self._misestimates += self._adaptive.triggers.misjudged(rows, estimated)
+            timed |= self._seconds.take(record, self._plan)
+            triggers = self._adaptive.triggers
+            cause = triggers.cause(record, self._basis, self._without_a_slot)
+            if cause is None and isinstance(record, ShareTold):
+                cause = triggers.expectation(record, self._counted_on, self._horizon(record.at))
+            if cause is not None:
+                self._wait(cause, now)
+        if timed:
+            self._look_at_seconds(now)
+        if not self._begun and self._run.plans and self._share is not None:
+            self._begun = True
+            self._chosen_at = now
+            if self._adaptive.at_once or self._is_search_cheap(self._work_left(self._share)):
+                self._wait(Cause(START, "the alternatives became known", urgent=True), now)
+            elif self._by_duckdb:
+                self._again = now + max(LOOK_AGAIN, 2.0 * self._work_left(self._share))
+            self._again = min(self._again, self._look_at_trial(now))
+
+    def _is_search_cheap(self, left: float) -> bool:
+        """True if the search for other plans takes little of the seconds that are left."""
+        return search_seconds(self._options[0].candidate.plan) <= EAGER_PART * left
+
+    def _look_at_seconds(self, now: float) -> None:
+        """Functions or tables have told what they took. While a question is open its answer may put all right."""
+        if self._asked or self._over:
+            return
+        option = self._options[self._running]
+        left = {stage.id: tasks for stage, tasks in self._run.left() if stage.id in option.candidate.plan.by_id}
+        cause = self._adaptive.triggers.seconds_cause(option, left, self._told | self._seconds.observed)
+        if cause is not None:
+            self._wait(cause, now)
+
+    def _settle(self) -> None:
+        """The run has gone over to its last resort: that is the plan that runs, and there is nothing to decide."""
+        last = Option(plan_name(len(self._options)), Candidate(self._plan, "DuckDB"))
+        self._options, self._running = (*self._options, last), len(self._options)
+        self._slots = None
+
+    @property
+    def _over(self) -> bool:
+        """True if the plan is not to change any more."""
+        return self._run.ending or self._run.settled
+
+    @property
+    def _share(self) -> Resources | None:
+        """The share that plans are compared on."""
+        share = self._run.share
+        return share and whole_slot(share)
+
+    @property
+    def _by_duckdb(self) -> bool:
+        """True while DuckDB's own plan of the query runs."""
+        return self.option.by_duckdb
+
+    @property
+    def _on_trial(self) -> bool:
+        """True while a plan of another kind runs than the one that is known."""
+        known = self._adaptive.known
+        return known is not None and known.by_duckdb != self._by_duckdb and not self._tried
+
+    def _trial(self, now: float) -> float:
+        """The part of the seconds of the known plan for which another has been on trial; 0: none is."""
+        known = self._adaptive.known
+        if known is None or not self._on_trial or self._chosen_at is None:
+            return 0.0
+        return max(1e-9, (now - self._chosen_at) / max(known.seconds, 1e-9))
+
+    def _look_at_trial(self, now: float) -> float:
+        """The time of the next look at a plan that is on trial; infinite: none is. One look is when it has taken as
+        long as the known plan."""
+        known, trial = self._adaptive.known, self._trial(now)
+        if known is None or not trial:
+            return inf
+        pause = max(LEAST_TRIAL, known.seconds * max(TRIAL_PART, trial if trial < 1.0 else 0.0))
+        over = known.seconds * (1.0 - trial)
+        return now + (over if 0.0 < over < 1.5 * pause else pause)
+
+    @property
+    def _without_a_slot(self) -> bool:
+        """True if the job began without one and nothing has been decided since."""
+        return self._basis is self._adaptive.available and self._first_share is not None and not self._first_share.cpu
+
+    def _wait(self, cause: Cause, now: float) -> None:
+        if not self._waiting:
+            self._first = now
+        self._last = now
+        self._waiting[cause.kind] = cause
+
+    def _work_left(self, share: Resources) -> float:
+        """Seconds that the launch plan takes at least on the share: cheap, for it is asked of every query."""
+        stages = self._options[0].candidate.plan.stages
+        return sum(stage.width * stage.estimate.task_seconds for stage in stages) / max(1.0, share.cpu)
+
+    def _ask(self, now: float) -> Work:
+        self._asked, self._waiting = tuple(self._waiting.values()), {}
+        since = now - self._run.began
+        assert self._share is not None
+        question = Question(
+            self._options,
+            self._running,
+            self._run.finished(now),
+            self._share,
+            self._misestimates,
+            since,
+            tuple(cause.kind for cause in self._asked),
+            self._losses,
+            tuple((at, share) for at, share in self._coming if at > since),
+            trial=self._trial(now),
+            tried=self._tried,
+        )
+        news, self._news = tuple(self._news), []
+        asked = Asked(question, self._told, news, self._adaptive, self._job, self._found, self._seconds.observed)
+        return lambda: answer(asked)
+
+    def _horizon(self, at: float) -> float:
+        """The second of the job's life up to which it matters what should come, seen from another: all of it should
+        have ended long before."""
+        share = self._share
+        return at + FAR * self._work_left(share) if share is not None else at
+
+    @property
+    def _late_at(self) -> float:
+        """The time from which on what the last decision counts on is late."""
+        return self._run.began + self._counted_on[0][0] + LATE if self._counted_on else inf
+
+    def _look_at_late(self, now: float) -> None:
+        """The time of what was expected is over: it has come, or plans are to be compared without it."""
+        (_, expected), self._counted_on = self._counted_on[0], self._counted_on[1:]
+        if self._share is not None and changed(expected, self._share) > self._adaptive.triggers.share:
+            self._wait(Cause(MISSED, "what was expected has not come", urgent=True), now)
+
+    def _apply(self, answer: Answer, cause: str, before: Resources, now: float) -> list[Command]:
+        record = recorded(answer, cause, before)
+        self._run.note(record, now=now)
+        if answer.question.first_look and self._is_search_cheap(answer.question.least):
+            self._wait(Cause("search", "there is time to look for more plans", urgent=True), now)
+        self._again = now + answer.decision.again
+        self._counted_on = answer.question.coming
+        self._slots = answer.decision.slots
+        if not isinstance(answer.decision, Switch):
+            if self._by_duckdb:
+                self._again = min(self._again, now + max(LOOK_AGAIN, now - self._run.began))
+            self._again = min(self._again, self._look_at_trial(now))
+            return []
+        self._losses += not answer.question.first_look and answer.question.loses(answer.decision.plan)
+        was_on_trial = self._on_trial
+        self._running = answer.decision.plan
+        self._options = answer.options
+        self._tried |= was_on_trial and not self._on_trial
+        self._chosen_at = now
+        self._again = min(self._again, self._look_at_trial(now))
+        self._unsifted = True
+        return self._run.switch(self._options[self._running].candidate.plan, now=now)
+
+
+def recorded(answer: Answer, cause: str, before: Resources) -> Decided:
+    """The answer as it goes down in the history of the job."""
+    question, decision = answer.question, answer.decision
+    switch = decision if isinstance(decision, Switch) else None
+    return Decided(
+        at=0.0,
+        cause=cause,
+        before=before,
+        after=question.share,
+        running=question.options[question.running].name,
+        chosen=question.options[answer.runs].name,
+        reason=decision.reason if isinstance(decision, Stay) else "",
+        candidates=decision.candidates,
+        kept=switch.keep if switch is not None else (),
+        work_left_out=switch.work_left_out if switch is not None else 0.0,
+        planner_seconds=answer.seconds,
+        search_seconds=answer.searching,
+        stages_back=switch.stages_back if switch is not None else 0,
+        coming=question.coming,
+    )

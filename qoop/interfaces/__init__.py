@@ -1,0 +1,13 @@
+"""The faces of a session: for people, for programs and for clients over a network.
+
+::
+
+    repl/             the shell
+    page/             the live page: queries in a browser
+    server/           `qoop serve`: many clients, as users with limits
+    adapters/         what other tools speak: SQLAlchemy, ibis, dbt
+    commands/         the larger sub-commands of the command line
+    dbapi.py          the Python database API
+    notebook.py       results and jobs as HTML, and ``%%qoop``
+    former_paths.py   modules under the names that they had before
+"""

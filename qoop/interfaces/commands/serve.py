@@ -1,0 +1,174 @@
+"""``qoop serve DIR``: answer the queries of many clients, until a signal says to end."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import ConfigError
+from qoop.interfaces.server.users import Users, new_user, read_users
+
+if TYPE_CHECKING:
+    from qoop.interfaces.server.flight import FlightServer
+    from qoop.interfaces.server.http_server import HttpServer
+    from qoop.interfaces.server.kept import KeptQueries
+    from qoop.interfaces.server.manners import Manners, Place
+    from qoop.interfaces.server.service import Service
+    from qoop.session.session import Session
+
+WHAT = "Answer queries over HTTP, Flight SQL and PostgreSQL's protocol, for many clients, each with a token and limits"
+
+
+def add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    open_session: Callable[[argparse.Namespace], Session],
+) -> argparse.ArgumentParser:
+    """Add the command, and return its parser, which still lacks the options of a session.
+
+    open_session: how the command line opens a session.
+    """
+    parser = commands.add_parser("serve", help=WHAT, description=f"{WHAT}. See docs/serve.md.")
+    parser.add_argument("paths", metavar="DIR", nargs="*", help="what --data takes, too")
+    parser.add_argument("--config", metavar="FILE", help="the only qoop.toml to be read")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1: this machine alone)")
+    parser.add_argument("--port", type=int, default=8080, metavar="N", help="of HTTP (8080); 0: any that is free")
+    parser.add_argument("--flight-port", type=int, metavar="N", help="of Arrow Flight SQL; without it there is none")
+    pg_port = "of PostgreSQL's protocol; without it there is none"
+    parser.add_argument("--pg-port", type=int, metavar="N", help=pg_port)
+    parser.add_argument("--users", metavar="FILE", type=Path, help="who may ask; without it anybody on this machine")
+    parser.add_argument("--new-user", metavar="NAME", help="print a new token, and its lines for the file of users")
+    password = "with --new-user: ask for a password, or read a line, in place of a new token"
+    parser.add_argument("--password", action="store_true", help=password)
+    parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="the certificate, in PEM")
+    parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
+    names = "a name clients may call this server by; repeatable"
+    parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help=names)
+    parser.add_argument("--audit", metavar="FILE", type=Path, help="a line of JSON for each statement (stderr)")
+    answers = "where queries that go on without their client (POST /queries) outlive the server"
+    parser.add_argument("--answers", metavar="DIR", type=Path, help=answers)
+    log = "a line of JSON for each message of the log (lines of text on stderr)"
+    parser.add_argument("--log", metavar="FILE|-", type=Path, help=log)
+    otel = "send a span of OpenTelemetry for each query, as OTEL_EXPORTER_OTLP_... say"
+    parser.add_argument("--otel", action="store_true", help=otel)
+    parser.add_argument("--queries", type=int, default=100, metavar="N", help="that may run at a time (100)")
+    connections = "of HTTP that may be open at a time (1000)"
+    parser.add_argument("--connections", type=int, default=1000, metavar="N", help=connections)
+    idle = "seconds after which a connection of HTTP without a request is closed (60)"
+    parser.add_argument("--idle", type=float, default=60.0, metavar="SECONDS", help=idle)
+    ending = "seconds that queries may go on once the server is to end (30)"
+    page = "show all queries in a browser on this machine, to whom has the address that is printed"
+    parser.add_argument("--page", action="store_true", help=page)
+    parser.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help=ending)
+    parser.set_defaults(run=lambda options: _run(options, open_session))
+    return parser
+
+
+def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace], Session]) -> int:
+    if options.new_user is not None:
+        return _print_user(options.new_user, options.password)
+    http = _http()
+    from qoop.interfaces.server.audit import AuditLog
+    from qoop.interfaces.server.logs import logged
+    from qoop.interfaces.server.manners import Manners, Place
+    from qoop.interfaces.server.postgres.server import PostgresServer
+    from qoop.interfaces.server.service import Service
+    from qoop.interfaces.server.spans import exported
+
+    _check(options)
+    place = Place(options.host, options.port, options.tls_cert, options.tls_key)
+    users = Users() if options.users is None else read_users(options.users)
+    place.check(users.are_told_apart)
+    manners = Manners(hosts=(*Manners().hosts, *options.allow_host), connections=options.connections, idle=options.idle)
+    with ExitStack() as around:
+        around.enter_context(logged(options.log))
+        spans = around.enter_context(exported()) if options.otel else None
+        audit = around.enter_context(closing(AuditLog.at(options.audit)))
+        session = around.enter_context(_locked_session(options, open_session))
+        service = Service(session, users, audit, options.queries, spans)
+        with ExitStack() as servers:
+            server = servers.enter_context(http(service, place, manners, options.answers))
+            _say(f"qoop serves {len(session.tables())} tables at {server.address}")
+            if resumed := server.kept.resume():
+                _say(f"and goes on with {resumed} queries")
+            if options.flight_port is not None:
+                flight = _flight(service, replace(place, port=options.flight_port), manners)
+                _say(f"and, by Flight SQL, at {servers.enter_context(flight).address}")
+            if options.pg_port is not None:
+                postgres = PostgresServer(service, replace(place, port=options.pg_port), manners)
+                _say(f"and, for clients of PostgreSQL, at {servers.enter_context(postgres).address}")
+                if place.certificate is None and (names := ", ".join(users.without_verifier)):
+                    _say(f"which does not let in {names}: without TLS it takes a line scram in the file of users")
+            if options.page:
+                _say(f"and shows what runs at {session.page().url}")
+            _wait_for_end(service, server.kept, options.grace)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    if min(options.queries, options.connections) < 1:
+        raise ConfigError("--queries and --connections must be 1 or more")
+    if not (options.idle > 0 and options.grace >= 0):
+        raise ConfigError("--idle must be above 0 seconds, and --grace at least 0")
+
+
+def _http() -> type[HttpServer]:
+    try:
+        from qoop.interfaces.server.http_server import HttpServer
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"there is no {error.name}, which a server needs: pip install 'qoop[server]'") from error
+    return HttpServer
+
+
+def _flight(service: Service, place: Place, manners: Manners) -> FlightServer:
+    from qoop.interfaces.server.flight import FlightServer  # loads gRPC
+
+    return FlightServer(service, place, manners)
+
+
+def _locked_session(options: argparse.Namespace, open_session: Callable[[argparse.Namespace], Session]) -> Session:
+    if options.config is not None:
+        os.environ["QOOP_CONFIG"] = options.config
+    options.data, options.locked = [*options.data, *options.paths], True
+    return open_session(options)
+
+
+def _wait_for_end(service: Service, kept: KeptQueries, grace: float) -> None:
+    """Serve until Ctrl-C or another signal; a second one does not wait for the queries that run."""
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        _say(f"ending: queries have {grace:g} s")
+    try:
+        service.admit_no_more()
+        if suspended := kept.suspend():
+            _say(f"{suspended} queries are suspended, and go on when a server begins with the same --answers")
+        service.close(grace)
+    except KeyboardInterrupt:
+        service.close(0.0)
+
+
+def _print_user(name: str, with_password: bool) -> int:
+    token, lines = new_user(name, _password() if with_password else None)
+    if not with_password:
+        _say(f"the token of {name}, which nobody can tell again: {token}")
+    print(lines, end="")
+    return 0
+
+
+def _password() -> str:
+    """The password that is typed, unseen, or the first line of the input."""
+    if sys.stdin.isatty():
+        return getpass.getpass("the password: ")
+    return sys.stdin.readline().rstrip("\n")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,89 @@
+"""The words of a command line as argparse takes them: the command first, and --data before each path.
+
+argparse takes one word without an option for the command, so that ``qoop --slots 2 DIR`` would be none of them, and the
+options before a command for other ones than those behind it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+
+from qoop.query.options import FLAGS
+
+_WITH_DATA = "explain"
+_SWITCHES = (
+    *("-h", "--help", "--version", "--page", "--alternatives", "--analyze", "--history"),
+    *(f"--{name.replace('_', '-')}" for name, flag in FLAGS.items() if flag.metavar is None),
+)
+
+
+def in_order(words: Sequence[str], commands: Collection[str]) -> list[str]:
+    """The words with the command first, and with --data before each path that is for a query or ``explain``.
+
+    >>> in_order(["--slots", "2", "./data", "x.parquet", "-c", "FROM x"], ["explain"])
+    ['--slots', '2', '--data', './data', '--data', 'x.parquet', '-c', 'FROM x']
+    >>> in_order(["./data", "explain", "-c", "FROM x"], ["explain"])
+    ['explain', '--data', './data', '-c', 'FROM x']
+    """
+    before: list[str] = []
+    left = iter(words)
+    for word in left:
+        if word in commands:
+            return [word, *before, *(_with_data_named(left) if word == _WITH_DATA else left)]
+        before += _taken(word, left)
+    return before
+
+
+def names_no_command(words: Sequence[str]) -> bool:
+    """True if all words, in order, are options and their values, and none asks for help.
+
+    >>> names_no_command(["--slots", "2", "-c", "FROM x"]), names_no_command(["-h"]), names_no_command(["expalin"])
+    (True, False, False)
+    """
+    left = iter(words)
+    for word in left:
+        if _takes_value(word):
+            next(left, None)
+        elif not word.startswith("-") or word.startswith(("-h", "--h")):
+            return False
+    return True
+
+
+def stray(words: Sequence[str], commands: Collection[str]) -> str | None:
+    """The first word that is no option, no value of one, no path and no command; None: there is none.
+
+    >>> stray(["--slots", "2", "nowhere"], ["explain"])
+    'nowhere'
+    >>> stray(["--slots", "2", "./data", "explain", "--", "it"], ["explain"])
+    """
+    left = iter(words)
+    for word in left:
+        if word in commands:
+            return None
+        taken = _taken(word, left)
+        if len(taken) == 1 and not word.startswith("-"):
+            return word
+    return None
+
+
+def _with_data_named(left: Iterator[str]) -> list[str]:
+    return [piece for word in left for piece in _taken(word, left)]
+
+
+def _taken(word: str, left: Iterator[str]) -> list[str]:
+    """A word with the value that follows if it is an option with one, or with --data if it is a path."""
+    if _takes_value(word):
+        return [word, *[value for value in [next(left, None)] if value is not None]]
+    return ["--data", word] if _is_path(word) else [word]
+
+
+def _takes_value(word: str) -> bool:
+    """True for an option whose value is the next word: it may be cut short, as ``--slot``."""
+    if word.startswith("--"):
+        return len(word) > 2 and "=" not in word and not any(switch.startswith(word) for switch in _SWITCHES)
+    return len(word) == 2 and word[0] == "-" and word not in _SWITCHES
+
+
+def _is_path(word: str) -> bool:
+    return not word.startswith("-") and (os.path.exists(word) or "." in word or os.sep in word)

@@ -1,0 +1,181 @@
+"""Notebooks: results and jobs as HTML, and ``%%qoop``, a cell of SQL that is shown while it runs.
+
+In IPython: ``%load_ext qoop``, then ``%qoop DIR`` opens data, and a cell that begins with ``%%qoop`` runs SQL; its
+answer is the result of the cell, and ``%%qoop name`` also gives it that name. ``%qoop SELECT …`` runs a line of SQL.
+``%%qoop --approximate`` shows an answer that grows, with bars for its intervals; ``%%qoop --tenant reports`` says whom
+it is for. ``%qoop session`` takes a session of yours.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qoop.catalog.errors import ConfigError, QueryError
+from qoop.query.drawing.html import BAR, GREY, SHOWN_ROWS, job_html
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qoop.programs.approximate.edition import Edition
+    from qoop.query.job import Job
+    from qoop.query.result import Result
+    from qoop.session.session import Session
+
+_BAR_WIDTH = 160
+_GROWS = "--approximate"
+_TERMS = {
+    "--tenant": ("tenant", "whom the queries are for"),
+    "--deadline": ("deadline", "in how many seconds answers are needed"),
+    "--priority": ("priority", "how urgent answers are, from 1 to 10"),
+}
+_OPTION = re.compile(r"(?<!\S)--[a-z]")
+
+
+def edition_html(edition: Edition) -> str:
+    """An edition of a growing answer: its first rows, and a bar for each interval, all of a column on one scale."""
+    result = edition.result
+    rows = result.slice(0, SHOWN_ROWS).fetchall()
+    texts = list(result.slice(0, SHOWN_ROWS).text_rows())
+    heads, columns = [], []
+    for at, bounded in edition.places():
+        heads.append(f"<th>{escape(result.columns[at])}</th>")
+        columns.append([f"<td>{escape(text[at] or ('NULL' if text[at] is None else ''))}</td>" for text in texts])
+        if bounded:
+            heads.append("<th></th>")
+            columns.append(_bars([(row[at + 1], row[at + 2]) for row in rows]))
+    body = "\n".join(f"<tr>{''.join(cells)}</tr>" for cells in zip(*columns, strict=True))
+    notes = "".join(f"<div{GREY}>{escape(note)}</div>" for note in edition.notes)
+    head = f"{BAR.format(fraction=edition.share)} {escape(str(edition))}"
+    return f"<div>{head}</div><table><thead><tr>{''.join(heads)}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+
+def _bars(intervals: Sequence[tuple[float | None, float | None]]) -> list[str]:
+    ends = [end for pair in intervals for end in pair if end is not None]
+    least, most = min([0.0, *ends]), max([0.0, *ends])
+    scale = _BAR_WIDTH / (most - least) if most > least else 0.0
+    return [f"<td>{_bar((low - least) * scale, (high - least) * scale) if low is not None and high is not None else ''}"
+            "</td>" for low, high in intervals]  # fmt: skip
+
+
+def _bar(low: float, high: float) -> str:
+    middle, width = (low + high) / 2, max(1.0, high - low)
+    return (
+        f'<svg width="{_BAR_WIDTH}" height="12"><rect x="0" y="4" width="{middle:.1f}" height="4" fill="#bbb"/>'
+        f'<rect x="{low:.1f}" y="1" width="{width:.1f}" height="10" fill="#36c" fill-opacity="0.6"/></svg>'
+    )
+
+
+def _taken(words: list[str], flag: str) -> tuple[list[str], str]:
+    """The other words, and the one behind a flag."""
+    place = words.index(flag)
+    if place + 1 == len(words):
+        raise ConfigError(f"behind {flag} stands {_TERMS[flag][1]}")
+    return words[:place] + words[place + 2 :], words[place + 1]
+
+
+class Magic:
+    """``%qoop`` and ``%%qoop`` of one notebook. shell: IPython's."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._session: Session | None = None
+
+    @property
+    def session(self) -> Session:
+        """The session of the notebook's cells, opened when it is first used."""
+        if self._session is None:
+            from qoop.session.session import connect
+
+            self._session = connect()
+        return self._session
+
+    def line(self, line: str) -> Session | Result:
+        """``%qoop``: the session; ``%qoop PATH``: open data; ``%qoop name``: take a session of that name; ``%qoop
+        SELECT …``: run SQL."""
+        from qoop.session.session import Session
+
+        text = line.strip()
+        named = self._shell.user_ns.get(text)
+        if isinstance(named, Session):
+            self._session = named
+        elif _OPTION.search(text):
+            raise ConfigError("%qoop takes no options: write session = qoop.connect(slots=…), then %qoop session")
+        elif " " in text and not Path(text).exists():
+            return self.session.sql(text, watch=_show)
+        elif text:
+            self.session.register_path(text)
+        return self.session
+
+    def cell(self, line: str, cell: str) -> Result:
+        """``%%qoop [--approximate] [--tenant NAME] [--deadline SECONDS] [--priority 1-10] [name]``: run the statements
+        of the cell, and show them while they run. Tenant, deadline and priority stay those of the cells to come."""
+        words = line.split()
+        for flag, (option, _) in _TERMS.items():
+            if flag in words:
+                words, value = _taken(words, flag)
+                self.session.set(option, value)
+        grows = _GROWS in words
+        name = " ".join(word for word in words if word != _GROWS)
+        if name and not name.isidentifier():
+            flags = ", ".join([_GROWS, *_TERMS])
+            raise ConfigError(f"%%qoop takes {flags}, and the name that the answer is to have, not {name!r}")
+        result = self._grown(cell) if grows else self.session.sql(cell, watch=_show)
+        if name:
+            self._shell.user_ns[name] = result
+        return result
+
+    def _grown(self, cell: str) -> Result:
+        """The last edition of the answer to a query, which is shown while it grows."""
+        from qoop.query.statements.statement import Approximate, statements
+
+        asked, *others = statements(f"APPROXIMATE {cell}")
+        if others:
+            raise QueryError(f"a cell with {_GROWS} holds one query, not {1 + len(others)} statements")
+        assert isinstance(asked, Approximate)
+        answer = self.session.approximate(asked.text, asked.error, asked.confidence, if_busy=asked.if_busy)
+        page: Any = import_module("IPython.display")
+        shown = None
+        try:
+            for edition in answer.editions():
+                html = page.HTML(edition_html(edition))
+                if shown is None:
+                    shown = page.display(html, display_id=True)
+                else:
+                    shown.update(html)
+        except KeyboardInterrupt:
+            if answer.stop() is None:
+                raise
+        return answer.last().result
+
+
+def _show(job: Job) -> None:
+    """Show a job that takes its time, until it has ended."""
+    if job.wait(0.3):
+        return
+    page: Any = import_module("IPython.display")  # partly typed
+    shown = page.display(page.HTML(job_html(job)), display_id=True)
+    while not job.wait(0.2):
+        shown.update(page.HTML(job_html(job)))
+    shown.update(page.HTML(job_html(job)))
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Do the work of ``%load_ext qoop``."""
+    magic = Magic(shell)
+
+    def qoop(line: str, cell: str | None = None) -> Session | Result:
+        """SQL in a notebook.
+
+        %qoop PATH       open a file, a folder or a database
+        %qoop NAME       take a session of that name
+        %qoop SELECT …   run SQL
+        %%qoop [--approximate] [--tenant NAME] [--deadline SECONDS] [--priority 1-10] [NAME]
+                         run the SQL of the cell; NAME is a variable that gets the answer
+        """
+        return magic.line(line) if cell is None else magic.cell(line, cell)
+
+    shell.register_magic_function(qoop, magic_kind="line_cell", magic_name="qoop")

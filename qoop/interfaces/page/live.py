@@ -1,0 +1,131 @@
+"""The jobs of a session that is open, as the page sees them. Used by one thread.
+
+What is new of each job is added to its account when somebody looks; nothing is done while nobody does.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+import qoop
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.job_status import EndedJob
+from qoop.catalog.errors import ConfigError, SessionClosed
+from qoop.engine.task import JobId
+from qoop.interfaces.page.account import Account
+from qoop.interfaces.page.moment import Expected, Moment, moment_of
+from qoop.interfaces.page.plan_map import PlanMaps
+from qoop.interfaces.page.views import Json, Powers, SeenJob, job_line, job_view, overview
+
+if TYPE_CHECKING:
+    from qoop.session.session import Session
+
+_BUDGET = 0.0005
+"""Seconds of work on a map of plans at a time."""
+
+
+class Live:
+    """powers: what those who look may do. It does not keep the session from being collected."""
+
+    def __init__(self, session: Session, powers: Powers) -> None:
+        self.powers = powers
+        self._session = weakref.ref(session)
+        self._cluster: Cluster = session.cluster
+        self._accounts: dict[JobId, Account] = {}
+        self._maps = PlanMaps(_BUDGET)
+        self._rhos: dict[JobId, float | None] = {}
+        self._lines: dict[JobId, Json] = {}  # of jobs that have ended, which change no more
+        self._head: Json = {"name": _name(session), "version": qoop.__version__, "wall": self._cluster.wall}
+
+    def overview(self, at: float | None = None) -> Json:
+        """All jobs. at: means nothing here; what runs is as it is."""
+        jobs = self._cluster.jobs()
+        for gone in self._accounts.keys() - {job.id for job in jobs}:
+            self._maps.forget(gone)
+            self._rhos.pop(gone, None)
+            self._lines.pop(gone, None)
+            del self._accounts[gone]
+        now = self._moment(jobs)
+        return overview(self._head, now, (self._line(job, now) for job in jobs), self.powers)
+
+    def job(self, id: JobId, at: float | None = None, since: int | None = None) -> Json:
+        """One job; see `job_view`. Raises ConfigError."""
+        found = self._find(id)
+        now = self._moment([found], tenants=False)
+        seen = self._seen(found, now)
+        return job_view(seen, self._maps.of(seen, [size for _, size in now.sizes]), since)
+
+    def cancel(self, id: JobId) -> Json:
+        """Stop a job. Raises ConfigError."""
+        self._running(id).cancel()
+        return {}
+
+    def suspend(self, id: JobId) -> Json:
+        """Suspend a job to a folder of its own, which is told. Raises ConfigError, DiskFull."""
+        from qoop.catalog.user_folders import cache_directory
+
+        self._running(id)
+        job = next((job for job in self._open().jobs() if job.id == id), None)
+        if job is None:
+            raise ConfigError(f"nobody waits for {id} any more, so it cannot be suspended")
+        folder = cache_directory() / "suspended" / f"{id}-{time.time_ns() // 1_000_000}"
+        job.suspend(folder)
+        return {"path": str(folder)}
+
+    def resize(self, slots: int | None, memory: int | None) -> Json:
+        """Change what all jobs may use. Raises ConfigError."""
+        self._open().resize(slots, memory)
+        return {}
+
+    def _open(self) -> Session:
+        session = self._session()
+        if session is None:
+            raise SessionClosed("the session was closed")
+        return session
+
+    def _running(self, id: JobId) -> JobHandle:
+        found = self._find(id)
+        if not isinstance(found, JobHandle):
+            raise ConfigError(f"{id} has ended")
+        return found
+
+    def _find(self, id: JobId) -> JobHandle | EndedJob:
+        found = next((job for job in self._cluster.jobs() if job.id == id), None)
+        if found is None:
+            raise ConfigError(f"there is no job {id} here")
+        return found
+
+    def _moment(self, jobs: list[JobHandle | EndedJob], tenants: bool = True) -> Moment:
+        session = self._session()
+        why = session.held_back if session is not None else ""
+        return moment_of(self._cluster, [job for job in jobs if isinstance(job, JobHandle)], why, tenants)
+
+    def _line(self, job: JobHandle | EndedJob, now: Moment) -> Json:
+        if not isinstance(job, EndedJob):
+            return job_line(self._seen(job, now))
+        if job.id not in self._lines:
+            self._lines[job.id] = job_line(self._seen(job, now))
+        return self._lines[job.id]
+
+    def _seen(self, job: JobHandle | EndedJob, now: Moment) -> SeenJob:
+        account = self._accounts.setdefault(job.id, Account())
+        account.take(job.news(account.taken))
+        zero = self._cluster.opened
+        seen = SeenJob(
+            job.id, job.text, job.terms, job.submitted - zero, job.began - zero, account, job.plans(), job.options(),
+            now.expected.get(job.id, Expected()), self._rho(job) if isinstance(job, EndedJob) else None,
+        )  # fmt: skip
+        account.go_on(now.at - seen.offset, seen.plan, seen.expected.fraction)
+        return seen
+
+    def _rho(self, job: EndedJob) -> float | None:
+        if job.id not in self._rhos:
+            self._rhos[job.id] = job.past.rho
+        return self._rhos[job.id]
+
+
+def _name(session: Session) -> str:
+    return repr(session).strip("<>")

@@ -1,0 +1,334 @@
+"""The JSON that the page is told: an overview of all jobs, and one job with all that is known of it.
+
+Pure functions of accounts and moments; the shapes are those that docs/page.md and the JavaScript name. Seconds count
+from the opening of the session.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from qoop.adaptive.cluster.tenants import TenantStatus
+from qoop.adaptive.replanning.decision import Option
+from qoop.adaptive.schedulers.terms import Terms
+from qoop.catalog.value import value
+from qoop.engine.history import Decided, Record
+from qoop.engine.task import TaskProfile, content_of
+from qoop.interfaces.page.account import Account, Parts, Task, done_of, fraction_of
+from qoop.interfaces.page.moment import Expected, MachineNow, Moment
+from qoop.planner.plan import Plan, Resources, Stage
+
+Json = dict[str, Any]
+
+_TEXT = 300  # characters of a query in the list
+
+
+@value
+class SeenJob:
+    """A job and what is known of it. offset: seconds of the session at which those of its history begin. options: the
+    plans that it may run. expected: of one that runs. rho: of one that has ended."""
+
+    id: str
+    text: str
+    terms: Terms
+    submitted: float
+    offset: float
+    account: Account
+    plans: Sequence[Plan] = ()
+    options: Sequence[Option] = ()
+    expected: Expected = Expected()
+    rho: float | None = None
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan that runs, or ran last."""
+        place = min(self.account.plan, len(self.plans) - 1)
+        return self.plans[place] if place >= 0 else None
+
+    @property
+    def state(self) -> str:
+        """As the page tells it."""
+        account = self.account
+        waits = self.expected.place is not None or account.waits
+        return "QUEUED" if account.ended is None and waits else account.state
+
+
+@value
+class Powers:
+    """The changes that a page may make."""
+
+    cancel: bool = False
+    suspend: bool = False
+    resize: bool = False
+
+
+def overview(
+    head: Json, now: Moment, lines: Iterable[Json], powers: Powers, span: tuple[float, float] | None = None
+) -> Json:
+    """All jobs, the machines and the tenants. head: name, version and wall time of the session. lines: `job_line` of
+    each job."""
+    return {
+        **head,
+        "now": _number(now.at),
+        "span": span,
+        "can": {"cancel": powers.cancel, "suspend": powers.suspend, "resize": powers.resize},
+        "machines": [_machine(one) for one in now.machines],
+        "capacity": [[_number(at), _number(size.cpu), _number(size.memory)] for at, size in now.sizes if at <= now.at],
+        "tenants": [_tenant(one) for one in now.tenants],
+        "jobs": sorted(lines, key=lambda line: (line["ended"] is not None, -line["submitted"])),
+    }
+
+
+def job_line(job: SeenJob) -> Json:
+    """A job as the list of all has it."""
+    account, expected, plan = job.account, job.expected, job.plan
+    share, left = account.shares[-1][1].cpu if account.shares else None, expected.left
+    fraction = 0.0
+    if account.state == "SUCCEEDED":
+        fraction = 1.0
+    elif expected.fraction is not None:
+        fraction = expected.fraction
+    elif plan is not None:
+        fraction = fraction_of(account, plan, done_of(account, plan, over=False))
+    return {
+        "id": job.id,
+        "text": job.text[:_TEXT],
+        "state": job.state,
+        "tenant": job.terms.tenant,
+        "submitted": _number(job.submitted),
+        "started": _number(account.first_task, job.offset),
+        "ended": _number(account.ended, job.offset),
+        "fraction": round(fraction, 4),
+        "share_slots": _number(share),
+        "used_slots": account.used.cpu,
+        "queued_tasks": sum(task.state == "QUEUED" for task in account.running.values()),
+        "left": None if left is None else {
+            "likely": _number(left.likely), "least": _number(left.least), "most": _number(left.most)
+        },
+        "deadline": _number(job.terms.deadline, job.submitted),
+        "late": _number(expected.late),
+        "helps": list(expected.helps),
+        "rho": _number(job.rho if account.ended is not None else expected.rho),
+        "place": expected.place,
+        "plan": account.names[-1] if account.names else "A",
+        "switches": max(0, account.plan),
+        "error": None if account.error is None else str(account.error),
+        "whole": plan is not None and any(stage.whole for stage in plan.stages),
+    }  # fmt: skip
+
+
+def job_view(job: SeenJob, plan_map: Json | None = None, since: int | None = None) -> Json:
+    """A job as a whole. since: a version of its account; of the tasks only those are told that have changed after."""
+    account = job.account
+    account.carry(job.plans)
+    after = -1 if since is None else since
+    tasks = [task for task in account.tasks.values() if task.version > after]
+    return {
+        **job_line(job),
+        "sql": job.text,
+        "plans": _plans(job),
+        "running": account.names[-1] if account.names else "A",
+        "stages": [view for place in range(len(account.names)) for view in _stages(job, place)],
+        "tasks": [_task(task, job) for task in tasks],
+        "since": since,
+        "version": account.version,
+        "decisions": [_decision(one, job.offset) for one in account.decisions],
+        "events": [_event(one, job.offset) for one in account.events],
+        "shares": [
+            [_number(at, job.offset), _number(share.cpu), _number(share.memory)] for at, share in account.shares
+        ],
+        "map": plan_map,
+    }
+
+
+def _plans(job: SeenJob) -> list[Json]:
+    """The plans that it may run, and those that it ran, by name. seconds: until each would end, by the last decision;
+    of the one that runs, as of now."""
+    account = job.account
+    known = {one.name: one.candidate.plan for one in job.options}
+    origins = {one.name: one.candidate.origin for one in job.options}
+    ran = dict(zip(account.names, job.plans, strict=False))
+    seconds = {one.plan: one.seconds for one in account.decisions[-1].candidates} if account.decisions else {}
+    if account.names and job.expected.left is not None:
+        seconds[account.names[-1]] = job.expected.left.likely
+    return [
+        {
+            "name": name,
+            "seconds": _number(seconds.get(name)),
+            "kept": name in known,
+            "stages": [stage.id for stage in plan.stages],
+            "what": _what(plan, origins.get(name, "")),
+        }
+        for name, plan in {**ran, **known, **ran}.items()
+    ]
+
+
+def _what(plan: Plan, origin: str) -> str:
+    if any(stage.whole for stage in plan.stages):
+        return "DuckDB's own plan of the whole query"
+    tasks = sum(stage.width for stage in plan.stages)
+    made = f", {origin}" if origin and origin != "launch" else ""
+    return f"{len(plan.stages)} stages, {tasks} tasks{made}"
+
+
+def _stages(job: SeenJob, place: int) -> list[Json]:
+    """The stages of one of the plans that ran."""
+    if place >= len(job.plans):
+        return []
+    account, plan = job.account, job.plans[place]
+    over = account.state == "SUCCEEDED" and place == account.plan
+    done = done_of(account, plan, over)
+    running = Counter(task.key.content for task in account.running.values())
+    queued = Counter(task.key.content for task in account.running.values() if task.state == "QUEUED")
+    views = []
+    for stage in plan.stages:
+        content = content_of(stage)
+        parts = account.parts.get(content)
+        views.append(
+            {
+                **_fixed(stage),
+                "plan": account.names[place],
+                "done": done[stage.id],
+                "running": running[content] - queued[content],
+                "queued": queued[content],
+                **_made(parts),
+                **_profiled(parts.profile if parts is not None else None),
+                "carried": place > 0 and parts is not None and parts.plan < place and bool(parts.present),
+            }
+        )
+    return views
+
+
+def _fixed(stage: Stage) -> Json:
+    """A stage, as far as it never changes."""
+    return {
+        "id": stage.id,
+        "label": stage.label,
+        "inputs": [item.stage for item in stage.stage_inputs],
+        "tables": [item.table for item in stage.table_inputs],
+        "tasks": stage.width,
+        "rows_estimated": _number(stage.estimate.rows),
+        "seconds_estimated": _number(stage.width * stage.estimate.task_seconds),
+        "whole": stage.whole,
+        "opaque": stage.opaque,
+        "sql": stage.sql,
+    }
+
+
+def _made(parts: Parts | None) -> Json:
+    if parts is None or not parts.seconds:
+        return {"rows": None, "bytes": None, "seconds": None}
+    return {
+        "rows": parts.rows,
+        "bytes": parts.bytes,
+        "seconds": _number(parts.seconds),
+    }
+
+
+def _profiled(profile: TaskProfile | None) -> Json:
+    """The profile of a task or a stage, under EXPLAIN ANALYZE."""
+    if profile is None:
+        return {"peak_memory": None, "spilled": None, "read": None, "cpu_seconds": None}
+    return {
+        "peak_memory": profile.peak_memory, "spilled": profile.spilled, "read": profile.read,
+        "cpu_seconds": _number(profile.cpu_seconds),
+    }  # fmt: skip
+
+
+def _task(task: Task, job: SeenJob) -> Json:
+    made, id = task.made, task.attempt.task
+    return {
+        "key": str(task.attempt),
+        "stage": id.stage,
+        "plan": job.account.names[task.plan] if task.plan >= 0 else "A",
+        "task": id.part,
+        "machine": task.machine,
+        "slots": task.resources.cpu,
+        "memory": task.resources.memory,
+        "start": _number(task.begun, job.offset),
+        "end": _number(task.ended, job.offset),
+        "state": task.state,
+        "account": _spent(task),
+        **_profiled(task.profile),
+        "rows": sum(made.rows) if made is not None else None,
+        "bytes": sum(made.bytes) if made is not None else None,
+        "fraction": _number(task.fraction),
+        "error": task.error,
+    }
+
+
+def _spent(task: Task) -> Json | None:
+    """The seconds of a task by what they went into."""
+    account = task.account
+    if account is None:
+        return None
+    return {
+        "waited": _number(account.waited), "read": _number(account.read), "computed": _number(account.computed),
+        "wrote": _number(account.wrote),
+    }  # fmt: skip
+
+
+def _decision(one: Decided, offset: float) -> Json:
+    return {
+        "at": _number(one.at, offset),
+        "cause": one.cause,
+        "before": _pair(one.before),
+        "after": _pair(one.after),
+        "running": one.running,
+        "chosen": one.chosen,
+        "switched": one.switched,
+        "reason": one.reason,
+        "candidates": [{"plan": each.plan, "seconds": _number(each.seconds)} for each in one.candidates],
+        "kept": list(one.kept),
+        "words": str(one),
+        "planner_seconds": _number(one.planner_seconds),
+    }
+
+
+def _event(record: Record, offset: float) -> Json:
+    kind = type(record).__name__
+    _, _, words = str(record).partition(" s ")
+    return {"at": _number(record.at, offset), "kind": kind, "words": words}
+
+
+def _machine(one: MachineNow) -> Json:
+    return {
+        "id": one.id,
+        "slots": _number(one.capacity.cpu),
+        "memory": _number(one.capacity.memory),
+        "used_slots": _number(one.used.cpu),
+        "used_memory": _number(one.used.memory),
+        "why": one.why,
+    }
+
+
+def _tenant(one: TenantStatus) -> Json:
+    return {
+        "name": one.name,
+        "weight": one.weight,
+        "share_slots": _number(one.share.cpu),
+        "used_slots": one.used.cpu,
+        "jobs": one.running + one.waiting,
+        "queued": one.waiting,
+        "done": one.done,
+        "rho": _number(one.rho),
+    }
+
+
+def _pair(resources: Resources | None) -> list[float | None] | None:
+    return None if resources is None else [_number(resources.cpu), _number(resources.memory)]
+
+
+def _number(number: float | None, offset: float = 0.0) -> float | None:
+    """As JSON can have it: to the tenth of a millisecond, and no infinity."""
+    return None if number is None or not isfinite(number) else round(number + offset, 4)
+
+
+def changed(view: Mapping[str, Any], before: Mapping[str, Any] | None) -> bool:
+    """True if it says anything new, but for the time."""
+    if before is None:
+        return True
+    return any(view[name] != before.get(name) for name in view if name not in ("now", "since"))

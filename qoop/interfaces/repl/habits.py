@@ -1,0 +1,200 @@
+"""Commands that people bring from psql and DuckDB's shell: an editor, variables, a query again and again, programs,
+and files that become tables."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import ConfigError
+from qoop.interfaces.repl.tokens import Token, tokens
+from qoop.interfaces.repl.typed import is_whole
+
+if TYPE_CHECKING:
+    from qoop.interfaces.repl.shell import Shell
+
+_EVERY = 2.0
+"""Seconds between two runs of a watched query."""
+
+_LONGEST = 86400.0
+"""Seconds at most between two runs."""
+
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def edit(shell: Shell, path: str) -> None:
+    """Open the last query, or a file, in the user's editor. What is whole then runs; the rest is at the prompt."""
+    if path:
+        _edited(Path(path).expanduser())
+        text = _read(Path(path).expanduser())
+    else:
+        with tempfile.TemporaryDirectory(prefix="qoop-edit-") as folder:
+            draft = Path(folder) / "query.sql"
+            draft.write_text(_with_its_end(shell.last_text), encoding="utf-8")
+            _edited(draft)
+            text = _read(draft)
+    if not text.strip() or not is_whole(text):
+        shell.begin(text.strip("\n"))
+        return
+    shell.say(text.strip("\n"))
+    shell.run_script(text)
+
+
+def _with_its_end(text: str) -> str:
+    """A query as its author has written it, with the ; that it is run by: saved unchanged it runs, as in psql.
+
+    >>> _with_its_end("SELECT 1"), _with_its_end("SELECT 1 -- one"), _with_its_end("")
+    ('SELECT 1;\\n', 'SELECT 1 -- one\\n;\\n', '')
+    """
+    if not text.strip() or is_whole(text):
+        return text
+    return f"{text};\n" if is_whole(f"{text};") else f"{text}\n;\n"
+
+
+def _edited(path: Path) -> None:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot run the editor {editor}, which VISUAL or EDITOR names: {error}") from error
+    if code:
+        raise ConfigError(f"the editor {editor} has ended with {code}; nothing is taken over")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: see byte {error.start + 1}") from error
+
+
+def watch(shell: Shell, line: str) -> None:
+    """Run the last query again and again, until Ctrl-C."""
+    every, times = _rhythm(line.split())
+    text = shell.last_query()
+    try:
+        while times:
+            shell.say(f"{time.strftime('%H:%M:%S')}, every {every:g} s; Ctrl-C ends it")
+            shell.run_script(text)
+            times -= 1
+            if times:
+                time.sleep(every)
+    except KeyboardInterrupt:
+        shell.say("")
+
+
+def _rhythm(words: list[str]) -> tuple[float, float]:
+    """The seconds between two runs, and how many runs there are.
+
+    >>> _rhythm([]), _rhythm(["0.5", "10"])
+    ((2.0, inf), (0.5, 10.0))
+    """
+    try:
+        every, times = float(words[0]) if words else _EVERY, int(words[1]) if words[1:] else math.inf
+    except ValueError:
+        every, times = math.nan, 0
+    if not (0 <= every <= _LONGEST and times > 0 and len(words) <= 2):
+        raise ConfigError(f"\\watch [SECONDS [TIMES]], such as \\watch 5 or \\watch 0.5 10, not {' '.join(words)}")
+    return every, float(times)
+
+
+def run_program(shell: Shell, line: str) -> None:
+    """Run a command of the system's shell, or that shell itself."""
+    program = os.environ.get("SHELL") or "/bin/sh"
+    try:
+        code = subprocess.run([program, "-c", line] if line else [program], check=False).returncode
+    except OSError as error:
+        raise ConfigError(f"cannot run {program}, which SHELL names: {error.strerror}") from error
+    if code:
+        shell.say(f"it has ended with {code}")
+
+
+def set_variable(shell: Shell, line: str) -> None:
+    """Give a name a text; without words tell all of them."""
+    name, _, text = line.partition(" ")
+    if not name:
+        for known, value in sorted(shell.variables.items()):
+            shell.say(f"{known} = {value}")
+        return
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{name} is no name for a variable: it takes a to z, digits and _")
+    text = text.strip()
+    quoted = len(text) > 1 and text[0] == text[-1] == "'"
+    shell.variables[name] = text[1:-1].replace("''", "'") if quoted else text
+
+
+def unset_variable(shell: Shell, name: str) -> None:
+    """Forget a name."""
+    if shell.variables.pop(name, None) is None:
+        known = ", ".join(sorted(shell.variables)) or "none"
+        raise ConfigError(f"there is no variable {name}; there are: {known}")
+
+
+def with_variables(text: str, variables: Mapping[str, str]) -> str:
+    r"""A text with the texts of variables written out: ``:name`` as it is, ``:'name'`` as a string, ``:"name"`` as a
+    name. A name that was not set stays, and so do strings, comments and casts. A colon right behind a value, as in
+    slices and structs, is DuckDB's.
+
+    >>> with_variables("SELECT :a, :'b', x::a, ':a', :c FROM :\"b\"", {"a": "1 + 1", "b": "o'clock"})
+    'SELECT 1 + 1, \'o\'\'clock\', x::a, \':a\', :c FROM "o\'clock"'
+    >>> with_variables("SELECT x[1:n], {'k':n, k:n}, x[:n]", {"n": "2"})
+    "SELECT x[1:n], {'k':n, k:n}, x[2]"
+    """
+    if not variables or ":" not in text:
+        return text
+    found, parts, skip = tokens(text), [], False
+    for place, token in enumerate(found):
+        if skip:
+            skip = False
+            continue
+        told = _told(token, found[place + 1 : place + 2], found[max(0, place - 1) : place], variables)
+        skip = told is not None
+        parts.append(token.text if told is None else told)
+    return "".join(parts)
+
+
+def _told(mark: Token, after: tuple[Token, ...], before: tuple[Token, ...], variables: Mapping[str, str]) -> str | None:
+    """The text of a variable whose colon this is; None: it is not one."""
+    if mark.text != ":" or not after or any(_ends_a_value(one) for one in before):
+        return None
+    [name] = after
+    match name.kind:
+        case "word" if name.text in variables:
+            return variables[name.text]
+        case "string" if name.text[1:-1] in variables:
+            return "'" + variables[name.text[1:-1]].replace("'", "''") + "'"
+        case "quoted" if name.text[1:-1] in variables:
+            return '"' + variables[name.text[1:-1]].replace('"', '""') + '"'
+    return None
+
+
+def _ends_a_value(token: Token) -> bool:
+    """True if a colon right behind a piece is a cast's, a slice's or a struct's."""
+    return token.kind in ("word", "number", "string", "quoted", "parameter") or token.text in (":", ")", "]", "}")
+
+
+def import_file(shell: Shell, line: str) -> None:
+    """Put the rows of a file into a table, which is made if there is none of that name."""
+    words = [word for word in shlex.split(line) if word not in ("--csv", "-csv")]
+    if len(words) != 2 or any(word.startswith("--") for word in words):
+        raise ConfigError(".import FILE TABLE; the file is Parquet, CSV or JSON")
+    from qoop.planner.algebra.expr import quote
+
+    path, table = str(Path(words[0]).expanduser()).replace("'", "''"), quote(words[1])
+    known = {name.lower() for name in shell.session.tables()}
+    begin = f"INSERT INTO {table}" if words[1].lower() in known else f"CREATE TABLE {table} AS"
+    result = shell.session.execute(f"{begin} FROM '{path}'")
+    shell.forget_names()
+    rows = result.fetchall()
+    made = f"{rows[0][0]:,} rows" if rows else "its rows"
+    shell.confirm(f"{made} of {words[0]} are in {words[1]}")

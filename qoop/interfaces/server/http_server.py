@@ -1,0 +1,50 @@
+"""The HTTP server: the application of :mod:`qoop.interfaces.server.http`, the threads of its queries, and where it
+listens."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from qoop.engine.storage.scratch import Scratch
+from qoop.interfaces.server.http import application
+from qoop.interfaces.server.kept import KeptQueries
+from qoop.interfaces.server.listening import Listening
+from qoop.interfaces.server.manners import Manners, Place
+from qoop.interfaces.server.service import Service
+
+_SPARE = 4  # threads beyond those of queries, for what ends them
+
+
+class HttpServer:
+    """The HTTP server in a thread of its own; use it as a context manager.
+
+    manners: `hosts` gain the place's own. answers: the folder of queries that go on without their client, which
+    outlives the server; by default a temporary one, which the next server removes after a kill. Raises ConfigError for
+    a place that must not be listened to, or cannot be.
+    """
+
+    def __init__(self, service: Service, place: Place, manners: Manners, answers: Path | None = None) -> None:
+        place.check(service.users.are_told_apart)
+        manners = replace(manners, hosts=(*manners.hosts, place.host))
+        self._threads = ThreadPoolExecutor(service.queries + _SPARE, "qoop-http")
+        self._scratch = Scratch(kind="answers") if answers is None else None
+        folder = answers if self._scratch is None else self._scratch.path
+        assert folder is not None
+        self.kept = KeptQueries(service, folder, lasting=answers is not None)
+        app = application(service, self._threads, manners, self.kept)
+        self._listening = Listening(app, place, manners)
+        self.address = self._listening.address
+
+    def __enter__(self) -> HttpServer:
+        self._listening.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take no more connections, and end those that there are; close the service first to let them end."""
+        self._listening.__exit__()
+        self._threads.shutdown()
+        self.kept.close()
+        if self._scratch is not None:
+            self._scratch.close()

@@ -1,0 +1,115 @@
+"""Things that a client keeps: prepared statements, portals, and the answers that these hand out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from qoop.interfaces.server.postgres import messages
+from qoop.interfaces.server.postgres.rows import Columns, Write, description, rows
+
+if TYPE_CHECKING:
+    from qoop.interfaces.server.postgres.copying import Copy
+    from qoop.interfaces.server.postgres.said import Said
+    from qoop.interfaces.server.queries import UserQuery
+    from qoop.query.result import Result
+
+
+@dataclass
+class Prepared:
+    """A prepared statement. types: of its parameters, as PostgreSQL numbers them; 0: not told."""
+
+    text: str
+    types: Sequence[int]
+
+
+@dataclass
+class Portal:
+    """A statement with its values. formats: of its columns, as they were asked for."""
+
+    text: str
+    formats: Sequence[int] = ()
+    answer: Answer | None = None
+
+
+@dataclass
+class Answer:
+    """The answer to a statement: columns, and messages of rows after their numbers.
+
+    said: it is no query. copy: its rows are those of a COPY.
+    """
+
+    columns: Columns = ()
+    formats: Sequence[int] = ()
+    rows: Iterator[tuple[int, bytes]] = field(default_factory=lambda: iter(()))
+    said: Said | None = None
+    query: UserQuery | None = None
+    copy: Copy | None = None
+    sent: int = 0
+    left_over: tuple[int, bytes] = (0, b"")
+
+    def take(self, most: int) -> Iterator[bytes]:
+        """The messages of the next rows, at most that many; 0: of all, as always for a COPY."""
+        left = most = 0 if self.copy else most
+        while most == 0 or left > 0:
+            count, data = self.left_over if self.left_over[0] else next(self.rows, (0, b""))
+            self.left_over = (0, b"")
+            if not count:
+                return
+            if most and count > left:
+                cut = behind(data, left)
+                self.left_over, count, data = (count - left, data[cut:]), left, data[:cut]
+            self.sent += count
+            left -= count
+            yield data
+
+    @property
+    def is_over(self) -> bool:
+        """True if there are no more rows."""
+        if not self.left_over[0]:
+            self.left_over = next(self.rows, (0, b""))
+        return self.left_over[0] == 0
+
+    @property
+    def tag(self) -> str:
+        """The words that say that it is done."""
+        return self.said.tag if self.said is not None else f"{'COPY' if self.copy else 'SELECT'} {self.sent}"
+
+    def end(self, error: Exception | None = None) -> None:
+        """Say to the service that nobody asks for more rows."""
+        if self.query is not None:
+            self.query.end(error)
+
+
+def columns_of(part: Result) -> Columns:
+    """The names and types of a part's columns."""
+    return tuple(zip(part.columns, part.types, strict=True))
+
+
+def described(columns: Columns, formats: Sequence[int]) -> bytes:
+    """The message that says which columns an answer has, or that it has none."""
+    return description(columns, formats) if columns else messages.message(b"n")
+
+
+def all_rows(
+    first: Result, parts: Iterator[Result], formats: Sequence[int], write: Write | None
+) -> Iterator[tuple[int, bytes]]:
+    """The messages of all rows, as `rows` gives them."""
+    for part in chain([first], parts):
+        yield from rows(part, formats, write)
+
+
+def told_rows(told: Said) -> Iterator[tuple[int, bytes]]:
+    """The only row of a statement that needs no query."""
+    if told.row is not None:
+        yield 1, messages.message(b"D", messages.short(1), messages.sized(told.row[1].encode()))
+
+
+def behind(data: bytes, count: int) -> int:
+    """The place behind that many messages."""
+    at = 0
+    for _ in range(count):
+        at += 1 + int.from_bytes(data[at + 1 : at + 5], "big")
+    return at

@@ -1,0 +1,120 @@
+"""Rows as messages: in DuckDB's texts, or, for who asks so, in PostgreSQL's binary form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from qoop.catalog.errors import QueryError
+from qoop.interfaces.server.postgres.messages import HEAD, long, message, short, sized, text, unsigned
+from qoop.interfaces.server.postgres.types import element, encoder, pg_type
+
+if TYPE_CHECKING:
+    from qoop.query.result import Result
+
+TEXT, BINARY = 0, 1
+_ROWS = 5_000
+"""Rows that are turned into messages at a time."""
+
+Write = Callable[[Sequence[Sequence[bytes]], int], bytes]
+"""Makes messages of columns of values, each after its length, and the number of rows."""
+Columns = Sequence[tuple[str, str]]
+"""Names, and types of DuckDB."""
+
+
+def description(columns: Columns, formats: Sequence[int] = ()) -> bytes:
+    """The message that says which columns there are. formats: of each; none: texts."""
+    told = []
+    for (name, type_), form in zip(columns, formats or [TEXT] * len(columns), strict=True):
+        kind = pg_type(type_)
+        told += [text(name), long(0), short(0), unsigned(kind.oid), short(kind.size), long(kind.modifier), short(form)]
+    return message(b"T", short(len(columns)), *told)
+
+
+def formats_of(asked: Sequence[int], columns: Columns) -> list[int]:
+    """The form of each column, where a client asks for none, one for all, or one for each. Raises QueryError."""
+    if len(asked) not in (0, 1, len(columns)) or not set(asked) <= {TEXT, BINARY}:
+        raise QueryError(f"{len(asked)} forms were asked for, and there are {len(columns)} columns")
+    forms = list(asked) if len(asked) == len(columns) else [*asked, TEXT][:1] * len(columns)
+    for (name, type_), form in zip(columns, forms, strict=True):
+        if form == BINARY and encoder(type_) is None and pg_type(type_).oid != 25:
+            raise QueryError(f"the column {name} of type {type_} has no binary form: cast it to VARCHAR")
+    return forms
+
+
+def rows(part: Result, formats: Sequence[int], write: Write | None = None) -> Iterator[tuple[int, bytes]]:
+    """The messages of a part's rows, many at a time, after their number. write: by default as those of SELECT."""
+    for first in range(0, len(part), _ROWS):
+        some = part.slice(first, _ROWS)
+        yield len(some), (write or row_messages)(_columns(some, formats), len(some))
+
+
+def row_messages(columns: Sequence[Sequence[bytes]], count: int) -> bytes:
+    """Rows as messages of a SELECT."""
+    head, number = HEAD.pack, short(len(columns))
+    bodies = (b"".join(row) for row in zip(*columns, strict=True)) if columns else (b"" for _ in range(count))
+    return b"".join(chain.from_iterable((head(b"D", len(body) + 6), number, body) for body in bodies))
+
+
+def _columns(part: Result, formats: Sequence[int]) -> list[list[bytes]]:
+    """The values of each column, each after its length."""
+    types = part.types
+    ours = [(form == BINARY and encoder(told) is not None) or element(told) is not None
+            for form, told in zip(formats, types, strict=True)]  # fmt: skip
+    texts = list(zip(*part.text_rows(), strict=True)) if not all(ours) else []
+    arrow = part.arrow().columns if any(ours) else []
+    found = []
+    for number, told in enumerate(types):
+        if not ours[number]:
+            found.append([_text(one, told) for one in (texts[number] if texts else ())])
+        elif formats[number] == BINARY:
+            write = encoder(told)
+            assert write is not None
+            found.append([sized(None if one is None else write(one)) for one in arrow[number].to_pylist()])
+        else:
+            found.append([sized(None if one is None else _array(one)) for one in arrow[number].to_pylist()])
+    return found
+
+
+def _text(one: str | None, told: str) -> bytes:
+    """A text of DuckDB as PostgreSQL has it."""
+    if one is None:
+        return sized(None)
+    if told == "BOOLEAN":
+        return sized(one[:1].encode())
+    if told == "BLOB":
+        return sized(_blob(one))
+    return sized(one.encode())
+
+
+def _blob(one: str) -> bytes:
+    r"""Bytes in hexadecimal.
+
+    >>> _blob(r"a\x00b")
+    b'\\x610062'
+    """
+    pieces = one.split("\\x")
+    told = pieces[0].encode() + b"".join(bytes.fromhex(piece[:2]) + piece[2:].encode() for piece in pieces[1:])
+    return b"\\x" + told.hex().encode()
+
+
+def _array(values: Sequence[Any]) -> bytes:
+    r"""A list in PostgreSQL's notation.
+
+    >>> _array([1, None, True]), _array(['a "b"', "NULL"])
+    (b'{1,NULL,t}', b'{"a \\"b\\"","NULL"}')
+    """
+    return ("{" + ",".join(map(_element, values)) + "}").encode()
+
+
+def _element(one: Any) -> str:
+    if one is None:
+        return "NULL"
+    if isinstance(one, bool):
+        return "t" if one else "f"
+    if isinstance(one, bytes):
+        return f'"\\\\x{one.hex()}"'
+    if isinstance(one, int | float):
+        return str(one)
+    return '"' + str(one).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,228 @@
+"""The server: its socket, a thread for each connection, and the end of all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import secrets
+import select
+import socket
+import ssl
+import threading
+import time
+
+from qoop.catalog.errors import Busy, ConfigError, QoopError, SessionClosed
+from qoop.interfaces.server.manners import Manners, Place, first_to_go, listening_socket
+from qoop.interfaces.server.postgres.catalog import PgCatalog
+from qoop.interfaces.server.postgres.client import Client
+from qoop.interfaces.server.postgres.door import Cancel, Door, let_in
+from qoop.interfaces.server.postgres.messages import Gone, Wire
+from qoop.interfaces.server.postgres.said import SETTINGS, TOLD
+from qoop.interfaces.server.postgres.sqlstates import failed
+from qoop.interfaces.server.service import Service
+
+_CONNECTIONS = 200  # of clients that were let in, at a time
+_STRANGERS = 300  # connections whose client has not said who it is yet, at a time; then the oldest goes
+_IDLE = 3600.0  # seconds until a client that says nothing is sent away
+_LOOK = 0.05  # seconds between two looks whether clients have gone
+_TO_END = 5.0  # seconds that connections may take to end with the server; their queries have ended before
+_GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
+
+_log = logging.getLogger(__name__)
+
+
+class PostgresServer:
+    """The server in threads of its own; use it as a context manager.
+
+    Raises ConfigError for a place that must not be listened to, or cannot be.
+    """
+
+    def __init__(self, service: Service, place: Place, manners: Manners) -> None:
+        place.check(service.users.are_told_apart)
+        self._service, self._manners = service, manners
+        self._pg_catalog = PgCatalog(service.session)
+        self._door = Door(service.users, _tls(place), manners.patience, _certificate(place))
+        self._socket = listening_socket(place)
+        self.port: int = self._socket.getsockname()[1]
+        self.address = f"postgresql://{place.name}:{self.port}"
+        self._connections: dict[int, _Connection] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=run, name="qoop-postgres") for run in (self._accept, self._watch)]
+
+    def __enter__(self) -> PostgresServer:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take no more connections, and end those that there are."""
+        self._over.set()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        with self._lock:
+            left = list(self._connections.values())
+        for one in left:
+            one.end()
+        end = time.monotonic() + _TO_END
+        for thread in (*self._threads, *(one.thread for one in left)):
+            thread.join(max(0.0, end - time.monotonic()))
+        self._pg_catalog.close()
+
+    def _accept(self) -> None:
+        while not self._over.is_set():
+            try:
+                connection, address = self._socket.accept()
+            except OSError:
+                if not self._over.is_set():
+                    _log.exception("a connection could not be taken")
+                    self._over.wait(_LOOK)  # such as too many open files
+                continue
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            one = _Connection(next(self._numbers), self._door.plain(connection), address[0])
+            with self._lock:
+                self._one_stranger_less()
+                self._connections[one.key[0]] = one
+            one.thread = threading.Thread(target=self._serve, args=(one,), name="qoop-postgres", daemon=True)
+            one.thread.start()
+
+    def _one_stranger_less(self) -> None:
+        """End the oldest connection of too many whose clients do not say who they are: the next may."""
+        strangers = [(one, one.address) for one in self._connections.values() if one.is_stranger]
+        if len(strangers) >= _STRANGERS:
+            first_to_go(strangers).shut()
+
+    def _serve(self, one: _Connection) -> None:
+        try:
+            self._converse(one)
+        except Gone:
+            pass
+        except QoopError as error:
+            self._send_away(one, error)
+        except Exception as error:
+            _log.exception("a connection of PostgreSQL's protocol failed")
+            self._send_away(one, QoopError(f"the server has failed: {type(error).__name__}"))
+        finally:
+            with self._lock:
+                self._connections.pop(one.key[0], None)
+            one.close()
+
+    def _converse(self, one: _Connection) -> None:
+        user = self._door.enter(one.wire, one.replace)
+        if isinstance(user, Cancel):
+            self._cancel(user)
+            return
+        told = {name: SETTINGS[key] for key, name in TOLD.items()} | {"session_authorization": user.name}
+        wire = Wire(one.wire.connection, self._manners.body, self._manners.patience, _IDLE)
+        client = Client(wire, self._service, user, self._pg_catalog)
+        with self._lock:
+            if sum(other.client is not None for other in self._connections.values()) >= _CONNECTIONS:
+                raise Busy(f"{_CONNECTIONS} clients are connected, which is as many as may")
+            one.client = client
+        let_in(wire, one.key, told)
+        one.replace(wire)
+        client.run()
+
+    def _cancel(self, asked: Cancel) -> None:
+        with self._lock:
+            one = self._connections.get(asked.key[0])
+        if one is not None and one.client is not None and secrets.compare_digest(*map(_bytes, (one.key, asked.key))):
+            one.client.cancel("the query was cancelled")
+
+    def _send_away(self, one: _Connection, error: QoopError) -> None:
+        with contextlib.suppress(Gone):
+            one.wire.put(failed(error, fatal=True))
+            one.wire.flush()
+
+    def _watch(self) -> None:
+        """Cancel what clients that have gone had asked, and end connections whose client does not say who it is."""
+        while not self._over.wait(_LOOK):
+            with self._lock:
+                connections = list(self._connections.values())
+            late = time.monotonic() - self._manners.patience
+            for one in connections:
+                if one.client is None:
+                    if one.since < late:
+                        one.shut()
+                elif one.client.is_running and one.has_gone:
+                    one.client.cancel("the client has gone")
+
+
+class _Connection:
+    """A connection, from its first byte on. key: what cancels its query, told to its client only."""
+
+    def __init__(self, number: int, wire: Wire, address: str) -> None:
+        self.key = number, secrets.randbits(31)
+        self.wire, self.address = wire, address
+        self.since = time.monotonic()
+        self.client: Client | None = None
+        self._is_shut = False
+        self.thread: threading.Thread = threading.current_thread()
+
+    def replace(self, wire: Wire) -> None:
+        """Its messages come by another wire from now on."""
+        self.wire = wire
+
+    @property
+    def is_stranger(self) -> bool:
+        """True while its client has not said who it is."""
+        return self.client is None and not self._is_shut
+
+    @property
+    def has_gone(self) -> bool:
+        """True if the client has closed it."""
+        looked = select.poll()
+        try:
+            looked.register(self.wire.connection, _GONE)
+            return any(event & _GONE for _, event in looked.poll(0))
+        except (OSError, ValueError):  # it was closed just now
+            return True
+
+    def end(self) -> None:
+        """Stop what runs, and say why to a client that waits for nothing."""
+        client = self.client
+        if client is not None and client.is_running:
+            client.cancel("the server ends")
+        elif client is not None:
+            with contextlib.suppress(Gone):
+                self.wire.put(failed(SessionClosed("the server ends"), fatal=True))
+                self.wire.flush()
+        self.shut()
+
+    def shut(self) -> None:
+        """Let its thread find it closed."""
+        self._is_shut = True
+        with contextlib.suppress(OSError):
+            self.wire.connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close it."""
+        with contextlib.suppress(OSError):
+            self.wire.connection.close()
+
+
+def _bytes(key: tuple[int, int]) -> bytes:
+    return b"".join(number.to_bytes(8, "big", signed=True) for number in key)
+
+
+def _tls(place: Place) -> ssl.SSLContext | None:
+    if place.certificate is None or place.key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(place.certificate, place.key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{place.certificate} and {place.key} are no certificate and its key: {error}") from error
+    return context
+
+
+def _certificate(place: Place) -> bytes | None:
+    """The certificate in DER: the first of its file, as what follows it are those of who signed it."""
+    if place.certificate is None:
+        return None
+    told = place.certificate.read_text(encoding="ascii", errors="replace")
+    first = told[told.index(ssl.PEM_HEADER) : told.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)]
+    return ssl.PEM_cert_to_DER_cert(first)

@@ -1,0 +1,189 @@
+"""One query of a user on the server's session: from its text to its last row, within the user's limits."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import Cancelled, Forbidden, QueryError, Suspended, Timeout, TooMuch
+from qoop.query.statements.parameters import Parameters
+from qoop.query.statements.pivots import is_open
+from qoop.query.statements.statement import Explain, Query, ShowFunctions, ShowTables, Statement, statements
+from qoop.session.texts import with_parameters
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from qoop.interfaces.server.limits import Limits
+    from qoop.interfaces.server.users import User
+    from qoop.query.job import Job, Planned
+    from qoop.query.result import Result
+    from qoop.session.session import Session
+
+
+class UserQuery:
+    """A query that was admitted. One thread asks for its rows, others may cancel it.
+
+    id: known to its user only, by default a new one. by: the protocol it came by. ended: called once, with how it ended
+    and its error. limits: of this query, by default its user's. bundle: it was suspended there, and goes on from that.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        user: User,
+        text: str,
+        by: str,
+        ended: Callable[[UserQuery, str, Exception | None], None],
+        parameters: Parameters = (),
+        id: str | None = None,
+        limits: Limits | None = None,
+        bundle: Path | None = None,
+    ) -> None:
+        self.id = id or secrets.token_hex(8)
+        self._limits, self._bundle = user.limits if limits is None else limits, bundle
+        self.user, self.text, self.by = user, text, by
+        self.rows, self.since = 0, time.monotonic()
+        self.job: Job | None = None
+        self._session, self._parameters, self._ended = session, parameters, ended
+        self._lock = threading.Lock()
+        self._cancelled: str | None = None
+        self._over = self._exhausted = self._described = False
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it was asked."""
+        return time.monotonic() - self.since
+
+    @property
+    def waits(self) -> bool:
+        """True if it has no slot now: it is planned, waits for a slot, or hands out its rows."""
+        return self.job is None or (not self.job.wait(0) and self.job.status().used.cpu == 0)
+
+    def parts(self) -> Iterator[Result]:
+        """The parts of the answer, each as soon as it is there. Raises what `Job.result` does, TooMuch, Forbidden."""
+        try:
+            for part in self._answer():
+                self._count(part)
+                yield part
+                self.check()
+        except Cancelled:
+            self.check()  # says why
+            raise
+        self._exhausted = True
+
+    def cancel(self, why: str = "the query was cancelled") -> None:
+        """Stop it, from any thread; it ends once its reader sees that."""
+        with self._lock:
+            self._cancelled = self._cancelled or why
+            job = self.job
+        if job is not None:
+            job.cancel()
+
+    def end(self, error: Exception | None = None) -> None:
+        """Its reader is done with it, or had this error; further calls do nothing."""
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+        if self.job is not None and not self._exhausted:
+            self.job.forget()
+        self._ended(self, self._outcome(error), error)
+
+    def _outcome(self, error: Exception | None) -> str:
+        if isinstance(error, Suspended):
+            return "suspended"
+        if error is None and self._described:
+            return "described"
+        if isinstance(error, Cancelled) or (error is None and not self._exhausted):
+            return "cancelled"
+        return "failed" if error is not None else "done"
+
+    def begin(self) -> Job | None:
+        """Start it before its rows are asked for. None: it waits for that, as it is no query, or needs another first.
+
+        Raises what `Session.submit` does.
+        """
+        statement = self._statement()
+        if isinstance(statement, Query) and not is_open(statement.text):
+            self._begun(self._job(statement.text))
+        return self.job
+
+    def described(self) -> Planned | None:
+        """Its plan, which is not run; None for what is no query, or a PIVOT whose rows say which columns it has.
+
+        Raises what `Session.submit` does.
+        """
+        self._described = True
+        statement = self._statement()
+        if not isinstance(statement, Query) or is_open(statement.text):
+            return None
+        return self._session.planning.plan(statement.text)
+
+    def _count(self, part: Result) -> None:
+        self.check()
+        if self.rows + len(part) > self._limits.rows:
+            raise TooMuch(f"the answer has more than the {self._limits.rows:,.0f} rows that {self.user.name} may have")
+        self.rows += len(part)
+
+    def _answer(self) -> Iterator[Result]:
+        job = self.job
+        if job is None:
+            statement = self._statement()
+            if not isinstance(statement, Query):
+                yield self._session.execute(statement)
+                return
+            job = self._job(statement.text)
+            self._begun(job)
+        yield from job.parts()
+
+    def _statement(self) -> Statement:
+        return only_statement(with_parameters(self.text, self._parameters))
+
+    def _job(self, text: str) -> Job:
+        left, tenant = self._limits.longest_query - self.seconds, self.user.tenant
+        if left <= 0:
+            raise Timeout(f"the query has waited for more than {self._limits.longest_query:g} s")
+        limit = None if math.isinf(left) else left
+        if self._bundle is not None:
+            return self._session.resume(self._bundle, timeout=limit, tenant=tenant)
+        return self._session.submit(text, timeout=limit, tenant=tenant, watch=self._begun)
+
+    def _begun(self, job: Job) -> None:
+        """A job of the query has begun: that of its answer, or one that finds the values of a PIVOT first."""
+        with self._lock:
+            self.job = job
+        self.check()
+
+    def check(self) -> None:
+        """Raise Cancelled if it was cancelled."""
+        if self._cancelled is not None:
+            if self.job is not None:
+                self.job.cancel()
+            raise Cancelled(self._cancelled)
+
+
+def only_statement(text: str) -> Statement:
+    """The statement of a text, if a server answers it. Raises ParseError, QueryError, Forbidden.
+
+    The session is that of all users: none may change what others see.
+    """
+    found = statements(text)
+    if len(found) != 1:
+        raise QueryError(f"a server answers one statement at a time, not {len(found)}")
+    [statement] = found
+    match statement:
+        case Explain(text=text) if is_open(text):
+            raise Forbidden("a server does not EXPLAIN a PIVOT without values: it would find them beyond its limits")
+        case Query() | ShowTables() | ShowFunctions() | Explain(what="plan" | "alternatives"):
+            return statement
+        case Explain(what=what):
+            raise Forbidden(f"a server does not EXPLAIN {what.upper()}: it would run the query beyond its limits")
+    raise Forbidden(
+        "a server answers queries, EXPLAIN and SHOW: its session is that of all users, so SET, CREATE, DROP and COPY "
+        "are not for one of them"
+    )

@@ -1,0 +1,264 @@
+"""The queries of all users on one session: who may ask, how many run, and the end of all of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from qoop.adaptive.cluster.job_status import waited
+from qoop.catalog.errors import Busy, Cancelled, ConfigError, QoopError
+from qoop.engine.backends.local import LocalBackend
+from qoop.engine.history import Succeeded
+from qoop.interfaces.server.audit import AuditLog, Entry
+from qoop.interfaces.server.limits import Limits, Rates, TextQuota
+from qoop.interfaces.server.metrics import Counts
+from qoop.interfaces.server.queries import UserQuery
+from qoop.interfaces.server.users import User, Users
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from qoop.interfaces.server.spans import Spans
+    from qoop.planner.sql.bind import TypedName
+    from qoop.query.job import Job
+    from qoop.query.statements.parameters import Parameters
+    from qoop.query.statements.settings import Settings
+    from qoop.session.session import Session
+
+_log = logging.getLogger(__name__)
+
+_TO_CANCEL = 10.0
+"""Seconds that cancelled queries may take to end; kernels need 0.2, and their threads a machine that is not full."""
+_LOOK = 0.02  # seconds between two looks whether the last query has ended
+
+
+class Service:
+    """Takes the queries of all protocols. queries: that may run at a time, of all users. spans: are told of each.
+
+    Raises ConfigError for a session that is not locked.
+    """
+
+    def __init__(
+        self, session: Session, users: Users, audit: AuditLog, queries: int = 100, spans: Spans | None = None
+    ) -> None:
+        if not session.config.locked:
+            raise ConfigError("a server needs a locked session: connect(locked=True)")
+        self.session, self.users, self.queries = session, users, queries
+        self._audit, self._counts, self._spans = audit, Counts(), spans
+        self._lock = threading.Lock()
+        self._running: dict[tuple[str, str], UserQuery] = {}
+        self._closing = False
+        self._rates = Rates()
+        self.quota = TextQuota()
+        self._unread: dict[tuple[str, str], tuple[UserQuery, float]] = {}  # and since when
+        for tenant, limits in users.tenants.items():
+            session.cluster.limit_tenant(tenant, limits.slots, limits.memory)
+
+    @property
+    def closing(self) -> bool:
+        """True once no more queries are admitted."""
+        return self._closing
+
+    def admit(
+        self,
+        user: User,
+        text: str,
+        by: str,
+        parameters: Parameters = (),
+        id: str | None = None,
+        bundle: Path | None = None,
+        again: bool = False,
+    ) -> UserQuery:
+        """Let a query in; its reader then asks for `parts`, and says when it is at their `end`.
+
+        id: that of no other query of the user that runs. bundle: where it was suspended. again: it was let in before,
+        by a server that has ended. Raises Busy.
+        """
+        query = UserQuery(self.session, user, text, by, self._ended, parameters, id, self.limits(user), bundle)
+        try:
+            with self._lock:
+                if not again:
+                    self._check_limits(user)
+                if (user.name, query.id) in self._running:
+                    raise Busy("this very query runs already")
+                self._running[user.name, query.id] = query
+        except Busy as error:
+            self._tell(query, "refused", error)
+            raise
+        return query
+
+    def begin(self, user: User, text: str, by: str) -> UserQuery:
+        """Let a query in and start it, for a reader that asks for it by its id a moment later (`begun`).
+
+        Raises as `admit` and `UserQuery.begin` do.
+        """
+        query = self.admit(user, text, by)
+        try:
+            query.begin()
+        except Exception as error:
+            query.end(error)
+            raise
+        with self._lock:
+            self._unread[user.name, query.id] = query, time.monotonic()
+        return query
+
+    def described(self, user: User, text: str, by: str) -> tuple[tuple[TypedName, ...], Settings] | None:
+        """The columns of a statement that is not run, and the settings it has them under; None for one that is no
+        query, or whose columns its rows say. Raises as `admit` and `begin` do."""
+        query = self.admit(user, text, by)
+        try:
+            planned = query.described()
+        except Exception as error:
+            query.end(error)
+            raise
+        query.end()
+        return None if planned is None else (planned.plan.columns, planned.bound.settings)
+
+    def begun(self, user: User, id: str, text: str) -> UserQuery | None:
+        """A query of a user that has begun, for its only reader; None if there is none of that id and text."""
+        with self._lock:
+            found, _ = self._unread.get((user.name, id), (None, 0.0))
+            if found is None or found.text != text:
+                return None
+            del self._unread[user.name, id]
+            return found
+
+    def end_unread(self, seconds: float) -> None:
+        """Cancel the queries that have begun so long ago, and that nobody reads."""
+        with self._lock:
+            now = time.monotonic()
+            late = [key for key, (_, since) in self._unread.items() if now - since >= seconds]
+            queries = [self._unread.pop(key)[0] for key in late]
+        for query in queries:
+            query.cancel(why := f"nobody has asked for the rows within {seconds:g} s")
+            query.end(Cancelled(why))
+
+    def limits(self, user: User) -> Limits:
+        """The limits of one query of a user: its own and its tenant's, whichever is less."""
+        own, tenant = user.limits, self.users.of_tenant(user.tenant)
+        return replace(own, longest_query=min(own.longest_query, tenant.longest_query), rows=min(own.rows, tenant.rows))
+
+    def of(self, user: User) -> list[UserQuery]:
+        """The queries of a user that run now, the oldest first."""
+        with self._lock:
+            return [query for query in self._running.values() if query.user.name == user.name]
+
+    def cancel(self, user: User, id: str) -> bool:
+        """Cancel a query of a user. False if the user has none of that id, even if another has."""
+        found = [query for query in self.of(user) if query.id == id]
+        for query in found:
+            query.cancel()
+        return bool(found)
+
+    def metrics(self) -> str:
+        """The counts, and what holds now, in Prometheus' format."""
+        with self._lock:
+            running = list(self._running.values())
+        return self._counts.text(self._gauges(running))
+
+    def refused(self, user: str, text: str, by: str, error: QoopError) -> None:
+        """Note a statement that was not let in."""
+        self._tell(UserQuery(self.session, User(user, ""), text, by, self._ended), "refused", error)
+
+    def noted(
+        self, user: User, text: str, by: str, since: float, rows: int = 0, error: QoopError | None = None
+    ) -> None:
+        """Note a statement that was answered without a query, such as one about the catalog. since: when it was asked,
+        by `time.monotonic`."""
+        query = UserQuery(self.session, user, text, by, self._ended)
+        query.since, query.rows = since, rows
+        self._tell(query, "done" if error is None else "failed", error)
+
+    def admit_no_more(self) -> None:
+        """Refuse queries from now on."""
+        with self._lock:
+            self._closing = True
+
+    def close(self, grace: float) -> None:
+        """Admit no more; wait for those that run, at most `grace` seconds, then cancel them and wait for their end."""
+        self.admit_no_more()
+        self._wait(grace)
+        self.end_unread(0.0)
+        with self._lock:
+            left = list(self._running.values())
+        for query in left:
+            query.cancel("the server ends")
+        self._wait(_TO_CANCEL)
+
+    def _wait(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self._running and time.monotonic() < end:
+            time.sleep(_LOOK)
+
+    def _check_limits(self, user: User) -> None:
+        if self._closing:
+            raise Busy("the server ends, and takes no more queries")
+        if len(self._running) >= self.queries:
+            raise Busy(f"{self.queries} queries run, which is as many as may")
+        self._check_number(user.name, user.limits, sum(one.user.name == user.name for one in self._running.values()))
+        of_tenant = sum(one.user.tenant == user.tenant for one in self._running.values())
+        limits = self.users.of_tenant(user.tenant)
+        self._check_number(f"the tenant {user.tenant}", limits, of_tenant)
+        self._rates.take(user.name, user.limits.rate)
+        self._rates.take(f"the tenant {user.tenant}", limits.rate)
+
+    def _check_number(self, who: str, limits: Limits, running: int) -> None:
+        if running >= limits.queries:
+            raise Busy(f"{running} queries of {who} run, which is as many as may")
+
+    def _ended(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
+        try:
+            if query.job is not None:
+                self._count(query.job, query.seconds)
+            self._tell(query, outcome, error)
+        finally:
+            with self._lock:
+                self._running.pop((query.user.name, query.id), None)
+
+    def _count(self, job: Job, seconds: float) -> None:
+        history = job.history()
+        used = sum(isinstance(record, Succeeded) and record.used for record in history)
+        self._counts.of_job(max(0, len(job.plans) - 1), used, waited(history, seconds))
+
+    def _tell(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
+        seconds, kind = query.seconds, type(error).__name__ if error is not None else ""
+        self._counts.ended(outcome, kind, query.rows, seconds)
+        told = f"{kind}: {error}" if error is not None else ""
+        if self._spans is not None:
+            self._spans.tell(query, outcome, error)
+        self._audit.write(
+            Entry(query.id, query.user.name, query.by, query.text, outcome, query.rows, seconds, error=told)
+        )
+
+    def _gauges(self, running: list[UserQuery]) -> Mapping[str, tuple[str, float]]:
+        session = self.session
+        used = [query.job.status().used for query in running if query.job is not None and not query.job.wait(0)]
+        return {
+            "queries_running": ("Queries that have not ended", len(running)),
+            "queries_waiting": ("Of these, those without a slot", sum(query.waits for query in running)),
+            "slots": ("Slots that tasks may have", session.available.cpu),
+            "slots_used": ("Slots that tasks have", sum(one.cpu for one in used)),
+            "memory_bytes": ("Memory that tasks may have", session.available.memory),
+            "memory_used_bytes": ("Memory that tasks have", sum(one.memory for one in used)),
+            "tables": ("Tables that are registered", len(session.tables())),
+            **_spilled(session),
+        }
+
+
+def as_ours(error: Exception, what: str) -> QoopError:
+    """An error as users hear of it: one that is not ours is in the log, with all that led to it."""
+    if isinstance(error, QoopError):
+        return error
+    _log.error("%s has failed", what, exc_info=error)
+    return QoopError("the server has failed; its log says more")
+
+
+def _spilled(session: Session) -> Mapping[str, tuple[str, float]]:
+    """Nothing where the machines are others: each knows only its own disk."""
+    if not isinstance(session.backend, LocalBackend):
+        return {}
+    return {"spilled_bytes": ("Bytes on disk for want of memory", session.backend.spilled)}

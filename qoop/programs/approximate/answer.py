@@ -1,0 +1,430 @@
+"""A growing answer: does the steps of its program (:mod:`qoop.programs.rounds`) with jobs of its session.
+
+It has no thread: a round is a job, which runs by itself; what comes after it is done in the thread that asks for
+the next edition. The next round runs meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from math import inf, isinf
+from typing import TYPE_CHECKING, Any, Protocol
+
+from qoop.adaptive.program import Begin, End, Show, Stop
+from qoop.catalog.errors import Cancelled, QueryError
+from qoop.catalog.value import value
+from qoop.programs.approximate.edition import Edition, Editions, notes
+from qoop.programs.approximate.estimators import unseen
+from qoop.programs.approximate.estimators.look import Look
+from qoop.programs.approximate.goal import RoundStart
+from qoop.programs.approximate.intervals import Intervals, Shown, aimed, at_look, enough_at, in_vain
+from qoop.programs.approximate.rest import is_taken_over, may_run_whole
+from qoop.programs.approximate.status import AnswerStatus, Pace, Times
+from qoop.programs.approximate.totals import Totals
+from qoop.programs.rounds import Finish, Message, Pause, Read, RoundEnded, Rounds, Step
+from qoop.query.result import Result
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from qoop.adaptive.program_log import Tell
+    from qoop.catalog.sources.pieces import Cut
+    from qoop.programs.approximate.goal import Goal
+    from qoop.programs.approximate.growth import Growth
+    from qoop.programs.approximate.planning import RoundPlanning
+    from qoop.programs.approximate.rest import Whole
+    from qoop.programs.approximate.schedule import Schedule
+    from qoop.programs.approximate.universe import Buckets
+    from qoop.query.job import Job, Planned, Starts
+    from qoop.query.statements.settings import Settings
+
+
+_NO_DOUBT = Intervals({}, {}, 0.0)
+"""Of an answer that is exact."""
+
+
+@value
+class Growing:
+    """An answer that is to grow. planning: makes what plans its rounds. plan_whole: plans the query itself.
+    seconds_whole: what that should take; raises QueryError. start: starts a job. deadline: seconds from now by which
+    the answer is needed; infinite: at no time.
+
+    opened: a planning that is there already, with a plan of the first round.
+    tell: hears what the program is told; see `Cluster.telling`.
+
+    busy: whether other queries have to wait; while they have not, the answer grows past its goal. None: it never does.
+    cut_short: hears which part of the pieces was not read, of an answer that ended for others.
+    """
+
+    growth: Growth
+    cut: Cut | Buckets
+    schedule: Schedule
+    goal: Goal
+    settings: Settings
+    planning: Callable[[], RoundPlanning]
+    plan_whole: Callable[[Callable[[], RoundPlanning]], Planned]
+    seconds_whole: Callable[[], Whole]
+    start: Starts
+    busy: Callable[[], bool] | None = None
+    cut_short: Callable[[float], object] | None = None
+    deadline: float = inf
+    opened: RoundPlanning | None = None
+    tell: Tell | None = None
+
+
+class Answer(Protocol):
+    """An answer to which there may be several editions. Awaited, it gives what `result` does."""
+
+    def editions(self) -> Editions:
+        """Each edition as soon as it is there, from the first on, however often this is asked; ``async for`` works,
+        too. The last one is good enough for the goal, or exact. Raises what the jobs of the rounds do."""
+        ...
+
+    def last(self) -> Edition:
+        """The edition that meets the goal, once it is there; the last there is, if the answer was stopped. Raises
+        Cancelled if it was stopped before the first."""
+        ...
+
+    def result(self) -> Result:
+        """The exact rows, in the columns of the query. What was read for the goal is not read again. Raises Cancelled
+        if the answer was stopped before it was exact."""
+        ...
+
+    def stop(self) -> Edition | None:
+        """Read no more; returns the edition that is now the last, None if there is none."""
+        ...
+
+    def status(self) -> AnswerStatus:
+        """Tells how far it is, when it should meet its goal and be exact, and which of these is in time."""
+        ...
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs that have begun: one a round."""
+        ...
+
+    def __await__(self) -> Generator[Any, None, Result]: ...
+
+
+class GrowingAnswer:
+    """An answer that grows; see `Answer`. Usable from several threads."""
+
+    def __init__(self, growing: Growing) -> None:
+        self._growing = growing
+        self._runs_whole = may_run_whole(growing.growth, growing.cut)  # the last round is the query, as far as is known
+        self._schedule = growing.schedule
+        self._rounds = Rounds(len(growing.schedule.ends), growing.goal.error)
+        self._needed_at = time.monotonic() + growing.deadline
+        self._found = Intervals({}, {}, None), 0  # of the last round that has ended, and the pieces read by then
+        self._changing = threading.Lock()  # the state of the program
+        self._advancing = threading.Lock()  # its holder waits for the round
+        self._planning = growing.opened
+        self._editions: list[Edition] = []
+        self._made: Edition | None = None
+        self._jobs: list[Job] = []
+        self._error = self._first_error = inf  # of the last edition, and of the first that had one
+        self._exact = self._begin_exact()
+        self._send(Begin())
+        self._totals = Totals(growing.growth, growing.settings)  # now that the first round runs
+
+    def editions(self) -> Editions:
+        """See `Answer.editions`."""
+        return Editions(self._nth)
+
+    def last(self) -> Edition:
+        """See `Answer.last`."""
+        for _ in self.editions():
+            pass
+        if not self._editions:
+            raise Cancelled("the answer was stopped before there was any edition of it")
+        return self._editions[-1]
+
+    def result(self) -> Result:
+        """See `Answer.result`."""
+        self._send(Finish())
+        for _ in self.editions():
+            pass
+        if not self._editions or not self._editions[-1].exact:
+            raise Cancelled("the answer was stopped before it was exact")
+        return self._editions[-1].plain()
+
+    def stop(self) -> Edition | None:
+        """See `Answer.stop`."""
+        self._send(Stop())
+        return self._editions[-1] if self._editions else None
+
+    def status(self) -> AnswerStatus:
+        """See `Answer.status`."""
+        with self._changing:
+            rounds, jobs = self._rounds, tuple(self._jobs)
+            edition, found = self._editions[-1] if self._editions else None, self._found
+        to_goal, to_exact = self._left(rounds, jobs, *found)
+        if edition is not None and edition.exact:
+            to_goal = to_exact = 0.0
+        share, error = (0.0, None) if edition is None else (edition.share, edition.error)
+        return AnswerStatus(share, error, self._growing.goal.error, to_goal, to_exact, _seconds_until(self._needed_at))
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """See `Answer.jobs`."""
+        return tuple(self._jobs)
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return awaited(self).__await__()
+
+    # Inside
+
+    def _nth(self, number: int) -> Edition | None:
+        while len(self._editions) <= number and self._rounds.state == "reading":
+            self._advance(number)
+        return self._editions[number] if number < len(self._editions) else None
+
+    def _advance(self, seen: int) -> None:
+        """Wait for the round under way, and do what comes next, unless somebody else has."""
+        with self._advancing:
+            if len(self._editions) > seen or self._rounds.state != "reading":
+                return
+            number = self._rounds.number
+            try:
+                result = self._jobs[number].result()
+                if self._rounds.rest and self._runs_whole:
+                    found, self._made = _NO_DOUBT, self._whole(number, result)
+                else:
+                    found, self._made = self._estimated(number, result)
+                self._found = found, self._look(number).drawn
+                self._error = inf if found.worst is None else found.worst
+                self._first_error = self._error if isinf(self._first_error) else self._first_error
+            except BaseException:
+                if self._ended():
+                    return
+                self._send(Stop())
+                raise
+            busy = self._growing.busy
+            look, goal = self._look(number), self._growing.goal
+            vain = not look.is_whole and (
+                in_vain(found, self._schedule, look.drawn, goal) if goal.error else self._has_one_look
+            )
+            if not look.is_whole:
+                self._schedule = aimed(found, self._schedule, look.drawn, number + 1, goal)
+            self._send(RoundEnded(number, found.worst, busy is None or busy(), vain))
+
+    def _ended(self) -> bool:
+        return self._rounds.state == "ended"
+
+    def _send(self, message: Message) -> None:
+        with self._changing:
+            if self._growing.tell is not None:
+                self._growing.tell(self._rounds, message)
+            self._rounds, steps = self._rounds.after(message)
+            for step in steps:
+                self._do(step)
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case Read(number, rest):
+                self._jobs.append(self._read(number, rest))
+            case Show():
+                assert self._made is not None
+                self._editions.append(self._made)
+            case Pause():
+                self._forget_plans()
+                if self._growing.cut_short is not None:
+                    self._growing.cut_short(1.0 - self._editions[-1].share)
+            case End():
+                for job in (*self._exact.values(), *self._jobs[-1:]):
+                    job.cancel()
+                self._forget_plans()
+
+    def _begin_exact(self) -> dict[str, Job]:
+        """Start what stands around the sums and does not hang on them."""
+        around = self._growing.growth.around
+        if around is None:
+            return {}
+        plans = self._plans()
+        return {name: self._growing.start(plans.plan_whole(text)) for name, text in around.exact}
+
+    def _plans(self) -> RoundPlanning:
+        if self._planning is None:
+            self._planning = self._growing.planning()
+        return self._planning
+
+    def _read(self, number: int, rest: bool) -> Job:
+        growing, gain = self._growing, self._gain(number, rest)
+        self._runs_whole = self._runs_whole and not (rest and self._is_taken_over(number))
+        if rest and self._runs_whole:
+            return growing.start(growing.plan_whole(self._plans), follows=number > 0, gain=gain)
+        text = growing.growth.rest_sql if rest else growing.growth.round_sql
+        planned = self._plans().plan(text, growing.cut, self._schedule.pieces_of(number, rest), rest)
+        return growing.start(planned, follows=number > 0, gain=gain)
+
+    @property
+    def _has_one_look(self) -> bool:
+        """True if only the exact answer will do, and it may take over nothing of a look."""
+        return may_run_whole(self._growing.growth, self._growing.cut)
+
+    def _is_taken_over(self, number: int) -> bool:
+        """True if the last round reads the pieces that are left."""
+        growing = self._growing
+        try:
+            whole = growing.seconds_whole()
+        except QueryError:
+            return False  # a table is gone; the plan of the whole query knows what to do
+        left = self._schedule.pieces_of(number, rest=True)
+        return is_taken_over(growing.growth, growing.cut, left, whole, [job.status().elapsed for job in self._jobs])
+
+    def _gain(self, number: int, rest: bool) -> float:
+        """The part of the way to the goal that a round should bring."""
+        schedule, goal = self._schedule, 0.0 if self._rounds.finishing else self._growing.goal.error
+        drawn, pieces = schedule.ends[number - 1] if number else 0, len(schedule.order)
+        after = pieces if rest else schedule.ends[number]
+        return RoundStart(self._error, self._first_error, goal, drawn, after, pieces, schedule.ends[0]).gain
+
+    def _left(self, rounds: Rounds, jobs: Sequence[Job], found: Intervals, drawn: int) -> Times:
+        schedule, goal, whole = self._schedule, self._growing.goal, self._runs_whole
+        pieces, read = len(schedule.order), schedule.ends[rounds.number - 1] if rounds.number else 0
+        end = pieces if rounds.rest else schedule.ends[rounds.number]
+        pace = _pace(jobs, read, pieces if rounds.rest and whole else end - read)
+        if pace is None or rounds.state == "ended":
+            return None, None
+        exact = pace.left if rounds.rest else pace.until(pieces if whole else pieces - end)
+        if rounds.state == "paused":
+            return 0.0, exact
+        if rounds.rest or rounds.finishing or not goal.error:
+            return exact, exact
+        if not drawn:
+            return None, exact
+        enough = enough_at(found, schedule, drawn, goal)
+        return (exact if enough is None else pace.until(enough - end)), exact
+
+    def _forget_plans(self) -> None:
+        if self._planning is not None:
+            self._planning.close()
+            self._planning = None
+
+    def _look(self, number: int) -> Look:
+        schedule = self._schedule
+        drawn = len(schedule.order) if self._rounds.rest else schedule.ends[number]
+        return schedule.look(drawn)
+
+    def _estimated(self, number: int, result: Result) -> tuple[Intervals, Edition]:
+        for name, job in self._exact.items():
+            found = job.result()
+            self._totals.know(name, found.lossless(), list(zip(found.columns, found.types, strict=True)))
+        self._exact = {}
+        self._totals.add(result.lossless(), list(zip(result.columns, result.types, strict=True)))
+        growing, look = self._growing, self._look(number)
+        growth, schedule = growing.growth, self._schedule
+        if look.is_whole:
+            rows, _ = self._totals.answer(look)
+            exact = self._totals.exact(rows, [type_ for _, type_ in growth.columns])
+            return _NO_DOUBT, self._edition(number, exact, _NO_DOUBT)
+        rows, groups = self._totals.answer(look)
+        shown = None if groups is None else Shown(groups[groups >= 0], growth.chosen)
+        told = at_look(growth.bounded, self._totals, schedule, look.drawn, growing.goal, shown)
+        bounded = self._totals.bounded(rows, groups, told, look.share)
+        return told, self._edition(number, bounded, told)
+
+    def _whole(self, number: int, found: Result) -> Edition:
+        """The exact edition, from the rows of the query itself."""
+        growth = self._growing.growth
+        rows = self._totals.exact(found.lossless(), found.types)
+        result = Result(rows, edition_columns(growth), self._growing.settings)
+        groups = max(self._totals.groups, len(rows))
+        return Edition(result, number, 1.0, True, groups, 0.0, 0.0, "", (), tuple(growth.shown))
+
+    def _edition(self, number: int, rows: pa.Table, found: Intervals) -> Edition:
+        growth, look = self._growing.growth, self._look(number)
+        result = Result(rows, edition_columns(growth), self._growing.settings)
+        left = unseen.most(look.drawn, look.pieces, 1 - self._growing.goal.confidence) if growth.keys else 0.0
+        share, groups, shown = look.share, self._totals.groups, tuple(growth.shown)
+        told = () if look.is_whole else notes(growth, found)
+        return Edition(result, number, share, look.is_whole, groups, left, found.worst, "", told, shown)
+
+
+class ExactAnswer:
+    """The answer to a query that does not grow; see `Answer`. reason: why."""
+
+    def __init__(self, job: Job, reason: str) -> None:
+        self._job, self._reason = job, reason
+        self._lock = threading.Lock()
+        self._made: Edition | None = None
+
+    def editions(self) -> Editions:
+        """See `Answer.editions`."""
+        return Editions(lambda number: None if number else self.last())
+
+    def last(self) -> Edition:
+        """See `Answer.last`."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._edition(self._job.result())
+            return self._made
+
+    def _edition(self, found: Result) -> Edition:
+        import pyarrow as pa
+
+        rows = found.lossless()
+        rows = rows.append_column("share_read", pa.array([1.0] * len(rows), pa.float64()))
+        columns = (*zip(found.columns, found.types, strict=True), ("share_read", "DOUBLE"))
+        return Edition(Result(rows, columns, found.settings), 0, 1.0, True, len(rows), 0.0, 0.0, self._reason)
+
+    def result(self) -> Result:
+        """See `Answer.result`."""
+        return self._job.result()
+
+    def stop(self) -> Edition | None:
+        """See `Answer.stop`."""
+        self._job.cancel()
+        return self._made
+
+    def status(self) -> AnswerStatus:
+        """See `Answer.status`."""
+        found, ended = self._job.status(), self._job.wait(0.0)
+        if ended:
+            left = 0.0 if self._job.state == "SUCCEEDED" else None
+        else:
+            left = None if found.left is None else found.left.likely
+        exact = ended and left is not None
+        return AnswerStatus(float(exact), 0.0 if exact else None, 0.0, left, left, found.deadline)
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """See `Answer.jobs`."""
+        return (self._job,)
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return awaited(self).__await__()
+
+
+async def awaited(answer: Answer) -> Result:
+    """The exact answer, without holding up the event loop; if the waiting is cancelled, the answer is stopped."""
+    from asyncio import CancelledError, to_thread
+
+    try:
+        return await to_thread(answer.result)
+    except CancelledError:
+        answer.stop()
+        raise
+
+
+def _pace(jobs: Sequence[Job], read: int, reads: int) -> Pace | None:
+    """From the jobs of the rounds. read: pieces that all but the last have read. reads: that this one reads."""
+    *before, last = (job.status() for job in jobs)
+    left = 0.0 if jobs[-1].wait(0.0) else None if last.left is None else last.left.likely
+    return Pace.of(sum(one.elapsed for one in before), read, last.elapsed, left, reads)
+
+
+def _seconds_until(moment: float) -> float | None:
+    return None if isinf(moment) else moment - time.monotonic()
+
+
+def edition_columns(growth: Growth) -> tuple[tuple[str, str], ...]:
+    """Names and types of the columns of an edition."""
+    columns = []
+    for place, (name, type_) in enumerate(growth.columns):
+        columns.append((name, type_))
+        if place in growth.shown:
+            columns += [(f"{name}_low", "DOUBLE"), (f"{name}_high", "DOUBLE")]
+    return (*columns, ("share_read", "DOUBLE"))

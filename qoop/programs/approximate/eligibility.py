@@ -1,0 +1,220 @@
+"""The queries that can grow: those in which there are sums over the rows of a large table, in groups.
+
+One table is read by pieces: the largest that stands in the FROM of the SELECT with the sums where each of its rows
+gives what it gives alone: joined to others, which are read whole, and never as the side of an outer join that is filled
+up with NULLs. What is grouped is then a sum over its pieces. Other mentions of the table are read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from qoop.catalog.errors import QueryError
+from qoop.programs.approximate.core import Core, around_of, cores
+from qoop.programs.approximate.figures import Reading, figure_of
+from qoop.programs.approximate.growth import UNBOUNDED, Growth, NotGrowing, pairs, totals, triples
+from qoop.programs.approximate.names import Names, Refused, has_aggregates, sources_of
+from qoop.programs.approximate.round_sql import rest_sql, round_sql, tail_sql
+from qoop.programs.approximate.universe import universes
+from qoop.query.plan_cache import is_steady
+
+if TYPE_CHECKING:
+    from qoop.catalog.table import Table
+    from qoop.planner.sql.bind import Bound
+    from qoop.programs.approximate.growth import Figure
+
+PIECES = "qoop_pieces"
+"""The name of the table of pieces in the query of a round."""
+
+_NOT_GROWN = {
+    exp.Distinct: "it has DISTINCT",
+    exp.TableSample: "it draws a sample itself",
+    exp.Pivot: "it has a PIVOT",
+    exp.Qualify: "it has QUALIFY",
+}
+
+Columns = tuple[tuple[str, str], ...]
+
+
+def growth_of(bound: Bound, tables: Mapping[str, Table], describe: Callable[[str], Columns]) -> Growth | NotGrowing:
+    """The sums that a query grows by, or the reason why it does not grow.
+
+    tables: by lower-case name. describe: the columns of a text over them."""
+    reasons = []
+    try:
+        query = _read(bound)
+        known = _known(query, tables)
+        for core in cores(query, known):
+            try:
+                return _growth(bound, core, known, describe)
+            except Refused as refused:
+                reasons.append(str(refused))
+    except Refused as refused:
+        reasons.append(str(refused))
+    return NotGrowing(reasons[0] if reasons else "it has no aggregates")
+
+
+def _read(bound: Bound) -> exp.Expression:
+    """The tree of a query that means the same at any moment and anywhere."""
+    if bound.ast is None:
+        raise Refused("only DuckDB can read the text as it is meant")
+    if bound.functions:
+        raise Refused(f"it calls functions of Python: {', '.join(bound.functions)}")
+    if not is_steady(bound.text):
+        raise Refused("it calls what differs from run to run")
+    with_ = bound.ast.args.get("with_")
+    if with_ is not None and with_.args.get("recursive"):
+        raise Refused("it has WITH RECURSIVE")
+    return bound.ast.copy()
+
+
+def _known(query: exp.Expression, tables: Mapping[str, Table]) -> Mapping[str, Table]:
+    """The tables that no part of a WITH has the name of."""
+    own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    found = {name: table for name, table in tables.items() if name not in own}
+    if not found:
+        raise Refused("it reads no table")
+    return found
+
+
+def _growth(bound: Bound, core: Core, tables: Mapping[str, Table], describe: Callable[[str], Columns]) -> Growth:
+    select = core.select
+    _check(select)
+    own = bound.columns if core.around is None else _described(select, describe)
+    fact, alias = _take_pieces(select, tables)
+    columns = {name: [column for column, _ in table.columns] for name, table in tables.items()}
+    names = Names(select, {**columns, PIECES: [column for column, _ in fact.columns]})
+    keys = names.keys()
+    reading = Reading(names, keys)
+    values = [names.value_of(item) for item in select.expressions]
+    figures = {place: figure_of(reading, place, one) for place, one in enumerate(values) if _is_estimated(one)}
+    if not keys and _is_of_all_rows(select):
+        figures = {place: _known_by_footers(one, reading) for place, one in figures.items()}
+        if figures and all(one.kind == "rows" for one in figures.values()):
+            raise Refused("the number of its rows is known")
+    items = [
+        reading.final(one, place in figures and figures[place].kind == "ratio") for place, one in enumerate(values)
+    ]
+    tail = tail_sql(select, reading, names)
+    named = {own[place][0].lower(): place for place in figures}
+    around = None if core.around is None else around_of(core, tables, named)
+    needed = pairs(figures.values()), triples(figures.values()), totals(figures.values())
+    text = round_sql(select, alias, keys, reading.measures, *needed)
+    limited = select.args.get("limit") is not None or select.args.get("offset") is not None
+    return Growth(
+        fact, tuple(key.sql("duckdb") for key in keys), tuple(reading.measures), tuple(reading.terms),
+        tuple(figures.values()), tuple(items), tail, limited, bound.columns,
+        text, rest_sql(select, keys, reading.measures),
+        own, around, _ranked(select, names, figures), universes(select, (fact, alias), tables, names, describe),
+        around is not None or _is_chosen(select, names),
+    )  # fmt: skip
+
+
+def _described(select: exp.Select, describe: Callable[[str], Columns]) -> Columns:
+    try:
+        found = describe(select.sql("duckdb"))
+    except QueryError as error:
+        raise Refused(f"its sums cannot be taken apart: {str(error).splitlines()[0]}") from error
+    if len({name.lower() for name, _ in found}) < len(found):
+        raise Refused("two of its sums have one name")
+    return found
+
+
+def _is_estimated(value: exp.Expression) -> bool:
+    return has_aggregates(value) or value.find(exp.Window) is not None
+
+
+def _is_of_all_rows(select: exp.Select) -> bool:
+    """True if what is summed up is each row of the table, once."""
+    [source, *others] = sources_of(select)
+    return not others and isinstance(source, exp.Table) and not any(select.args.get(one) for one in _LEAVES_OUT)
+
+
+_LEAVES_OUT = ("where", "group", "having", "laterals", "joins", "limit", "offset", "connect", "match", "prewhere")
+
+
+def _known_by_footers(figure: Figure, reading: Reading) -> Figure:
+    """The same figure; one of the number of rows is known."""
+    counted = figure.kind == "total" and reading.measures[figure.y].sql in ("COUNT(*)", "COUNT(1)", "COUNT()")
+    return replace(figure, kind="rows") if counted else figure
+
+
+def _ranked(select: exp.Select, names: Names, figures: Mapping[int, Figure]) -> tuple[int, bool] | None:
+    """The figure that rows are put in order by first, and whether the greatest comes first."""
+    order = select.args.get("order")
+    if order is None or select.args.get("having") is not None or select.args.get("offset") is not None:
+        return None
+    first = order.expressions[0]
+    wanted = names.same(names.item_at(first.this) or names.resolved(first.this, prefer_columns=False))
+    for place, figure in figures.items():
+        value = names.value_of(select.expressions[place])
+        if figure.kind not in UNBOUNDED and wanted in (names.same(value), names.same(exp.paren(value.copy()))):
+            return place, bool(first.args.get("desc"))
+    return None
+
+
+def _is_chosen(select: exp.Select, names: Names) -> bool:
+    """True if which groups are shown hangs on estimates: by HAVING, or as the first ones by an estimate."""
+    order, having = select.args.get("order"), select.args.get("having")
+    if having is not None or order is None or not (select.args.get("limit") or select.args.get("offset")):
+        return having is not None
+    items = (names.item_at(one.this) or names.resolved(one.this, prefer_columns=False) for one in order.expressions)
+    return any(map(_is_estimated, items))
+
+
+def _check(select: exp.Select) -> None:
+    """Raise Refused for a SELECT that is of no form that can grow."""
+    if any(isinstance(one, exp.Star) or one.is_star for one in select.expressions):
+        raise Refused("it has no list of columns")
+    for node in own_nodes(select):
+        for kind, reason in _NOT_GROWN.items():
+            if isinstance(node, kind) and not (kind is exp.Distinct and isinstance(node.parent, exp.Count)):
+                raise Refused("it has DISTINCT aggregates" if isinstance(node.parent, exp.AggFunc) else reason)
+
+
+def own_nodes(select: exp.Expression) -> Iterator[exp.Expression]:
+    """The nodes of a SELECT that are not in another SELECT within it."""
+    for node in select.walk(prune=lambda node: node is not select and isinstance(node, exp.Query)):
+        if isinstance(node, exp.Expression):
+            yield node
+
+
+def _take_pieces(select: exp.Select, tables: Mapping[str, Table]) -> tuple[Table, str]:
+    """Put pieces in place of the table to be read by them; the table, and its name in the SELECT."""
+    sources = sources_of(select)
+    named = [(tables[one.name.lower()], place) for place, one in enumerate(sources)
+             if isinstance(one, exp.Table) and one.name.lower() in tables and not one.args.get("db")]  # fmt: skip
+    if not named:
+        raise Refused("the FROM of its sums names no table")
+    reasons = []
+    named.sort(key=lambda item: -item[0].rows)
+    for table, place in named:
+        try:
+            _check_joins(select, place, table.name)
+        except Refused as refused:
+            reasons.append(refused)
+            continue
+        if reasons and table.rows * 4 < named[0][0].rows:
+            break
+        source = sources[place]
+        alias = source.alias_or_name
+        source.set("this", exp.to_identifier(PIECES))
+        source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+        return table, str(alias)
+    raise reasons[0]
+
+
+def _check_joins(select: exp.Select, place: int, name: str) -> None:
+    """place: of the table that is read by pieces, among what stands in the FROM."""
+    if any(source.args.get("joins") for source in sources_of(select)):
+        raise Refused("its joins are nested")
+    for number, join in enumerate(select.args.get("joins") or [], 1):
+        method, side, kind = (str(join.args.get(part) or "").upper() for part in ("method", "side", "kind"))
+        if method not in ("", "NATURAL") or side in ("RIGHT", "FULL"):
+            raise Refused(f"it has a {method or side} JOIN")
+        if number == place and (side == "LEFT" or kind in ("SEMI", "ANTI")):
+            raise Refused(f"{name} is the other side of a {side or kind} JOIN")

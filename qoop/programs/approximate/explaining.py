@@ -1,0 +1,78 @@
+"""The growth of a query's answer in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qoop.planner.explain import seconds_text
+from qoop.programs.approximate.asking import Found, why_not
+from qoop.programs.approximate.growth import UNBOUNDED, Kind
+from qoop.programs.approximate.universe import Buckets
+
+if TYPE_CHECKING:
+    from qoop.programs.approximate.goal import Goal
+    from qoop.query.config import Config
+    from qoop.query.planning import QueryPlanning
+    from qoop.query.tables import SessionTables
+
+
+_WITHOUT: dict[Kind, str] = {
+    "distinct": "The interval of {} begins at what was seen. There is none while each value was seen in several "
+    "pieces: then nothing tells of the values of few.",
+    "extreme": "Without intervals, as seen so far: {}. Rows that were not read may have any value.",
+    "derived": "Without intervals, of estimates: {}. There is no formula for what is computed so.",
+}
+
+
+def explained_growth(
+    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, goal: Goal, exact_within: float = 0.0
+) -> str:
+    """The pieces that are read in which rounds, or the reason why the query runs exactly."""
+    found = why_not(text, tables, planning, config, goal, exact_within)
+    if isinstance(found, str):
+        return f"The query runs exactly: {found}."
+    return "\n".join(_lines(found))
+
+
+def _lines(found: Found) -> list[str]:
+    growth, ends = found.growth, found.schedule.ends
+    kinds = {one.place: one.kind for one in growth.figures}
+    shown = [(growth.columns[place][0], kinds[core]) for place, (core, _) in sorted(growth.shown.items())]
+    names = [name for name, kind in shown if kind not in UNBOUNDED]
+    sooner = ", or sooner where the goal should be met" if found.schedule.aims else ""
+    lines = [
+        *_way(found),
+        f"Editions come after {', '.join(map(str, ends))} of them{sooner}; the last one is exact. Where the others "
+        "would be in vain, by the width of the first, it comes at once.",
+    ]
+    if names:
+        lines.append(f"With intervals: {', '.join(names)}.")
+    for told, why in _WITHOUT.items():
+        some = [name for name, kind in shown if kind == told]
+        lines += [f"{why.format(', '.join(some))}"] if some else []
+    if growth.is_of_values:
+        lines.append("The last round is the query itself, as distinct counts and quantiles of pieces do not add up.")
+    elif isinstance(found.cut, Buckets):
+        lines.append("The last round is the query itself.")
+    elif found.cut.in_row_groups:
+        lines.append("The last round reads the row groups that are left, or is the query itself if that is sooner.")
+    text = growth.round_sql
+    if isinstance(found.cut, Buckets):
+        text = found.cut.text(text, found.schedule.pieces_of(0))
+    return [*lines, f"Each round: {text}"]
+
+
+def _way(found: Found) -> list[str]:
+    """The way in which rows are drawn, and the reason."""
+    name, cut, ways = found.growth.fact.name, found.cut, found.ways
+    why = []
+    if ways is not None:
+        seconds = seconds_text(ways.by_pieces), seconds_text(ways.by_buckets)
+        why = ["Its rounds should take {} of one CPU by pieces, {} by buckets of the key of a join.".format(*seconds)]
+    if isinstance(cut, Buckets):
+        fact, others = cut.universe.fact, cut.universe.others
+        keys = " and ".join(fact.keys)
+        joined = ", ".join(one.alias for one in others)
+        return [f"{name} and {joined} are read by {cut.count} buckets of the hash of {keys}, all others whole.", *why]
+    kind = "row groups" if cut.in_row_groups else "pieces"
+    return [f"{name} is read by {cut.count} {kind} in random order, all other tables whole.", *why]

@@ -1,0 +1,75 @@
+"""The goal of a growing answer: how narrow its intervals are to be, and how sure; the gain of a round."""
+
+from __future__ import annotations
+
+import math
+
+from qoop.catalog.value import value
+from qoop.query.options import chance, part
+
+
+@value
+class Goal:
+    """error: the half-width of intervals relative to their estimates; 0: only the exact answer will do.
+
+    confidence: the chance that all intervals ever shown of a figure hold its true value.
+    """
+
+    error: float = 0.01
+    confidence: float = 0.95
+
+    def given(self, error: float | None, confidence: float | None) -> Goal:
+        """This goal but for what is given. Raises ConfigError for one that makes no sense."""
+        return Goal(
+            self.error if error is None else part("error", error),
+            self.confidence if confidence is None else chance("confidence", confidence),
+        )
+
+
+@value
+class RoundStart:
+    """The state of a growing answer when one of its rounds begins.
+
+    error: the largest half-width of its intervals, relative to the estimate; infinite: some have none yet.
+    first: that of the first edition in which all had one. goal: what `error` is to become; 0: the exact answer.
+    drawn, after: pieces read before the round and after it, of `pieces` in all. start: of the first round.
+    """
+
+    error: float
+    first: float
+    goal: float
+    drawn: int
+    after: int
+    pieces: int
+    start: int
+
+    def predicted(self, drawn: int) -> float:
+        """The error once that number of pieces is read: it falls as the square root of 1/n - 1/N does (Cochran,
+        Sampling Techniques, 3rd ed., 1977, equation 2.22).
+
+        >>> round(RoundStart(0.08, 0.08, 0.01, 64, 128, 1024, 64).predicted(256), 4)
+        0.0358
+        """
+        return self.error * math.sqrt(_spread(drawn, self.pieces) / _spread(self.drawn, self.pieces))
+
+    @property
+    def gain(self) -> float:
+        """The part of the way to the goal that the round will go, for :mod:`qoop.adaptive.schedulers.quality`. A first
+        edition counts as all of it.
+
+        The way is that of the variance, which is the square of the error: from the first edition to the goal.
+        """
+        if self.drawn == 0:
+            return 1.0
+        if math.isinf(self.error) or math.isinf(self.first):
+            left = _spread(self.drawn, self.pieces) - _spread(self.after, self.pieces)
+            return min(1.0, left / _spread(self.start, self.pieces))
+        return max(0.0, self._left(self.error) - self._left(self.predicted(self.after)))
+
+    def _left(self, error: float) -> float:
+        whole = self.first**2 - self.goal**2
+        return min(1.0, max(0.0, error**2 - self.goal**2) / whole) if whole > 0 else 0.0
+
+
+def _spread(drawn: int, pieces: int) -> float:
+    return 1 / drawn - 1 / pieces

@@ -1,0 +1,162 @@
+"""A query that grows, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from qoop.catalog.value import value
+
+if TYPE_CHECKING:
+    from qoop.catalog.table import Table
+    from qoop.programs.approximate.core import Around
+    from qoop.programs.approximate.universe import Universe
+
+Op = Literal[
+    "count", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_samp", "stddev_pop",
+    "distinct", "quantile_cont", "quantile_disc",
+]  # fmt: skip
+MergedBy = Literal["sum", "min", "max", "values"]
+Kind = Literal["total", "ratio", "variance", "deviation", "distinct", "quantile", "extreme", "rows", "derived"]
+
+UNBOUNDED: tuple[Kind, ...] = ("extreme", "derived")
+"""Figures without an interval; nothing waits for them."""
+
+
+@value
+class Measure:
+    """An aggregate that is computed for each piece and group, and merges: by adding up, or as the least or greatest.
+
+    values: it does not merge; the values that it is of are kept by piece.
+    """
+
+    sql: str
+    merged_by: MergedBy = "sum"
+
+
+@value
+class Term:
+    """An aggregate of the query. y, x: places among the measures. An average has both, the others y alone.
+
+    A variance or deviation has y, the squares, x, the number of rows, and z, their values. level: of a quantile.
+    """
+
+    op: Op
+    y: int
+    x: int | None = None
+    z: int | None = None
+    level: float = 0.5
+
+    @property
+    def is_of_values(self) -> bool:
+        """True if it does not merge."""
+        return self.op in ("distinct", "quantile_cont", "quantile_disc")
+
+
+@value
+class Figure:
+    """A column of the answer that is estimated. place: among the columns. scale: what it is multiplied by.
+
+    total: `scale` times measure y. ratio: `scale` times y / x. extreme: the least or greatest, so far.
+    variance, deviation: of rows, from squares y, number x and values z; of_sample: over one less than their number.
+    distinct, quantile: of the values y; level: of the quantile; continuous: it may lie between the values of two rows.
+    rows: `scale` times the number of rows of the table, which its footers tell.
+    derived: something else that is computed from estimates.
+    """
+
+    place: int
+    kind: Kind
+    y: int
+    x: int | None = None
+    scale: float = 1.0
+    z: int | None = None
+    of_sample: bool = False
+    level: float = 0.5
+    continuous: bool = False
+
+
+@value
+class Growth:
+    """A query that grows.
+
+    fact: the table that is read by pieces. keys: SQL of the groups. terms: the aggregates of the query.
+    items, tail: the columns of the answer, and what stands behind FROM, as SQL over columns ``k0`` … for keys, ``e0`` …
+    for estimates of terms and ``u0`` … for what they are of the rows read. limited: only some rows are shown.
+    columns: names and types of the answer. round_sql: the query of a round, over the pieces of the table. rest_sql:
+    the query of the last one, which need not tell pieces apart.
+    around: what stands around the sums, over a table of them; None: they are the whole query. own_columns: of the sums.
+    ranked: the place of the figure that the rows are put in order by first, and whether the greatest is first.
+    universes: the ways to read a join of large tables by buckets of its key.
+    chosen: which groups are shown hangs on estimates.
+    """
+
+    fact: Table
+    keys: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    terms: tuple[Term, ...]
+    figures: tuple[Figure, ...]
+    items: tuple[str, ...]
+    tail: str
+    limited: bool
+    columns: tuple[tuple[str, str], ...]
+    round_sql: str
+    rest_sql: str
+    own_columns: tuple[tuple[str, str], ...] = ()
+    around: Around | None = None
+    ranked: tuple[int, bool] | None = None
+    universes: tuple[Universe, ...] = ()
+    chosen: bool = False
+
+    @cached_property
+    def shown(self) -> Mapping[int, tuple[int, str]]:
+        """Of each column of the answer that is estimated, by place: which of the figures it shows, and, if there is
+        something around these, what its table is called there."""
+        places = {one.place for one in self.figures}
+        if self.around is None:
+            return {place: (place, "") for place in sorted(places)}
+        named = {name.lower(): place for place, (name, _) in enumerate(self.own_columns)}
+        told = dict(self.around.shown)
+        if -1 in told:
+            return {place: (place, told[-1]) for place in sorted(places)}
+        found = {place: one.rsplit(".", 1) for place, one in told.items()}
+        return {place: (named[name], alias) for place, (alias, name) in found.items()}
+
+    @property
+    def is_of_values(self) -> bool:
+        """True if some aggregate does not merge, so that the last round is the query itself."""
+        return any(one.merged_by == "values" for one in self.measures)
+
+    @property
+    def bounded(self) -> tuple[Figure, ...]:
+        """The figures whose intervals are shown."""
+        shown = {place for place, _ in self.shown.values()}
+        return tuple(one for one in self.figures if one.place in shown)
+
+
+def triples(figures: Iterable[Figure]) -> tuple[tuple[int, int, int], ...]:
+    """The measures y, z and x of each figure that has three."""
+    return tuple(sorted({(one.y, one.z, one.x) for one in figures if one.z is not None and one.x is not None}))
+
+
+def pairs(figures: Iterable[Figure]) -> set[tuple[int, int]]:
+    """The pairs of measures whose products the figures need."""
+    found = set()
+    for one in figures:
+        if one.x is not None:
+            found.add((one.y, one.x))
+        if one.x is not None and one.z is not None:
+            found |= {(one.y, one.z), (one.z, one.x)}
+    return found
+
+
+def totals(figures: Iterable[Figure]) -> set[int]:
+    """The measures whose products with the rows of pieces the figures need."""
+    return {one.y for one in figures if one.kind == "total"}
+
+
+@value
+class NotGrowing:
+    """A query that runs as usual, and why."""
+
+    reason: str

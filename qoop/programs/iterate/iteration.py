@@ -1,0 +1,174 @@
+"""A repeated step: does the orders of its program (:mod:`qoop.programs.steps`) with jobs of its session.
+
+It has no thread: a step is a job, which runs by itself; what comes after it is done in the thread that asks for the
+next one, and then the next one runs while somebody looks.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from qoop.adaptive.program import Begin, End, Show, Stop
+from qoop.catalog.errors import Cancelled, ExecutionError
+from qoop.catalog.value import value
+from qoop.programs.iterate.curves import fitted, step_gain
+from qoop.programs.steps import Message, Order, Run, StepEnded, Steps
+
+if TYPE_CHECKING:
+    from qoop.adaptive.program_log import Tell
+    from qoop.programs.iterate.curves import Kind
+    from qoop.programs.iterate.planning import StepPlanning
+    from qoop.programs.steps import Why
+    from qoop.query.job import Job, Starts
+    from qoop.query.result import Result
+
+
+@value
+class Step:
+    """A step that has ended. number: from 0. result: its rows. loss: that they report."""
+
+    number: int
+    result: Result
+    loss: float
+
+    def __str__(self) -> str:
+        return f"step {self.number}: loss {self.loss:.6g}"
+
+
+class Iteration:
+    """A step in SQL that is repeated; made by :meth:`qoop.session.session.Session.iterate`. Usable from several
+    threads."""
+
+    def __init__(
+        self, first: object, planning: StepPlanning, start: Starts, program: Steps, loss: str, curve: Kind | None,
+        tell: Tell | None = None,
+    ) -> None:  # fmt: skip
+        """first: the table that the first step reads. loss: the column of a step's rows that adds up to its loss. tell:
+        hears what the program is told; see `Cluster.telling`."""
+        self._planning, self._start, self._loss, self._curve = planning, start, loss, curve
+        self._before: object = first
+        self._program, self._tell = program, tell
+        self._changing = threading.Lock()  # the state of the program
+        self._advancing = threading.Lock()  # its holder waits for the step
+        self._made: Step | None = None
+        self._steps: list[Step] = []
+        self._jobs: list[Job] = []
+        self._send(Begin())
+
+    def steps(self) -> Iterator[Step]:
+        """Each step as soon as it has ended, from the first on, however often this is asked.
+
+        Raises what the jobs of the steps do; ExecutionError for a loss that is no number.
+        """
+        number = 0
+        while (step := self._nth(number)) is not None:
+            yield step
+            number += 1
+
+    def last(self) -> Step:
+        """The last step, once it is there. Raises Cancelled if it was stopped before the first."""
+        for _ in self.steps():
+            pass
+        if not self._steps:
+            raise Cancelled("the iteration was stopped before its first step had ended")
+        return self._steps[-1]
+
+    def result(self) -> Result:
+        """The rows of the last step. Raises as `last` does."""
+        return self.last().result
+
+    def stop(self) -> Step | None:
+        """Do no more; returns the step that is now the last, None if there is none."""
+        self._send(Stop())
+        return self._steps[-1] if self._steps else None
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """The loss of each step that has ended."""
+        return self._program.losses
+
+    @property
+    def why(self) -> Why:
+        """The reason why it has ended; empty: it has not."""
+        return self._program.why
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs that have begun: one a step."""
+        return tuple(self._jobs)
+
+    def predicted(self, steps: int) -> float | None:
+        """The loss to come, that number of steps after the last one that has ended; None: too few have."""
+        curve, losses = fitted(self.losses, self._curve), self.losses
+        return None if curve is None else losses[-1] - curve.fall(len(losses) - 1, steps)
+
+    # Inside
+
+    def _nth(self, number: int) -> Step | None:
+        while len(self._steps) <= number and self._program.state == "running":
+            self._advance(number)
+        return self._steps[number] if number < len(self._steps) else None
+
+    def _advance(self, seen: int) -> None:
+        """Wait for the step under way, and do what comes next, unless somebody else has."""
+        with self._advancing:
+            if len(self._steps) > seen or self._program.state != "running":
+                return
+            number = self._program.number
+            try:
+                result = self._jobs[number].result()
+                self._made = Step(number, result, self._loss_of(number, result))
+                self._before = result.arrow()
+                self._send(StepEnded(number, self._made.loss))
+            except BaseException:
+                if self._ended():
+                    return
+                self._send(Stop())
+                raise
+
+    def _ended(self) -> bool:
+        return self._program.state == "ended"
+
+    def _loss_of(self, number: int, result: Result) -> float:
+        import pyarrow.compute as pc
+
+        named = {name.lower(): place for place, name in enumerate(result.columns)}
+        place = named.get(self._loss.lower())
+        if place is None:
+            raise ExecutionError(f"the step has no column {self._loss}; it has {', '.join(result.columns)}")
+        found = pc.sum(pc.cast(result.arrow().column(place), "float64")).as_py() if len(result) else None
+        if found is None or not math.isfinite(found):
+            raise ExecutionError(f"the loss of step {number} is no number: {found}")
+        return float(found)
+
+    def _send(self, message: Message) -> None:
+        with self._changing:
+            if self._tell is not None:
+                self._tell(self._program, message)
+            self._program, orders = self._program.after(message)
+            for order in orders:
+                self._do(order)
+
+    def _do(self, order: Order) -> None:
+        match order:
+            case Run(number):
+                planned = self._planning.plan(self._before)
+                self._jobs.append(self._start(planned, follows=number > 0, gain=self._gain()))
+            case Show():
+                assert self._made is not None
+                self._steps.append(self._made)
+            case End():
+                for job in self._jobs[-1:]:
+                    job.cancel()
+                self._planning.close()
+
+    def _gain(self) -> float:
+        """The part of the largest fall of the loss so far that the next step should bring."""
+        losses, program = self.losses, self._program
+        curve = fitted(losses, self._curve)
+        if curve is not None:
+            return step_gain(curve.fall(len(losses) - 1), program.largest)
+        return step_gain(losses[-2] - losses[-1] if len(losses) > 1 else 0.0, program.largest)

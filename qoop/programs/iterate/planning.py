@@ -1,0 +1,40 @@
+"""Plans a step: over tables of a session, and over the answer of the step before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from qoop.query.tables import SessionTables
+
+if TYPE_CHECKING:
+    from qoop.query.job import Planned
+    from qoop.query.planning import QueryPlanning
+
+
+class StepPlanning:
+    """Tables and plans of one repeated step, apart from those of the session: nobody else sees the table of a step.
+
+    former: the name of the table with the answer before. planning: of given tables, as the session plans.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        former: str,
+        tables: SessionTables,
+        planning: Callable[[SessionTables], QueryPlanning],
+    ) -> None:
+        self._text, self._former = text, former
+        self._tables = SessionTables.apart(tables.named(text).values(), tables.binder.settings, tables.locked)
+        self._planning = planning(self._tables)
+
+    def plan(self, before: object) -> Planned:
+        """The plan of the step over an answer. Raises QueryError for a step that is no query over these tables."""
+        self._tables.register(self._former, before)
+        return self._planning.plan(self._text)
+
+    def close(self) -> None:
+        """Let go of the tables."""
+        self._tables.shut()
+        self._tables.close()

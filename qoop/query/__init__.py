@@ -1,0 +1,21 @@
+"""A query from its text to its result: statements, planning, the job and its answer, options, and their drawings.
+
+::
+
+    options.py        the options of a session, in one table
+    config.py         the values of options: from arguments, the environment, files, defaults
+    tables.py         the tables and views of a session, by name
+    statements/       statements other than SELECT: views, COPY, SET, parameters
+    planning.py       plans a session's queries, and learns from those that ran
+    duckdb_plans.py   DuckDB's own plans of queries, and what they took
+    plan_memo.py      plans of texts that were planned before
+    plan_cache.py     the store of those plans
+    calibrated.py     the cost constants of this machine
+    job.py            one run of a query
+    result.py         the answer
+    bundle.py         a suspended job as a folder
+    copies.py         finds copies of tables that hold the same rows
+    drawing/          pictures, tables and formats of output
+    streams.py        signals, warnings and streams of a command line
+    interrupts.py     Ctrl-C while DuckDB does something short
+"""

@@ -1,0 +1,346 @@
+"""DuckDB's own plans of a session's queries: made at once, from what footers say, and remembered with what they took.
+
+text ──bind by DuckDB──> Bound ──rows and columns of its tables──> seconds ──> plan of one stage
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from math import inf, pow
+from typing import TYPE_CHECKING, Literal
+
+import duckdb
+
+from qoop.adaptive.replanning.adaptive import Known
+from qoop.adaptive.replanning.pace import CARRIED
+from qoop.catalog.value import changed, value
+from qoop.engine.history import Decided, Ended, Record, Regranted, Started, Succeeded, Switched
+from qoop.engine.state import State
+from qoop.planner.packing import on_threads
+from qoop.planner.sql.bind import at_present
+from qoop.planner.whole_query import Size, seconds_from_footers, whole_plan
+from qoop.query.plan_cache import is_steady
+from qoop.query.statements.normal_text import normal_text
+
+if TYPE_CHECKING:
+    from qoop.adaptive.cluster.job_handle import JobHandle
+    from qoop.catalog.table import Table
+    from qoop.engine.task import AttemptId
+    from qoop.planner.plan import Plan, Resources
+    from qoop.planner.search.candidate import Candidate
+    from qoop.planner.sql.bind import Bound
+    from qoop.query.tables import SessionTables
+
+SHORT_SECONDS = 0.25
+"""A query that should take DuckDB less than this on its share runs by DuckDB's plan, and no other is made. Of the 99
+queries of TPC-DS at scale 10 that are 13; those of over two seconds should all take longer, but for one, by footers."""
+
+_REMEMBERED, _CHARACTERS = 512, 1 << 22
+"""Plans that are remembered, and what their texts may have together."""
+_PACES, _TELLING = 64, 5
+"""Of how many runs the pace is remembered, and how many tell one: each may be off for reasons of its own."""
+
+HOPE = (0.7, 0.7, 1.0)
+STAGED_HOPE = (1.0, 0.85, 1.0)
+"""The part of its seconds that a way may take the next time, after no run to its end, one, or more: by DuckDB's plan,
+whose first run the search for others often disturbs, and in stages."""
+
+GOES_ON = 1.5
+"""DuckDB's plan should take that many times as long as it had run, if it was left for another: an overdue task is
+expected to take half as long again."""
+
+KERNEL_PART = 1.65 if duckdb.__version__.startswith("1.") else 1.1
+"""The seconds that DuckDB's plan takes for each that statistics tell, whose constants are those of tasks: its join
+orders are its own, and 2.0 rewrites more. The geometric mean over the 30 longest queries of TPC-DS at scale 10."""
+
+GROWTH = 2
+"""A task of DuckDB's plan may come to have that many times the slots that there were when it was planned: to divide the
+work by four times the threads there are costs a tenth, by twice as many a twentieth."""
+
+RUN_DOUBT = 0.35
+"""The standard deviation of the logarithm of the seconds of a plan that has run: caches may be warm by now, and what
+other programs take of the disk and the memory differs."""
+
+Basis = Literal["footers", "statistics", "run"]
+
+_Key = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+
+
+@value
+class DuckDBPlan:
+    """A query as DuckDB would run it.
+
+    seconds: of one thread. basis: what they were told by. foretold: seconds of one thread by statistics, if known;
+    others_foretold: slots, and the seconds from begin to end that the best of a first look at plans of stages should
+    take on them.
+    staged_seconds: from begin to end, the least that it took in stages; None: nobody has tried; infinite: a stage
+    failed by what it computes. runs, staged_runs: how often it ran to its end either way.
+    """
+
+    bound: Bound
+    tables: Mapping[str, Table]
+    plan: Plan
+    basis: Basis = "footers"
+    foretold: float | None = None
+    staged_seconds: float | None = None
+    runs: int = 0
+    staged_runs: int = 0
+    others_foretold: tuple[float, float] | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of one thread that the plan should take."""
+        return self.plan.root.estimate.task_seconds
+
+    def hopeful(self) -> DuckDBPlan:
+        """The same with the least seconds that either way may take: a first run is often disturbed by the search for
+        other plans, or reads its files for the first time (optimism under uncertainty, as of bandits)."""
+        staged = None if self.staged_seconds is None else STAGED_HOPE[min(self.staged_runs, 2)] * self.staged_seconds
+        return replace(self.taking(HOPE[min(self.runs, 2)] * self.seconds, self.basis), staged_seconds=staged)
+
+    def taking(self, seconds: float, basis: Basis) -> DuckDBPlan:
+        """The same with other seconds of one thread."""
+        root = self.plan.root
+        if basis == self.basis and seconds == root.estimate.task_seconds:
+            return self
+        doubt = RUN_DOUBT if basis == "run" else root.estimate.doubt
+        stage = changed(root, estimate=changed(root.estimate, task_seconds=seconds, doubt=doubt))
+        return changed(self, plan=changed(self.plan, stages=(stage,)), basis=basis)
+
+
+class DuckDBPlans:
+    """DuckDB's own plans of the queries of one session. Thread-safe.
+
+    shared: outputs may serve other jobs, so what a text means must be known to be the same whenever it runs.
+    """
+
+    def __init__(self, tables: SessionTables, shared: bool) -> None:
+        self._tables = tables
+        self._shared = shared
+        self._lock = threading.Lock()
+        self._known: OrderedDict[_Key, DuckDBPlan] = OrderedDict()
+        self._characters = 0  # of their texts
+        self._paces: deque[float] = deque(maxlen=_PACES)
+
+    @property
+    def pace(self) -> float:
+        """By how much longer than foretold DuckDB's plans have taken here, in the median of the last."""
+        with self._lock:
+            known = sorted(self._paces)
+        return known[len(known) // 2] if len(known) >= _TELLING else 1.0
+
+    def pace_of_others(self, known: DuckDBPlan) -> float:
+        """By how much longer than estimated other plans of the query should take, next to what DuckDB's should.
+
+        As much as other queries here, and, in part, as much as DuckDB's plan of this one did.
+        """
+        if known.basis != "run":
+            return 1.0
+        if not known.foretold or not known.seconds:
+            return self.pace
+        return pow(self.pace, 1 - CARRIED) * pow(known.seconds / known.foretold, CARRIED)
+
+    def of(self, text: str, slots: int) -> DuckDBPlan:
+        """The plan of a query, whose task can use that many slots. Raises ParseError, BindError, CatalogError."""
+        key = self._key(text, self._tables.named(text), self._tables.binder.settings)
+        found = self._find(key)
+        if found is not None and found.plan.root.slots == slots:
+            return changed(found, bound=at_present(found.bound))
+        made = self._made(text, slots)
+        key = self._key_of(made)  # the tables may have changed meanwhile
+        found = self._find(key)
+        if found is not None:
+            made = replace(found, bound=made.bound, tables=made.tables, plan=made.plan).taking(
+                found.seconds, found.basis
+            )
+        self._keep(key, made)
+        return made
+
+    def foretell(self, known: DuckDBPlan, seconds: float) -> DuckDBPlan:
+        """Remember what DuckDB's plan should take by statistics, on DuckDB 1.5."""
+        key, seconds = self._key_of(known), KERNEL_PART * seconds
+        known = self._latest(key, known)
+        told = changed(known, foretold=seconds)
+        if known.basis == "footers":
+            told = told.taking(seconds, "statistics")
+        self._keep(key, told)
+        return told
+
+    def foretell_others(self, known: DuckDBPlan, slots: float, seconds: float) -> DuckDBPlan:
+        """Remember what the best of a first look at plans of stages should take on the slots, from begin to end."""
+        key = self._key_of(known)
+        told = changed(self._latest(key, known), others_foretold=(slots, seconds))
+        self._keep(key, told)
+        return told
+
+    def _latest(self, key: _Key, known: DuckDBPlan) -> DuckDBPlan:
+        """The same as far as it is known by now: its run may have ended since."""
+        found = self._find(key)
+        return found if found is not None and found.plan.root.slots == known.plan.root.slots else known
+
+    def _find(self, key: _Key) -> DuckDBPlan | None:
+        """The plan that is kept under a key, if it is of the text, tables and settings that the key stands for."""
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+        return found if found is not None and self._key_of(found) == key else None
+
+    def learn(self, bound: Bound, job: JobHandle) -> None:
+        """Remember what DuckDB's plan of a query took, or its stages, whichever the job ended by.
+
+        Nothing is learned of a job whose tables are others by now.
+        """
+        named = self._tables.named(bound.text)
+        found = self._find(key := self._key(bound.text, named, bound.settings))
+        if found is None or any(found.bound.tables.get(name) != known for name, known in bound.tables.items()):
+            return
+        plans, history = job.plans(), job.history()
+        whole, staged = _whole_seconds(plans, history), _staged_seconds(plans, history)
+        if staged is None:
+            staged = _seconds_of_trial(plans, history)
+        if staged is not None:
+            least = staged if staged == inf else min(staged, found.staged_seconds or inf)
+            found = replace(found, staged_seconds=least, staged_runs=found.staged_runs + 1)
+        if whole is not None:
+            if found.foretold and not found.runs:
+                self._paces.append(whole / found.foretold)
+            least = min(whole, found.seconds) if found.runs else whole
+            found = changed(found.taking(least, "run"), runs=found.runs + 1)
+        elif staged not in (None, inf) and not found.runs:
+            found = found.taking(max(found.seconds, GOES_ON * _seconds_until_left(plans, history)), "run")
+        self._keep(key, found)
+
+    def _key_of(self, known: DuckDBPlan) -> _Key:
+        return self._key(known.bound.text, known.tables, known.bound.settings)
+
+    def _key(self, text: str, named: Mapping[str, Table], settings: tuple[tuple[str, str], ...]) -> _Key:
+        versions = tuple(sorted((name, table.version) for name, table in named.items()))
+        calls = tuple((function.name, function.key) for function in self._tables.binder.functions(text).values())
+        return normal_text(text).digest, settings, versions + calls
+
+    def _made(self, text: str, slots: int) -> DuckDBPlan:
+        bound, tables = self._tables.bind_whole(text)
+        sizes = {name: Size(table.rows, tuple(column for column, _ in table.columns)) for name, table in tables.items()}
+        seconds = seconds_from_footers(text, sizes)
+        return DuckDBPlan(bound, tables, whole_plan(bound, seconds, slots, self._shareable(bound)))
+
+    def _shareable(self, bound: Bound) -> bool:
+        """True if others may have its output. Whether its text is steady is asked last: DuckDB needs 10 ms for that."""
+        deterministic = all(function.deterministic for function in bound.functions.values())
+        return self._shared and deterministic and is_steady(bound.text)
+
+    def _keep(self, key: _Key, plan: DuckDBPlan) -> None:
+        with self._lock:
+            self._forget(key)
+            self._known[key] = plan
+            self._characters += len(plan.bound.text)
+            while len(self._known) > _REMEMBERED or (self._characters > _CHARACTERS and len(self._known) > 1):
+                self._forget(next(iter(self._known)))
+
+    def _forget(self, key: _Key) -> None:
+        known = self._known.pop(key, None)
+        if known is not None:
+            self._characters -= len(known.bound.text)
+
+
+def known_best(own: DuckDBPlan, own_seconds: float) -> Known | None:
+    """The best plan of a query that has run to its end; None: none has. own_seconds: that DuckDB's plan takes."""
+    ways = [Known(own_seconds, True)] if own.runs else []
+    if own.staged_seconds is not None and own.staged_seconds < inf:
+        ways.append(Known(own.staged_seconds, False))
+    return min(ways, key=lambda one: one.seconds, default=None)
+
+
+def possible_slots(slots: int, at_first: int) -> int:
+    """The slots that a task may come to have while it runs: those that the session began with, or twice those that it
+    has, where the machine has them. What this process may use of the machine now says nothing of later."""
+    return max(slots, at_first, min(GROWTH * slots, _cpus()))
+
+
+@cache
+def _cpus() -> int:
+    return os.cpu_count() or 1
+
+
+def as_they_turned_out(
+    candidates: Sequence[Candidate], staged_seconds: float | None, share: Resources, untried: float = 1.0
+) -> Sequence[Candidate]:
+    """Candidates whose stages take by so much longer, or less, as the best of them took than it should have.
+    untried: the part of their seconds that they should take, where none was tried.
+
+    Without this a query would leave DuckDB's plan for stages that are known to take longer, or the other way round.
+    """
+    staged = [one.finish.seconds(share) for one in candidates if not one.plan.root.whole]
+    if not staged:
+        return candidates
+    factor = 1.0 / untried if staged_seconds is None else staged_seconds / min(staged)
+    if factor == 1.0:
+        return candidates
+    if factor == inf:
+        return [one for one in candidates if one.plan.root.whole]
+    return [one if one.plan.root.whole else one.slower(factor) for one in candidates]
+
+
+def _staged_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
+    """Seconds that the stages of a job took to its answer; infinite if they failed where DuckDB's plan did not; None if
+    it has none, or not by stages.
+
+    A job that left DuckDB's plan has begun with its stages then: they use nothing of that plan's.
+    """
+    ends = [one.at for one in history if isinstance(one, Ended) and one.state == State.SUCCEEDED.value]
+    whole = [plan.root.whole for plan in plans]
+    if any(isinstance(one, Switched) and one.why for one in history):
+        return inf if ends else None
+    if not ends or whole[-1] or whole != sorted(whole, reverse=True):
+        return None
+    return ends[-1] - (_begun(history, sum(whole) + 1) if any(whole) else 0.0)
+
+
+def _seconds_of_trial(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
+    """Seconds that the stages of a job should have taken which went over to DuckDB's plan; None: none did.
+
+    They are those of the decision.
+    """
+    if plans[0].root.whole or not plans[-1].root.whole or any(isinstance(one, Switched) and one.why for one in history):
+        return None
+    left = [one for one in history if isinstance(one, Decided) and one.switched]
+    if not left:
+        return None
+    return left[-1].at + next(one.seconds for one in left[-1].candidates if one.plan == left[-1].running)
+
+
+def _seconds_until_left(plans: Sequence[Plan], history: Sequence[Record]) -> float:
+    """Seconds of one thread that DuckDB's plan had run when another took its place; 0 if none did."""
+    whole = [plan.root.signature for plan in plans if plan.root.whole]
+    begun = [one.attempt for one in history if isinstance(one, Started) and one.key.signature in whole]
+    if not begun or len(whole) == len(plans):  # it may have waited for a slot until another took its place
+        return 0.0
+    return _thread_seconds(begun[0], _begun(history, len(whole) + 1), history)
+
+
+def _thread_seconds(attempt: AttemptId, end: float, history: Sequence[Record]) -> float:
+    """Seconds of one thread that an attempt had until its end, by the slots that it was granted."""
+    granted = [one for one in history if isinstance(one, Started | Regranted) and one.attempt == attempt]
+    ends = [*(one.at for one in granted[1:]), end]
+    return sum((end - one.at) / on_threads(1.0, one.resources.cpu) for one, end in zip(granted, ends, strict=True))
+
+
+def _begun(history: Sequence[Record], number: int) -> float:
+    """The moment when a job went over to its plan of that number, in its seconds."""
+    return next(one.at for one in history if isinstance(one, Switched) and one.number == number)
+
+
+def _whole_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
+    """Seconds of one thread that DuckDB's plan took, if it gave the answer or another's task did not end first."""
+    roots = {plan.root.signature for plan in plans if plan.root.whole}
+    for one in history:
+        if isinstance(one, Succeeded) and one.key.signature in roots:
+            begun = next(r.at for r in history if isinstance(r, Started) and r.attempt == one.attempt)
+            return _thread_seconds(one.attempt, begun + one.committed.seconds, history)
+    return None

@@ -1,0 +1,125 @@
+"""Changes of tables that texts have created: DuckDB makes the new rows from the old ones, which stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+
+from qoop.catalog import arrow_output
+from qoop.catalog.errors import OutOfMemory, QueryError, SourceError
+from qoop.catalog.sources.files import sql_name, sql_string
+from qoop.catalog.sources.probe import describe, reason
+from qoop.catalog.table import Columns
+from qoop.query.statements.settings import Settings, opened
+
+if TYPE_CHECKING:
+    from qoop.query.result import Result
+    from qoop.query.statements.databases.schemas import Parts
+    from qoop.query.statements.reading import Change, CreateEmpty
+
+Rows = tuple[pa.Table, Columns]
+"""Rows in Arrow's lossless form, and the names and DuckDB types of their columns."""
+
+_ROWS = "qoop rows"
+_LOST = """SELECT constraint_text FROM duckdb_constraints()
+    UNION ALL SELECT 'DEFAULT ' || column_default FROM duckdb_columns()
+    WHERE NOT internal AND column_default IS NOT NULL"""
+
+
+def empty(asked: CreateEmpty, settings: Settings) -> Rows:
+    """A table without rows. Raises QueryError for columns that DuckDB does not take, and for what is more than their
+    names and types: nothing would keep it."""
+    with _duckdb(settings) as connection:
+        name = sql_name(asked.name[-1])
+        connection.execute(f"CREATE TABLE {name} {asked.columns}")
+        _check_kept(connection, asked.name[-1])
+        return _read(connection, name)
+
+
+def apply(
+    asked: Change,
+    name: Parts,
+    others: Mapping[str, Parts],
+    run: Callable[[str], Result],
+    now: Result,
+    settings: Settings,
+    default: str | None = None,
+) -> tuple[Rows, int]:
+    """The rows of a table after a change, and how many were changed.
+
+    name: of the table, with the schema that it is in. others: the names of the tables that the change may read besides,
+    with databases and schemas, by the names that the session has for them. run: answers a query. default: the schema
+    that names without one are of.
+
+    Raises QueryError for what DuckDB does not take, SourceError for files that it cannot read, OutOfMemory.
+    """
+    rows = None if asked.query is None else run(asked.query)
+    read = {} if rows is not None else {parts: run(f"FROM {sql_name(other)}") for other, parts in others.items()}
+    with _duckdb(settings, asked.files) as connection:
+        _make_places(connection, [name, *read])
+        for parts, found in {name: now, **read}.items():
+            _fill(connection, _dotted(parts), found)
+        if default is not None and default.lower() in {".".join(parts[:-1]).lower() for parts in (name, *read)}:
+            connection.execute(f"SET search_path = {sql_string(f'{default},memory.main')}")
+        if rows is not None:
+            _fill(connection, sql_name(_ROWS), rows)
+        change = asked.text if rows is None else f"{asked.head} FROM {sql_name(_ROWS)}"
+        counted = connection.execute(change).fetchone()
+        _check_kept(connection, name[-1])
+        return _read(connection, _dotted(name)), 0 if asked.reshapes or counted is None else int(counted[0])
+
+
+def _check_kept(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Raise QueryError if columns have more than names and types: nothing would keep it."""
+    lost = sorted({text for (text,) in connection.execute(_LOST).fetchall()})
+    if lost:
+        raise QueryError(f"table {table} has columns with types alone: it cannot keep {', '.join(lost)}")
+
+
+@contextmanager
+def _duckdb(settings: Settings, files: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB. files: whether it may open any. Its errors become ours."""
+    try:
+        with opened(settings, files) as connection:
+            connection.execute("SET arrow_lossless_conversion = true")
+            yield connection
+    except duckdb.OutOfMemoryException as error:
+        raise OutOfMemory(reason(error)) from error
+    except duckdb.IOException as error:
+        raise SourceError(reason(error)) from error
+    except duckdb.Error as error:
+        raise QueryError(reason(error)) from error
+
+
+def _make_places(connection: duckdb.DuckDBPyConnection, names: Collection[Parts]) -> None:
+    """Make the databases and schemas that tables are in."""
+    databases = {parts[:1] for parts in names if len(parts) > 2}
+    for database in databases:
+        connection.execute(f"ATTACH ':memory:' AS {_dotted(database)}")
+    for schema in {parts[:-1] for parts in names if len(parts) > 1} - databases:
+        connection.execute(f"CREATE SCHEMA {_dotted(schema)}")
+
+
+def _dotted(parts: Parts) -> str:
+    return ".".join(map(sql_name, parts))
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, name: str, rows: Result) -> None:
+    """Make a table of rows; Arrow alone does not tell all types. name: in SQL."""
+    typed = zip(rows.unique_columns, rows.types, strict=True)
+    columns = ", ".join(f"{sql_name(column)} {type_}" for column, type_ in typed)
+    connection.execute(f"CREATE TABLE {name} ({columns})")
+    connection.register("qoop given", rows.lossless())
+    connection.execute(f'INSERT INTO {name} FROM "qoop given"')
+    connection.unregister("qoop given")
+
+
+def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Rows:
+    query = f"FROM {name}"
+    columns = describe(connection, query)
+    found = arrow_output.table(connection, query)
+    return found, columns

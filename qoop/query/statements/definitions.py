@@ -1,0 +1,419 @@
+"""The names that a session was given: views, tables made of queries, and files read by their path."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from qoop.catalog.errors import CatalogError, Forbidden, SourceError, UnknownTable
+from qoop.catalog.lexer import quoted
+from qoop.catalog.opening import EXTENSIONS, listed
+from qoop.catalog.stores.objects import is_remote
+from qoop.planner.sql.sources import OF_CATALOG, is_of_query
+from qoop.query.statements import keeping
+from qoop.query.statements.databases.schemas import MAIN, CreateSchema, DropSchema, Schemas
+from qoop.query.statements.files import files_read, is_glob
+from qoop.query.statements.plain_names import plainly, reads
+from qoop.query.statements.views import View, Views
+from qoop.query.statements.words import Words
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from qoop.catalog.catalog import Catalog
+    from qoop.catalog.table import Columns, Table
+    from qoop.planner.sql.bind import Binder
+    from qoop.query.result import Result
+    from qoop.query.statements.macros.defined import DefinedMacros
+    from qoop.query.statements.macros.reading import OfMacros
+    from qoop.query.statements.reading import Change, CreateEmpty, CreateTable, CreateView, Drop, Rename
+    from qoop.query.statements.session_catalog import Named
+    from qoop.query.statements.settings import Settings
+
+
+_WEB = ("http://", "https://")
+
+
+class Definitions:
+    """Thread-safe through the lock of the session's names.
+
+    register: makes data known as a table, whatever had the name. endings: of the names of files that are tables.
+    look_again: brings the tables that a text may name up to what their files hold now.
+    folder: where tables are kept that are made of queries, None: in memory.
+    locked: texts read no files, and leave alone the tables that the program has registered.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        binder: Binder,
+        lock: threading.RLock,
+        register: Callable[[str, object], None],
+        look_again: Callable[[str], None],
+        endings: tuple[str, ...],
+        folder: Path | None,
+        locked: bool = False,
+    ) -> None:
+        self._catalog = catalog
+        self._binder = binder
+        self._lock = lock
+        self._changing = threading.RLock()  # one change of a table at a time; taken before the lock of the names
+        self._register = register
+        self._look_again = look_again
+        self._endings = endings
+        self._folder = folder
+        self._locked = locked
+        self._made: set[str] = set()  # tables that texts have created, in lower case
+        self._views = Views()
+        self._macros: DefinedMacros | None = None  # once there is one
+        self.schemas = Schemas(folder, keeping.check_name)
+        self._files: set[str] = set()  # paths that are tables because a query has read them
+
+    def names(self) -> list[str]:
+        """Of all tables and views, without the files that are tables because a query has read them."""
+        return sorted([*self.listed(), *self._views.names()])
+
+    def has(self, name: str) -> bool:
+        """True if a table or a view has the name."""
+        with self._lock:
+            return name in self._views or self._catalog.find(name) is not None
+
+    def names_in(self, schema: str) -> list[str]:
+        """Of the tables and views in a schema, without it. Raises CatalogError if there is none."""
+        with self._lock:
+            within = "" if schema.lower() == MAIN else schema.lower()
+            found = [name for name in self.names() if self._schema_of(name).lower() == within]
+            if within and not found and schema not in self.schemas:
+                raise self.schemas.unknown(schema)
+            return [name[len(within) + 1 :] if within else name for name in found]
+
+    def _schema_of(self, name: str) -> str:
+        """The schema, or database, that the name of a table or view begins with."""
+        from qoop.catalog.sources.database import schema_of
+
+        table = self._catalog.find(name)
+        attached = self._views.within(name) if table is None else schema_of(table)
+        return attached or self.schemas.of(name)
+
+    def listed(self) -> Mapping[str, Table]:
+        """The tables that were registered or created."""
+        tables = self._catalog.tables().items()
+        return {name: table for name, table in tables if name not in self._files and not is_of_query(name)}
+
+    def views(self) -> list[str]:
+        """The names of all views, as they were given."""
+        with self._lock:
+            return sorted(self._views.names())
+
+    def as_read(self, text: str) -> str:
+        """A query as it is planned: views written out; the files that it reads are tables by their path, all others by
+        one name. Its tables are what their files hold now.
+
+        Raises ParseError or BindError, about the text as it was given, and SourceError for a file that cannot be read.
+        """
+        with self._lock:
+            written = self._without_macros(text)
+            read = self._as_read(written)
+            return read if self._macros is None or written == text else self._macros.named(self.plainly(text), read)
+
+    def _as_read(self, text: str) -> str:
+        """A query without macros, as it is planned."""
+        text = self.plainly(text)
+        self._binder.admit(text)
+        for path in () if self._locked else files_read(text, self._endings):
+            if path.lower().startswith(_WEB):
+                self._check_web(path)
+            elif is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
+                self._read_file(path)
+        expanded = self._views.expand(text)
+        expanded = text if expanded == text else self.plainly(self._without_macros(expanded))
+        self._look_again(expanded)
+        if expanded != text:
+            self._binder.describe(text)
+        return expanded
+
+    def _without_macros(self, text: str) -> str:
+        """A text with the calls of macros written out."""
+        return text if self._macros is None else self._macros.expand(text)
+
+    def plainly(self, text: str) -> str:
+        """A text with each table by one name (:mod:`qoop.query.statements.plain_names`); what it asks of the catalog is
+        a table of what there is now."""
+        with self._lock:
+            return self._plainly(text, None if self._locked else self._answer_of_catalog)
+
+    def _plainly(self, text: str, catalog: Callable[[str], str] | None, write: Callable[[str], str] = quoted) -> str:
+        names = [*self._catalog.tables(), *self._views.names()]
+        qualified = [name.lower() for name in names if "." in name and self._schema_of(name)]
+        return plainly(text, qualified, catalog, self.schemas.default, write, self.has)
+
+    def _answer_of_catalog(self, asked: str) -> str:
+        from qoop.query.statements.session_catalog import ask_catalog
+
+        name = asked + OF_CATALOG
+        self._register(name, ask_catalog(asked, self.named()))
+        return name
+
+    def named(self) -> Named:
+        """All that has a name now."""
+        from qoop.query.statements.session_catalog import Named
+
+        with self._lock:
+            places = {name: self._schema_of(name) for name in self.names()}
+            macros = [] if self._macros is None else self._macros.all()
+            return Named(self.listed(), self._views.all(), macros, places, self.schemas.names())
+
+    def table_came(self, name: str) -> None:
+        """A table takes the place of whatever view had its name."""
+        self._made.discard(name.lower())
+        self._files.discard(name)
+        if name in self._views:
+            self._binder.drop_view(name)
+            self._views.drop(name)
+
+    def create_view(self, asked: CreateView) -> None:
+        """Raises CatalogError if there is one already, or a table of that name; BindError if it is not a query."""
+        with self._lock:
+            name = self.schemas.full(asked.name)
+            if self._taken(name, asked.replace and name in self._views, asked.unless):
+                return
+            self._binder.describe(self.as_read(asked.text))
+            if not self.has(name) and reads(asked.text, name):  # one of DuckDB's catalog, which it would hide
+                raise CatalogError(f"the view {name} would read itself: give it a name that nothing it reads has")
+            body = self.plainly(asked.text)
+            self._binder.add_view(name, asked.columns, body)
+            lasting = self._plainly(asked.text, None)  # what it asks of the catalog is answered whenever it is read
+            text = asked.text if self.schemas.default is None else self._plainly(asked.text, None, self._dotted)
+            self._views.add(View(name, asked.columns, text, lasting))
+
+    def attach_view(self, view: View) -> None:
+        """Take a view that stands for a table of an attached database, of which its columns are all that is known."""
+        columns = ", ".join(f"NULL::{type_} AS {quoted(name)}" for name, type_ in view.known)
+        with self._lock:
+            self._binder.add_view(view.name, "", f"SELECT {columns}")
+            self._views.add(view)
+
+    def do_schema(self, asked: CreateSchema | DropSchema) -> None:
+        """Make a schema, or drop one. Raises CatalogError, QueryError, DiskFull; Forbidden in a locked session."""
+        if self._locked:
+            raise Forbidden("a locked session makes no schemas")
+        with self._changing, self._lock:
+            if isinstance(asked, CreateSchema):
+                self.schemas.create(asked, {name.partition(".")[0] for name in self.names() if "." in name})
+                return
+            within = [name for name in self.names() if self.schemas.of(name).lower() == asked.name.lower()]
+            if self.schemas.check_drop(asked, within):
+                for name in within:
+                    self._drop(name, "VIEW" if name in self._views else "TABLE")
+                self.schemas.forget(asked.name)
+
+    def define_macro(self, asked: OfMacros) -> None:
+        """Make a macro, or drop one. Raises CatalogError, BindError; Forbidden in a locked session, of whose many users
+        one would change what the texts of others say."""
+        from qoop.query.statements.macros.defined import DefinedMacros
+
+        if self._locked:
+            raise Forbidden("a locked session has no macros")
+        with self._lock:
+            self._macros = self._macros or DefinedMacros(self._binder, self.plainly)
+            self._macros.do(asked)
+
+    def wanted(self, asked: CreateTable | CreateEmpty) -> str | None:
+        """The name of the table that is to be made, None if there is one and it says IF NOT EXISTS. Raises CatalogError
+        if there is one and it does not say what to do, QueryError for a name that it cannot be kept by."""
+        with self._lock:
+            name = self.schemas.full(asked.name)
+            if self._folder is not None:
+                keeping.check_name(self._folder, name)
+            if asked.replace:
+                self._check_own(name)
+            return None if self._taken(name, asked.replace and name not in self._views, asked.unless) else name
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else changes tables meanwhile."""
+        with self._changing:
+            yield
+
+    def check_free(self, names: Iterable[str]) -> None:
+        """Raise CatalogError if there is a table or view of one of the names."""
+        with self._lock:
+            for name in names:
+                self._taken(name, False, False)
+
+    def create_table(self, name: str, result: Result) -> None:
+        """Keep an answer as a table. Raises DiskFull, QueryError for types that cannot be kept."""
+        with self._changing:
+            folder = self._folder
+            kept = keeping.in_memory(name, result) if folder is None else keeping.in_folder(folder, name, result)
+            with self._lock:
+                self._register(name, kept)
+                self._made.add(name.lower())
+
+    def create_empty(self, asked: CreateEmpty, made: Callable[[pa.Table, Columns], Result], settings: Settings) -> None:
+        """Make a table without rows. Raises as `wanted` and `create_table`; Forbidden in a locked session."""
+        from qoop.query.statements.changing import empty
+
+        self._check_unlocked()
+        with self._changing:
+            name = self.wanted(asked)
+            if name is not None:
+                self.create_table(name, made(*empty(asked, settings)))
+
+    def change(
+        self,
+        asked: Change,
+        run: Callable[[str], Result],
+        made: Callable[[pa.Table, Columns], Result],
+        settings: Settings,
+        variables: Collection[str] = (),
+    ) -> int:
+        """Make a new version of a table; one change at a time. What reads the old one goes on to.
+
+        run: answers a query. made: an answer out of rows. variables: names of the program's that the change may read.
+        Returns the number of rows that changed.
+
+        Raises UnknownTable, CatalogError for a table
+        that is not the session's own, QueryError, Forbidden in a locked session.
+        """
+        from qoop.query.statements.changing import apply
+
+        self._check_unlocked()
+        with self._changing:
+            if asked.exists and not self.has(self._meant(asked.name)):
+                return 0
+            name = self._own(self._meant(asked.name))
+            now = run(f"FROM {quoted(name)}")
+            before = self._catalog.table(name).version
+            alone = asked.reshapes or asked.files
+            others = {} if alone else {other: self._parts(other) for other in self._read_by(asked.text) - {name}}
+            others |= {variable: (variable,) for variable in variables}
+            default = self.schemas.default
+            rows, count = apply(asked, self._parts(name), others, run, now, settings, default)
+            with self._lock:
+                if self._catalog.table(self._own(name)).version != before:
+                    raise CatalogError(f"table {name} became another one while it was changed: it stays as it is")
+                if count or asked.reshapes:
+                    self.create_table(name, made(*rows))
+            return count
+
+    def rename(self, asked: Rename, run: Callable[[str], Result]) -> None:
+        """Give a table another name in its schema. run: answers a query. Raises as `change`."""
+        self._check_unlocked()
+        with self._changing:
+            meant = self._meant(asked.name)
+            if asked.exists and not self.has(meant):
+                return
+            name = self._own(meant)
+            schema = self.schemas.of(name)
+            new = self.schemas.full((schema or MAIN, asked.new))
+            self.check_free([new])
+            self.create_table(new, run(f"FROM {quoted(name)}"))
+            with self._lock:
+                self._drop_table(name, "TABLE")
+
+    def _read_by(self, text: str) -> set[str]:
+        """The tables and views that a text may read."""
+        says = {word.name.lower() for word in Words(text).left if word.name}
+        return {name for name in self.names() if name.lower() in says or self._parts(name)[-1].lower() in says}
+
+    def _parts(self, name: str) -> tuple[str, ...]:
+        """The database, schema and name of a table."""
+        schema = self._schema_of(name)
+        return (*schema.split("."), name[len(schema) + 1 :]) if schema else (name,)
+
+    def _dotted(self, name: str) -> str:
+        return ".".join(map(quoted, self._parts(name)))
+
+    def _meant(self, parts: tuple[str, ...]) -> str:
+        """The name of the table or view that a text names by parts. Raises CatalogError."""
+        dotted = ".".join(parts)
+        return dotted if len(parts) > 1 and self.has(dotted) else self.schemas.full(parts, self.has)
+
+    def _own(self, name: str) -> str:
+        """The name of a table that texts may change. Raises UnknownTable, CatalogError."""
+        if name in self._views:
+            raise CatalogError(f"{name} is a view: only tables can be changed")
+        table = self._catalog.table(name)
+        if not self.is_own(table):
+            raise CatalogError(
+                f"table {table.name} was registered, and its data stays as it is: "
+                f"CREATE TABLE name AS FROM {quoted(table.name)} makes a copy that can be changed"
+            )
+        return table.name
+
+    def is_own(self, table: Table) -> bool:
+        """True for a table that a text has created, now or, where there is a folder of tables, before."""
+        kept = self._folder is not None and keeping.is_kept(self._folder, table)
+        return kept or table.name.lower() in self._made
+
+    def _check_unlocked(self) -> None:
+        if self._locked:
+            raise Forbidden("the session is locked: its tables are made by CREATE TABLE … AS, and are not changed")
+
+    def drop(self, asked: Drop) -> None:
+        """Raises UnknownTable, CatalogError if it is of the other kind."""
+        with self._changing, self._lock:
+            try:
+                name = self.schemas.full(asked.name, self.has)
+            except CatalogError:
+                if asked.exists:  # no schema of that name either
+                    return
+                raise
+            self._drop(name, asked.kind, asked.exists)
+
+    def _drop(self, name: str, kind: str, exists: bool = False) -> None:
+        is_view, is_table = name in self._views, self._catalog.find(name) is not None
+        if (is_view and kind == "TABLE") or (is_table and kind == "VIEW"):
+            it_is = "view" if is_view else "table"
+            raise CatalogError(f"{name} is a {it_is}: DROP {it_is.upper()} drops it")
+        self._check_own(name)
+        if is_view:
+            self.table_came(name)
+        elif is_table or not exists:
+            self._drop_table(name, kind)
+
+    def _check_own(self, name: str) -> None:
+        """Raise Forbidden in a locked session for a table that no text has created."""
+        if self._locked and self._catalog.find(name) is not None and name.lower() not in self._made:
+            raise Forbidden(f"the session is locked: table {name}, which the program has registered, stays as it is")
+
+    def _drop_table(self, name: str, kind: str) -> None:
+        if kind == "VIEW":
+            raise UnknownTable(f"there is no view {name}; there are: {', '.join(self._views.names()) or 'none'}")
+        table = self._catalog.table(name)
+        self._catalog.drop(table.name)
+        self._binder.drop_table(table.name)
+        if self._folder is not None:
+            keeping.forget(self._folder, table)
+
+    def _taken(self, name: str, replace: bool, unless: bool) -> bool:
+        """True if there is something of that name that is to stay. Raises CatalogError if that is an error."""
+        kind = "view" if name in self._views else "table" if self._catalog.find(name) is not None else None
+        if kind is None or replace:
+            return False
+        if unless:
+            return True
+        raise CatalogError(f"there is a {kind} {name} already; CREATE OR REPLACE {kind.upper()} takes its place")
+
+    def _check_web(self, path: str) -> None:
+        """DuckDB reads what is on the web as it plans it, by an extension. Raises SourceError unless that is loaded."""
+        from qoop.catalog.extensions import is_here
+
+        if "httpfs" not in listed(dict(self._binder.settings).get(EXTENSIONS, "")):
+            found = (
+                "" if is_here("httpfs") else f" (pip install duckdb-extension-httpfs=={duckdb.__version__} brings it)"
+            )
+            raise SourceError(f"cannot read {path} yet: LOAD httpfs first{found}")
+
+    def _read_file(self, path: str) -> None:
+        """Make a file known."""
+        if self._catalog.find(path) is None:
+            self._register(path, path)
+            self._files.add(path)

@@ -1,0 +1,129 @@
+"""The keeping of tables that statements create: in memory as Arrow, or in a folder as Parquet files."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import DiskFull, QueryError
+from qoop.catalog.sources.parquet import ParquetSource
+from qoop.catalog.stores.private import make_private
+from qoop.engine.storage.scratch import Scratch
+
+DRAFTS = ".table"
+"""The kind of the scratch folders that tables are written in."""
+
+_PART_OF_PATH = re.compile(r"""[/\\:*?"<>|\[\]=\x00-\x1f\x7f]""")
+_OF_WINDOWS = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.I)
+_MOST_BYTES = 200  # file systems take 255, endings and drafts included
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from qoop.catalog.table import Table
+    from qoop.query.result import Result
+
+
+def in_memory(name: str, result: Result) -> pa.Table:
+    """The rows as Arrow holds them without loss. Raises QueryError for a type that is another one when it is read."""
+    _refuse(name, _of_types(result, "ENUM("), "memory")
+    return result.lossless()
+
+
+def in_folder(folder: Path, name: str, result: Result) -> Path:
+    """The rows as ``folder/name.parquet``, in place of what was there. Raises DiskFull, and QueryError for a type
+    that Parquet does not hold."""
+    path = _file(folder, name)
+    scratch = Scratch(folder, DRAFTS)
+    draft = scratch.path / path.name
+    try:
+        _refuse(name, _of_types(result, "TIME WITH TIME ZONE"), "Parquet")  # which keeps it in UTC
+        result.copy_to(draft, "(FORMAT parquet)")
+        _refuse(name, _changed(result, draft), "Parquet")
+        make_private(draft)
+        os.replace(draft, path)
+        _forget_namesakes(path)
+    except OSError as error:
+        raise DiskFull(f"table {name} cannot be kept in {folder}: {error.strerror or error}") from error
+    finally:
+        scratch.close()
+    return path
+
+
+def check_name(folder: Path, name: str) -> None:
+    """Raises QueryError for a name that no table kept there can have."""
+    _file(folder, name)
+
+
+def forget(folder: Path, table: Table) -> None:
+    """Remove the file of a table, if it is kept there; that of a table from elsewhere stays, whatever its name."""
+    if is_kept(folder, table):
+        with suppress(OSError):
+            (folder / f"{table.name}.parquet").unlink(missing_ok=True)
+
+
+def is_kept(folder: Path, table: Table) -> bool:
+    """True if a table is that of the folder, not one of its name from elsewhere."""
+    files = table.source.files if isinstance(table.source, ParquetSource) else ()
+    path = folder / f"{table.name}.parquet"
+    return _fault(table.name) is None and [file.file.path for file in files] == [os.path.abspath(path)]
+
+
+def _file(folder: Path, name: str) -> Path:
+    """The file that keeps a table. Raises QueryError for a name that is no plain name of a file, here or elsewhere."""
+    fault = _fault(name)
+    if fault is not None:
+        told = name if len(name) <= 60 else f"{name[:60]}…"
+        raise QueryError(f"a table that is kept in {folder} cannot be called {told!r}: it {fault}")
+    return folder / f"{name}.parquet"
+
+
+def _fault(name: str) -> str | None:
+    """The reason why a name cannot be that of a file, on any system that the folder may come to; None if it can."""
+    if _PART_OF_PATH.search(name):
+        return "holds characters that have a meaning in paths, globs or URLs"
+    if name.startswith((".", "_", " ", "~")) or name.endswith((".", " ")):
+        return "begins or ends with a character that hides a file or gets lost"
+    if _OF_WINDOWS.fullmatch(name.partition(".")[0]):
+        return "is the name of a device on Windows"
+    if len(os.fsencode(name)) > _MOST_BYTES:
+        return f"has more than {_MOST_BYTES} bytes"
+    return None
+
+
+def _forget_namesakes(path: Path) -> None:
+    """Remove files whose names differ from this one in case only: the table is in its file, and theirs are old."""
+    for other in path.parent.glob("[!._]*.parquet"):
+        if other.name != path.name and other.name.lower() == path.name.lower() and not other.samefile(path):
+            other.unlink(missing_ok=True)
+
+
+def _changed(result: Result, path: Path) -> list[tuple[str, str]]:
+    """The columns that are of another type in the file."""
+    from qoop.catalog.sources.probe import Probe, describe
+
+    probe = Probe()
+    try:
+        with probe.cursor(str(path)) as cursor:
+            found = dict(describe(cursor, f"SELECT * FROM read_parquet('{str(path).replace(chr(39), chr(39) * 2)}')"))
+    finally:
+        probe.close()
+    return [(column, type_) for column, type_ in _columns(result) if found.get(column) != type_]
+
+
+def _of_types(result: Result, part: str) -> list[tuple[str, str]]:
+    """The columns whose type is that, or holds it."""
+    return [(column, type_) for column, type_ in _columns(result) if part in type_]
+
+
+def _columns(result: Result) -> list[tuple[str, str]]:
+    return list(zip(result.unique_columns, result.types, strict=True))
+
+
+def _refuse(name: str, columns: list[tuple[str, str]], where: str) -> None:
+    if columns:
+        told = ", ".join(f"{column} of {type_}" for column, type_ in columns)
+        raise QueryError(f"table {name} cannot be kept in {where}: it would change {told}; cast it")

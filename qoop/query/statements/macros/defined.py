@@ -1,0 +1,53 @@
+"""The macros of a session together with the DuckDB that its texts are bound by, which knows them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from qoop.catalog.errors import BindError
+from qoop.catalog.lexer import quoted
+from qoop.planner.sql.bind import Binder
+from qoop.query.statements.macros.expanding import Macros
+from qoop.query.statements.macros.naming import with_names
+from qoop.query.statements.macros.reading import CreateMacro, DropMacro, Macro, OfMacros
+
+
+class DefinedMacros:
+    """Not thread-safe: a caller that shares it guards it. plainly: a query with each table by one name."""
+
+    def __init__(self, binder: Binder, plainly: Callable[[str], str]) -> None:
+        self._binder = binder
+        self._plainly = plainly
+        self._macros = Macros()
+
+    def do(self, asked: OfMacros) -> None:
+        """Make a macro, or forget one. Raises CatalogError, ParseError or BindError where DuckDB does."""
+        match asked:
+            case CreateMacro(macro):
+                if self._macros.is_wanted(asked):
+                    self._binder.define(self._definition(macro))
+                    self._macros.add(macro)
+            case DropMacro(name):
+                dropped = self._macros.drop(asked)
+                if dropped is not None:
+                    self._binder.define(f"DROP MACRO{' TABLE' if dropped.is_table else ''} {quoted(name)}")
+
+    def all(self) -> list[Macro]:
+        """All of them."""
+        return self._macros.all()
+
+    def expand(self, text: str) -> str:
+        """See `Macros.expand`."""
+        return self._macros.expand(text)
+
+    def named(self, text: str, expanded: str) -> str:
+        """The expanded text with the columns of the text as it was given. Raises BindError where these are not the
+        same."""
+        wanted, now = self._binder.describe(text), self._binder.describe(expanded)
+        if [type_ for _, type_ in wanted] != [type_ for _, type_ in now]:
+            raise BindError(f"a macro cannot be written out here: call it in another way, or write its body: {text}")
+        return with_names(expanded, [name for name, _ in now], [name for name, _ in wanted])
+
+    def _definition(self, macro: Macro) -> str:
+        query = self._plainly(macro.body if macro.is_table else f"SELECT {macro.body}")
+        return macro.definition(query if macro.is_table else query[len("SELECT ") :])

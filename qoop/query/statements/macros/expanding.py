@@ -1,0 +1,143 @@
+"""The macros of a session, and texts with their bodies in place of the calls.
+
+As in DuckDB, a parameter stands for the text of its argument, which is worked out wherever the parameter is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from qoop.catalog.errors import BindError, CatalogError
+from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items
+from qoop.catalog.value import value
+from qoop.query.statements.macros.reading import PASSED, CreateMacro, DropMacro, Macro
+
+_DEEPEST = 50
+"""Calls within the bodies of others; DuckDB refuses a macro that calls itself, but not one that is replaced later."""
+
+
+@value
+class _Call:
+    """A call in a text. start, end: the characters between which it stands. arguments: by parameter, as texts."""
+
+    macro: Macro
+    start: int
+    end: int
+    arguments: Mapping[str, str]
+
+
+class Macros:
+    """The macros of a session, by name. Not thread-safe: a caller that shares it guards it.
+
+    >>> macros = Macros()
+    >>> macros.add(Macro("twice", (("x", None),), "x * 2", False))
+    >>> macros.expand("SELECT twice(a + 1) FROM t WHERE twice = 'twice(1)'")
+    "SELECT ((a + 1) * 2) FROM t WHERE twice = 'twice(1)'"
+    """
+
+    def __init__(self) -> None:
+        self._macros: dict[str, Macro] = {}
+
+    def names(self) -> list[str]:
+        """The names of all of them, sorted."""
+        return sorted(self._macros)
+
+    def all(self) -> list[Macro]:
+        """All of them, by name."""
+        return [self._macros[name] for name in self.names()]
+
+    def is_wanted(self, asked: CreateMacro) -> bool:
+        """True if the macro is to be made. Raises CatalogError if there is one already, and it does not say what to
+        do."""
+        if asked.macro.name not in self._macros or asked.replace:
+            return True
+        if asked.unless:
+            return False
+        raise CatalogError(f"there is a macro {asked.macro.name} already; CREATE OR REPLACE MACRO takes its place")
+
+    def add(self, macro: Macro) -> None:
+        """Put a macro in place of whatever macro had its name."""
+        self._macros[macro.name] = macro
+
+    def drop(self, asked: DropMacro) -> Macro | None:
+        """Forget a macro, and return it; None: there is none. Raises CatalogError if there must be one."""
+        found = self._macros.pop(asked.name, None)
+        if found is None and not asked.exists:
+            raise CatalogError(f"there is no macro {asked.name}; there are: {', '.join(self.names()) or 'none'}")
+        return found
+
+    def expand(self, text: str) -> str:
+        """The text with bodies in place of calls. Raises BindError for arguments that do not fit, and for calls that
+        have no end."""
+        return self._expanded(text, 0)
+
+    def _expanded(self, text: str, depth: int) -> str:
+        lower = text.lower()
+        if not any(name in lower for name in self._macros):
+            return text
+        if depth > _DEEPEST:
+            raise BindError(f"macros call each other more than {_DEEPEST} deep: {text[:80]} …")
+        done, pieces = 0, []
+        for call in self._calls(text):
+            body = _with(call.macro.body, {name: self._expanded(one, depth) for name, one in call.arguments.items()})
+            pieces += [text[done : call.start], f"({self._expanded(body, depth + 1)})"]
+            done = call.end
+        return "".join([*pieces, text[done:]])
+
+    def _calls(self, text: str) -> Iterator[_Call]:
+        """The outer calls, in order."""
+        words, after = lexed(text), 0
+        for place, word in enumerate(words[:-1]):
+            name = word.name
+            macro = self._macros.get(name.lower()) if name is not None and place >= after else None
+            if macro is None or words[place + 1].text != "(":
+                continue
+            if place and words[place - 1].text == ".":
+                raise BindError(f"call the macro as {macro.name}(…), with nothing before its name")
+            after = behind_closing(words, place + 1)
+            yield _Call(macro, word.start, words[after - 1].end, _arguments(macro, text, words[place + 2 : after - 1]))
+
+
+def _arguments(macro: Macro, text: str, words: Sequence[Lexeme]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    names = [name for name, _ in macro.parameters]
+    for first, after in list_items(words):
+        if first == after:
+            continue
+        named = words[first].name if after - first > 2 and words[first + 1].text in PASSED else None
+        begins = first if named is None else first + 2
+        name = names[len(given)] if named is None and len(given) < len(names) else (named or "").lower()
+        if name not in names or name in given:
+            raise BindError(_told(macro))
+        given[name] = text[words[begins].start : words[after - 1].end]
+    missing = {name: value for name, value in macro.parameters if name not in given}
+    if None in missing.values():
+        raise BindError(_told(macro))
+    return given | {name: value for name, value in missing.items() if value is not None}
+
+
+def _told(macro: Macro) -> str:
+    form = ", ".join(name if value is None else f"{name} := {value}" for name, value in macro.parameters)
+    return f"the arguments of {macro.name} do not fit: it is {macro.name}({form})"
+
+
+def _with(body: str, arguments: Mapping[str, str]) -> str:
+    """The body with arguments in place of parameters."""
+    words, done, pieces = lexed(body), 0, []
+    for place, word in enumerate(words):
+        name = None if word.name is None else word.name.lower()
+        if name is None or name not in arguments or not _is_parameter(words, place):
+            continue
+        argument = arguments[name]
+        pieces += [body[done : word.start], argument if len(lexed(argument)) == 1 else f"({argument})"]
+        done = word.end
+    return "".join([*pieces, body[done:]])
+
+
+def _is_parameter(words: Sequence[Lexeme], place: int) -> bool:
+    """False of a name that is a column's of a table, a function's, an alias or the name of an argument."""
+    before = words[place - 1] if place else None
+    after = words[place + 1] if place + 1 < len(words) else None
+    if before is not None and (before.text == "." or before.says("AS")):
+        return False
+    return after is None or after.text not in ("(", ".", *PASSED)

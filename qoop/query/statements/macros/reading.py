@@ -1,0 +1,99 @@
+"""CREATE MACRO and DROP MACRO: from text to what they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import QueryError
+from qoop.catalog.lexer import Lexeme, lexed, list_items, quoted
+from qoop.catalog.value import value
+
+if TYPE_CHECKING:
+    from qoop.query.statements.words import Words
+
+_FORM = "CREATE [OR REPLACE] MACRO name(parameter, parameter := value, …) AS expression, or AS TABLE query"
+
+PASSED = (":=", "=>")
+"""The signs between the name of a parameter and its value."""
+
+
+@value
+class Macro:
+    """name: in lower case. parameters: their names in lower case, each with the text of its value if it has one.
+    body: an expression, or a query where it gives a table."""
+
+    name: str
+    parameters: tuple[tuple[str, str | None], ...]
+    body: str
+    is_table: bool
+
+    def definition(self, body: str | None = None) -> str:
+        """The statement that makes it. body: in place of its own."""
+        given = ", ".join(name if text is None else f"{name} := {text}" for name, text in self.parameters)
+        table = "TABLE " if self.is_table else ""
+        return f"CREATE OR REPLACE MACRO {quoted(self.name)}({given}) AS {table}{self.body if body is None else body}"
+
+
+@value
+class CreateMacro:
+    """replace: in place of a macro of that name. unless: do nothing if there is one. text: of the statement."""
+
+    macro: Macro
+    replace: bool
+    unless: bool
+
+
+@value
+class DropMacro:
+    """exists: do nothing if there is none."""
+
+    name: str
+    exists: bool
+
+
+OfMacros = CreateMacro | DropMacro
+
+
+def macro_created(words: Words) -> CreateMacro | None:
+    """The macro in a CREATE statement; None: it is about something else. Raises QueryError for what is not done."""
+    replace = words.take("CREATE", "OR", "REPLACE") or not words.take("CREATE")
+    _ = words.take("TEMP") or words.take("TEMPORARY")
+    if not words.take("MACRO") and not words.take("FUNCTION"):
+        return None
+    unless = words.take("IF", "NOT", "EXISTS")
+    name, given = words.take_name(), words.parenthesised()
+    if not name or given is None or not words.take("AS"):
+        raise QueryError(f"a macro has a name without a schema: {_FORM}")
+    is_table = words.take("TABLE")
+    if not is_table and len(list(list_items(words.left))) > 1:
+        raise QueryError(f"a macro of a session has one form: {_FORM}")
+    return CreateMacro(Macro(name.lower(), _parameters(given), words.rest, is_table), replace, unless)
+
+
+def _parameters(given: str) -> tuple[tuple[str, str | None], ...]:
+    inside = given[1:-1]
+    words = lexed(inside)
+    return tuple(_parameter(inside, words[first:after]) for first, after in list_items(words) if first < after)
+
+
+def _parameter(text: str, words: Sequence[Lexeme]) -> tuple[str, str | None]:
+    name = words[0].name
+    if name is not None and len(words) == 1:
+        return name.lower(), None
+    if name is not None and len(words) > 2 and words[1].text in PASSED:
+        return name.lower(), text[words[2].start : words[-1].end]
+    raise QueryError(f"parameters of a macro have no types here: {_FORM}")
+
+
+def macro_dropped(words: Words) -> DropMacro | None:
+    """The macro in a DROP statement; None: it is about something else. Raises QueryError for a name with a schema."""
+    if not words.take("DROP", "MACRO") and not words.take("DROP", "FUNCTION"):
+        return None
+    _ = words.take("TABLE")
+    exists = words.take("IF", "EXISTS")
+    name = words.take_name()
+    _ = words.take("CASCADE") or words.take("RESTRICT")
+    if not name or words.next is not None:
+        raise QueryError("a macro has a name without a schema: DROP MACRO [IF EXISTS] name")
+    return DropMacro(name.lower(), exists)

@@ -1,0 +1,173 @@
+"""IMPORT DATABASE: a folder that DuckDB has exported, or a session, becomes tables, views and macros.
+
+DuckDB imports it, in memory, where it can open that folder and nothing else. The rows of its tables are then kept as
+those of created tables are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+
+from qoop.catalog import arrow_output
+from qoop.catalog.duckdb_introspection import parsed
+from qoop.catalog.errors import OutOfMemory, QueryError, SourceError
+from qoop.catalog.opening import confine, open_duckdb
+from qoop.catalog.sources.files import sql_name, sql_string
+from qoop.catalog.sources.probe import describe, reason
+from qoop.catalog.table import Columns
+from qoop.catalog.value import value
+from qoop.query.statements.databases.schemas import MAIN, OWN, CreateSchema, DropSchema
+from qoop.query.statements.macros.reading import CreateMacro, DropMacro
+from qoop.query.statements.reading import CreateView, Drop
+from qoop.query.statements.statement import statements
+from qoop.query.statements.words import Words
+
+if TYPE_CHECKING:
+    from qoop.query.result import Result
+    from qoop.query.statements.changing import Rows
+    from qoop.query.statements.databases.moves import Import
+    from qoop.query.statements.databases.schemas import Parts
+    from qoop.query.statements.definitions import Definitions
+    from qoop.query.statements.statement import Statement
+
+_NEEDED = ("schema.sql", "load.sql")
+_TABLES = """SELECT t.schema_name, t.table_name, string_agg(c.what, '; ' ORDER BY c.what) FROM duckdb_tables() AS t
+    LEFT JOIN (
+        SELECT table_oid, constraint_text AS what FROM duckdb_constraints()
+        UNION ALL SELECT table_oid, column_name || ' DEFAULT ' || column_default FROM duckdb_columns()
+        WHERE NOT internal AND column_default IS NOT NULL
+        UNION ALL SELECT table_oid, 'INDEX ' || index_name FROM duckdb_indexes()
+    ) AS c USING (table_oid) GROUP BY ALL ORDER BY ALL"""
+_SEQUENCES = "SELECT sequence_name, 0, 'SEQUENCE' FROM duckdb_sequences() ORDER BY ALL"
+_TOLD = (("name", "VARCHAR"), ("rows", "BIGINT"), ("left_out", "VARCHAR"))
+
+
+def import_database(
+    asked: Import,
+    names: Definitions,
+    execute: Callable[[Statement], object],
+    made: Callable[[pa.Table, Columns], Result],
+    memory: int,
+) -> tuple[pa.Table, Columns]:
+    """Make all that a folder holds known, or nothing of it.
+
+    names: where its tables go. execute: does a statement. made: an answer of rows. memory: bytes that DuckDB may use.
+
+    Returns each table, its rows and what of it a session does not keep. Raises SourceError for a folder that was not
+    exported, QueryError, CatalogError for a name that is taken, OutOfMemory.
+    """
+    if names.schemas.default is not None:
+        raise QueryError(f"USE {OWN} before IMPORT: names without a schema would be of {names.schemas.default}")
+    schemas, others = _definitions(asked)
+    done: list[Statement] = []
+    with names.alone(), _opened(asked, memory) as database:
+        tables = [_Imported(*row) for row in database.execute(_TABLES).fetchall()]
+        names.check_free(".".join(table.parts) for table in tables)
+        try:
+            for schema in schemas:
+                done += [DropSchema(schema.name)] * (schema.name not in names.schemas)
+                execute(schema)
+            found = []
+            for table in tables:
+                rows = table.rows(database)
+                names.create_table(names.schemas.full(table.parts), made(*rows))
+                done.append(Drop("TABLE", table.parts, exists=True))
+                found.append((".".join(table.parts), rows[0].num_rows, table.left_out))
+            for definition in others:
+                execute(definition)
+                done.append(_undo(definition))
+        except BaseException:
+            for statement in reversed(done):
+                execute(statement)
+            raise
+        sequences = database.execute(_SEQUENCES).fetchall()
+    return _told([*found, *sequences])
+
+
+@value
+class _Imported:
+    """A table of the folder. left_out: what a session does not keep of it."""
+
+    schema: str
+    name: str
+    left_out: str | None
+
+    @property
+    def parts(self) -> Parts:
+        """The name as a session has it."""
+        return (self.name,) if self.schema == MAIN else (self.schema, self.name)
+
+    def rows(self, database: duckdb.DuckDBPyConnection) -> Rows:
+        """Its rows, which are gone from DuckDB's memory then."""
+        place = f"{sql_name(self.schema)}.{sql_name(self.name)}"
+        found = arrow_output.table(database, f"FROM {place}"), describe(database, f"FROM {place}")
+        database.execute(f"TRUNCATE {place}")
+        return found
+
+
+def _definitions(asked: Import) -> tuple[list[CreateSchema], list[Statement]]:
+    """The schemas of a folder, and what makes its macros and views, in order. Raises SourceError, QueryError."""
+    schema = _folder(asked) / _NEEDED[0]
+    try:
+        texts = [statement.query for statement in parsed(schema.read_text())]
+    except OSError as error:
+        raise SourceError(f"cannot read {schema}: {error.strerror or error}") from error
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        raise QueryError(f"cannot import {schema}: {str(error).partition(chr(10))[0]}") from error
+    wanted = [text for text in texts if _makes(text, "SCHEMA", "MACRO", "FUNCTION", "VIEW")]
+    found = [one for text in wanted for one in statements(text)]
+    schemas = [replace(one, unless=True) for one in found if isinstance(one, CreateSchema)]
+    return schemas, [one for one in found if not isinstance(one, CreateSchema)]
+
+
+def _makes(text: str, *kinds: str) -> bool:
+    words = Words(text)
+    return words.take("CREATE") and any(map(words.take, kinds))
+
+
+def _undo(made: Statement) -> Statement:
+    """The statement that takes back what a definition has made."""
+    if isinstance(made, CreateView):
+        return Drop("VIEW", made.name, exists=True)
+    assert isinstance(made, CreateMacro)
+    return DropMacro(made.macro.name, exists=True)
+
+
+@contextmanager
+def _opened(asked: Import, memory: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB that has imported the folder. Its errors become ours."""
+    folder = _folder(asked)
+    try:
+        with open_duckdb(memory_limit=f"{memory}B", temp_directory="") as connection:
+            confine(connection, folders=[str(folder)])
+            connection.execute(f"IMPORT DATABASE {sql_string(str(folder))}")
+            connection.execute("SET arrow_lossless_conversion = true")
+            yield connection
+    except duckdb.OutOfMemoryException as error:
+        raise OutOfMemory(reason(error)) from error
+    except duckdb.Error as error:
+        raise QueryError(f"cannot import {asked.path}: {reason(error)}") from error
+
+
+def _folder(asked: Import) -> Path:
+    """Raises SourceError if it is none that was exported."""
+    folder = Path(os.path.abspath(os.path.expanduser(asked.path)))
+    missing = [name for name in _NEEDED if not (folder / name).is_file()]
+    if missing:
+        raise SourceError(f"{asked.path} is no folder of EXPORT DATABASE: there is no {' and no '.join(missing)} in it")
+    return folder
+
+
+def _told(rows: Sequence[tuple[str, int, str | None]]) -> tuple[pa.Table, Columns]:
+    types = (pa.string(), pa.int64(), pa.string())
+    columns = list(zip(*rows, strict=True)) or [()] * len(_TOLD)
+    arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
+    return pa.table({f"c{place}": array for place, array in enumerate(arrays)}), _TOLD

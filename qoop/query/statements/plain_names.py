@@ -1,0 +1,253 @@
+"""Names of two parts, and the catalog, as a query is planned: each a table by one name.
+
+The tables of a DuckDB file that lie in a schema are registered as ``schema.table``, so ``FROM s2.t2`` is read as ``FROM
+"s2.t2" AS t2``. What DuckDB tells of its catalog (``information_schema.tables``, ``duckdb_columns()``,
+``pragma_table_info('t')``) is a table as well, which the session makes when a query asks for it
+(:mod:`qoop.query.statements.session_catalog`): the DuckDB that runs a task knows none of the session's tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from qoop.catalog.errors import ParseError
+from qoop.catalog.lexer import Lexeme, behind_closing, lexed, quoted
+from qoop.catalog.value import value
+from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
+from qoop.planner.sql.sources import base_tables, is_long
+from qoop.query.statements.databases.schemas import OWN
+
+_MAY_ASK_CATALOG = re.compile(r"duckdb_|information_schema|pg_|sqlite_|pragma_", re.I)
+_CATALOG = re.compile(
+    r"duckdb_(?:tables|columns|views|constraints|indexes|schemas|sequences)|pragma_(?:table_info|show)"
+    r"|sqlite_(?:master|schema)|pg_(?:tables|views|class|attribute|namespace|index|indexes|constraint|sequence|sequences"
+    r"|attrdef|description|type)",
+    re.I,
+)
+"""The parts of DuckDB's catalog that are about tables and views, and so about the session's."""
+
+_ALONE = ("DESCRIBE", "DESC", "SUMMARIZE", "SHOW", "TABLE")
+"""Words before a table that has no alias there."""
+
+_CATALOG_SCHEMAS = ("information_schema", "pg_catalog")
+
+
+@value
+class _Place:
+    """A name in a text, from `start` to `end` in characters. written: what stands in its place."""
+
+    start: int
+    end: int
+    written: str
+
+
+def plainly(
+    text: str,
+    qualified: Collection[str],
+    catalog: Callable[[str], str] | None,
+    default: str | None = None,
+    write: Callable[[str], str] = quoted,
+    is_own: Callable[[str], bool] = lambda name: False,
+) -> str:
+    """The text with every table by one name.
+
+    qualified: names of tables with dots in them, in lower case. catalog: makes a table of what an expression tells of
+    the catalog and returns its name; None: the catalog is not to be asked. default: what a name begins with that has no
+    dot, if there is such a table. write: the name of a table in SQL. is_own: true for the name of a table or view,
+    which hides what the catalog has by it.
+
+    >>> plainly("SELECT s2.t2.x, t3.y FROM s2.t2 JOIN s2.T3 AS t3 USING (x)", ["s2.t2", "s2.t3"], None)
+    'SELECT t2.x, t3.y FROM "s2.t2" AS t2 JOIN "s2.T3" AS t3 USING (x)'
+    >>> plainly("FROM pragma_table_info('a') WHERE pk", [], lambda asked: f"told by {asked}")
+    'FROM "told by pragma_table_info(\\'a\\')" AS pragma_table_info WHERE pk'
+    """
+    may_ask = catalog is not None and _MAY_ASK_CATALOG.search(text) is not None
+    if is_long(text) or not (may_ask or default or any(_holds(text, name) for name in qualified)):
+        return text
+    try:
+        return _rewritten(text, list(_places(text, qualified, catalog if may_ask else None, default, write, is_own)))
+    except ParseError:  # it is told when the text is bound
+        return text
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """The text with other names of some tables. names: the new by the old, which are in lower case.
+
+    >>> renamed("WITH v AS (FROM v) SELECT main.v.x FROM v JOIN main.v AS w USING (x)", {"v": "the view v"})
+    'WITH v AS (FROM "the view v" AS v) SELECT v.x FROM v JOIN "the view v" AS w USING (x)'
+    """
+    return _rewritten(text, list(_places_of(text, names)))
+
+
+def hidden(text: str) -> frozenset[str]:
+    """The names, in lower case, that the WITHs of a text hide somewhere in it, and those that it writes with a schema.
+
+    >>> sorted(hidden("SELECT * FROM main.a, (WITH b AS (FROM c) FROM b)"))
+    ['a', 'b']
+    """
+    found: set[str] = set()
+    for node, named in _nodes(text):
+        found |= named
+        if node.get("type") == "BASE_TABLE" and node.get("schema_name"):
+            found.add(node["table_name"].lower())
+    return frozenset(found)
+
+
+def reads(text: str, name: str) -> bool:
+    """True if a text reads a table by that name alone, in whatever case.
+
+    >>> reads("FROM A", "a"), reads("WITH a AS (FROM b) FROM a, s.a", "a")
+    (True, False)
+    """
+    alone = (node["table_name"] for node in base_tables(text) if not node.get("schema_name"))
+    return name.lower() in map(str.lower, alone)
+
+
+def _places_of(text: str, names: Mapping[str, str]) -> Iterator[_Place]:
+    for node, named in _nodes(text):
+        match node.get("type"):
+            case "BASE_TABLE" if not is_common_table(node, named) and node["table_name"].lower() in names:
+                if node.get("schema_name", "").lower() not in _CATALOG_SCHEMAS:
+                    yield _table(text, node, partial(_whatever, quoted(names[node["table_name"].lower()])))
+            case "COLUMN_REF":
+                before = _before_main([name.lower() for name in node["column_names"]])
+                if before and node["column_names"][before].lower() in names:
+                    yield _column(text, node, before)
+
+
+def _nodes(text: str) -> Iterable[tuple[Node, Names]]:
+    """None of a text of which DuckDB has no tree, such as PIVOT."""
+    try:
+        return nodes(tree_of(text))
+    except ParseError:
+        return ()
+
+
+def _before_main(names: Sequence[str]) -> int:
+    """The number of names before that of the table, of a column that is written ``main.table.column`` or longer."""
+    place = names.index("main") + 1 if "main" in names[:2] else 0
+    return place if 0 < place < len(names) - 1 else 0
+
+
+def _rewritten(text: str, places: Iterable[_Place]) -> str:
+    """The text with what is to stand in some places."""
+    for place in sorted(places, key=lambda one: one.start, reverse=True):
+        text = text[: place.start] + place.written + text[place.end :]
+    return text
+
+
+def _holds(text: str, name: str) -> bool:
+    lower = text.lower()
+    return all(part in lower for part in name.split("."))
+
+
+def _places(
+    text: str,
+    qualified: Collection[str],
+    catalog: Callable[[str], str] | None,
+    default: str | None,
+    write: Callable[[str], str],
+    is_own: Callable[[str], bool],
+) -> Iterator[_Place]:
+    for node, named in nodes(tree_of(text)):
+        match node.get("type"):
+            case "BASE_TABLE" if not is_common_table(node, named):
+                schema, name = node.get("schema_name", ""), node["table_name"]
+                if (known := _known(node, qualified, default)) is not None:
+                    yield _table(text, node, partial(_whatever, write(known)))
+                elif catalog is not None and _is_of_catalog(schema, name) and (schema or not is_own(name)):
+                    yield _table(text, node, lambda asked: quoted(catalog(asked)))
+            case "TABLE_FUNCTION" if catalog is not None and _is_of_catalog("", node["function"]["function_name"]):
+                yield _table(text, node, lambda asked: quoted(catalog(asked)))
+            case "COLUMN_REF" if len(node["column_names"]) > 2:
+                before = _before_table(node["column_names"], qualified)
+                if before:
+                    yield _column(text, node, before)
+
+
+def _whatever(written: str, _: str) -> str:
+    """The text that stands in the place of a table, whatever stood there."""
+    return written
+
+
+def _known(node: Node, qualified: Collection[str], default: str | None) -> str | None:
+    """The name of a table with dots that a part of FROM stands for, if it does."""
+    parts = [part for part in (node.get("catalog_name", ""), node.get("schema_name", "")) if part]
+    name = node["table_name"]
+    tried = [[*parts, name]]
+    if parts and parts[-1].lower() == "main":
+        tried.append([*parts[:-1], name])
+    if parts and parts[0].lower() == OWN:
+        tried.append([*parts[1:], name])
+    if default is not None:
+        tried.insert(0, [default, *parts, name])
+    return next((found for one in tried if (found := ".".join(one)).lower() in qualified), None)
+
+
+def _before_table(names: Sequence[str], qualified: Collection[str]) -> int:
+    """The number of names before that of the table, of a column with more than two."""
+    if names[0].lower() in _CATALOG_SCHEMAS:
+        return 1
+    lower = [name.lower() for name in names]
+    for count in range(1, len(names) - 1):
+        before = lower[:count] if lower[0] != OWN else lower[1:count]
+        if not before:
+            continue
+        if before[-1] == "main" and len(before) > 1:
+            before = before[:-1]
+        if ".".join([*before, lower[count]]) in qualified:
+            return count
+    return 0
+
+
+def _is_of_catalog(schema: str, name: str) -> bool:
+    if schema.lower() == "information_schema":
+        return True
+    return schema.lower() in ("", *_CATALOG_SCHEMAS) and _CATALOG.fullmatch(name) is not None
+
+
+def _table(text: str, node: Node, written: Callable[[str], str]) -> _Place:
+    """A table, or a function with its arguments, in FROM. written: makes what stands in its place of the text there."""
+    before, words = _words_around(text, node) if "query_location" in node else _words_described(text, node)
+    count = _dotted(words)
+    last = words[count - 1]
+    if node["type"] == "TABLE_FUNCTION":
+        count = behind_closing(words, count)
+    start, end = words[0].start, words[count - 1].end
+    alone = bool(before) and before[-1].says(*_ALONE)
+    alias = "" if node.get("alias") or alone else f" AS {last.text}"
+    return _Place(start, end, written(text[start:end]) + alias)
+
+
+def _column(text: str, node: Node, before: int) -> _Place:
+    """A column after database, schema and table: what is before the table goes."""
+    _, words = _words_around(text, node)
+    return _Place(words[0].start, words[2 * before].start, "")
+
+
+def _words_around(text: str, node: Node) -> tuple[tuple[Lexeme, ...], tuple[Lexeme, ...]]:
+    """The words before a node, and those from it on; DuckDB counts bytes."""
+    start = len(text.encode()[: node.get("query_location", 0)].decode())
+    words = lexed(text)
+    place = next((place for place, word in enumerate(words) if word.start >= start), len(words))
+    return words[:place], words[place:]
+
+
+def _words_described(text: str, node: Node) -> tuple[tuple[Lexeme, ...], tuple[Lexeme, ...]]:
+    """The same of the table behind a DESCRIBE, a TABLE or the like, of which DuckDB 2 tells no place."""
+    words = lexed(text)
+    for place in (place + 1 for place, word in enumerate(words[:-1]) if word.says(*_ALONE)):
+        name = words[place + _dotted(words[place:]) - 1].name
+        if name is not None and name.lower() == str(node.get("table_name", name)).lower():
+            return words[:place], words[place:]
+    raise ParseError("a table behind DESCRIBE, TABLE or the like was not found: write FROM")
+
+
+def _dotted(words: tuple[Lexeme, ...]) -> int:
+    """The number of words of a name with dots."""
+    count = 1
+    while count + 1 < len(words) and words[count].text == ".":
+        count += 2
+    return count

@@ -1,0 +1,116 @@
+"""PREPARE, EXECUTE and DEALLOCATE, SET VARIABLE, CALL and BEGIN: from text to what they ask for."""
+
+from __future__ import annotations
+
+from qoop.catalog.errors import QueryError
+from qoop.catalog.lexer import lexed, list_items
+from qoop.catalog.value import value
+from qoop.planner.sql.bind import without_end
+from qoop.query.statements.words import Words
+
+
+@value
+class Prepare:
+    """text: a statement, with parameters where it has any."""
+
+    name: str
+    text: str
+
+
+@value
+class Execute:
+    """given: the values by the names of parameters, as they are written; those without a name are numbered."""
+
+    name: str
+    given: tuple[tuple[str, str], ...]
+
+
+@value
+class Deallocate:
+    """name: None: all."""
+
+    name: str | None
+
+
+@value
+class SetVariable:
+    """text: an expression; None: the variable is forgotten."""
+
+    name: str
+    text: str | None
+
+
+@value
+class Transaction:
+    """word: BEGIN, COMMIT or ROLLBACK."""
+
+    word: str
+
+
+Said = Prepare | Execute | Deallocate | SetVariable | Transaction
+
+
+def prepared(text: str) -> Prepare:
+    """The order in a PREPARE statement. Raises QueryError."""
+    words = Words(without_end(text))
+    name = words.take_name() if words.take("PREPARE") else None
+    if name is None or not words.take("AS"):
+        raise QueryError("write PREPARE name AS statement")
+    return Prepare(name, words.rest)
+
+
+def executed(text: str) -> Execute:
+    """The order in an EXECUTE statement. Raises QueryError."""
+    words = Words(without_end(text))
+    name = words.take_name() if words.take("EXECUTE") else None
+    given = words.parenthesised()
+    if name is None or words.next is not None:
+        raise QueryError("write EXECUTE name (value, …)")
+    return Execute(name, tuple(_values(given[1:-1] if given else "")))
+
+
+def deallocated(text: str) -> Deallocate:
+    """The order in a DEALLOCATE statement. Raises QueryError."""
+    words = Words(without_end(text))
+    _ = words.take("DEALLOCATE") and words.take("PREPARE")
+    name = None if words.take("ALL") else words.take_name()
+    if words.next is not None:
+        raise QueryError("write DEALLOCATE name, or DEALLOCATE ALL")
+    return Deallocate(name)
+
+
+def set_variable(text: str) -> SetVariable | None:
+    """The order in a SET VARIABLE or RESET VARIABLE statement; None for another one. Raises QueryError."""
+    words = Words(without_end(text))
+    if words.take("RESET", "VARIABLE"):
+        name = words.take_name()
+        if name is not None and words.next is None:
+            return SetVariable(name, None)
+    elif words.take("SET", "VARIABLE"):
+        name = words.take_name()
+        if name is not None and (words.take("=") or words.take("TO")) and words.next is not None:
+            return SetVariable(name, words.rest)
+    else:
+        return None
+    raise QueryError("write SET VARIABLE name = value, or RESET VARIABLE name")
+
+
+def transaction(text: str) -> Transaction:
+    """The order in a statement about transactions."""
+    words = Words(text)
+    if words.take("BEGIN") or words.take("START"):
+        return Transaction("BEGIN")
+    return Transaction("COMMIT" if words.take("COMMIT") or words.take("END") else "ROLLBACK")
+
+
+def _values(text: str) -> list[tuple[str, str]]:
+    """The values between commas that are in no parentheses, each with its name or number."""
+    found: list[tuple[str, str]] = []
+    all_words = lexed(text)
+    for first, after in list_items(all_words) if all_words else ():
+        part = text[all_words[first].start : all_words[after - 1].end]
+        words = Words(part)
+        name = words.take_name()
+        named = name is not None and (words.take(":=") or (words.take(":") and words.take("=")) or words.take("=>"))
+        found.append((str(name), words.rest) if named else (str(len(found) + 1), part))
+    return found

@@ -1,0 +1,247 @@
+"""CREATE, DROP, COPY and changes of tables: from text to what they ask for.
+
+Names are given in parts, as they are written: database, schema and name, or less.
+"""
+
+from __future__ import annotations
+
+from qoop.catalog.errors import QueryError
+from qoop.catalog.lexer import quoted
+from qoop.catalog.value import value
+from qoop.planner.sql.bind import without_end
+from qoop.query.statements.words import Words
+
+
+@value
+class CreateView:
+    """columns: names in parentheses, as written, or empty. text: of the query. replace: in place of a view of that
+    name. unless: do nothing if there is one."""
+
+    name: tuple[str, ...]
+    columns: str
+    text: str
+    replace: bool
+    unless: bool
+
+
+@value
+class CreateTable:
+    """CREATE TABLE … AS. replace, unless: as for a view."""
+
+    name: tuple[str, ...]
+    text: str
+    replace: bool
+    unless: bool
+
+
+@value
+class CreateEmpty:
+    """CREATE TABLE with columns. columns: as written, in parentheses. replace, unless: as for a view."""
+
+    name: tuple[str, ...]
+    columns: str
+    replace: bool
+    unless: bool
+
+
+@value
+class Change:
+    """INSERT, UPDATE, DELETE, MERGE, TRUNCATE, ALTER TABLE or COPY … FROM. query: of which rows are inserted, after
+    `head`; None: all is in `text`.
+
+    reshapes: it changes columns, and its answer is no number of rows. exists: do nothing if there is no such table.
+    files: it reads files.
+    """
+
+    name: tuple[str, ...]
+    text: str
+    head: str = ""
+    query: str | None = None
+    reshapes: bool = False
+    exists: bool = False
+    files: bool = False
+
+
+@value
+class Rename:
+    """ALTER TABLE … RENAME TO. exists: do nothing if there is no such table."""
+
+    name: tuple[str, ...]
+    new: str
+    exists: bool
+
+
+@value
+class Drop:
+    """kind: TABLE or VIEW. exists: do nothing if there is none."""
+
+    kind: str
+    name: tuple[str, ...]
+    exists: bool
+
+
+@value
+class Copy:
+    """text: the query whose rows go to the file. options: as written, in DuckDB's own words."""
+
+    text: str
+    path: str
+    options: str
+
+
+def refusal(text: str) -> QueryError:
+    """The error for a statement that a session does not run."""
+    from qoop.query.statements.kinds.refused import not_for_a_session  # few texts need it
+
+    return not_for_a_session(Words(text))
+
+
+def created(text: str) -> CreateView | CreateTable | CreateEmpty:
+    """The definition in a CREATE statement. Raises QueryError for what is not to be created here."""
+    words = Words(without_end(text))
+    replace = words.take("CREATE", "OR", "REPLACE") or not words.take("CREATE")
+    _ = words.take("TEMP") or words.take("TEMPORARY")
+    is_view = words.take("VIEW")
+    if is_view or words.take("TABLE"):
+        unless = words.take("IF", "NOT", "EXISTS")
+        name = words.parts()
+        columns = words.parenthesised()
+        if name and columns and not is_view and words.next is None:
+            _check_columns(columns)
+            return CreateEmpty(name, columns, replace, unless)
+        if name and (is_view or not columns) and words.take("AS") and words.next is not None:
+            if is_view:
+                return CreateView(name, columns or "", words.rest, replace, unless)
+            return CreateTable(name, words.rest, replace, unless)
+    elif words.next is None or not words.next.says("RECURSIVE", "MATERIALIZED"):
+        raise refusal(text)
+    raise QueryError(
+        "a session creates views, CREATE [OR REPLACE] VIEW name AS …, tables, "
+        "CREATE [OR REPLACE] TABLE name AS … or (column type, …), and schemas, CREATE SCHEMA name; "
+        "data comes in through register()"
+    )
+
+
+def _check_columns(columns: str) -> None:
+    if any(word.says("COLLATE") for word in Words(columns).left):
+        raise QueryError("a table cannot keep COLLATE: write it in the queries")
+
+
+_CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
+
+
+def changed(text: str) -> Change:
+    """The change in an INSERT, UPDATE, DELETE, MERGE or TRUNCATE statement. Raises QueryError for what is not done
+    here."""
+    text = without_end(text)
+    words = Words(text)
+    if any(word.says("RETURNING") for word in words.left):
+        raise QueryError("a change answers with the number of rows: it takes no RETURNING")
+    before = words.rest
+    if words.take("WITH"):
+        words.skip_to(*_CHANGES)
+    queries = before[: len(before) - len(words.rest)]
+    _check_conflicts(words)
+    inserts = words.take("INSERT", "INTO")
+    truncates = not inserts and words.take("TRUNCATE")
+    if inserts or truncates or words.take("UPDATE") or words.take("DELETE", "FROM") or words.take("MERGE", "INTO"):
+        _ = truncates and words.take("TABLE")
+        name = words.parts()
+        if name:
+            return (_inserted(name, text, words, queries) if inserts else None) or Change(name, text)
+    raise QueryError(
+        "a session changes tables that it has created: INSERT INTO name …, UPDATE name SET …, DELETE FROM name …, "
+        "MERGE INTO name …, TRUNCATE name"
+    )
+
+
+def _check_conflicts(words: Words) -> None:
+    """Raise QueryError for what an INSERT is to do about rows with the key of another one."""
+    left = [word.text.upper() for word in words.left]
+    threes = list(zip(left, left[1:], left[2:], strict=False))
+    said = [" ".join(three) for three in threes[:1] if three[:2] == ("INSERT", "OR")]
+    said += [
+        "ON CONFLICT" for on, conflict, then in threes if (on, conflict) == ("ON", "CONFLICT") and then in ("(", "DO")
+    ]
+    if said:
+        raise QueryError(
+            f"{said[0]} needs a key, and a table here has columns with types alone: "
+            "MERGE INTO name USING … ON … updates the rows that are there and inserts the others"
+        )
+
+
+def _inserted(name: tuple[str, ...], text: str, words: Words, queries: str) -> Change | None:
+    """An INSERT of the rows of a query; None for one that DuckDB does alone. queries: WITH …, before INSERT."""
+    _ = words.parenthesised()
+    _ = words.take("BY", "NAME") or words.take("BY", "POSITION")
+    if words.next is None or not words.next.says("SELECT", "FROM", "WITH"):
+        return None
+    query = f"{queries} FROM ({words.rest}\n)" if queries and words.next.says("WITH") else f"{queries}{words.rest}"
+    return Change(name, text, text[len(queries) : words.next.start], query)
+
+
+def altered(text: str) -> Change | Rename:
+    """The change in an ALTER TABLE statement. Raises QueryError for what is not done here."""
+    text = without_end(text)
+    words = Words(text)
+    if not words.take("ALTER", "TABLE"):
+        raise refusal(text)
+    if any(word.says("COLLATE") for word in words.left):
+        raise QueryError("a table cannot keep COLLATE: write it in the queries")
+    exists = words.take("IF", "EXISTS")
+    name = words.parts()
+    if words.take("RENAME", "TO"):
+        new = words.take_name()
+        if new is not None and words.next is None:
+            return Rename(name, new, exists)
+    elif name and words.next is not None:
+        return Change(name, text, reshapes=True, exists=exists)
+    raise QueryError(
+        "write ALTER TABLE name ADD COLUMN …, DROP COLUMN …, ALTER … TYPE …, RENAME … TO …, or RENAME TO …"
+    )
+
+
+def dropped(text: str) -> Drop:
+    """The names in a DROP statement. Raises QueryError for what is not to be dropped here."""
+    words = Words(without_end(text))
+    is_table = words.take("DROP", "TABLE")
+    if is_table or words.take("DROP", "VIEW"):
+        exists = words.take("IF", "EXISTS")
+        name = words.parts()
+        _ = words.take("CASCADE") or words.take("RESTRICT")
+        if name and words.next is None:
+            return Drop("TABLE" if is_table else "VIEW", name, exists)
+    elif not words.take("DROP", "MACRO") and not words.take("DROP", "SCHEMA"):
+        raise refusal(text)
+    raise QueryError("a session drops tables, views and schemas: DROP TABLE|VIEW|SCHEMA [IF EXISTS] name")
+
+
+def copied(text: str) -> Copy | Change:
+    """The order in a COPY statement, to or from a file. Raises QueryError for another one."""
+    text = without_end(text)
+    words = Words(text)
+    if words.take("COPY") and not words.take("FROM", "DATABASE"):
+        query = words.parenthesised()
+        name = () if query else words.parts()
+        columns = words.parenthesised() if name else None
+        if name and words.take("FROM"):
+            return Change(name, text, files=True)
+        if (query or name) and words.take("TO"):
+            path = words.string()
+            if path:
+                _check_answer(words)
+                return Copy(query[1:-1].strip() if query else _rows_of(name, columns), path, words.rest)
+            raise QueryError(f"COPY … TO names a file as a text, COPY t TO 'file.parquet': not {words.rest}")
+    raise refusal(text)
+
+
+def _check_answer(options: Words) -> None:
+    """Raise QueryError for options by which DuckDB answers with more than the number of rows."""
+    said = next((word.text for word in options.left if word.says("RETURN_FILES", "RETURN_STATS")), None)
+    if said is not None:
+        raise QueryError(f"{said} is not for a session: COPY answers with the number of rows")
+
+
+def _rows_of(name: tuple[str, ...], columns: str | None) -> str:
+    table = ".".join(map(quoted, name))
+    return f"FROM {table}" if columns is None else f"SELECT {columns[1:-1]} FROM {table}"

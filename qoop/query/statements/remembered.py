@@ -1,0 +1,106 @@
+"""The prepared statements and the variables of a session.
+
+A prepared statement is its text, and a variable is a literal: both are written out before a query is planned, so that
+plans and statistics are those of the values.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from qoop.catalog.errors import QueryError
+from qoop.catalog.lexer import Lexeme, lexed
+from qoop.query.statements.parameters import literal, with_texts
+from qoop.query.statements.prepared import Deallocate, Execute, Prepare, Transaction
+from qoop.query.statements.statement import Statement, folded, parameters_of, statements
+from qoop.query.statements.words import Words
+
+
+class Remembered:
+    """The prepared statements and the variables of a session. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._prepared: dict[str, str] = {}
+        self._variables: dict[str, str] = {}
+        self._begun = False
+        self._changed = False
+
+    def prepare(self, asked: Prepare) -> None:
+        """Remember a statement, in place of one of that name. Raises ParseError, QueryError."""
+        if len(parameters_of(asked.text)) != 1:
+            raise QueryError("a prepared statement is a single one")
+        with self._lock:
+            self._prepared[folded(asked.name)] = asked.text
+
+    def execute(self, asked: Execute) -> tuple[Statement, ...]:
+        """The statements of a prepared text with these values. Raises QueryError."""
+        with self._lock:
+            text, names = self._prepared.get(folded(asked.name)), list(self._prepared)
+        if text is None:
+            raise QueryError(f"there is no prepared statement {asked.name}; there are: {', '.join(names) or 'none'}")
+        return statements(with_texts(text, {folded(name): f"({value})" for name, value in asked.given}))
+
+    def deallocate(self, asked: Deallocate) -> None:
+        """Forget a statement, or all. Raises QueryError."""
+        with self._lock:
+            if asked.name is None:
+                self._prepared.clear()
+            elif self._prepared.pop(folded(asked.name), None) is None:
+                known = ", ".join(self._prepared) or "none"
+                raise QueryError(f"there is no prepared statement {asked.name}; there are: {known}")
+
+    def set_variable(self, name: str, found: object, type_: str) -> None:
+        """Remember a value, with its type in DuckDB's words. Raises QueryError for a type without literals."""
+        text = f"CAST({literal(found)} AS {type_})" if type_ != '"NULL"' else "NULL"
+        with self._lock:
+            self._variables[folded(name)] = text
+
+    def forget_variable(self, name: str) -> None:
+        """Forget a variable, if there is one: DuckDB says nothing either."""
+        with self._lock:
+            self._variables.pop(folded(name), None)
+
+    def written_out(self, text: str) -> str:
+        """The text with the values of variables in place of getvariable('name'); of those never set NULL."""
+        with self._lock:
+            variables = dict(self._variables)
+        return _without_variables(text, variables)
+
+    def transact(self, asked: Transaction) -> None:
+        """Each statement takes effect at once, so that BEGIN and COMMIT have nothing to do. Raises QueryError for what
+        cannot be undone, and where DuckDB has no transaction either."""
+        with self._lock:
+            begun, changed = self._begun, self._changed
+            if (asked.word == "BEGIN") == begun:
+                raise QueryError("there is a transaction already" if begun else "there is no transaction: BEGIN first")
+            if asked.word == "ROLLBACK" and changed:
+                raise QueryError(
+                    "nothing is rolled back: each statement takes effect at once, and tables have changed since BEGIN"
+                )
+            self._begun, self._changed = asked.word == "BEGIN", False
+
+    def changed(self) -> None:
+        """A statement has changed tables or views."""
+        with self._lock:
+            self._changed = True
+
+
+def _without_variables(text: str, variables: Mapping[str, str]) -> str:
+    words = [word for word in lexed(text) if word.kind != "comment"]
+    pieces, done = [], 0
+    for place in range(len(words) - 3):
+        name = _variable(words[place : place + 4])
+        if name is not None:
+            pieces += [text[done : words[place].start], variables.get(name, "NULL")]
+            done = words[place + 3].end
+    return "".join((*pieces, text[done:]))
+
+
+def _variable(words: list[Lexeme]) -> str | None:
+    """The name in getvariable('name'), None for other words."""
+    first, opened, said, closed = words
+    if first.says("GETVARIABLE") and opened.text == "(" and closed.text == ")" and said.kind == "string":
+        return folded(str(Words(said.text).string()))
+    return None

@@ -1,0 +1,472 @@
+"""A statement of a session: a query, a SET, an EXPLAIN, a SHOW, CREATE, DROP, COPY or a change. All else is refused.
+
+DuckDB's own parser splits the text and says of what kind each statement is, so its idea of SQL is ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import duckdb
+
+from qoop.catalog.by_text import by_text
+from qoop.catalog.duckdb_introspection import is_several, parsed, type_of
+from qoop.catalog.errors import ParseError, QueryError
+from qoop.catalog.lexer import lexed
+from qoop.catalog.value import value
+from qoop.planner.sql.bind import without_end
+from qoop.query.statements.databases.schemas import OfSchemas, ShowSchemas, schema_created, schema_dropped
+from qoop.query.statements.reading import (
+    Change,
+    Copy,
+    CreateEmpty,
+    CreateTable,
+    CreateView,
+    Drop,
+    Rename,
+    altered,
+    changed,
+    copied,
+    created,
+    dropped,
+    refusal,
+)
+from qoop.query.statements.words import Words
+
+if TYPE_CHECKING:
+    from qoop.query.statements.databases.attaching import OfDatabases, ShowDatabases, Use
+    from qoop.query.statements.databases.extending import OfExtensions
+    from qoop.query.statements.databases.moves import Export, Import, OfMoves
+    from qoop.query.statements.macros.reading import OfMacros
+    from qoop.query.statements.prepared import Said, SetVariable
+
+_MAY_BE_OURS = re.compile(r"\b(?:alternatives|history|approximate)\b", re.I)
+_MAY_BE_PRAGMA = re.compile(r"\b(?:pragma|import)\b", re.I)
+_MAY_BE_MACRO = re.compile(r"\b(?:macro|function)\b", re.I)
+_IS_QUERY = re.compile(r"\s*(?:select|from|with|values)\b", re.I)
+
+What = Literal["plan", "analyze", "alternatives", "history", "approximate"]
+
+
+@value
+class Query:
+    """A SELECT, VALUES, FROM or WITH."""
+
+    text: str
+
+
+@value
+class SetOption:
+    """SET or, with None as the value, RESET."""
+
+    name: str
+    value: str | None
+
+
+@value
+class Explain:
+    """EXPLAIN of a query: of its plan, or of all plans worth keeping, or of how its answer would grow; or run it, and
+    tell what its plan turned out to be (analyze) or what happened (history)."""
+
+    text: str
+    what: What = "plan"
+
+
+@value
+class Approximate:
+    """A query to be answered as well as this: ends of intervals are no further than `error` from their estimates,
+    relative to these. None: as the session says. if_busy: only while other queries would have to queue for it."""
+
+    text: str
+    error: float | None = None
+    confidence: float | None = None
+    if_busy: bool = False
+
+
+@value
+class ShowTables:
+    """SHOW TABLES [FROM schema]; with_columns: SHOW ALL TABLES, which tells the columns, too."""
+
+    schema: str | None = None
+    with_columns: bool = False
+
+
+@value
+class ShowFunctions:
+    """SHOW FUNCTIONS: those of Python."""
+
+
+@value
+class _Parsed:
+    """A statement as DuckDB's parser sees it. parameters: their names."""
+
+    type: duckdb.StatementType
+    query: str
+    parameters: frozenset[str]
+
+
+Made = CreateView | CreateTable | CreateEmpty | Change | Rename | Drop | Copy
+Statement: TypeAlias = (
+    "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | Said | OfDatabases | OfSchemas "
+    "| OfMacros | OfExtensions | OfMoves"
+)
+
+
+@by_text(most=128)
+def statements(text: str) -> tuple[Statement, ...]:
+    """The statements of a text, in order.
+
+    >>> statements("SET TimeZone = 'UTC'; FROM t")
+    (SetOption(name='TimeZone', value='UTC'), Query(text='FROM t'))
+
+    EXPLAIN ALTERNATIVES, EXPLAIN HISTORY and [EXPLAIN] APPROXIMATE are ours alone:
+
+    >>> [type(one).__name__ for one in statements("SET exact_within = 0; APPROXIMATE SELECT ';'; FROM t")]
+    ['SetOption', 'Approximate', 'Query']
+
+    Raises ParseError where DuckDB cannot parse it, QueryError for what a session does not do.
+    """
+    _check_characters(text)
+    if _MAY_BE_OURS.search(text):
+        parts = _split(text)
+        if any(_ours(Words(part)) for part in parts):
+            return tuple(one for part in parts for one in _of_part(part))
+    return tuple(map(_statement, _parsed(text)))
+
+
+def _of_part(text: str) -> tuple[Statement, ...]:
+    words = Words(text)
+    ours = _ours(words)
+    return tuple(map(_statement, _parsed(text))) if ours is None else (ours(query_text(words.rest)),)
+
+
+def parameters_of(text: str) -> list[tuple[str, frozenset[str]]]:
+    """The statements of a text, each with the names of its parameters, folded; ``?`` are numbered from 1 on.
+
+    >>> [sorted(names) for _, names in parameters_of("SELECT ?, $2, '$a'; FROM t")]
+    [['1', '2'], []]
+
+    Raises as `statements` does.
+    """
+    _check_characters(text)
+    words = Words(text)
+    found = _parsed(text if _ours(words) is None else words.rest)
+    return [(item.query, frozenset(map(folded, item.parameters))) for item in found]
+
+
+def folded(name: str) -> str:
+    """A name by which it is known in whatever case it is written: DuckDB folds the alphabet of ASCII.
+
+    >>> folded("ÄB")
+    'Äb'
+    """
+    return name.lower() if name.isascii() else "".join(sign.lower() if sign.isascii() else sign for sign in name)
+
+
+def query_text(text: str) -> str:
+    """The text of the one query that `text` must be. Raises QueryError if it is something else."""
+    found = statements(text)
+    if len(found) != 1 or not isinstance(found[0], Query):
+        raise QueryError("a single query is needed here: SELECT, VALUES, FROM or WITH")
+    return found[0].text
+
+
+def _parsed(text: str) -> list[_Parsed]:
+    """The statements of a text."""
+    if _MAY_BE_PRAGMA.search(text):  # DuckDB would make something else of it, or read the files of an IMPORT
+        parts = _split(text)
+        if any(map(_is_pragma, parts)):
+            return [one for part in parts for one in ([_pragma(part)] if _is_pragma(part) else _parsed(part))]
+    try:
+        found = parsed(text)
+        if any(map(is_several, found)):
+            return [_Parsed(_kind(one), one, _parameters(one)) for one in _split(text)]
+    except duckdb.Error as error:
+        raise ParseError(str(error)) from error
+    if not found:
+        raise QueryError("there is no statement in the text")
+    return [_Parsed(type_of(item), item.query, frozenset(item.named_parameters)) for item in found]
+
+
+def _pragma(text: str) -> _Parsed:
+    """A PRAGMA or an IMPORT, as it is written."""
+    from qoop.query.statements.kinds import pragmas
+
+    kind = duckdb.StatementType.SET if pragmas.sets(Words(text)) else duckdb.StatementType.PRAGMA
+    return _Parsed(kind, text, frozenset())
+
+
+def _is_pragma(text: str) -> bool:
+    first = Words(text).next
+    return first is not None and first.says("PRAGMA", "IMPORT")
+
+
+def _parameters(text: str) -> frozenset[str]:
+    return frozenset(name for item in parsed(text) for name in item.named_parameters)
+
+
+def _kind(text: str) -> duckdb.StatementType:
+    """The kind of a statement with a PIVOT in it, of which DuckDB says only that it is several."""
+    first = Words(text).next
+    says = "" if first is None else first.text.upper()
+    return _PIVOTING.get(says, duckdb.StatementType.SELECT)
+
+
+_PIVOTING = {
+    "CREATE": duckdb.StatementType.CREATE,
+    "COPY": duckdb.StatementType.COPY,
+    "EXPLAIN": duckdb.StatementType.EXPLAIN,
+}
+
+
+def _split(text: str) -> list[str]:
+    """The parts of a text between semicolons that are no comments alone."""
+    words = lexed(text)
+    ends = [word.start for word in words if word.text == ";"]
+    parts = [text[begin:end] for begin, end in zip([0, *(end + 1 for end in ends)], [*ends, len(text)], strict=True)]
+    return [part for part in parts if lexed(part)]
+
+
+def _check_characters(text: str) -> None:
+    """Bytes that are not UTF-8 come as surrogates from a command line, and DuckDB takes none; a NUL is the end to it,
+    and what follows would be read by us alone."""
+    if not isinstance(text, str):
+        raise TypeError(f"SQL is a text, not a {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ParseError(f"the text is not UTF-8: see character {error.start + 1}") from error
+    if "\0" in text:
+        raise ParseError(f"the text holds a NUL: see character {text.index(chr(0)) + 1}")
+
+
+def _ours(words: Words) -> Callable[[str], Explain | Approximate] | None:
+    """Goes past words before a query that DuckDB does not know; returns what makes a statement of the query."""
+    if words.take("EXPLAIN", "ALTERNATIVES"):
+        return partial(Explain, what="alternatives")
+    if words.take("EXPLAIN", "HISTORY"):
+        return partial(Explain, what="history")
+    explain = words.take("EXPLAIN", "APPROXIMATE")
+    if not explain and not words.take("APPROXIMATE"):
+        return None
+    error = _hundredths(words, "WITHIN", 1)
+    confidence = _hundredths(words, "CONFIDENCE", 95)
+    if_busy = words.take("IF", "BUSY")
+    if explain:
+        return partial(Explain, what="approximate")
+    return partial(Approximate, error=error, confidence=confidence, if_busy=if_busy)
+
+
+def _hundredths(words: Words, word: str, example: int) -> float | None:
+    """The number of percent that stands behind a word. Raises QueryError if it is none that makes sense."""
+    if not words.take(word):
+        return None
+    number = words.number()
+    if word == "WITHIN" and not (words.take("PERCENT") or words.take("%")):
+        raise QueryError("write APPROXIMATE WITHIN 1 PERCENT SELECT …")
+    _ = words.take("PERCENT") or words.take("%")
+    if number is None or not 0 < number < 100:
+        raise QueryError(f"behind {word} stands a number of percent above 0 and below 100, such as {example}")
+    return number / 100
+
+
+def _statement(item: _Parsed) -> Statement:
+    if item.parameters:
+        raise QueryError("the text has parameters ($1, $name or ?) and no values for them")
+    if item.type == duckdb.StatementType.SELECT and _IS_QUERY.match(item.query):
+        return Query(item.query.lstrip())  # at once, for the text may be long
+    words = Words(item.query)
+    text = words.rest  # without comments before it
+    if item.type == duckdb.StatementType.SELECT:
+        return _shown(words) or Query(_as_query(text))
+    if item.type == duckdb.StatementType.EXPLAIN and words.take("EXPLAIN"):
+        return _explain(words)
+    if item.type == duckdb.StatementType.SET:
+        return _variable(text) or _used(text) or _option(Words(without_end(text)))
+    if item.type == duckdb.StatementType.PRAGMA:
+        return _imported(words) if words.next is not None and words.next.says("IMPORT") else _answer_to_pragma(text)
+    if item.type == duckdb.StatementType.CALL and words.take("CALL"):
+        return Query(f"FROM {words.rest}")
+    read = _OTHERS.get(item.type)
+    if read is None:
+        raise refusal(text)
+    return read(text)
+
+
+def _explain(words: Words) -> Explain:
+    """EXPLAIN of a query, after that word. Raises QueryError for options in parentheses, and for other statements."""
+    what: What = "analyze" if words.take("ANALYZE") else "plan"
+    text = words.rest
+    if (options := words.parenthesised()) is not None and not _IS_QUERY.match(options[1:]) and words.next is not None:
+        raise QueryError(f"EXPLAIN takes no options such as {options}: Session.explain(text, format='json') has them, "
+                         "and EXPLAIN ANALYZE runs the query")  # fmt: skip
+    found = statements(text)
+    if len(found) != 1 or not isinstance(found[0], Query):
+        from qoop.query.statements.kinds.refused import statement_name
+
+        raise QueryError(f"EXPLAIN is of queries, SELECT, VALUES, FROM or WITH, not of {statement_name(Words(text))}")
+    return Explain(found[0].text, what)
+
+
+def _imported(words: Words) -> Import:
+    from qoop.query.statements.databases.moves import imported
+
+    return imported(words)
+
+
+def _exported(text: str) -> Export:
+    from qoop.query.statements.databases.moves import exported
+
+    return exported(Words(without_end(text)))
+
+
+def _extended(text: str) -> OfExtensions:
+    from qoop.query.statements.databases.extending import extended
+
+    return extended(Words(without_end(text)))
+
+
+def _answer_to_pragma(text: str) -> Statement:
+    """The query, or the SHOW, in a PRAGMA. Raises QueryError for one that does something."""
+    from qoop.query.statements.kinds import pragmas
+
+    (found,) = statements(pragmas.question(Words(text)))
+    return found
+
+
+def _said(reader: str, text: str) -> Said:
+    """One of the statements of :mod:`qoop.query.statements.prepared`, which few sessions need."""
+    from qoop.query.statements import prepared
+
+    read: Callable[[str], Said] = getattr(prepared, reader)
+    return read(text)
+
+
+def _deallocates(text: str) -> bool:
+    return Words(text).take("DEALLOCATE")
+
+
+def _variable(text: str) -> SetVariable | None:
+    if "variable" not in text.lower():
+        return None
+    from qoop.query.statements.prepared import set_variable
+
+    return set_variable(text)
+
+
+def _of_databases(reader: str, text: str) -> OfDatabases:
+    """One of the statements of :mod:`qoop.query.statements.databases`, which few sessions need."""
+    from qoop.query.statements.databases import attaching
+
+    read: Callable[[Words], OfDatabases] = getattr(attaching, reader)
+    return read(Words(without_end(text)))
+
+
+def _used(text: str) -> Use | None:
+    words = Words(without_end(text))
+    schema = words.take("SET", "SCHEMA")
+    if not schema and not words.take("USE"):
+        return None
+    from qoop.query.statements.databases.attaching import used
+
+    named = words.string() if schema else None  # which DuckDB reads as names with dots between them
+    return used(words if named is None else Words(named))
+
+
+def _of_macros(reader: str, text: str) -> OfMacros | None:
+    """One of the statements of :mod:`qoop.query.statements.macros`, which few sessions need; None for another one."""
+    if _MAY_BE_MACRO.search(text) is None:
+        return None
+    from qoop.query.statements.macros import reading
+
+    read: Callable[[Words], OfMacros | None] = getattr(reading, reader)
+    return read(Words(without_end(text)))
+
+
+def _created(text: str) -> CreateView | CreateTable | CreateEmpty | OfSchemas | OfMacros:
+    return _of_macros("macro_created", text) or schema_created(Words(without_end(text))) or created(text)
+
+
+def _dropped(text: str) -> Drop | Said | OfSchemas | OfMacros:
+    if _deallocates(text):
+        return _said("deallocated", text)
+    return _of_macros("macro_dropped", text) or schema_dropped(Words(without_end(text))) or dropped(text)
+
+
+_OTHERS: dict[
+    duckdb.StatementType, Callable[[str], Made | Said | OfDatabases | OfSchemas | OfMacros | OfExtensions | Export]
+] = {
+    duckdb.StatementType.ATTACH: lambda text: _of_databases("attached", text),
+    duckdb.StatementType.DETACH: lambda text: _of_databases("detached", text),
+    duckdb.StatementType.CREATE: _created,
+    duckdb.StatementType.DROP: _dropped,
+    duckdb.StatementType.PREPARE: lambda text: _said("prepared", text),
+    duckdb.StatementType.EXECUTE: lambda text: _said("executed", text),
+    duckdb.StatementType.TRANSACTION: lambda text: _said("transaction", text),
+    duckdb.StatementType.COPY: copied,
+    duckdb.StatementType.EXPORT: _exported,
+    duckdb.StatementType.LOAD: _extended,
+    duckdb.StatementType.ALTER: altered,
+    duckdb.StatementType.INSERT: changed,
+    duckdb.StatementType.UPDATE: changed,
+    duckdb.StatementType.DELETE: changed,
+    duckdb.StatementType.MERGE_INTO: changed,
+}
+
+
+def _shown(words: Words) -> ShowTables | ShowFunctions | ShowDatabases | ShowSchemas | None:
+    found: ShowTables | ShowFunctions | ShowDatabases | ShowSchemas | None = None
+    if words.take("SHOW", "TABLES", "FROM"):
+        found = ShowTables(words.dotted_name())
+    elif words.take("SHOW", "SCHEMAS"):
+        found = ShowSchemas()
+    elif words.take("SHOW", "TABLES"):
+        found = ShowTables()
+    elif words.take("SHOW", "ALL", "TABLES"):
+        found = ShowTables(with_columns=True)
+    elif words.take("SHOW", "FUNCTIONS"):
+        found = ShowFunctions()
+    elif words.take("SHOW", "DATABASES"):
+        from qoop.query.statements.databases.attaching import ShowDatabases
+
+        found = ShowDatabases()
+    return found if words.next is None or words.next.says(";") else None
+
+
+def _as_query(text: str) -> str:
+    """DESCRIBE, SUMMARIZE and SHOW give rows, but only as the source of a query are they a query to every parser."""
+    words = Words(text)
+    first = words.next
+    if first is None or not first.says("DESCRIBE", "DESC", "SUMMARIZE", "SHOW"):
+        return text
+    other = words.take("SHOW") or words.take("DESC")  # which sqlglot takes for names
+    text = without_end(f"DESCRIBE {words.rest}" if other else text)
+    return f"FROM ({text}\n)" if "--" in text else f"FROM ({text})"  # a comment may end it
+
+
+def _option(words: Words) -> SetOption:
+    """SET [scope] name = value, PRAGMA name = value, RESET [scope] name. Raises QueryError for what is none of them."""
+    whole = words.rest
+    reset = words.take("RESET")
+    if words.take("SET", "TIME", "ZONE") and words.next is not None:
+        local = words.next.says("LOCAL", "DEFAULT")
+        return SetOption("TimeZone", None if local else _value(words))
+    if reset or words.take("SET") or words.take("PRAGMA"):
+        _ = words.take("GLOBAL") or words.take("SESSION") or words.take("LOCAL")
+        name = words.dotted_name()
+        if name is not None and reset and words.next is None:
+            return SetOption(name, None)
+        if name is not None and not reset and (words.take("=") or words.take("TO")):
+            return SetOption(name, None if words.take("DEFAULT") else _value(words))
+    raise QueryError(f"cannot read {whole!r}: write SET option = value")
+
+
+def _value(words: Words) -> str:
+    """A string or a name as what it stands for, all else as it is written."""
+    text, first = words.rest, words.next
+    if first is None or len(words.left) > 1:
+        return text
+    return words.string() or first.name or text

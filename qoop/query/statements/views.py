@@ -1,0 +1,119 @@
+"""Views: queries with a name. A query that names one is read as if it began with ``WITH name AS (…)``, which is
+computed again wherever it is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from qoop.catalog.lexer import quoted
+from qoop.catalog.value import value
+from qoop.planner.sql.sources import tables_read
+from qoop.query.statements.plain_names import hidden, renamed
+from qoop.query.statements.words import Words
+
+if TYPE_CHECKING:
+    from qoop.catalog.table import Columns
+
+
+@value
+class View:
+    """columns: names in parentheses, as they were given, or empty. text: of the query, as it was given,
+    with the schemas that names without one were of. body: the same with each table by one name. within: the attached
+    database, and the schema in it, if the view stands for a table of one; known: the columns of that.
+    """
+
+    name: str
+    columns: str
+    text: str
+    body: str
+    within: str = ""
+    known: Columns = ()
+
+    @property
+    def as_common_table(self) -> str:
+        """The queries after WITH."""
+        return f"{quoted(self.name)}{self.columns} AS NOT MATERIALIZED ({self.body}\n)"
+
+
+class Views:
+    """The views of a session. Not thread-safe: a caller that shares it guards it."""
+
+    def __init__(self) -> None:
+        self._views: dict[str, View] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._views
+
+    def within(self, name: str) -> str:
+        """The attached database, and the schema, of the view of a name; empty: there is none."""
+        view = self._views.get(name.lower())
+        return "" if view is None else view.within
+
+    def names(self) -> list[str]:
+        """As they were given."""
+        return [view.name for view in self._views.values()]
+
+    def all(self) -> list[View]:
+        """All of them."""
+        return list(self._views.values())
+
+    def add(self, view: View) -> None:
+        """Put a view in place of whatever view had its name."""
+        self._views[view.name.lower()] = view
+
+    def drop(self, name: str) -> None:
+        """Forget a view, if there is one of that name."""
+        self._views.pop(name.lower(), None)
+
+    def expand(self, text: str) -> str:
+        """The text with the views that it names, and those that these name, written out before it.
+
+        >>> views = Views()
+        >>> views.add(View("cheap", "", *["FROM items WHERE price < 3"] * 2))
+        >>> print(views.expand("SELECT count(*) FROM cheap"))
+        WITH "cheap" AS NOT MATERIALIZED (FROM items WHERE price < 3
+        )
+        SELECT count(*) FROM cheap
+        >>> views.expand("SELECT 1")
+        'SELECT 1'
+        """
+        needed = self._needed(text)
+        if not needed:
+            return text
+        text, needed = _told_apart(text, needed)
+        words = Words(text)
+        common = ", ".join(view.as_common_table for view in needed)
+        if not words.take("WITH"):
+            return f"WITH {common}\n{text}"
+        recursive = "RECURSIVE " if words.take("RECURSIVE") else ""
+        return f"WITH {recursive}{common},\n{words.rest}"
+
+    def _needed(self, text: str) -> list[View]:
+        """In an order in which every view comes after those that it names."""
+        found: dict[str, View] = {}
+
+        def need(text: str, hidden: frozenset[str]) -> None:
+            lower = text.lower()
+            if not any(name.replace('"', '""') in lower for name in self._views):
+                return
+            for name in map(str.lower, tables_read(text)):
+                if name in self._views and name not in found and name not in hidden:
+                    view = self._views[name]
+                    need(view.body, hidden | {name})
+                    found[name] = view
+
+        need(text, frozenset())
+        return list(found.values())
+
+
+def _told_apart(text: str, views: list[View]) -> tuple[str, list[View]]:
+    """The text and the views it needs, those under other names that a WITH gives, too, or that are written with the
+    name of their schema: no name of a WITH is."""
+    hiding = hidden(text).union(*(hidden(view.body) for view in views))
+    names = {view.name.lower(): f"{view.name} as a view" for view in views if view.name.lower() in hiding}
+    if not names:
+        return text, views
+    return renamed(text, names), [
+        replace(view, name=names.get(view.name.lower(), view.name), body=renamed(view.body, names)) for view in views
+    ]

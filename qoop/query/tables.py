@@ -1,0 +1,386 @@
+"""The tables of a session by name: what the binder knows and what the catalog holds change together."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
+
+from qoop.catalog.by_text import LONG
+from qoop.catalog.catalog import Catalog
+from qoop.catalog.errors import CatalogError, Forbidden, SessionClosed
+from qoop.catalog.forks import CreatorProcess
+from qoop.catalog.opening import EXTENSIONS, listed
+from qoop.catalog.paths import source_path
+from qoop.catalog.sources.files import is_partitioned, is_sqlite, lake_of
+from qoop.catalog.sources.register import CSV, JSON, PARQUET
+from qoop.catalog.stores.objects import is_remote, without_options
+from qoop.planner.sql.bind import Binder, Bound
+from qoop.query.bundle import Place, TableRef, references
+from qoop.query.plan_cache import PlanCache, named_tables
+from qoop.query.plan_memo import versions
+from qoop.query.statements.definitions import Definitions
+from qoop.query.statements.normal_text import normal_text
+from qoop.query.statements.views import View
+
+if TYPE_CHECKING:
+    from qoop.catalog.functions.function import UserFunction
+    from qoop.catalog.statistics.stats import TableStats
+    from qoop.catalog.table import Table
+    from qoop.query.statements.databases.attached import Attached
+    from qoop.query.statements.databases.passwords import PasswordFile
+    from qoop.query.statements.settings import Settings
+
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
+
+DATA_FILES = (*PARQUET, *CSV, *JSON)
+"""The endings of the names of files that are a table each."""
+
+
+_TEXTS = 256
+"""Texts of which it is remembered which tables they may name, if they are not long."""
+
+
+class _Named:
+    """The tables that texts may name, of those that there are while none comes or goes."""
+
+    def __init__(self, among: Mapping[str, Table]) -> None:
+        self.among = among
+        self.by_text: dict[str, Mapping[str, Table]] = {}
+
+
+class SessionTables:
+    """The meaning of names in a session. Thread-safe: all that reads or changes names together does it under `lock`.
+
+    folder: where tables are kept that are made of queries; None: in memory. locked: see `qoop.connect`.
+    plan_cache: forgets the plans that read what a table held before.
+    """
+
+    def __init__(self, plan_cache: PlanCache, folder: Path | None, locked: bool) -> None:
+        self.creator_process = CreatorProcess()
+        self.lock = threading.RLock()
+        self.catalog = Catalog()
+        self.binder = Binder(locked=locked)
+        register, look_again = weakly(self.register), weakly(self.look_again)
+        self.definitions = Definitions(
+            self.catalog, self.binder, self.lock, register, look_again, DATA_FILES, folder, locked
+        )
+        self._plan_cache = plan_cache
+        self._locked = locked
+        self._closed = False
+        self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
+        self._named = _Named({})
+        self._passwords: dict[str, PasswordFile | None] = {}  # of attached databases, by name in lower case
+        self._unreadable: dict[str, CatalogError] = {}  # tables that could not be looked at, by name in lower case
+
+    @classmethod
+    def apart(cls, tables: Iterable[Table], settings: Settings, locked: bool) -> SessionTables:
+        """Some tables and options of a session by themselves, so that nobody else sees what is made of them."""
+        made = cls(PlanCache(), None, locked)
+        for name, setting in settings:
+            made.binder.set(name, setting)
+        for table in tables:
+            made.adopt(table)
+        return made
+
+    @property
+    def locked(self) -> bool:
+        """See `qoop.connect`."""
+        return self._locked
+
+    @property
+    def closed(self) -> bool:
+        """True if nothing may be asked any more."""
+        return self._closed
+
+    def check_open(self) -> None:
+        """Raise SessionClosed if nothing may be asked any more, or by another process."""
+        self.creator_process.check()
+        if self._closed:
+            raise SessionClosed("the session is closed")
+
+    @contextlib.contextmanager
+    def naming(self) -> Iterator[None]:
+        """The names of the binder and the catalog change, or must not."""
+        self.creator_process.check()  # in a forked process nobody may ever give the lock back
+        with self.lock:
+            self.check_open()
+            yield
+
+    @cached_property
+    def attached(self) -> Attached:
+        """The databases that statements have attached."""
+        from qoop.query.statements.databases.attached import Attached
+
+        register, forget = weakly(self.register_database), weakly(self.forget_any)
+        return Attached(register, weakly(self.register_postgres), forget, self.definitions.schemas)
+
+    def shut(self) -> None:
+        """From now on nothing may be asked; what is asked now is still answered."""
+        with self.lock:
+            self._closed = True
+
+    def close(self) -> None:
+        """Free what tables and binder hold."""
+        self.binder.close()
+        self.catalog.close()
+        self._passwords.clear()
+
+    # What is there
+
+    def register(self, name: str, source: object, version: int | None = None) -> None:
+        """As `Session.register`."""
+        with self.naming():
+            self._announce(self.catalog.register(name, source, version), place=_place(source))
+
+    def unknown(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that no table and no view has."""
+        with self.naming():
+            return [name for name in names if not self.definitions.has(name)]
+
+    def unregister(self, name: str) -> None:
+        """As `Session.unregister`."""
+        with self.naming():
+            table = self.catalog.table(name)
+            if self.definitions.is_own(table):
+                raise CatalogError(f"table {table.name} was created by a text: DROP TABLE {table.name} drops it")
+            self.forget(table.name)
+
+    def forget(self, name: str) -> None:
+        """Drop a table that was registered."""
+        with self.naming():
+            self.catalog.drop(name)
+            self.binder.drop_table(name)
+
+    def register_function(self, function: UserFunction, replace: bool) -> None:
+        """As `Session.register_function`."""
+        with self.naming():
+            if self._locked:
+                raise Forbidden("the session is locked: it calls no functions of Python")
+            self.binder.add_function(function, replace)
+
+    def unregister_function(self, name: str) -> None:
+        """As `Session.unregister_function`."""
+        with self.naming():
+            self.binder.drop_function(name)
+
+    def register_folder(self, directory: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
+        """As `Session.register_folder`. wanted: see `Catalog.register_folder`."""
+        with self.naming():
+            self._announce(*self.catalog.register_folder(directory, wanted), place=_at("folder", directory))
+
+    def register_database(self, path: str | os.PathLike[str], database: str = "") -> list[str]:
+        """As `Session.register_database`. database: comes before the names of the tables. Returns these."""
+        with self.naming():
+            if is_sqlite(os.path.expanduser(path)):
+                self._load_sqlite()
+            tables = self.catalog.register_database(path, database)
+            self._announce(*tables, place=_at("database", path))
+            return [table.name for table in tables]
+
+    def _load_sqlite(self) -> None:
+        from qoop.catalog import extensions
+
+        if extensions.is_here("sqlite"):  # else Python's own module reads it
+            self.load_extension("sqlite")
+
+    def register_postgres(self, place: str, database: str) -> list[str]:
+        """Make views of the tables of a PostgreSQL database. Returns their names. Raises SourceError, ConfigError."""
+        from qoop.query.statements.databases.passwords import without_password
+        from qoop.query.statements.databases.postgres import EXTENSION, foreign_tables
+
+        with self.naming():
+            self.load_extension(EXTENSION)
+            place, password = without_password(place)
+            found = foreign_tables(place, database)
+            self._passwords[database.lower()] = password  # one of before is dropped
+            for one in found:
+                if self.catalog.find(one.name) is not None:  # of a file that had the name of the database
+                    self.forget(one.name)
+                self.definitions.attach_view(View(one.name, "", one.text, one.text, one.within, one.columns))
+            return [one.name for one in found]
+
+    def forget_any(self, name: str) -> None:
+        """Drop a table that was registered, or a view."""
+        with self.naming():
+            if self.catalog.find(name) is not None:
+                self.forget(name)
+            else:
+                self.definitions.table_came(name)
+
+    def load_extension(self, name: str) -> None:
+        """Have every DuckDB that works for the session load an extension. Raises ConfigError, Forbidden."""
+        from qoop.catalog import extensions
+
+        if self._locked:
+            raise Forbidden("a locked session loads no extensions")
+
+        name = extensions.own_name(name)
+        if name.endswith(extensions.ENDING):
+            name = str(extensions.file_of(name))
+        with self.naming():
+            loaded = listed(dict(self.binder.settings).get(EXTENSIONS, ""))
+            if name not in loaded and not extensions.is_built_in(name):
+                extensions.check(name)
+                self.binder.set(EXTENSIONS, ",".join([*loaded, name]))
+
+    def register_path(self, path: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
+        """As `Session.register_path`."""
+        file = Path(os.path.expanduser(without_options(source_path(path))))
+        if lake_of(str(file)) or is_partitioned(str(file)):
+            self.register(file.name, path)
+        elif file.is_dir() or (is_remote(os.fspath(path)) and not file.name.lower().endswith(DATA_FILES)):
+            self.register_folder(path, wanted)
+        elif file.name.lower().endswith(DATA_FILES):
+            self.register(file.name.partition(".")[0], path)
+        else:
+            self.register_database(path)
+
+    def register_again(self, table: TableRef) -> None:
+        """Register a table from where it was, if that is known."""
+        match table.place:
+            case Place("source", path):
+                self.register(table.name, path)
+            case Place("folder", path):
+                self.register_folder(path)
+            case Place("database", path):
+                self.register_database(path)
+                if self.catalog.find(table.name) is None:  # it was attached
+                    self.register_database(path, table.name.partition(".")[0])
+
+    def look_again(self, text: str) -> None:
+        """Have the tables that a text may name be what their files hold now."""
+        with self.lock:
+            for name, table in self.named(text).items():
+                try:
+                    self._unreadable.pop(name, None)
+                    self._refresh(table.name)
+                except CatalogError as error:  # it may be that the text does not read the table after all
+                    self._unreadable[name] = error
+
+    def named(self, text: str) -> Mapping[str, Table]:
+        """The tables that a text may name, by lower-case name."""
+        tables = self.catalog.tables()
+        known = self._named
+        if known.among is not tables or len(known.by_text) >= _TEXTS:
+            known = self._named = _Named(tables)
+        found = known.by_text.get(text)
+        if found is None:
+            lower = {name.lower(): table for name, table in tables.items()}
+            found = dict(named_tables(normal_text(text), lower))
+            if len(text) <= LONG:
+                known.by_text[text] = found
+        return found
+
+    def adopt(self, table: Table) -> None:
+        """Know a table that another session has, or pieces of one, in place of whatever has its name."""
+        with self.naming():
+            self.catalog.add(table)
+            self._now_is(table)
+
+    def take_copies(self, tables: Sequence[TableRef], contents: Mapping[str, str]) -> None:
+        """Tables that hold the same as those of a bundle are these, wherever they lie. contents: see `take_copies`."""
+        from qoop.query.copies import take_copies
+
+        wanted = {table.name.lower(): table.version for table in tables}
+        with self.naming():
+            for table in take_copies(self.catalog, wanted, contents):
+                self._now_is(table)
+
+    def references(self, tables: Mapping[str, Table]) -> tuple[TableRef, ...]:
+        """References by which tables are found again."""
+        return references(tables, self._places)
+
+    def statistics(self, name: str) -> TableStats:
+        """As `Session.statistics`."""
+        self.check_open()
+        with self.lock:
+            self._refresh(name)
+        return self.catalog.stats(name)
+
+    # What a text means
+
+    def as_read(self, text: str) -> str:
+        """See `Definitions.as_read`."""
+        return self.definitions.as_read(text)
+
+    def describe(self, query: str) -> tuple[tuple[str, str], ...]:
+        """As `Session.describe`."""
+        with self.naming():
+            self.as_read(query)
+            return self.binder.describe(self.definitions.plainly(query))
+
+    def bind(self, text: str, at: str | None = None) -> tuple[Bound, Mapping[str, Table]]:
+        """The bound query and the tables it reads, pinned. at: see `Binder.bind`."""
+        with self.naming():
+            bound = self.binder.bind(text, at)
+            return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
+
+    def bind_whole(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
+        """The same for a query that DuckDB is to run as it is, with all tables that it may name."""
+        with self.naming():
+            bound = self.binder.bind_whole(text, self.named(text))
+            return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
+
+    def are_as_before(self, tables: Mapping[str, Table]) -> bool:
+        """True if all of these tables are the session's now."""
+        with self.lock:
+            now = [(self.catalog.find(name), table) for name, table in tables.items()]
+        return all(found is not None and found.version == table.version for found, table in now)
+
+    def pinned(self, tables: Mapping[str, Table]) -> Mapping[str, Table]:
+        """The tables that a text reads, if they could be looked at. Raises SourceError, TableChanged."""
+        for name in tables:
+            if name.lower() in self._unreadable:
+                raise self._unreadable[name.lower()]
+        return tables
+
+    # Inside
+
+    def _announce(self, *tables: Table, place: Place | None) -> None:
+        for table in tables:
+            if place is not None:
+                self._places[table.name.lower()] = place
+            else:
+                self._places.pop(table.name.lower(), None)
+            self.definitions.table_came(table.name)
+            self._unreadable.pop(table.name.lower(), None)
+            self.binder.add_table(table.name, table.version, table.columns)
+        self._plan_cache.tables_changed(versions({table.name: table for table in tables}))
+
+    def _refresh(self, name: str) -> None:
+        table = self.catalog.refresh(name)
+        if table is not None:
+            self._now_is(table)
+
+    def _now_is(self, table: Table) -> None:
+        self.binder.add_table(table.name, table.version, table.columns)
+        self._plan_cache.tables_changed(versions({table.name: table}))
+
+
+def weakly(method: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
+    """A method for those that live as long as its object, and must not keep it."""
+    weak = weakref.WeakMethod(method)
+
+    def call(*arguments: _Given.args, **named: _Given.kwargs) -> _Found:
+        found = weak()
+        if found is None:
+            raise SessionClosed("the session is closed")
+        return found(*arguments, **named)
+
+    return call
+
+
+def _place(source: object) -> Place | None:
+    return _at("source", source) if isinstance(source, str | os.PathLike) else None
+
+
+def _at(kind: Literal["source", "folder", "database"], path: str | os.PathLike[str]) -> Place:
+    text = os.fspath(path)
+    return Place(kind, text if is_remote(text) else os.path.abspath(os.path.expanduser(text)))

@@ -1,0 +1,34 @@
+"""A session: `Session` is its face; each other module knows one thing that a session does.
+
+::
+
+    session.py        `Session`, `connect`, `sql` and `resume`
+    parts.py          machines, cluster and trace, made of a configuration; all end with the session
+    options.py        SET: slots and memory, the terms of jobs, the goal of answers that grow
+    texts.py          queries with the values of variables and PIVOTs
+    cursors.py        connections and cursors of PEP 249, and their errors
+    frames.py         data frames of the program, found by the names of its variables
+    execution.py      what each statement of a text asks for
+    rare.py           statements that few sessions run: databases, macros, extensions, prepared ones, moves
+    explanations.py   EXPLAIN in its forms
+    earlier_runs.py   runs that did not end, and why another one can use nothing of them
+    pages.py          the live page, loaded by its name
+    suspension.py     writes a job to a bundle, and goes on with one
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qoop.session.session import Session, connect, resume, sql
+
+__all__ = ["Session", "connect", "resume", "sql"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    from qoop.session import session
+
+    return getattr(session, name)

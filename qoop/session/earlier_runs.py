@@ -1,0 +1,244 @@
+"""Unfinished runs, known to all processes that share a folder of checkpoints.
+
+::
+
+    DIR/runs/<text>-<run>.json     the query of a job that runs there, or did: its text, tables, settings and versions
+
+A job writes its file when it begins and removes it when it has its answer. Its process locks the file, and the system
+takes the lock back when the process ends. A file without a lock is thus of a run that was killed, or failed. Outputs
+are found by their content alone; where a job finds none, the file of an unfinished run of the same text says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from qoop.catalog.forks import forget_private, keep_private
+from qoop.catalog.signed_json import NotSealed, opened, sealed
+from qoop.catalog.stores.private import make_folder, open_private, write_all
+from qoop.catalog.value import value
+from qoop.engine.storage import manifest
+from qoop.query.drawing.terminal import shortened
+from qoop.query.job import Planned
+from qoop.query.plan_cache import is_steady, planner_version
+from qoop.query.statements.normal_text import normal_text
+
+FORMAT, VERSION = "qoop-run", 1
+
+_MOST = 1000
+"""Files that are kept; beyond, the oldest go."""
+_READ = 20
+"""Unfinished runs of other texts that are looked at."""
+_LONGEST = 1 << 16
+"""Bytes of the file of one of them, and of the text that it is compared with: to take a longer one apart takes longer
+than many a query."""
+_SIMILAR = 0.8
+"""The least part of the words of two texts that both have, if one is to be an edited form of the other."""
+_SHOWN = 60
+"""Characters of a text in a message."""
+
+
+@value
+class Query:
+    """The facts that the outputs of a query depend on. tables, settings, functions: versions and values by name.
+
+    private: the tables that live in the memory of one process. versions: of the programs that make and write outputs.
+    """
+
+    text: str
+    tables: Mapping[str, str]
+    private: tuple[str, ...]
+    settings: Mapping[str, str]
+    functions: Mapping[str, str]
+    versions: Mapping[str, str]
+
+    @classmethod
+    def of(cls, planned: Planned) -> Query:
+        """The query that was planned."""
+        bound, tables = planned.bound, planned.tables
+        return cls(
+            bound.text,
+            {name: table.version for name, table in tables.items()},
+            tuple(sorted(name for name, table in tables.items() if not table.source.shared)),
+            dict(bound.settings),
+            {name: function.version for name, function in bound.functions.items()},
+            {"DuckDB": duckdb.__version__, "qoop": planner_version(), "format": str(manifest.VERSION)},
+        )
+
+
+def difference(before: Query, now: Query) -> str:
+    """The reason why a run of a query can use nothing of an unfinished one of the same text, as a clause.
+
+    >>> one = Query("FROM t", {"t": "1"}, (), {"timezone": "UTC"}, {}, {"DuckDB": "1.5.5"})
+    >>> difference(one, Query("FROM t", {"t": "2"}, (), {"timezone": "CET"}, {}, {"DuckDB": "1.5.5"}))
+    "since the unfinished run of this text t has changed; timezone was 'UTC' and is 'CET'"
+    >>> difference(one, one)
+    'the unfinished run of this text left no output that this plan reads'
+    """
+    private = [name for name in now.private if name in before.tables]
+    changed = [f"{name} has changed" for name in _changed(before.tables, now.tables) if name not in private]
+    clauses = [
+        *(f"{name} is in the memory of another process" for name in private),
+        *changed,
+        *(f"the function {name} has changed" for name in _changed(before.functions, now.functions)),
+        *(
+            f"{name} was {_shown(before.settings, name)} and is {_shown(now.settings, name)}"
+            for name in _changed(before.settings, now.settings)
+        ),
+        *_other_versions(before.versions, now.versions),
+    ]
+    if clauses:
+        return f"since the unfinished run of this text {'; '.join(clauses)}"
+    if not is_steady(now.text):
+        return "the text depends on the moment, on chance or on the session"
+    return "the unfinished run of this text left no output that this plan reads"
+
+
+def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The names whose values differ, or that only one has."""
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+
+
+def _shown(settings: Mapping[str, str], name: str) -> str:
+    return repr(settings[name]) if name in settings else "as usual"
+
+
+def _other_versions(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    if before.get("DuckDB") != now.get("DuckDB"):
+        yield f"DuckDB was {before.get('DuckDB')} and is {now.get('DuckDB')}"
+    elif before != now:
+        yield "qoop was another version, or in another time zone"
+
+
+class Begun:
+    """A run that is under way. why: it can use nothing of an unfinished one, as a clause; empty: there is none."""
+
+    def __init__(self, why: str = "", path: Path | None = None, file: FileIO | None = None) -> None:
+        self.why = why
+        self._path = path
+        self._file = file
+
+    def end(self, answered: bool) -> None:
+        """The run is over. answered: it has its answer, so that there is nothing to go on with."""
+        if self._file is None or self._path is None:
+            return
+        if answered:
+            with contextlib.suppress(OSError):  # the folder is gone, and the file with it
+                self._path.unlink(missing_ok=True)
+        forget_private(self._file.fileno())
+        self._file.close()
+
+
+class EarlierRuns:
+    """The unfinished runs of a folder of checkpoints. key: files must bear its seal; None: a checksum. Thread-safe."""
+
+    def __init__(self, checkpoints: Path, key: bytes | None) -> None:
+        self._folder = checkpoints / "runs"
+        self._key = key
+
+    def begin(self, planned: Planned) -> Begun:
+        """Note that a run begins, in place of an unfinished one of the same text. A folder that cannot be written keeps
+        no notes: that outputs cannot be kept either is said by others."""
+        now = Query.of(planned)
+        digest = normal_text(now.text).digest
+        try:
+            make_folder(self._folder)
+            names = os.listdir(self._folder)
+            why = self._why(now, [name for name in names if name.startswith(digest)], names)
+            path = self._folder / f"{digest}-{secrets.token_hex(8)}.json"
+            return Begun(why, path, self._write(path, now))
+        except OSError:
+            return Begun()
+
+    def is_unfinished(self, text: str) -> bool:
+        """True if a run of the text has not ended, whether it is under way or not."""
+        digest = normal_text(text).digest
+        with contextlib.suppress(OSError):  # no run has begun
+            return any(name.startswith(digest) for name in os.listdir(self._folder))
+        return False
+
+    def _write(self, path: Path, now: Query) -> FileIO:
+        file = open_private(path, "x")
+        try:
+            keep_private(file.fileno())
+            fcntl.flock(file, fcntl.LOCK_EX)
+            fields = {name: getattr(now, name) for name in Query.__dataclass_fields__}
+            write_all(file, sealed({"format": FORMAT, "version": VERSION, **fields}, self._key).encode())
+        except BaseException:
+            forget_private(file.fileno())
+            file.close()
+            raise
+        return file
+
+    def _why(self, now: Query, own: Iterable[str], names: list[str]) -> str:
+        """The reason why nothing can be used, as a clause. own: of the names those of the same text, which go."""
+        found = ""
+        for path, before in self._unfinished(own):
+            found = "what the unfinished run left is not sealed with this key" if before is None else ""
+            found = found or difference(before or now, now)
+            path.unlink(missing_ok=True)
+        if len(names) > _MOST:
+            self._trim(names)
+        return found or self._edited(now, names)
+
+    def _edited(self, now: Query, names: Iterable[str]) -> str:
+        """The reason, if an unfinished run had much the same text."""
+        if len(now.text) > _LONGEST:
+            return ""
+        words = normal_text(now.text).words
+        for _, before in self._unfinished(name for name in self._newest(names)[:_READ] if self._is_short(name)):
+            if before is None or not now.tables.keys() & before.tables.keys():
+                continue
+            others = normal_text(before.text).words
+            if len(words & others) >= _SIMILAR * len(words | others):
+                return f"the unfinished run had another text: {shortened(' '.join(before.text.split()), _SHOWN)}"
+        return ""
+
+    def _unfinished(self, names: Iterable[str]) -> Iterator[tuple[Path, Query | None]]:
+        """The queries of runs that are not under way. None: it does not bear the seal."""
+        for name in names:
+            path = self._folder / name
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError), path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # BlockingIOError: it runs
+                try:
+                    yield path, _query(opened(file.read(), self._key))
+                except NotSealed:
+                    yield path, None
+
+    def _is_short(self, name: str) -> bool:
+        try:
+            return (self._folder / name).stat().st_size <= _LONGEST
+        except OSError:  # its run has ended
+            return False
+
+    def _trim(self, names: Iterable[str]) -> None:
+        for path, _ in self._unfinished(self._newest(names)[_MOST:]):
+            path.unlink(missing_ok=True)
+
+    def _newest(self, names: Iterable[str]) -> list[str]:
+        def written(name: str) -> float:
+            with contextlib.suppress(OSError):
+                return (self._folder / name).stat().st_mtime
+            return 0.0
+
+        return sorted(names, key=written, reverse=True)
+
+
+def _query(body: Mapping[str, Any]) -> Query:
+    """Raises ValueError, KeyError or TypeError for what is none."""
+    if (body["format"], body["version"]) != (FORMAT, VERSION):
+        raise ValueError("another format")
+    tables, settings, functions, versions = (
+        {str(name): str(one) for name, one in body[part].items()}
+        for part in ("tables", "settings", "functions", "versions")
+    )
+    return Query(str(body["text"]), tables, tuple(map(str, body["private"])), settings, functions, versions)

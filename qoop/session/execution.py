@@ -1,0 +1,150 @@
+"""The execution of statements: each is done for a session, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from qoop.catalog.value import value
+from qoop.query.job import Job, answer
+from qoop.query.result import Result
+from qoop.query.statements.databases.schemas import CreateSchema, DropSchema, ShowSchemas
+from qoop.query.statements.reading import Change, Copy, CreateEmpty, CreateTable, CreateView, Drop, Rename
+from qoop.query.statements.statement import Approximate, Explain, Query, SetOption, ShowFunctions, ShowTables, Statement
+from qoop.query.tables import SessionTables
+from qoop.session.options import SessionOptions
+from qoop.session.texts import Texts
+
+if TYPE_CHECKING:
+    from qoop.session.session import Session
+
+_CHANGES = CreateView | CreateTable | CreateEmpty | Change | Rename | Drop | CreateSchema | DropSchema
+"""The statements that change tables, views and schemas."""
+
+_MANY = 1_000_000  # rows that are worth several threads to write
+
+
+@value
+class Execution:
+    """Does what statements ask for, one after the other.
+
+    watch: is called with every job that is started, before its end is waited for.
+    """
+
+    session: Session
+    tables: SessionTables
+    options: SessionOptions
+    texts: Texts
+    watch: Callable[[Job], object] | None
+
+    def execute(self, statement: Statement) -> Result:
+        """The answer to a statement. Raises as `Session.sql` does."""
+        self.tables.check_open()
+        if isinstance(statement, _CHANGES):
+            self.texts.changed()
+            return self._change(statement)
+        match statement:
+            case Query(text):
+                return self.query(text)
+            case Approximate():
+                return self._approximate(statement)
+            case Explain():
+                from qoop.session.explanations import explained
+
+                return explained(self, statement)
+            case SetOption(name, value):
+                self.options.check_settable(name)
+                self.session.set(name, value)
+                return done()
+            case Copy():
+                return self._copy(statement)
+            case ShowTables(with_columns=True) if not self.session.config.locked:
+                return self.query(_ALL_TABLES)
+            case ShowTables(schema):
+                definitions = self.tables.definitions
+                names = definitions.names() if schema is None else definitions.names_in(schema)
+                return Result(pa.table({"c0": pa.array(names, pa.string())}), (("name", "VARCHAR"),))
+            case ShowSchemas():
+                return Result(*self.tables.definitions.schemas.shown())
+            case ShowFunctions():
+                from qoop.query.statements.showing import shown_functions
+
+                session = self.session
+                return Result(*shown_functions(session.functions().values(), session.planning.row_seconds()))
+            case _:
+                from qoop.session.rare import execute
+
+                return execute(self, statement)
+
+    def query(self, text: str) -> Result:
+        """The rows of a query."""
+        with self.texts.written_out(text, self.session.sql) as query:
+            job = self.session.start(self.session.planning.plan(query), resume=self.session.config.reuse)
+        return answer(job, self.watch)
+
+    def _change(self, statement: _CHANGES) -> Result:
+        definitions, settings = self.tables.definitions, self.tables.binder.settings
+        match statement:
+            case CreateView():
+                definitions.create_view(statement)
+            case Drop():
+                definitions.drop(statement)
+            case CreateSchema() | DropSchema():
+                definitions.do_schema(statement)
+            case CreateEmpty():
+                definitions.create_empty(statement, Result, settings)
+                return counted(0)
+            case Rename():
+                definitions.rename(statement, self.query)
+            case Change(text=text):
+                count = definitions.change(statement, self.query, Result, settings, self.texts.frames(text))
+                return done() if statement.reshapes else counted(count)
+            case CreateTable(text=text):
+                wanted = definitions.wanted(statement)
+                if wanted is None:  # there is one of that name already
+                    return counted(0)
+                made = self.query(text)
+                definitions.create_table(wanted, made)
+                return counted(len(made))
+        return done()
+
+    def _copy(self, asked: Copy) -> Result:
+        from qoop.query.statements import copying
+
+        config = self.session.config
+        folder = copying.allowed(asked.path, asked.options, config.copy_to) if config.locked else None
+        made = self.query(asked.text)
+        # A few rows are written before a second thread has begun.
+        writers = max(1, int(self.session.available.cpu)) if len(made) >= _MANY else 1
+        made.copy_to(asked.path, asked.options, folder, writers)
+        return counted(len(made))
+
+    def _approximate(self, asked: Approximate) -> Result:
+        """The rows of the last edition."""
+        growing = self.session.approximate(asked.text, asked.error, asked.confidence, if_busy=asked.if_busy)
+        try:
+            return growing.last().result
+        except KeyboardInterrupt:
+            growing.stop()
+            raise
+
+
+_ALL_TABLES = """
+SELECT database_name AS database, schema_name AS "schema", table_name AS name,
+       list(column_name ORDER BY column_index) AS column_names, list(data_type ORDER BY column_index) AS column_types,
+       false AS temporary
+FROM duckdb_columns() WHERE NOT internal GROUP BY ALL ORDER BY ALL
+"""
+"""The rows of SHOW ALL TABLES. A locked session, which tells nothing of its catalog, tells names alone."""
+
+
+def done() -> Result:
+    """The answer to a statement that has no rows."""
+    return Result(pa.table({"c0": pa.array([], pa.bool_())}), (("Success", "BOOLEAN"),))
+
+
+def counted(rows: int) -> Result:
+    """DuckDB's answer where rows go elsewhere: their number."""
+    return Result(pa.table({"c0": pa.array([rows], pa.int64())}), (("Count", "BIGINT"),))

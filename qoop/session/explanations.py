@@ -1,0 +1,87 @@
+"""EXPLAIN in its forms, as a statement and as `Session.explain`."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from qoop.adaptive.replanning.observations import committed, outputs
+from qoop.catalog.errors import ConfigError
+from qoop.query.drawing import explaining
+from qoop.query.drawing.explaining import Format
+from qoop.query.drawing.formats import EXPLANATION
+from qoop.query.job import answer
+from qoop.query.result import Result
+from qoop.query.statements.statement import Explain
+from qoop.session.execution import Execution
+
+
+def explained(run: Execution, asked: Explain) -> Result:
+    """The answer to the statement, as DuckDB has it: what kind of explanation there is, and its text."""
+    with run.texts.written_out(asked.text, run.session.sql) as query:
+        kind, text = _explained(run, query, asked)
+    columns = tuple((name, "VARCHAR") for name in EXPLANATION)
+    return Result(pa.table({"c0": [kind], "c1": [text]}), columns)
+
+
+def _explained(run: Execution, query: str, asked: Explain) -> tuple[str, str]:
+    session = run.session
+    match asked.what:
+        case "alternatives":
+            return "alternatives", explaining.explained_alternatives(session.alternatives(query))
+        case "analyze":
+            return "analyzed_plan", analyzed(run, query)
+        case "history":
+            return "history", history_of(run, query)
+        case "approximate":
+            return "growth", _growth(run, query)
+        case "plan":
+            return "physical_plan", explaining.explained_plan(session.planning.plan(query).plan)
+
+
+def explanation(
+    run: Execution, query: str, alternatives: bool, analyze: bool, history: bool, diff: str | None, format: str
+) -> str:
+    """As `Session.explain`."""
+    if (alternatives, analyze, history, diff is not None).count(True) > 1:
+        raise ConfigError("explain either alternatives, or analyze, or history, or diff")
+    session, chosen = run.session, explaining.checked_format(format)
+    if alternatives:
+        return explaining.explained_alternatives(session.alternatives(query), chosen)
+    if diff is not None:
+        names = explaining.plan_names(diff)
+        return explaining.explained_difference(session.alternatives(query), names, chosen)
+    if history:
+        if chosen != "text":
+            raise ConfigError("a history is told as text; Job.timeline draws it")
+        return history_of(run, query)
+    if analyze:
+        return analyzed(run, query, chosen)
+    return explaining.explained_plan(session.planning.plan(query).plan, format=chosen)
+
+
+def analyzed(run: Execution, query: str, format: Format = "text") -> str:
+    """Run a query, throw its rows away and explain the plan that it ended with."""
+    job = run.session.start(run.session.planning.plan(query), profiled=True)
+    answer(job, run.watch)
+    plans = job.plans
+    seen = outputs(plans[-1], committed(job.history()))
+    return explaining.explained_plan(plans[-1], seen, len(plans) - 1, format, job.history())
+
+
+def history_of(run: Execution, query: str) -> str:
+    """Run a query, throw its rows away and tell its history."""
+    from qoop.adaptive.retrace.story import story
+
+    job = run.session.start(run.session.planning.plan(query))
+    answer(job, run.watch)
+    return "\n".join(story(job.history()))
+
+
+def _growth(run: Execution, query: str) -> str:
+    """The way in which the answer would grow, or why it would not."""
+    from qoop.programs.approximate.explaining import explained_growth
+    from qoop.programs.approximate.goal import Goal
+
+    session, wanted = run.session, run.options.goal
+    goal = Goal(wanted["error_goal"], wanted["confidence"])
+    return explained_growth(query, run.tables, session.planning, session.config, goal, wanted["exact_within"])

@@ -1,0 +1,126 @@
+"""The options of a session that SET, or `Session.set`, changes while it is open."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, TypedDict, Unpack
+
+from qoop.adaptive.cluster.sizing import AUTO, Auto, Sizing
+from qoop.adaptive.schedulers.terms import Terms
+from qoop.catalog.errors import ConfigError, Forbidden
+from qoop.catalog.opening import EXTENSIONS, listed
+from qoop.query.config import Config
+from qoop.query.options import GOALS, OPTIONS, SETTABLE, number, on_or_off, seconds
+from qoop.query.tables import SessionTables
+
+SYNONYMS = {"threads": "slots", "worker_threads": "slots", "memory_limit": "memory", "max_memory": "memory"}
+"""The names that DuckDB has for options of a session."""
+
+
+class JobTerms(TypedDict, total=False):
+    """The terms on which a query runs next to others, as arguments of `Session.submit`.
+
+    weight: its part of the slots relative to other jobs of its tenant, above 0; 1 by default.
+    tenant: the tenant that it counts for; by default the session's. Slots are shared between tenants first, then
+        between the jobs of each.
+    priority, deadline: as for `connect`; by default the session's.
+    """
+
+    weight: float
+    tenant: str | None
+    priority: float | None
+    deadline: float | str | None
+
+
+class SessionOptions:
+    """Options that hold for jobs to come: terms, goals of answers that grow, settings of DuckDB; and its size.
+
+    terms: of jobs for which nobody says otherwise. goal: by the names of `GOALS`.
+    """
+
+    def __init__(self, config: Config, sizing: Sizing, tables: SessionTables) -> None:
+        self.terms = Terms(config.tenant, 1.0, config.priority, config.deadline)
+        self.goal: dict[str, Any] = {name: getattr(config, name) for name in GOALS}
+        self._config = config
+        self._sizing = sizing
+        self._tables = tables
+
+    def set(self, name: str, value: object) -> None:
+        """As `Session.set`."""
+        self._tables.check_open()
+        known = SYNONYMS.get(name.lower(), name.lower())
+        if known == "slots":
+            self._set_slots(value, name)
+        elif known == "memory":
+            self.resize(memory=AUTO if value is None else str(value))
+        elif known == "watch_machine":
+            self.watch(on_or_off(name, bool(self._config.watch_machine) if value is None else str(value)))
+        elif known == EXTENSIONS:
+            for one in listed(str(value or "")):
+                self._tables.load_extension(one)
+        elif known in ("tenant", "priority", "deadline", *GOALS):
+            self._set_terms(known, value)
+        else:
+            self._set_option(name, value)
+
+    def _set_option(self, name: str, value: object) -> None:
+        from qoop.query.statements.settings import option
+
+        if value is None:
+            self._tables.binder.reset(option(name, None)[0])
+        else:
+            self._tables.binder.set(*option(name, str(value)))
+
+    def check_settable(self, name: str) -> None:
+        """Raise Forbidden for what a text may not set; the program itself may do more."""
+        if self._config.locked and SYNONYMS.get(name.lower(), name.lower()) in SETTABLE:
+            from qoop.query.statements.settings import options
+
+            raise Forbidden(f"{name} is not for SQL to set in a locked session; there are {', '.join(options())}")
+
+    def resize(self, slots: int | Auto | None = None, memory: int | str | None = None, notice: float = 0.0) -> None:
+        """As `Session.resize`."""
+        if not 0 <= notice < math.inf:
+            raise ConfigError(f"the notice must be a number of seconds, at least 0, not {notice!r}")
+        self._sizing.resize(slots, memory, notice)
+
+    def watch(self, on: bool) -> None:
+        """Have slots and memory follow what the machine can spare, or not. Raises ConfigError on Ray."""
+        if on and self._config.ray is not None:
+            raise ConfigError("the machine cannot be watched where Ray is: its nodes have what they have")
+        if on:
+            self._sizing.watch()
+        else:
+            self._sizing.unwatch()
+
+    def terms_with(self, **terms: Unpack[JobTerms]) -> Terms:
+        """The session's terms, but for those that are named. Raises ConfigError."""
+        tenant, priority, deadline = terms.get("tenant"), terms.get("priority"), terms.get("deadline")
+        had = self.terms
+        return Terms(
+            had.tenant if tenant is None else tenant,
+            number("weight", terms.get("weight", 1.0)),
+            had.priority if priority is None else number("priority", priority),
+            had.deadline if deadline is None else seconds("deadline", deadline),
+        )
+
+    def _set_terms(self, name: str, value: object) -> None:
+        [found] = [one for one in OPTIONS if one.name == name]
+        told: Any = getattr(self._config, name) if value is None else found.read(name, value)
+        if name in GOALS:
+            self.goal = {**self.goal, name: told}
+            return
+        terms: dict[str, Any] = {name: told}
+        self.terms = replace(self.terms, **terms)
+
+    def _set_slots(self, value: object, said: str) -> None:
+        """said: the name that was given."""
+        text = AUTO if value is None else str(value)
+        if text == AUTO:
+            self.resize(slots=AUTO)
+        elif text.isdigit():
+            self.resize(slots=int(text))
+        else:
+            told = "slots" if said.lower() == "slots" else f"{said}, which is slots here,"
+            raise ConfigError(f"{told} must be a whole number, not {text!r}")

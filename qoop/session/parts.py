@@ -1,0 +1,157 @@
+"""The machines, the cluster and the trace of a session, as its configuration says, and their end."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.sizing import Sizing
+from qoop.adaptive.monitor.judging import Size
+from qoop.catalog.user_folders import cache_directory
+from qoop.catalog.user_key import chosen_key
+from qoop.catalog.value import value
+from qoop.engine.backends.base import LastingBackend
+from qoop.engine.backends.local import LocalBackend
+from qoop.engine.storage.checkpoint import Retention
+from qoop.engine.storage.manifest import usual_budget
+from qoop.planner.plan import Resources
+from qoop.query.config import Config
+from qoop.query.options import SCHEDULERS
+from qoop.query.tables import SessionTables
+
+if TYPE_CHECKING:
+    from qoop.adaptive.cluster.arbiter import RayShare
+    from qoop.adaptive.cluster.trace import TraceFile
+    from qoop.adaptive.schedulers.base import Scheduler
+    from qoop.engine.node_queues.policy import NodeQueueing
+    from qoop.session.pages import OpenPage
+
+
+@value
+class Parts:
+    """All that ends with a session, also if nobody closes it; they do not know the session.
+
+    backend: the machines that tasks run on, and the outputs that they hold. cluster: the loop that runs the jobs.
+
+    Threads that are inside DuckDB while the interpreter goes abort the process.
+    """
+
+    backend: LastingBackend
+    cluster: Cluster
+    sizing: Sizing
+    trace: TraceFile | None
+    tables: SessionTables
+    pages: list[OpenPage] = field(default_factory=list)
+
+    def close(self) -> None:
+        """As `Session.close`."""
+        for page in self.pages:
+            page.close()
+        self.sizing.end()
+        try:
+            self.cluster.close()
+        finally:
+            if self.trace is not None:
+                self.trace.close()
+            self.tables.close()
+
+    def end(self) -> None:
+        """Close them for a session that is gone. The last to hold it may be a thread that is to be waited for."""
+        if not self.tables.creator_process.is_here:
+            return
+        if threading.current_thread().name.startswith("qoop-"):
+            threading.Thread(target=self.close, name="qoop-end").start()
+        else:
+            self.close()
+
+
+def made(config: Config, tables: SessionTables) -> Parts:
+    """The parts of a session with that configuration. Raises ConfigError."""
+    trace = _trace_file(config.trace) if config.trace is not None else None
+    share = _share(config)
+    backend = _backend(config, share)
+    cluster = Cluster(
+        backend,
+        _scheduler(config),
+        trace=trace,
+        wait_for_capacity=config.wait_for_capacity,
+        extra_slots=not config.ray,
+        tenants=config.tenants,
+        most_jobs=config.most_jobs,
+        most_queued=config.most_queued,
+        queueing=_queueing(config),
+        program_kinds=_program_kinds,
+    )
+    if share is not None:
+        share.wants = cluster.wanted
+    return Parts(backend, cluster, Sizing(cluster, Size(config.slots, config.memory)), trace, tables)
+
+
+def _program_kinds() -> tuple[type, ...]:
+    from qoop.programs.kinds import program_kinds  # few sessions are traced
+
+    return program_kinds()
+
+
+def capacity(backend: LastingBackend) -> Resources:
+    """The resources of all machines together."""
+    return sum(backend.machines().values(), Resources())
+
+
+def _backend(config: Config, share: RayShare | None) -> LastingBackend:
+    if config.ray is None:
+        return LocalBackend(config.slots, config.memory, config.spill, _retention(config))
+    from qoop.engine.backends.ray.backend import RayBackend
+
+    return RayBackend(
+        config.ray, _retention(config), config.spill, config.runtime_env, share=share, tls=config.ray_tls,
+        queueing=_queueing(config), exchange=config.exchange,
+    )  # fmt: skip
+
+
+def _trace_file(path: Path) -> TraceFile:
+    from qoop.adaptive.cluster.trace import TraceFile  # few sessions are traced
+
+    return TraceFile(path)
+
+
+def _queueing(config: Config) -> NodeQueueing | None:
+    """The way in which granted tasks wait at the nodes of a Ray cluster; None: none does."""
+    if config.ray is None or not config.node_queue:
+        return None
+    from qoop.engine.node_queues.policy import usual
+
+    return usual(config.node_queue)
+
+
+def _scheduler(config: Config) -> Scheduler | None:
+    """None: the usual one."""
+    if config.scheduler == SCHEDULERS[0]:
+        return None
+    from qoop.adaptive.schedulers.described import named
+
+    return named(config.scheduler)
+
+
+def _share(config: Config) -> RayShare | None:
+    """The part of the machines that is left by other sessions, where there may be any."""
+    if config.ray is None:
+        return None
+    from qoop.adaptive.cluster.arbiter import RayShare
+
+    return RayShare(config.tenant, config.tenants, config.ray_reserve)
+
+
+def _retention(config: Config) -> Retention:
+    folder = config.checkpoints if isinstance(config.checkpoints, Path) else cache_directory()
+    budget, strict = config.checkpoint_budget, config.checkpoint_full == "error"
+    usual = budget is None and isinstance(config.checkpoints, Path)
+    if budget is None and isinstance(config.checkpoints, Path):
+        budget = usual_budget(config.checkpoints)
+    quarantine, key = folder / "quarantine", chosen_key()
+    return Retention(
+        config.checkpoints, budget, config.reuse, quarantine, config.guard_always, key, config.pack, usual, strict
+    )

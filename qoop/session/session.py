@@ -1,0 +1,784 @@
+"""A session: tables, a binder, machines and the jobs that run on them. The face of qoop.
+
+The way of a query through it: `sql` → `submit` → `QueryPlanning.plan` (bind, statistics, plan) → `start` → the cluster
+runs the plan → `Job.result` takes the root's output. What names mean is known to :mod:`qoop.query.tables`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Unpack
+
+import pyarrow as pa
+
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.messages import JobRequest, SampleTold
+from qoop.adaptive.cluster.sizing import Auto
+from qoop.adaptive.replanning.policies import by_deadline
+from qoop.adaptive.replanning.worthwhile import Worthwhile
+from qoop.adaptive.schedulers.terms import Terms
+from qoop.catalog.errors import ConfigError, QoopError, QueryError
+from qoop.catalog.paths import absolute
+from qoop.catalog.sizes import counted
+from qoop.catalog.user_key import chosen_key
+from qoop.engine.backends.local import LocalBackend
+from qoop.engine.events import Committed
+from qoop.engine.state import Limits
+from qoop.engine.storage.scratch import clean
+from qoop.engine.task import CheckpointKey, checkpoint_key
+from qoop.planner.estimate.cost import CostModel
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.search.candidate import Alternatives, Grid
+from qoop.query.calibrated import calibration_path, load
+from qoop.query.config import Config, configure, course_of
+from qoop.query.interrupts import interruptible
+from qoop.query.job import Job, Planned, Prepared, answer
+from qoop.query.options import ConnectOptions
+from qoop.query.plan_cache import PlanCache
+from qoop.query.planning import QueryPlanning
+from qoop.query.result import Result
+from qoop.query.statements.keeping import DRAFTS
+from qoop.query.statements.statement import Statement, query_text, statements
+from qoop.query.tables import SessionTables
+from qoop.session.execution import Execution
+from qoop.session.options import JobTerms, SessionOptions
+from qoop.session.parts import Parts, capacity, made
+from qoop.session.texts import Asked, Texts, with_parameters
+
+if TYPE_CHECKING:
+    from qoop.adaptive.cluster.tenants import TenantStatus
+    from qoop.adaptive.replanning.adaptive import Adaptive
+    from qoop.catalog.functions.function import UserFunction
+    from qoop.catalog.statistics.stats import TableStats
+    from qoop.catalog.table import Table
+    from qoop.programs.approximate.answer import Answer
+    from qoop.programs.iterate.curves import Kind
+    from qoop.programs.iterate.iteration import Iteration
+    from qoop.query.statements.parameters import Parameters
+    from qoop.session.cursors import Cursor
+    from qoop.session.earlier_runs import EarlierRuns
+    from qoop.session.pages import OpenPage
+
+_DOUBTFUL = 0.1
+"""The part of the time until its deadline that a query must be believed to take for a miss to be thought of."""
+
+_IN_PART = 0.05
+"""The error of the approximate answer that is named where a deadline will be missed."""
+
+
+def connect(*data: str | os.PathLike[str], threads: int | None = None, **options: Unpack[ConnectOptions]) -> Session:
+    """Open a session on this machine, or on the nodes of a Ray cluster.
+
+    data: what it knows from the start, each as for `Session.register_path`: folders of tables, DuckDB files, and
+        Parquet, CSV or JSON files. ":memory:" stands for none, as in DuckDB.
+    threads: another name for slots, as DuckDB has it.
+    options: those of :class:`~qoop.query.options.ConnectOptions`, where each is explained; None: as if it were absent.
+        Each can also come from the environment or a file, see :mod:`qoop.query.config`.
+
+    Raises ConfigError for an option that cannot be so, TypeError for one that does not exist, and SourceError for data
+    that cannot be read.
+    """
+    if threads is not None:
+        if options.get("slots") is not None:
+            raise ConfigError("slots and threads are one option: name one of them")
+        options["slots"] = threads
+    for path in data:
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError(f"data is paths of folders and files, not {path!r}: write connect(slots={path!r})")
+    session = Session(configure(**options))
+    try:
+        for path in data:
+            if path != ":memory:":
+                session.register_path(path)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+class Session:
+    """Tables and jobs. Usable from several threads; close it, or use it as a context manager.
+
+    planning: how its queries are planned. plan_cache: the plans of texts that were planned before.
+    backend: the machines that tasks run on, and the outputs that they hold. cluster: the loop that runs the jobs.
+    """
+
+    def __init__(self, config: Config, cost: CostModel | None = None) -> None:
+        """cost: the machine's constants; by default those that `qoop calibrate` has kept."""
+        self.config = config
+        cost = load(calibration_path()) if cost is None else cost
+        cost = cost if config.ray is None else cost.across_machines()
+        self.plan_cache = PlanCache(config.plan_cache)
+        self._tables = SessionTables(self.plan_cache, config.tables, config.locked)
+        self._parts = made(config, self._tables)
+        self.backend, self.cluster = self._parts.backend, self._parts.cluster
+        self._earlier_runs = _earlier_runs(config)
+        self._options = SessionOptions(config, self._parts.sizing, self._tables)
+        self._texts = Texts(config, self._tables)
+        share, present = partial(capacity, self.backend), self.backend.present
+        unfinished = self._earlier_runs.is_unfinished if self._earlier_runs is not None else None
+        self.planning = QueryPlanning(self._tables, self.plan_cache, cost, config, share, present, unfinished)
+        self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
+        self._ending = weakref.finalize(self, Parts.end, self._parts)  # collected, or at the end of the process
+        if config.tables is not None:
+            clean(config.tables, DRAFTS)
+        if config.tables is not None and any(config.tables.glob("[!._]*.parquet")):
+            self.register_folder(config.tables)
+        if config.watch_machine:
+            self._options.watch(True)
+
+    # Tables
+
+    @interruptible()
+    def register(self, name: str, source: object, *, version: int | None = None) -> None:
+        """Make data known as table `name`, in place of whatever had the name.
+
+        source: an Arrow table, record batches or dataset; anything with ``__arrow_c_stream__`` (pandas, Polars,
+            DuckDB relations, a Result); or the path of a Parquet, CSV or JSON file, a glob, or a folder of them; or the
+            folder of a Delta or Iceberg table, which needs the extra ``qoop[delta]`` or ``qoop[iceberg]``.
+        version: of a Delta table, or a snapshot of an Iceberg table, which it then stays at; by default each query
+            reads the latest.
+
+        Raises SourceError if it cannot be read.
+        """
+        self._tables.register(name, source, version)
+
+    @interruptible()
+    def unregister(self, name: str) -> None:
+        """Forget a table that was registered; its data stays as it is. Raises UnknownTable, CatalogError for a table
+        that a text has created."""
+        self._tables.unregister(name)
+
+    @interruptible()
+    def register_folder(self, directory: str | os.PathLike[str]) -> None:
+        """Register ``DIR/<table>.parquet`` and ``DIR/<table>/*.parquet``. Raises SourceError."""
+        self._tables.register_folder(directory)
+
+    @interruptible()
+    def register_database(self, path: str | os.PathLike[str]) -> None:
+        """Register every table of a DuckDB file. Raises SourceError."""
+        self._tables.register_database(path)
+
+    def register_path(self, path: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
+        """Register whatever is there: a folder of tables, a DuckDB file, or a file of data, which is given the name
+        of the file. wanted: true for the names of those tables of a folder that are to be registered; by default all.
+        Raises SourceError."""
+        self._tables.register_path(path, wanted)
+
+    def tables(self) -> Mapping[str, Table]:
+        """The tables by name, as they are now. A file that a query names by its path is none."""
+        self._tables.creator_process.check()
+        return self._tables.definitions.listed()
+
+    def views(self) -> Sequence[str]:
+        """The names of the views, as they are now."""
+        self._tables.creator_process.check()
+        return self._tables.definitions.views()
+
+    @interruptible()
+    def describe(self, text: str) -> tuple[tuple[str, str], ...]:
+        """Names and types of the columns of a query, which is not run. Raises ParseError, BindError."""
+        with self._written_out(query_text(text)) as query:
+            return self._tables.describe(query)
+
+    @interruptible()
+    def statistics(self, table: str) -> TableStats:
+        """The statistics of a table's rows and columns, collected on first use. Raises UnknownTable, SourceError."""
+        return self._tables.statistics(table)
+
+    # Functions
+
+    @interruptible()
+    def register_function(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        parameters: Sequence[str],
+        return_type: str,
+        *,
+        vectorised: bool = False,
+        deterministic: bool = True,
+        null_handling: str = "default",
+        version: str | None = None,
+        replace: bool = False,
+    ) -> None:
+        """Make a function of Python known to the queries to come; see docs/functions.md.
+
+        parameters, return_type: DuckDB's types, such as "BIGINT" or "VARCHAR[]".
+        vectorised: the function takes Arrow arrays and returns one of as many values; else it takes and returns values
+            of one row.
+        deterministic: equal arguments give equal results. False: outputs that depend on it are never used twice.
+        null_handling: "default": where an argument is NULL so is the result, and the function is not called; "special":
+            it is called, and may return None.
+        version: stands for what the function computes; by default a digest of its code. Outputs are taken over only
+            from functions of the same version.
+        replace: put it in the place of another one of that name. Queries that run keep the one they have.
+
+        Raises FunctionError if it cannot be so, Forbidden in a locked session.
+        """
+        from qoop.catalog.functions.registry import described
+
+        found = described(
+            name,
+            function,
+            parameters,
+            return_type,
+            vectorised=vectorised,
+            deterministic=deterministic,
+            null_handling=null_handling,
+            version=version,
+        )
+        self._tables.register_function(found, replace)
+
+    @interruptible()
+    def unregister_function(self, name: str) -> None:
+        """Forget a function. Raises UnknownFunction."""
+        self._tables.unregister_function(name)
+
+    def functions(self) -> Mapping[str, UserFunction]:
+        """The functions of Python by lower-case name, as they are now."""
+        self._tables.creator_process.check()
+        return self._tables.binder.functions()
+
+    # Queries
+
+    @interruptible()
+    def sql(self, text: str, parameters: Parameters = (), *, watch: Callable[[Job], object] | None = None) -> Result:
+        """Run a text and wait for the answer; of several statements, that of the last.
+
+        parameters: the values of ``?``, ``$1`` … as a sequence, or of ``$name`` … as a mapping.
+
+        SET, RESET, SHOW TABLES and SHOW FUNCTIONS work too, and EXPLAIN [ANALYZE | ALTERNATIVES | HISTORY |
+        APPROXIMATE] answers as DuckDB's EXPLAIN does: a column explain_key and a column explain_value. APPROXIMATE
+        SELECT … gives estimates with their intervals, see docs/growing.md. Ctrl-C cancels the running query.
+
+        watch: is called with every job that is started, before its end is waited for: to show its progress.
+
+        Raises QueryError if the text is at fault, ExecutionError if a task failed, SessionClosed.
+        """
+        result = None
+        for statement in statements(with_parameters(text, parameters)):
+            result = self.execute(statement, watch=watch)
+        assert result is not None  # a text without statements was refused
+        return result
+
+    @interruptible()
+    def execute(
+        self,
+        statement: Statement | str,
+        parameters: Parameters = (),
+        *,
+        watch: Callable[[Job], object] | None = None,
+    ) -> Result:
+        """Do what a text asks for, or one of its :func:`~qoop.query.statements.statement.statements`, which has no
+        parameters; else as `sql`."""
+        if isinstance(statement, str):
+            return self.sql(statement, parameters, watch=watch)
+        return self._execution(watch).execute(statement)
+
+    def cursor(self) -> Cursor:
+        """A cursor of PEP 249 (:mod:`qoop.interfaces.dbapi`), which runs statements in this session and hands out their
+        rows; each thread may have one. Its errors are those of that module."""
+        from qoop.session.cursors import Connection
+
+        self._tables.check_open()
+        return Connection(self, owned=False).cursor()
+
+    @interruptible()
+    def submit(
+        self,
+        text: str,
+        *,
+        timeout: float | None = None,
+        parameters: Parameters = (),
+        resume: bool | None = None,
+        plan: Plan | None = None,
+        watch: Callable[[Job], object] | None = None,
+        **terms: Unpack[JobTerms],
+    ) -> Job:
+        """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
+
+        timeout: seconds, above 0, after which it is cancelled and `result` raises Timeout. parameters: as for `sql`.
+        resume: take what earlier queries, even of another process, have left, and run only the rest; by default as the
+        session's `reuse` says. plan: run this plan of the query, one of its `alternatives`, in place of the usual one;
+        then nothing is taken over unless `resume` says so. watch: is called with each job that finds the values of a
+        PIVOT first, on the same terms. terms: see :class:`~qoop.session.options.JobTerms`.
+
+        Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
+        """
+        chosen = self._options.terms_with(**terms)
+
+        def pivot_values(query: str) -> Result:
+            return answer(self.start(self.planning.plan(query), timeout, terms=chosen), watch)
+
+        with self._written_out(query_text(with_parameters(text, parameters)), pivot_values) as query:
+            planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
+            reuse = resume if resume is not None else self.config.reuse and plan is None
+            job = self.start(planned, timeout, reuse, chosen)
+            if plan is None and chosen.deadline < math.inf:
+                self._tell_sample(job, planned, chosen.deadline)
+            return job
+
+    def _tell_sample(self, job: Job, planned: Planned, deadline: float) -> None:
+        """Tell how much of its tables an approximate answer would read, in case that the deadline will be missed."""
+        from qoop.programs.approximate.asking import part_to_read
+        from qoop.programs.approximate.goal import Goal
+
+        if self.planning.foretold(planned) < _DOUBTFUL * deadline:
+            return
+        goal = Goal(_IN_PART, self._options.goal["confidence"])
+        with contextlib.suppress(QueryError):  # the job runs: it tells what is wrong
+            part = part_to_read(planned.bound.text, self._tables, self.planning, self.config, goal)
+            if part is not None:
+                self.cluster.post(SampleTold(job.id, _IN_PART, part))
+
+    @interruptible()
+    def approximate(
+        self,
+        text: str,
+        error: float | None = None,
+        confidence: float | None = None,
+        *,
+        parameters: Parameters = (),
+        resume: bool | None = None,
+        seed: int | None = None,
+        if_busy: bool = False,
+        **terms: Unpack[JobTerms],
+    ) -> Answer:
+        """Start a query whose answer grows more certain, and return at once; see docs/growing.md.
+
+        error: how far from its estimate each end of an interval may be, relative to the estimate; the answer stops to
+        grow once all are as near as that. 0: it grows until it is exact. By default the session's `error_goal`.
+        confidence: the chance that all intervals that are ever shown of a figure hold its true value; by default the
+        session's.
+        seed: of the random order in which pieces are read; by default one of the text and the tables.
+        parameters, resume, terms: as for `submit`.
+        if_busy: the answer ends early only while other queries have to queue (`most_jobs`); else it is exact, at the
+        cost of any query.
+
+        A query that cannot be answered in part runs as usual, and its only edition says why. Raises as `submit` does.
+        """
+        from qoop.programs.approximate.asking import ask
+        from qoop.programs.approximate.goal import Goal
+
+        chosen = self._options.terms_with(**terms)
+        goal = Goal(self._options.goal["error_goal"], self._options.goal["confidence"]).given(error, confidence)
+        begun, reuse = time.monotonic(), self.config.reuse if resume is None else resume
+
+        def begin(planned: Planned, *, follows: bool = False, gain: float | None = None) -> Job:
+            left = chosen.later(time.monotonic() - begun)
+            return self.start(planned, resume=reuse, terms=left, follows=follows, gain=gain)
+
+        busy = (lambda: self.cluster.overloaded) if if_busy else None
+        cut_short = partial(self.cluster.cut_short, chosen.tenant) if if_busy else None
+        within = self._options.goal["exact_within"]
+        ways = goal, seed, begin, within, busy, cut_short, chosen.deadline, self.cluster.telling()
+        with self._written_out(query_text(with_parameters(text, parameters))) as query:
+            return ask(query, self._tables, self.planning, self.config, *ways)
+
+    @interruptible()
+    def iterate(
+        self,
+        step: str,
+        start: object,
+        *,
+        loss: str = "loss",
+        until: float = 1e-3,
+        most: int = 100,
+        former: str = "former",
+        curve: Kind | None = None,
+        **terms: Unpack[JobTerms],
+    ) -> Iteration:
+        """Repeat a query over its own answer until a loss falls no more, and return at once; see docs/growing.md.
+
+        step: the query. It reads tables, and the answer of the step before as the table `former`.
+        start: what the first step reads there: a query, or data as for `register`.
+        loss: the column of the step's rows whose sum is its loss.
+        until: the end, where the loss changes by no more than that part of its largest fall in a step. most: steps.
+        curve: the way in which the loss falls, for `scheduler="quality"`: "sublinear" (gradient descent), "superlinear"
+        (quasi-Newton methods); None: whichever fits.
+        terms: as for `submit`.
+
+        Raises as `submit` does, and ConfigError.
+        """
+        from qoop.programs.iterate.asking import iterated
+
+        text = query_text(step)
+        first = self.sql(start) if isinstance(start, str) else start
+        begin = partial(self.start, resume=False, terms=self._options.terms_with(**terms))
+        return iterated(
+            text, first, self._tables, self.planning, begin, loss, until, most, former, curve, self.cluster.telling()
+        )
+
+    def start(
+        self,
+        planned: Planned,
+        timeout: float | None = None,
+        resume: bool = False,
+        terms: Terms | None = None,
+        follows: bool = False,
+        gain: float | None = None,
+        profiled: bool = False,
+    ) -> Job:
+        """Start a query as it was planned (:attr:`planning`), and return at once; else as `submit`.
+
+        follows: it goes on with what another job began, and does not queue again. gain: see `JobRequest`. profiled: its
+        history tells what DuckDB says of its tasks.
+        """
+        self._tables.check_open()
+        terms = self._options.terms if terms is None else terms
+        request = JobRequest(
+            planned.plan,
+            planned.tables,
+            planned.bound.settings,
+            timeout,
+            durable=self.config.checkpoints is not None,
+            saving=Worthwhile() if self.config.persist == "worthwhile" else None,
+            reuse=resume,
+            adaptive=_for_deadline(planned.adaptive, terms.deadline),
+            text=planned.bound.text,
+            limits=self._limits(profiled),
+            functions=tuple(planned.bound.functions.values()),
+            terms=terms,
+            follows=follows,
+            gain=gain,
+            last_resort=planned.last_resort,
+            pace=self.planning.pace,
+        )
+        if resume:
+            self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])
+        handle = self._submitted(request, planned)
+        self.planning.started(planned, handle)
+        self._texts.started(handle, planned.tables)
+
+        def to_bundle(path: Path, grace: float, copies: bool) -> None:
+            from qoop.session.suspension import suspend
+
+            suspend(handle, planned, self._tables, self.backend, path, grace, copies)
+
+        job = self._jobs[handle.id] = Job(handle, planned, lambda: self._take(handle), self.backend.read, to_bundle)
+        return job
+
+    @interruptible()
+    def resume(
+        self,
+        path: str | os.PathLike[str],
+        data: Sequence[str | os.PathLike[str]] = (),
+        trust: bool = False,
+        *,
+        timeout: float | None = None,
+        tenant: str | None = None,
+    ) -> Job:
+        """Go on with a suspended job (:meth:`qoop.query.job.Job.suspend`), with the plan that is best here and now.
+
+        data: folders or DuckDB files of its tables. Others are registered from where they were, unless this session
+        has a table of that name.
+        trust: believe what the bundle's tasks have put out although it does not bear the seal of the user's key.
+        Without it such a bundle costs a warning, and its query is done again.
+        timeout, tenant: as for `submit`.
+
+        Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has
+        changed.
+        """
+        from qoop.session.suspension import Resumption
+
+        terms = self._options.terms_with(tenant=tenant)
+        start = partial(self.start, timeout=timeout, resume=True, terms=terms)
+        resumption = Resumption(self._tables, self.planning, self.backend, self.set, start)
+        return resumption.go_on(absolute(path), data, trust)
+
+    @interruptible()
+    def alternatives(self, text: str, grid: Grid | None = None) -> Alternatives:
+        """The plans of a query that are worth keeping: for every share of the grid one that is near the best.
+
+        grid: the shares they are compared on; by default some of this machine. Raises as `submit` does.
+        """
+        with self._written_out(query_text(text)) as query:
+            return self.planning.alternatives(query, grid)
+
+    @interruptible()
+    def learn(self, text: str) -> int:
+        """Plan a query, from now on, by what the folder of checkpoints says of its stages: rows, bytes and seconds.
+
+        What the session's own jobs have shown is known without that. Returns for how many stages, of all plans worth
+        keeping, there is something. Raises as `submit` does.
+        """
+        reader = "learn"
+
+        def present(keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+            found = self.backend.present(keys, reader)
+            self.backend.release(reader, keys)  # else nobody could remove them as long as the session lives
+            return found
+
+        return self.planning.learn(text, present)
+
+    @interruptible()
+    def explain(
+        self,
+        text: str,
+        *,
+        alternatives: bool = False,
+        analyze: bool = False,
+        history: bool = False,
+        diff: str | None = None,
+        format: str = "text",
+    ) -> str:
+        """The plan of a query: its stages, what they read, how they are cut and what they should cost.
+
+        alternatives: all plans worth keeping instead, and which of them is best on which share of the machine.
+        analyze: run the query, and say what its stages turned out to be. history: run it, and say in words what
+        happened and what was decided (as text only; `Job.timeline` draws it). diff: two of the alternatives by name,
+        such as "A,B", and what they have in common. At most one of these. format: text, json, svg or html.
+
+        Raises ConfigError, and what `submit` and, with analyze, `Job.result` do.
+        """
+        from qoop.session.explanations import explanation
+
+        with self._written_out(query_text(text)) as query:
+            return explanation(self._execution(), query, alternatives, analyze, history, diff, format)
+
+    @property
+    def available(self) -> Resources:
+        """Slots and memory that tasks have on all machines together; here that is half of the memory of `given`."""
+        self._tables.creator_process.check()
+        return capacity(self.backend)
+
+    @property
+    def given(self) -> Resources:
+        """Slots and memory as they were given, of which outputs and the process itself take their part, too."""
+        return self.backend.given if isinstance(self.backend, LocalBackend) else self.available
+
+    def resize(self, slots: int | Auto | None = None, memory: int | str | None = None, *, notice: float = 0.0) -> None:
+        """Change what all jobs together may use, from now on; what is not given stays.
+
+        slots: 0 is legal: queries then wait, for as long as `wait_for_capacity` says. memory: as for `connect`.
+        "auto", for either: what the machine has to give, if it is watched, else what the session was opened with.
+        Other numbers hold until then.
+        Tasks that no longer fit are interrupted and run again where resources are free; the answers stay the same.
+        notice: seconds until it happens. Meanwhile nothing is begun that would not end in time, and jobs may change
+        to a plan for what will be left.
+
+        Raises ConfigError for a size that cannot be, SessionClosed.
+        """
+        self._tables.check_open()
+        self._options.resize(slots, memory, notice)
+
+    def expect(self, course: Iterable[tuple[float, int]]) -> None:
+        """Tell how many slots there should be later, such as machines that were asked for and have not come.
+
+        course: (seconds from now, slots of all machines together), in order of time; memory goes with the slots. It
+        takes the place of what was expected before; empty: nothing is expected. Jobs choose the plan that ends first
+        if it comes so. Tasks begin on what there is, and what has not come in time is no longer counted on.
+
+        Raises ConfigError for times or slots that cannot be, SessionClosed.
+        """
+        self._tables.check_open()
+        told = course_of(course)
+        self.planning.expect(max((slots for _, slots in told), default=0))
+        self.cluster.expect(told)
+
+    def jobs(self) -> list[Job]:
+        """The jobs that somebody has in hand, in the order in which they came."""
+        return sorted(self._jobs.values(), key=lambda job: job.number)
+
+    def page(self, port: int = 0, open: bool = False) -> OpenPage:
+        """Show what runs, waits and has ended, in a browser on this machine; see docs/page.md.
+
+        port: to listen at; 0: any that is free, and the page that is open if there is one. open: show it in the user's
+        browser. The `url` holds a secret: who has it sees all queries, and may stop them. `close` ends the page, as the
+        end of the session does.
+
+        Raises ConfigError if the port is taken, or the extra ``qoop[server]`` is missing; SessionClosed.
+        """
+        self._tables.check_open()
+        from qoop.session.pages import page_module
+
+        there = [page for page in self._parts.pages if not page.closed and port in (0, page.port)]
+        page: OpenPage = there[0] if there else page_module().of_session(self, port)
+        if not there:
+            self._parts.pages.append(page)
+        if open:
+            page.show()
+        return page
+
+    @property
+    def held_back(self) -> str:
+        """The reason that queries have fewer resources now than at the start, if the machine is watched; else empty."""
+        return self._parts.sizing.held_back
+
+    def prepare(self, text: str, at: str | None = None) -> Prepared:
+        """Bind a query and find the statistics that its planning needs. at: what ``now()`` is, as a TIMESTAMPTZ;
+        None: now. Raises as `submit` does."""
+        return self.planning.prepare(query_text(text), at)
+
+    def tenants(self) -> list[TenantStatus]:
+        """The status of every tenant that has or had a job here: its jobs, its share of the slots and what it uses,
+        and how fairly it is served."""
+        return self.cluster.tenants()
+
+    def set(self, name: str, value: object) -> None:
+        """Set an option that changes results, such as TimeZone, for the queries to come; None: its default.
+
+        slots and memory are options, too: what `resize` does, by default "auto". So are watch_machine, tenant, priority
+        and deadline, see `connect`, and error_goal, confidence and exact_within, of answers that grow.
+
+        Raises ConfigError for an unknown option, which lists what exists, or a value that it cannot have.
+        """
+        self._options.set(name, value)
+
+    def close(self) -> None:
+        """Cancel what runs, join all threads and remove temporary files. Results stay valid.
+
+        Raises DiskFull, after all that, if a checkpoint could not be written and no job has failed of it.
+        """
+        if not self._tables.creator_process.is_here:  # it is the parent's to close
+            return
+        self._tables.shut()
+        if self._ending.detach() is not None:
+            self._parts.close()
+
+    def __del__(self) -> None:
+        ending = self.__dict__.get("_ending")
+        if ending is not None and ending.alive and self._tables.creator_process.is_here:
+            warnings.warn(f"a session of {self.config.slots} slots was not closed", ResourceWarning, 2, source=self)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        try:
+            self.close()
+        except QoopError as late:
+            if error is None:
+                raise
+            error.add_note(f"Then, while the session was closed: {late}")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._tables.closed else counted(len(self._tables.catalog.tables()), "table")
+        if self.config.ray is not None:
+            return f"<Session on {counted(len(self.backend.machines()), 'Ray node')}, {state}>"
+        return f"<Session with {counted(self.config.slots, 'slot')}, {self.config.memory / 1e9:.1f} GB, {state}>"
+
+    # Inside
+
+    def _submitted(self, request: JobRequest, planned: Planned) -> JobHandle:
+        """The job. Where its outputs may serve another run of the text, the folder of checkpoints has a note of it."""
+        if self._earlier_runs is None or not (request.durable and request.reuse):
+            return self.cluster.submit(request)
+        begun = self._earlier_runs.begin(planned)
+        try:
+            handle = self.cluster.submit(replace(request, earlier=begun.why))
+        except BaseException:
+            begun.end(answered=True)
+            raise
+        handle.done.add_done_callback(lambda done: begun.end(answered=done.exception() is None))
+        return handle
+
+    def _limits(self, profiled: bool) -> Limits:
+        config = self.config
+        all_saved = config.checkpoint_full == "error"
+        return Limits(near=config.ray is not None, locked=config.locked, profiled=profiled, all_saved=all_saved)
+
+    def _execution(self, watch: Callable[[Job], object] | None = None) -> Execution:
+        return Execution(self, self._tables, self._options, self._texts, watch)
+
+    def _written_out(self, text: str, asked: Asked | None = None) -> contextlib.AbstractContextManager[str]:
+        """asked: answers a query, by default as `sql`."""
+        return self._texts.written_out(text, asked or self.sql)
+
+    def _take(self, handle: JobHandle) -> pa.Table:
+        """The root's output; from now on the caller owns its memory."""
+        parts = [self.backend.read(output.key) for output in handle.outputs()]
+        handle.release()
+        return pa.concat_tables(parts)
+
+
+def _earlier_runs(config: Config) -> EarlierRuns | None:
+    """The unfinished runs of the folder of checkpoints; None: there is no folder of this machine."""
+    if not isinstance(config.checkpoints, Path):
+        return None
+    from qoop.session.earlier_runs import EarlierRuns  # few sessions have one
+
+    return EarlierRuns(config.checkpoints, chosen_key())
+
+
+class _OfProcess:
+    """The session of `sql`, once there is one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.session: Session | None = None
+
+    def opened(self) -> Session:
+        """The session, which opens if there is none yet."""
+        with self.lock:
+            if self.session is None:
+                self.session = connect()
+            return self.session
+
+    def forget(self) -> None:
+        """A child process opens a session when it needs one; the parent's stays as it is."""
+        self.lock, self.session = threading.Lock(), None
+
+
+_of_process = _OfProcess()
+os.register_at_fork(after_in_child=_of_process.forget)
+
+
+def sql(text: str, parameters: Parameters = ()) -> Result:
+    """Run a text in the session of the process and wait for the answer, as `Session.sql` does. That session opens when
+    it is first used, and closes when the process ends.
+
+    Its options come from the environment and qoop.toml; SET changes those that can change. A program that needs other
+    options calls `connect`.
+
+    >>> sql("SELECT 6 * 7 AS answer").fetchall()
+    [(42,)]
+    """
+    return _of_process.opened().sql(text, parameters)
+
+
+def _for_deadline(adaptive: Adaptive | None, deadline: float) -> Adaptive | None:
+    """The settings by which a job with a deadline may change plan."""
+    if adaptive is None or deadline == math.inf:
+        return adaptive
+    return replace(adaptive, policy=by_deadline(adaptive.policy, deadline))
+
+
+def resume(
+    path: str | os.PathLike[str],
+    slots: int | None = None,
+    memory: int | str | None = None,
+    checkpoints: str | os.PathLike[str] | None = None,
+    replan: bool | None = None,
+    data: Sequence[str | os.PathLike[str]] = (),
+    ray: str | None = None,
+    trust: bool = False,
+) -> Job:
+    """Go on with a suspended job on this machine, or on the nodes of a Ray cluster, in a session of its own that ends
+    when the result is taken.
+
+    slots, memory, checkpoints, replan, ray: as for :func:`qoop.connect`. data: folders or DuckDB files of the tables,
+        if they are not where they were. trust: see :meth:`qoop.session.session.Session.resume`.
+
+    Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has changed.
+    """
+    session = connect(slots=slots, memory=memory, checkpoints=checkpoints, replan=replan, ray=ray)
+    try:
+        job = session.resume(path, data, trust)
+    except BaseException:
+        session.close()
+        raise
+    job.close_after(session.close)
+    return job

@@ -1,0 +1,96 @@
+"""A job that goes to a bundle (:mod:`qoop.query.bundle`), and one that comes from there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.catalog.errors import ConfigError, Suspended
+from qoop.catalog.value import value
+from qoop.engine.backends.base import LastingBackend
+from qoop.engine.task import CheckpointKey
+from qoop.query.bundle import Bundle, begun, best_plan, check_tables, key_of_user, read, refuse_rounds, write
+from qoop.query.job import Job, Planned
+from qoop.query.planning import QueryPlanning
+from qoop.query.tables import SessionTables
+
+
+def suspend(
+    handle: JobHandle, planned: Planned, tables: SessionTables, backend: LastingBackend, path: Path, grace: float,
+    copies: bool,
+) -> None:  # fmt: skip
+    """Write the bundle of a job, and stop it. If that fails the job goes on. Else as `Job.suspend`."""
+    from qoop.query.copies import remember
+
+    refuse_rounds(planned.tables.values())
+    references = tables.references(planned.tables)
+    fraction, owner, bound = handle.progress().fraction, f"bundle-{handle.id}", planned.bound
+    with begun(path) as draft, handle.pinned(owner, grace) as outputs:
+        bundle = Bundle(bound.text, bound.settings, references, handle.plans(), fraction, bound.timestamp.at)
+        write(path, draft, bundle, outputs, backend)
+    why = Suspended(f"the job was suspended to {path}")
+    handle.cancel(why)
+    handle.wait()
+    if handle.error is None:  # attempts under way have brought it to its end
+        shutil.rmtree(path, ignore_errors=True)
+        raise ConfigError(f"the job {handle.id} has {handle.state.lower()}: it cannot be suspended any more")
+    if handle.error is not why:
+        raise ConfigError(f"the job {handle.id} has ended otherwise; {path} is whole") from handle.error
+    if copies:
+        remember(path, planned.tables.values(), key_of_user())
+
+
+@value
+class Resumption:
+    """Goes on with bundles.
+
+    set: an option of the session. start: begins a query as it is planned, which takes over what there is.
+    """
+
+    tables: SessionTables
+    planning: QueryPlanning
+    backend: LastingBackend
+    set: Callable[[str, object], None]
+    start: Callable[[Planned], Job]
+
+    def go_on(self, folder: Path, data: Sequence[str | os.PathLike[str]], trust: bool) -> Job:
+        """The job of a bundle, as `Session.resume` has it."""
+        from qoop.query.copies import remembered
+
+        bundle, saved = read(folder, trust)
+        for place in data:
+            self.tables.register_path(place)
+        self._find_tables(bundle, remembered(folder, None if trust else key_of_user()))
+        for name, setting in bundle.settings:
+            self.set(name, setting)
+        owner, keys = f"bundle-{folder}", [one.committed.key for one in saved]
+        adopted = set(self.backend.adopt(saved, owner))
+        try:
+            job = self.start(self._planned(bundle, adopted))
+        except BaseException:
+            self.backend.release(owner, keys)
+            raise
+        job.when_ended(lambda: self.backend.release(owner, keys))
+        return job
+
+    def _find_tables(self, bundle: Bundle, contents: Mapping[str, str]) -> None:
+        """Have the bundle's tables in the session. contents: what they held, by version."""
+        for table in bundle.tables:
+            if self.tables.catalog.find(table.name) is None:
+                self.tables.register_again(table)
+        self.tables.look_again(bundle.query)
+        self.tables.take_copies(bundle.tables, contents)
+        check_tables(bundle.tables, self.tables.catalog.tables())
+
+    def _planned(self, bundle: Bundle, adopted: Collection[CheckpointKey]) -> Planned:
+        """The plan that ends first, given the outputs that were adopted."""
+        query, at = bundle.query, bundle.timestamp
+        usual = self.planning.plan(query, at)
+        others = [one.plan for one in self.planning.alternatives(query, None, at).kept]
+        plan = best_plan([usual.plan, *others, *bundle.plans], adopted, self.planning.usable)
+        chosen = usual if plan is usual.plan else self.planning.with_plan(query, plan, at)
+        return replace(chosen, adaptive=usual.adaptive)
