@@ -18,9 +18,11 @@ UV      := VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet
 INSTALL := sh -c '$(UV) "$$@" || $(PIP) install "$$@"' install
 
 # What users meet first. It runs on DuckDB 2 too, which is what they install.
-FACES   := tests/server tests/page tests/adapters tests/tpcds/test_queries.py tests/catalog/test_arrow_output.py \
-           $(foreach name,cli dbapi duckdb_habits locked notebook repl session,tests/qoop/test_$(name).py) \
-           $(foreach name,statement statement_kinds statements,tests/qoop/test_$(name).py)
+FACES   := $(foreach name,server page adapters,tests/interfaces/$(name)) \
+           $(foreach name,cli dbapi notebook repl,tests/interfaces/test_$(name).py) \
+           $(foreach name,duckdb_habits locked session,tests/session/test_$(name).py) \
+           $(foreach name,statement statement_kinds statements,tests/query/test_$(name).py) \
+           tests/tpcds/test_queries.py tests/catalog/test_arrow_output.py
 
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
@@ -95,10 +97,10 @@ test-ray: $(READY)
 	$(BIN)/pytest tests/ray -m ray --need-benchmarks
 
 test-dbt: $(DBT)/.installed
-	PYTHONPATH=$(DBT) $(BIN)/pytest tests/adapters/test_dbt.py -m slow
+	PYTHONPATH=$(DBT) $(BIN)/pytest tests/interfaces/adapters/test_dbt.py -m slow
 
 test-ibis: $(IBIS)/.installed
-	PYTHONPATH=$(IBIS) $(BIN)/python tests/adapters/ibis_suite.py build/ibis
+	PYTHONPATH=$(IBIS) $(BIN)/python tests/interfaces/adapters/ibis_suite.py build/ibis
 
 test-package: $(READY)
 	$(BIN)/python tests/package
@@ -116,13 +118,13 @@ soak-serve: $(READY)
 	$(BIN)/python tests/soak/serve.py --minutes $(or $(MINUTES),10) --clients $(or $(CLIENTS),50) $(if $(SEED),--seed $(SEED)) $(if $(SHARE),--scale $(SHARE))
 
 soak-sim: $(READY)
-	$(BIN)/python tests/simulation --runs $(or $(RUNS),20000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
+	$(BIN)/python tests/adaptive/simulation --runs $(or $(RUNS),20000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
 
 soak-packs: $(READY)
 	$(BIN)/python tests/stores/pack_faults.py --runs $(or $(RUNS),1000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
 
 soak-growing: $(READY)
-	$(BIN)/python tests/growing --runs $(or $(RUNS),500) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
+	$(BIN)/python tests/programs/approximate --runs $(or $(RUNS),500) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
 
 attack: $(READY)
 	$(BIN)/python tests/attack $(if $(SERIES),--series $(SERIES)) $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(SHARE),--share $(SHARE))

@@ -16,7 +16,7 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "qoop"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 from screen import Screen  # what the tests of the shell look at
 

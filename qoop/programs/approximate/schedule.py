@@ -27,7 +27,7 @@ from qoop.programs.approximate.universe import BUCKETS
 
 FIRST = 64
 """Pieces of the first round at least. Of fewer the spread is not known well enough: of 16 or 32 too many intervals
-miss where totals of pieces are skewed, whatever the rule of skewness says (`tests/growing/interval_coverage.py`)."""
+miss where totals of pieces are skewed, whatever the rule of skewness says (`interval_coverage.py` in tests)."""
 
 FIRST_GROUPS = 16
 """The same of row groups, of which tables have few: there intervals are wider for what so few do not tell."""
@@ -53,7 +53,7 @@ class Schedule:
     unit; empty: all pieces have as many.
 
     aims: whether a round may end sooner, where the goal should be met. Of row groups, of which intervals are wider, as
-    many hold at such looks as at others (`tests/growing/interval_coverage.py`); of small sorted pieces fewer do.
+    many hold at such looks as at others (`interval_coverage.py` in tests); of small sorted pieces fewer do.
     """
 
     order: tuple[int, ...]

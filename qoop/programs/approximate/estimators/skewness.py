@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MARGIN = 5.0
 """Of a normal sample the standard error of skewness is √(6 / n). Of skewed ones it is some times that, and the more
 of the tail was missed, the narrower are intervals and the sooner do answers end: 3 are too few
-(`tests/growing/interval_coverage.py`)."""
+(`tests/programs/approximate/interval_coverage.py`)."""
 
 
 def needed(drawn: int, squares: np.ndarray, cubes: np.ndarray) -> np.ndarray:

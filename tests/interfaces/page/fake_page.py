@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import qoop
 
-ASSETS = Path(qoop.__file__).parent / "page" / "assets"
+ASSETS = Path(qoop.__file__).parent / "interfaces" / "page" / "assets"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 View = dict[str, Any]

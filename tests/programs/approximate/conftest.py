@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "qoop"), str(HERE.parent / "tpcds")]
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tpcds")]
 
 
 @pytest.fixture(scope="package", autouse=True)

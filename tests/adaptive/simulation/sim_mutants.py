@@ -1,6 +1,6 @@
 """The core, broken on purpose in one place: what the simulated schedules must catch.
 
-    python tests/simulation/sim_mutants.py             # prints the table: which schedule caught what
+    python tests/adaptive/simulation/sim_mutants.py             # prints the table: which schedule caught what
 
 A mutant is a piece of the source of one function and what stands there instead.
 """
@@ -180,7 +180,7 @@ def caught(mutant: Mutant, seed: str, within: int = WITHIN) -> tuple[int, Failur
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python tests/simulation/sim_mutants.py")
+    parser = argparse.ArgumentParser(prog="python tests/adaptive/simulation/sim_mutants.py")
     parser.add_argument("--seed", default="mutants")
     parser.add_argument("--within", type=int, default=WITHIN)
     parser.add_argument("--only", default="", help="mutants with this in their description")

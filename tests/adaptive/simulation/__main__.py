@@ -1,7 +1,7 @@
 """Thousands of schedules of jobs and mishaps for the core alone, until one of them breaks it.
 
-    python tests/simulation --runs 20000 --seed 7             # `make soak-sim`
-    python tests/simulation --runs 1 --seed 7 --first 123     # that schedule alone
+    python tests/adaptive/simulation --runs 20000 --seed 7             # `make soak-sim`
+    python tests/adaptive/simulation --runs 1 --seed 7 --first 123     # that schedule alone
 
 No data, no SQL and no time: cluster, runs, driver, schedulers and re-planner are the real ones, over simulated machines
 and a virtual clock (law 3). What is drawn for a number is in :mod:`sim_draw`, what must hold in :mod:`sim_watch`. A
@@ -31,7 +31,7 @@ from sim_draw import drawn  # noqa: E402
 from sim_shrink import shrunk  # noqa: E402
 from sim_try import Tried, tried_all  # noqa: E402
 
-SCRIPTS = HERE.parent / "scripts"
+SCRIPTS = HERE.parents[1] / "scripts"
 AT_A_TIME = 25
 ENOUGH = 20_000
 """Schedules from which on every transition must have been taken."""
@@ -64,7 +64,7 @@ def gaps(cover: Cover, schedules: int) -> list[str]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python tests/simulation")
+    parser = argparse.ArgumentParser(prog="python tests/adaptive/simulation")
     parser.add_argument("--runs", type=int, default=ENOUGH)
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**6)))
     parser.add_argument("--first", type=int, default=0, help="number of the first schedule (0)")
@@ -114,7 +114,7 @@ def _report(seed: str, number: int, found: Tried) -> None:
     short = shrunk(drawn(seed, number))
     path = SCRIPTS / f"found-{seed}-{number}.txt"
     path.write_text(str(short))
-    print(f"made short in {path.relative_to(HERE.parent.parent)}:\n{short}", flush=True)
+    print(f"made short in {path.relative_to(HERE.parents[2])}:\n{short}", flush=True)
 
 
 if __name__ == "__main__":

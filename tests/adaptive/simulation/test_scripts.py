@@ -1,4 +1,4 @@
-"""Schedules that broke the core once, made short by tests/simulation: tests/scripts/*.txt."""
+"""Schedules that broke the core once, made short by tests/adaptive/simulation: tests/scripts/*.txt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sim_cover import SELDOM, Cell
 from sim_script import Schedule
 from sim_world import World
 
-SCRIPTS = sorted((Path(__file__).parent.parent / "scripts").glob("*.txt"))
+SCRIPTS = sorted((Path(__file__).parents[2] / "scripts").glob("*.txt"))
 
 
 def test_there_are_scripts() -> None:

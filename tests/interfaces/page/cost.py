@@ -1,4 +1,6 @@
-"""Measures what one viewer of the page costs a query: ``python tests/page/cost.py DIR --query 67 --pairs 40``.
+"""Measures what one viewer of the page costs a query:
+
+    python tests/interfaces/page/cost.py DIR --query 67 --pairs 40
 
 DIR holds TPC-DS. The query runs again and again in one session, in turn with and without another process that reads the
 page's stream of events for the job, as a browser does. Which of both comes first alternates. A look takes the

@@ -1,7 +1,7 @@
 """The soak of growing answers.
 
-python tests/growing --runs 500 --seed 7             # `make soak-growing`
-python tests/growing --runs 1 --seed 7 --first 123   # that run alone
+python tests/programs/approximate --runs 500 --seed 7             # `make soak-growing`
+python tests/programs/approximate --runs 1 --seed 7 --first 123   # that run alone
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "tpcds")]
+sys.path[:0] = [str(HERE), str(HERE.parents[1]), str(HERE.parents[1] / "tpcds")]
 
 os.environ["QOOP_EXACT_WITHIN"] = "0"  # these answers are short
 
@@ -26,7 +26,7 @@ from growing_soak import perform, schedule, world  # noqa: E402
 
 def main() -> int:
     """Do the runs; 1 if one has failed."""
-    parser = argparse.ArgumentParser(prog="python tests/growing")
+    parser = argparse.ArgumentParser(prog="python tests/programs/approximate")
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**6)))
     parser.add_argument("--first", type=int, default=0, help="number of the first run (0)")

@@ -1,6 +1,0 @@
-"""Makes the helper modules next to these tests importable (pytest's importlib mode does not)."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
