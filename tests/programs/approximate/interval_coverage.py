@@ -1,6 +1,6 @@
 """The part of stated intervals that hold the truth, where an answer grows until its bound is met.
 
-    python tests/programs/approximate/interval_coverage.py [--draws 200] [--seed 1] [--rows clustered …] [--confidence …]
+    python tests/programs/approximate/interval_coverage.py [--draws 200] [--seed 1] [--rows clustered …] [--figures …]
 
 Tables are drawn whose rows are plain, sorted, in clusters, of a heavy tail (Pareto, without a variance) or in groups of
 which some are rare, and joins that are read by buckets of their key, whose keys are alike, skewed or heavy. Of each,
