@@ -48,13 +48,13 @@ class Catalog:
         return catalog
 
     def register(self, name: str, source: object, version: int | None = None) -> Table:
-        """Register data under a name, in place of whatever had it.
+        """Register data under a name, replacing the table that had it.
 
         source: an Arrow table, record batches or dataset; anything with ``__arrow_c_stream__`` (pandas, Polars,
             DuckDB relations); or the path of a Parquet, CSV or JSON file, a glob of such files, or a folder of
             them (``key=value`` folders become columns), or the folder of a Delta or Iceberg table.
-        version: of a Delta table, or a snapshot of an Iceberg table, which it then stays at; None: the latest,
-            whenever a query asks.
+        version: of a Delta table, or a snapshot of an Iceberg table, which it keeps; None: the latest
+            version at each query.
 
         Raises SourceError if it cannot be read.
         """
@@ -66,13 +66,13 @@ class Catalog:
         return table
 
     def register_folder(
-        self, directory: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None
+        self, directory: str | os.PathLike[str], is_selected: Callable[[str], bool] | None = None
     ) -> tuple[Table, ...]:
         """Register ``DIR/<table>.parquet`` and ``DIR/<table>/*.parquet`` (at any depth), by name of file or folder.
 
-        wanted: true for the names of the tables that are to be registered; by default all. A bucket's always are.
+        is_selected: true for the names of tables to register; by default all. The tables of a bucket always are.
         """
-        tables = open_folder(self._probe, source_path(directory), wanted)
+        tables = open_folder(self._probe, source_path(directory), is_selected)
         self._add(*tables)
         return tables
 
@@ -84,10 +84,10 @@ class Catalog:
         return tables
 
     def refresh(self, name: str) -> Table | None:
-        """Look again at where a table came from: files added, removed, replaced or written to count from now on.
+        """Read the place of a table again: added, removed, replaced and rewritten files count from now on.
 
-        Returns the table as it is now if it is another one than before, None if nothing changed. Raises UnknownTable;
-        SourceError if it cannot be read any more, and then it stays what it was.
+        Returns the new table, None if nothing changed. Raises UnknownTable; SourceError if it cannot be read any more,
+        and then the registered table stays.
         """
         before = self.table(name)
         if is_current(before):
@@ -97,7 +97,7 @@ class Catalog:
         return table if table.version != before.version else None
 
     def add(self, table: Table) -> None:
-        """Know a table that another catalog has, or pieces of one."""
+        """Add a table of another catalog, or pieces of one."""
         self._add(table)
 
     def take_for(self, name: str, version: str) -> Table:
@@ -135,11 +135,11 @@ class Catalog:
         Raises UnknownTable, CatalogError for an unknown column, SourceError or TableChanged.
         """
         table = self.table(name)
-        return self._cache.get(table, _wanted(table, columns), partial(self._gather, table))
+        return self._cache.get(table, _in_table_order(table, columns), partial(self._gather, table))
 
     def _gather(self, table: Table, missing: Sequence[str], known: TableStats | None) -> TableStats:
-        """Statistics of columns, added to those known. Of a table that files were added to only these are read, for
-        all columns that were known before."""
+        """Statistics of columns, added to those known. If files were added to a table, only these files are read, for
+        all columns known before."""
         from qoop.catalog.statistics.collect import collect  # loads pyarrow.compute; kept statistics do not need it
 
         before = self._cache.before(table) if known is None else None
@@ -154,33 +154,32 @@ class Catalog:
         )
 
     def known_stats(self, name: str, columns: Collection[str]) -> TableStats:
-        """Statistics of these columns without a look at any row: those collected before, if only by a pilot, else what
-        footers say.
+        """Statistics of these columns without reading a row: collected ones, also by a pilot, else those from footers.
 
         A table without footers has its statistics collected. Raises as `stats` does.
         """
         table = self.table(name)
-        wanted = _wanted(table, columns)
+        requested = _in_table_order(table, columns)
         collected = self._collected(table)
-        missing = [column for column in wanted if collected is None or column not in collected.columns]
+        missing = [column for column in requested if collected is None or column not in collected.columns]
         guessed = self._footers.get(table, missing) if missing else None
         if guessed is None and missing:
             return self.stats(name, columns)
         return with_collected(table, guessed, collected)
 
     def collected(self, name: str) -> Collection[str]:
-        """The columns of a table of which statistics have been collected. Raises UnknownTable."""
+        """The columns of a table with collected statistics. Raises UnknownTable."""
         known = self._collected(self.table(name))
         return known.columns.keys() if known is not None else ()
 
     def run_pilots(
-        self, wanted: Mapping[str, Collection[str]], seconds: float, frequent: bool = False
+        self, columns: Mapping[str, Collection[str]], seconds: float, frequent: bool = False
     ) -> Collection[str]:
-        """Read in a few row groups how the values of columns are spread, of which only footers have told.
+        """Read a few row groups for the distribution of columns that only footers describe so far.
 
-        wanted: columns by table. seconds: for all pilots together; what takes least comes first. frequent: only which
-        values are frequent is to be known, so few rows are read. Returns the tables of which more is known now. Raises
-        UnknownTable, SourceError or TableChanged.
+        columns: by table. seconds: for all pilots together; the cheapest run first. frequent: only the frequent values
+        are needed, so fewer rows are read. Returns the tables with new statistics. Raises UnknownTable, SourceError or
+        TableChanged.
         """
         from qoop.catalog.statistics.pilot import (  # loads pyarrow.compute
             FEW_ROWS,
@@ -190,11 +189,9 @@ class Catalog:
         )
 
         most = FEW_ROWS if frequent else PILOT_ROWS
-        known = {name: self.known_stats(name, columns) for name, columns in wanted.items()}
-        asked = {name: able(known[name], columns) for name, columns in wanted.items()}
-        prices = {
-            name: pilot_seconds(self.table(name), len(columns), most) for name, columns in asked.items() if columns
-        }
+        known = {name: self.known_stats(name, names) for name, names in columns.items()}
+        unspread = {name: able(known[name], names) for name, names in columns.items()}
+        prices = {name: pilot_seconds(self.table(name), len(names), most) for name, names in unspread.items() if names}
         ran = []
         for name, price in sorted(prices.items(), key=lambda item: (item[1], item[0])):
             seconds -= price
@@ -202,18 +199,19 @@ class Catalog:
                 break
             table, guessed = self.table(name), known[name]
             before = self._kept(self._pilots, table)
-            self._pilots.get(table, asked[name], _after(before, partial(pilot, self._probe, table, guessed, most)))
+            self._pilots.get(table, unspread[name], _after(before, partial(pilot, self._probe, table, guessed, most)))
             ran.append(name)
         return ran
 
     def _collected(self, table: Table) -> TableStats | None:
-        """Statistics that were collected of a table, and of other columns those of pilots."""
+        """Collected statistics of a table, and those of pilots for the other columns."""
         full, part = self._kept(self._cache, table), self._kept(self._pilots, table)
         return part if full is None else full if part is None else with_collected(table, part, full)
 
     def _kept(self, cache: StatsCache, table: Table) -> TableStats | None:
-        """The statistics that a cache has of a table, or of what it was, together with what footers say of the files
-        that were added; None if it has none, or less is known of the table than is not."""
+        """A cache's statistics of a table, or of its earlier version merged with the footers of the added files.
+
+        None if there are none, or if the added files have more rows than the earlier version."""
         key = cache.kind, table.version
         known = cache.known(table)
         if known is None and key not in self._grown:
@@ -256,11 +254,11 @@ class Catalog:
 
 
 def _after(before: TableStats | None, collect: Collect) -> Collect:
-    """Collects in addition to what was known before, where nothing is."""
+    """A collector that starts from the statistics of before, where none are known."""
     return lambda missing, known: collect(missing, known or before)
 
 
-def _wanted(table: Table, columns: Collection[str] | None) -> list[str]:
+def _in_table_order(table: Table, columns: Collection[str] | None) -> list[str]:
     """The columns in the order of the table; None: all. Raises CatalogError for an unknown one."""
     names = [column for column, _ in table.columns]
     unknown = sorted(set(columns or ()) - set(names))

@@ -1,7 +1,7 @@
 """Ctrl-C while DuckDB works for the main thread.
 
-DuckDB's client looks for signals only between steps of its own: version 1.5.5 within milliseconds, version 2.0
-in some calls never. So what may take long is done in a second thread, while the main thread waits.
+DuckDB's client checks for signals only between its steps: version 1.5.5 within milliseconds, version 2.0 in some calls
+never. So long calls run in a second thread, while the main thread waits.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import duckdb
 
 T = TypeVar("T")
 
-_LOOK = 0.1  # seconds between looks for signals: one that the system gives to another thread wakes nobody
-_INSIST = 0.005  # seconds between interrupts: one that comes before DuckDB has begun is lost
+_POLL = 0.1  # seconds between checks for signals: a signal delivered to another thread does not end the wait
+_INTERRUPT_AGAIN = 0.005  # seconds between interrupts: an interrupt before DuckDB has begun is lost
 
 
 def interruptibly(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
-    """Return what `work` returns, or raise what it raises; it asks this connection and no other.
+    """Return what `work` returns, or raise what it raises. It uses this connection only.
 
     Ctrl-C ends it within 0.1 s, as a KeyboardInterrupt. Costs 0.1 ms.
     """
@@ -31,12 +31,12 @@ def interruptibly(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) 
     try:
         thread.start()
         while not answer.done():
-            wait([answer], _LOOK)
+            wait([answer], _POLL)
         return answer.result()
-    except BaseException:  # the answer is here, or nobody waits for it any more
+    except BaseException:  # the answer is known, or no longer needed
         while not answer.done():
             connection.interrupt()
-            wait([answer], _INSIST)
+            wait([answer], _INTERRUPT_AGAIN)
         raise
     finally:
         thread.join()

@@ -1,11 +1,12 @@
-"""Values: classes of fields that are frozen for the type checker, and cost little where the program runs.
+"""Values: classes of fields that are frozen for the type checker, and cost little at run time.
 
-A frozen dataclass costs twice. It sets each field through a check that it is not being set, which makes an object of
-four fields take four times as long to make as one that is not frozen; the core makes some thirty objects with every
-task. And `dataclasses` compiles six methods for it while its module is loaded, 0.5 ms a class, which a process that
-runs one short query spends on some two hundred classes of which it uses thirty. So a value is not checked when it is
-written to (mypy reports code that does that), its methods are compiled when they are first called, and what
-`dataclasses` wants to know of its fields is told when somebody asks.
+A frozen dataclass costs twice. Its `__init__` sets each field through a check, so an object of four fields takes four
+times as long to make; the core makes some thirty objects with every task. `dataclasses` also compiles six methods while
+the module is loaded, 0.5 ms a class. A process that runs one short query loads some two hundred classes and uses
+thirty.
+
+So writes to a value are not checked at run time (mypy reports them). Its methods are compiled at their first call, and
+the fields of `dataclasses` are made at their first use.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ _ON_FIRST_CALL: dict[str, dict[str, Any]] = {
     "__eq__": {"init": False, "repr": False, "eq": True},
     "__hash__": {"init": False, "repr": False, "eq": True, "unsafe_hash": True},
 }
-"""The methods that `dataclasses` makes, each alone."""
+"""The methods of `dataclasses`, each with the parameters that make it alone."""
 _COMPILED = ("__init__", *_ON_FIRST_CALL)
 _DOC = "Never read."
-"""Of classes that only serve to make methods: for one without, `dataclasses` works out its signature, in 0.5 ms."""
+"""The docstring of classes that only serve to make methods. Without one, `dataclasses` computes a signature in 0.5
+ms."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value(cls: type[T]) -> type[T]:
-    """Make a dataclass that is equal, and hashes, by its fields, and is never written to.
+    """Make a dataclass that compares and hashes by its fields, and is never written to.
 
     It has slots, unless it has cached properties, which need a ``__dict__``.
 
@@ -49,7 +51,7 @@ def value(cls: type[T]) -> type[T]:
     made: type[T] = _with_slots(cls, own, types) if slots else _without_defaults(cls, defaults)
     about = {
         "__value_defaults__": known,
-        "__match_args__": tuple(name for name, default in known.items() if _is_given(default)),
+        "__match_args__": tuple(name for name, default in known.items() if _is_parameter(default)),
         "__dataclass_params__": _PARAMS,
         "__dataclass_fields__": _FieldsLater(made, types, defaults),
     }
@@ -60,9 +62,9 @@ def value(cls: type[T]) -> type[T]:
 
 
 def changed(one: T, **changes: Any) -> T:
-    """A value with some fields changed: `dataclasses.replace` in a third of its time, for what is done with each query.
+    """A value with some fields changed: `dataclasses.replace` in a third of its time, for the path of each query.
 
-    All its fields must be given when it is made.
+    All fields must be parameters of `__init__`.
     """
     kind: Any = type(one)
     made: T = kind(**({name: getattr(one, name) for name in kind.__value_defaults__} | changes))
@@ -81,8 +83,8 @@ def _inherited(cls: type[Any]) -> dict[str, object]:
     return found
 
 
-def _is_given(default: object) -> bool:
-    """True for a field that is given when an object is made."""
+def _is_parameter(default: object) -> bool:
+    """True for a field that is a parameter of `__init__`."""
     return not isinstance(default, Field) or default.init
 
 
@@ -97,7 +99,7 @@ def _with_slots(cls: type[Any], own: dict[str, Any], types: Mapping[str, str]) -
 
 
 def _without_defaults(cls: type[Any], defaults: Mapping[str, object]) -> Any:
-    """The class itself, whose attributes are the plain defaults of its fields."""
+    """The class itself, with the plain defaults of its fields as attributes."""
     for name, default in defaults.items():
         if isinstance(default, Field):
             if default.default is MISSING:
@@ -108,7 +110,7 @@ def _without_defaults(cls: type[Any], defaults: Mapping[str, object]) -> Any:
 
 
 class _FieldsLater:
-    """The fields of a value as `dataclasses` has them, which are made when it first asks for them."""
+    """The fields of a value for `dataclasses`, made at their first use."""
 
     def __init__(self, owner: type[Any], types: Mapping[str, str], defaults: Mapping[str, object]) -> None:
         self._owner = owner
@@ -120,8 +122,13 @@ class _FieldsLater:
         for base in reversed(self._owner.__mro__[1:]):
             if "__dataclass_fields__" in vars(base):
                 found |= {one.name: one for one in fields(base)}
-        given = {name: default for name, default in self._defaults.items() if default is not MISSING}
-        body = {"__module__": self._owner.__module__, "__annotations__": dict(self._types), "__doc__": _DOC, **given}
+        parameters = {name: default for name, default in self._defaults.items() if default is not MISSING}
+        body = {
+            "__module__": self._owner.__module__,
+            "__annotations__": dict(self._types),
+            "__doc__": _DOC,
+            **parameters,
+        }
         twin: Any = dataclass(init=False, repr=False, eq=False)(type(self._owner.__name__, (), body))
         found |= twin.__dataclass_fields__
         self._owner.__dataclass_fields__ = found
@@ -133,7 +140,7 @@ _PARAMS = _NO_FIELDS.__dataclass_params__
 
 
 def _compiled_on_first_call(cls: type[Any], name: str) -> Callable[..., Any]:
-    """A method that takes the place of one of a dataclass until it is called."""
+    """A placeholder for a method of a dataclass, until its first call."""
 
     def method(self: object, *arguments: object, **named: object) -> object:
         made = _init(cls) if name == "__init__" else _of_dataclass(cls, name)
@@ -147,7 +154,7 @@ def _compiled_on_first_call(cls: type[Any], name: str) -> Callable[..., Any]:
 def _init(cls: type[Any]) -> Callable[..., Any]:
     """The method that makes an object, as `dataclasses` would write it, in a fifth of the time."""
     known: dict[str, Any] = {"MISSING": MISSING}
-    given, body = ["self"], []
+    parameters, body = ["self"], []
     for one, default in cls.__value_defaults__.items():
         plain: Any = default
         factory: Any = MISSING
@@ -155,16 +162,16 @@ def _init(cls: type[Any]) -> Callable[..., Any]:
             plain, factory = default.default, default.default_factory
         known |= {f"default_{one}": plain, f"factory_{one}": factory}
         made = f"factory_{one}()" if factory is not MISSING else f"default_{one}"
-        if not _is_given(default):
+        if not _is_parameter(default):
             body += [f"self.{one} = {made}"] if factory is not MISSING or plain is not MISSING else []
         elif factory is not MISSING:
-            given.append(f"{one}=MISSING")
+            parameters.append(f"{one}=MISSING")
             body.append(f"self.{one} = {made} if {one} is MISSING else {one}")
         else:
-            given.append(one if plain is MISSING else f"{one}=default_{one}")
+            parameters.append(one if plain is MISSING else f"{one}=default_{one}")
             body.append(f"self.{one} = {one}")
     body += ["self.__post_init__()"] if hasattr(cls, "__post_init__") else []
-    exec(f"def __init__({', '.join(given)}):\n " + "\n ".join(body or ["pass"]), known)
+    exec(f"def __init__({', '.join(parameters)}):\n " + "\n ".join(body or ["pass"]), known)
     compiled: Callable[..., Any] = known["__init__"]
     compiled.__qualname__, compiled.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
     return compiled

@@ -1,8 +1,8 @@
-"""The digest of what a function is: its code, and what the code reads from around it.
+"""The digest of a function: its code, and the values that the code reads from its module and closure.
 
-Two processes that run the same program get the same digest. Where something cannot be told by its content, such as an
-object that a closure holds, the digest is another one in every process: nothing is then taken over from an earlier
-process, which is slow but right. The user's own `version` settles it.
+Two processes that run the same program get the same digest. An object without a known content, such as one in a
+closure, makes the digest differ in every process. Then no output of an earlier process is reused, which is slow but
+right; a `version` set by the user avoids that.
 """
 
 from __future__ import annotations
@@ -28,84 +28,84 @@ def version_of(function: Callable[..., Any]) -> str:
     (True, False)
     """
     digest = blake2b(digest_size=8)
-    for part in _said(function, set()):
+    for part in _facts(function, set()):
         digest.update(part.encode())
         digest.update(b"\0")
     return digest.hexdigest()
 
 
-def _said(thing: Any, seen: set[int]) -> Iterator[str]:
-    """All that the thing is, as texts."""
+def _facts(thing: Any, visited: set[int]) -> Iterator[str]:
+    """All facts that identify an object, as texts."""
     if isinstance(thing, _PLAIN):
         yield repr(thing)
         return
-    if id(thing) in seen:
+    if id(thing) in visited:
         yield "again"
         return
-    seen.add(id(thing))
+    visited.add(id(thing))
     yield type(thing).__name__
     match thing:
         case FunctionType():
-            yield from _function(thing, seen)
+            yield from _function(thing, visited)
         case CodeType():
-            yield from _code(thing, seen)
+            yield from _code(thing, visited)
         case ModuleType():
             yield from _module(thing)
         case BuiltinFunctionType() if isinstance(thing.__self__, ModuleType | None):
             yield f"{thing.__module__}.{thing.__qualname__} of {sys.version}"
         case MethodType():
-            yield from _all((thing.__func__, thing.__self__), seen)
+            yield from _facts_of_all((thing.__func__, thing.__self__), visited)
         case functools.partial():
-            yield from _all((thing.func, thing.args, thing.keywords), seen)
+            yield from _facts_of_all((thing.func, thing.args, thing.keywords), visited)
         case tuple() | list():
-            yield from _all(thing, seen)
+            yield from _facts_of_all(thing, visited)
         case dict():
-            yield from _all((part for item in thing.items() for part in item), seen)
+            yield from _facts_of_all((part for item in thing.items() for part in item), visited)
         case frozenset() | set() if all(isinstance(item, _PLAIN) for item in thing):
             yield from sorted(map(repr, thing))
         case type() if thing.__module__ == "builtins":
             yield thing.__qualname__
         case _:
-            yield token_hex(8)  # nobody can tell
+            yield token_hex(8)  # content unknown
 
 
-def _all(things: Any, seen: set[int]) -> Iterator[str]:
+def _facts_of_all(things: Any, visited: set[int]) -> Iterator[str]:
     for one in things:
-        yield from _said(one, seen)
+        yield from _facts(one, visited)
 
 
-def _function(function: FunctionType, seen: set[int]) -> Iterator[str]:
-    yield from _code(function.__code__, seen)
+def _function(function: FunctionType, visited: set[int]) -> Iterator[str]:
+    yield from _code(function.__code__, visited)
     cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
-    yield from _all((function.__defaults__, function.__kwdefaults__, *cells), seen)
+    yield from _facts_of_all((function.__defaults__, function.__kwdefaults__, *cells), visited)
     around = function.__globals__
     for name in sorted(_names(function.__code__)):
         if name in around:
             yield name
-            yield from _global(around[name], around, seen)
+            yield from _global(around[name], around, visited)
 
 
-def _global(thing: Any, around: Mapping[str, Any], seen: set[int]) -> Iterator[str]:
-    """The meaning of a name; functions of other packages are told by the version of these."""
+def _global(thing: Any, around: Mapping[str, Any], visited: set[int]) -> Iterator[str]:
+    """The value of a global name; functions of other packages are identified by the version of the package."""
     home = getattr(thing, "__module__", None)
     if isinstance(thing, FunctionType | type) and isinstance(home, str) and home != around.get("__name__"):
         version = _version(home)
         if version:
             yield f"{home}.{thing.__qualname__} of {version}"
             return
-    yield from _said(thing, seen)
+    yield from _facts(thing, visited)
 
 
 def _names(code: CodeType) -> set[str]:
-    """The names that the code, or what is defined in it, reads."""
+    """The names that the code, or code nested in it, reads."""
     inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
     return set(code.co_names).union(*map(_names, inner))
 
 
-def _code(code: CodeType, seen: set[int]) -> Iterator[str]:
+def _code(code: CodeType, visited: set[int]) -> Iterator[str]:
     yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_argcount} {code.co_flags}"
     yield code.co_exceptiontable.hex()
-    yield from _all(code.co_consts, seen)
+    yield from _facts_of_all(code.co_consts, visited)
 
 
 def _module(module: ModuleType) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _module(module: ModuleType) -> Iterator[str]:
 
 
 def _version(module: str) -> str | None:
-    """The version of the package that a module is of; that of Python for one of its own."""
+    """The version of the package of a module; that of Python for a module of the standard library."""
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return sys.version

@@ -187,9 +187,9 @@ class Cut:
 
     def runs(self, pieces: Sequence[int]) -> tuple[Runs, ...]:
         """These pieces, by the files that they are in."""
-        found, first, wanted = [], 0, sorted(pieces)
+        found, first, ordered = [], 0, sorted(pieces)
         for file in self.files:
-            mine = tuple(piece - first for piece in wanted if first <= piece < first + file.count)
+            mine = tuple(piece - first for piece in ordered if first <= piece < first + file.count)
             if mine:
                 found.append(Runs(file.name, file.size, first, mine, file.borders))
             first += file.count
@@ -311,8 +311,8 @@ class Pieces:
         return self.base.scan_runs(columns, runs) if runs else no_rows(columns)
 
     def _within(self, split: Split) -> tuple[Runs, ...]:
-        wanted = {(item.file, item.first) for item in split.ranges}
-        found = (replace(run, chosen=tuple(k for k in run.chosen if (run.file, run.begin(k)) in wanted))
+        chosen = {(item.file, item.first) for item in split.ranges}
+        found = (replace(run, chosen=tuple(k for k in run.chosen if (run.file, run.begin(k)) in chosen))
                  for run in self.runs)  # fmt: skip
         return tuple(run for run in found if run.chosen)
 
@@ -325,7 +325,7 @@ class Pieces:
         return {}
 
     def footers(self) -> Sequence[Footer]:
-        """Those of the whole, which tell of its columns."""
+        """Those of the whole table, which describe its columns."""
         return self.base.footers()
 
     def places(self) -> Places:

@@ -126,10 +126,10 @@ def _place_in_file(table: Table) -> tuple[str, str] | None:
 
 
 def open_folder(
-    probe: Probe, directory: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None
+    probe: Probe, directory: str | os.PathLike[str], is_selected: Callable[[str], bool] | None = None
 ) -> tuple[Table, ...]:
-    """Tables of the Parquet files and folders of Parquet files in a directory. wanted: true for the names of those that
-    are to be opened; None: all."""
+    """Tables of the Parquet files and folders of Parquet files in a directory. is_selected: true for the names of those
+    that are to be opened; None: all."""
     place = os.fspath(directory)
     scheme, _, path = place.rpartition("://")
     if is_remote(place) and scheme != "file":
@@ -143,8 +143,8 @@ def open_folder(
         found[name] = Origin(f"file://{entry}" if scheme else str(entry), PARQUET)
     if not found:
         raise SourceError(f"{root} holds no tables: expected <table>.parquet or <table>/*.parquet{_other_files(root)}")
-    if wanted is not None:
-        return tuple(_open_path(probe, name, origin) for name, origin in found.items() if wanted(name))
+    if is_selected is not None:
+        return tuple(_open_path(probe, name, origin) for name, origin in found.items() if is_selected(name))
     with ThreadPoolExecutor(_READERS) as readers:
         return tuple(readers.map(lambda one: _open_path(probe, *one), found.items()))
 

@@ -263,10 +263,10 @@ class RemoteParquet:
         with explained(self.version.place):
             return bytes(self._ranges([(start, length)])[0])
 
-    def fetch(self, wanted: Iterable[tuple[int, int]]) -> None:
+    def fetch(self, spans: Iterable[tuple[int, int]]) -> None:
         """Have pieces on this machine. Raises TableChanged, SourceError."""
         with explained(self.version.place):
-            missing = sorted(piece for piece in wanted if self._cached(*piece) is None)
+            missing = sorted(piece for piece in spans if self._cached(*piece) is None)
             for (start, length), data in zip(missing, self._ranges(missing), strict=True):
                 summed = bytes(data) + zlib.crc32(data).to_bytes(4, "little")
                 node_cache().add_bytes(self._name(start, length), memoryview(summed))
@@ -293,9 +293,9 @@ class RemoteParquet:
             cache.drop(name)  # it is damaged
         return None
 
-    def _ranges(self, wanted: Sequence[tuple[int, int]]) -> list[memoryview]:
+    def _ranges(self, spans: Sequence[tuple[int, int]]) -> list[memoryview]:
         bucket, name = bucket_of(self.version.place)
-        return bucket.ranges(name, wanted, seen=self.version.tag)
+        return bucket.ranges(name, spans, expected_tag=self.version.tag)
 
     def _name(self, start: int, length: int) -> str:
         text = repr((self.version.place, self.version.tag, self.version.size, start, length))

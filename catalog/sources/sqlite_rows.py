@@ -88,9 +88,9 @@ def tables_in(path: str, file: File) -> list[tuple[Columns, SqliteRows]]:
 
 
 def _open(connection: sqlite3.Connection, file: File, table: str) -> tuple[Columns, SqliteRows]:
-    told = connection.execute(f"PRAGMA table_info({sql_name(table)})").fetchall()
+    declared_columns = connection.execute(f"PRAGMA table_info({sql_name(table)})").fetchall()
     [(rows,)] = connection.execute(f"SELECT count(*) FROM {sql_name(table)}").fetchall()
-    columns = tuple((name, type_of(declared)) for _, name, declared, *_ in told)
+    columns = tuple((name, type_of(declared)) for _, name, declared, *_ in declared_columns)
     return columns, SqliteRows(file, 0, "main", table, rows, 0)
 
 

@@ -119,8 +119,8 @@ class TextSource:
     def _of(self, split: Split | None) -> Iterable[TextFile]:
         if split is None:
             return self.files
-        wanted = {item.file for item in split.ranges}
-        return [item for item in self.files if item.file.path in wanted]
+        paths = {item.file for item in split.ranges}
+        return [item for item in self.files if item.file.path in paths]
 
 
 def open_csv(cursor: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[Columns, TextSource]:

@@ -52,14 +52,14 @@ def collect(probe: Probe, table: Table, columns: Sequence[str], known: TableStat
     Raises SourceError if it cannot be read, TableChanged if it is not what was registered.
     """
     types = dict(table.columns)
-    wanted = tuple((name, types[name]) for name in columns)
+    typed_columns = tuple((name, types[name]) for name in columns)
     found = dict(known.columns) if known else {}
     keys = known.keys if known else frozenset()
-    if wanted:
+    if typed_columns:
         attach = table.attach()
         with attached(*attach, extensions_for(table)) if attach else probe.cursor(f"table {table.name}") as cursor:
             reach(table.source, cursor)
-            new, unique = interruptibly(cursor, lambda: _collect(cursor, table, wanted))
+            new, unique = interruptibly(cursor, lambda: _collect(cursor, table, typed_columns))
             found |= new
             keys |= interruptibly(cursor, lambda: find_keys(cursor, table, found, new.keys(), unique, keys))
         table.check()
@@ -73,12 +73,12 @@ def _collect(
 ) -> tuple[dict[str, ColumnStats], list[str]]:
     """Statistics of the columns, and which of them had no duplicate in the sample."""
     sample = _sample(cursor, table, columns)
-    seen = [sampled_column(sample, index, name, type_, table.rows) for index, (name, type_) in enumerate(columns)]
-    stats = {item.name: item.stats() for item in seen}
+    sampled = [sampled_column(sample, index, name, type_, table.rows) for index, (name, type_) in enumerate(columns)]
+    stats = {item.name: item.stats() for item in sampled}
     if sample.num_rows < table.rows:
         _add_extremes(cursor, table, tuple(column for column in columns if is_ordered(column[1])), stats)
-        _add_distinct(cursor, table, [item.name for item in seen if not item.settled], stats)
-    return stats, [item.name for item in seen if item.once == sample.num_rows]
+        _add_distinct(cursor, table, [item.name for item in sampled if not item.settled], stats)
+    return stats, [item.name for item in sampled if item.once == sample.num_rows]
 
 
 def _sample(cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns) -> pa.Table:

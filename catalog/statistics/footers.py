@@ -1,9 +1,9 @@
-"""Statistics of a table from what footers say of it, without reading any rows: cheap, and good enough to begin with.
+"""Statistics of a table from its footers, without reading any rows: cheap, and good enough to begin with.
 
-Rows, NULLs and extremes are as exact as the footers. How many distinct values a column has follows from what the
-dictionaries of some row groups hold, how far the row groups' ranges (or, where that leaves a doubt, their values)
-overlap, and how many values of the type lie in the range. Common values and histograms are not known: values
-are taken to be spread evenly from the smallest to the largest.
+Rows, NULLs and extremes are as exact as the footers. The number of distinct values follows from three facts: the
+dictionaries of some row groups, the overlap of the row groups' ranges (or of their values, where the ranges leave a
+doubt), and the number of values of the type within the range. Common values and histograms are unknown: values are
+assumed to be spread evenly from the smallest to the largest.
 
 Keys are guessed: a column that should have as many values as the table has rows. No plan's answer depends on them.
 """
@@ -20,7 +20,7 @@ from qoop.catalog.table import Table, width_of
 _MOST_COMMON = 64
 
 _SAME = 0.5
-"""Row groups whose ranges cover that much of the table's range are taken as drawn from all of it."""
+"""Row groups whose ranges cover this part of the table's range count as random samples of it."""
 
 
 class FooterStats:
@@ -30,7 +30,7 @@ class FooterStats:
         self._known: dict[str, TableStats] = {}
 
     def get(self, table: Table, columns: Sequence[str]) -> TableStats | None:
-        """Statistics with those of the columns of which footers say anything; None if they say nothing at all.
+        """Statistics with those columns that footers describe; None if they describe none.
 
         Raises SourceError, or TableChanged if the files are not what was registered.
         """
@@ -44,10 +44,9 @@ class FooterStats:
 
 
 def from_footers(table: Table, columns: Collection[str]) -> TableStats:
-    """Statistics of those of the columns of which footers say anything, all of them `guessed`."""
+    """Statistics of those columns that footers describe, all of them `guessed`."""
     types = dict(table.columns)
-    wanted = [name for name in types if name in columns]
-    said = _said(table, wanted)
+    said = _said(table, [name for name in types if name in columns])
     found = {name: _column(types[name], table.rows, chunks) for name, chunks in said.items() if chunks}
     keys = (name for name, stats in found.items() if _is_key(stats, said[name], types[name], table.rows))
     return _sized(table, found, frozenset(frozenset((name,)) for name in keys), frozenset(found))
@@ -66,7 +65,7 @@ def _said(table: Table, columns: Sequence[str]) -> Mapping[str, Sequence[Chunk]]
 
 
 def with_collected(table: Table, guessed: TableStats | None, collected: TableStats | None) -> TableStats:
-    """Both: what was collected of a column wins, and so do the keys that were counted."""
+    """Both combined: collected columns and counted keys replace guessed ones."""
     if guessed is None or collected is None:
         return guessed or collected or TableStats(table.rows, 0.0)
     still = guessed.columns.keys() - collected.columns.keys()
@@ -88,17 +87,17 @@ def _sized(
 
 
 def _column(type_: str, rows: int, chunks: Sequence[Chunk]) -> ColumnStats:
-    looked = sum(chunk.rows for chunk in chunks)
-    nulls = sum(chunk.nulls or 0 for chunk in chunks) * rows / looked
+    sampled = sum(chunk.rows for chunk in chunks)
+    nulls = sum(chunk.nulls or 0 for chunk in chunks) * rows / sampled
     low, high = _extremes(chunks)
     values = max(0.0, rows - nulls)
     most = min(values, _in_range(type_, low, high))
     distinct = min(most, _distinct(chunks, values, most)) if values else 0.0
     width, locality = _width(type_, chunks), _locality(chunks, low, high)
-    return ColumnStats(nulls, distinct, low, high, _common(chunks, looked), width=width, locality=locality)
+    return ColumnStats(nulls, distinct, low, high, _common(chunks, sampled), width=width, locality=locality)
 
 
-def _common(chunks: Sequence[Chunk], looked: int) -> tuple[tuple[Scalar, float], ...]:
+def _common(chunks: Sequence[Chunk], sampled: int) -> tuple[tuple[Scalar, float], ...]:
     """The most common values, where each chunk has one value only, as with folders such as ``year=2001``."""
     rows: Counter[Scalar] = Counter()
     for chunk in chunks:
@@ -106,7 +105,7 @@ def _common(chunks: Sequence[Chunk], looked: int) -> tuple[tuple[Scalar, float],
             rows[chunk.minimum] += chunk.rows - (chunk.nulls or 0)
         elif chunk.nulls != chunk.rows:
             return ()
-    return tuple((value, count / looked) for value, count in rows.most_common(_MOST_COMMON))
+    return tuple((value, count / sampled) for value, count in rows.most_common(_MOST_COMMON))
 
 
 def _extremes(chunks: Sequence[Chunk]) -> tuple[Scalar | None, Scalar | None]:
@@ -141,25 +140,25 @@ def _distinct(chunks: Sequence[Chunk], values: float, most: float) -> float:
     """Distinct values of a column that has `values` values that are not NULL, at most `most`."""
     if _common(chunks, 1):
         return float(len({chunk.minimum for chunk in chunks if chunk.minimum is not None}))
-    asked = [(chunk, chunk.rows - (chunk.nulls or 0)) for chunk in chunks if chunk.distinct is not None]
-    asked = [(chunk, count) for chunk, count in asked if count]
-    if not asked:
+    counted = [(chunk, chunk.rows - (chunk.nulls or 0)) for chunk in chunks if chunk.distinct is not None]
+    counted = [(chunk, count) for chunk, count in counted if count]
+    if not counted:
         return most
-    if len(chunks) == 1 and asked[0][1] >= values:
-        return asked[0][0].distinct or 0.0
+    if len(chunks) == 1 and counted[0][1] >= values:
+        return counted[0][0].distinct or 0.0
     shared = _shared(chunks, values)
     if shared is not None:
         return shared
-    each = [domain_of(chunk.distinct or 1.0, count) for chunk, count in asked]
+    each = [domain_of(chunk.distinct or 1.0, count) for chunk, count in counted]
     domain = sum(each) / len(each)
-    cover = _cover([chunk for chunk, _ in asked], *_extremes(chunks))
+    cover = _cover([chunk for chunk, _ in counted], *_extremes(chunks))
     if cover < _SAME:
         domain /= max(cover, 1.0 / len(chunks))
     return min(most, drawn(domain, values))
 
 
 def domain_of(distinct: float, rows: float) -> float:
-    """Of how many values some rows are drawn if they hold this number of distinct ones; the inverse of :func:`drawn`.
+    """The number of values that rows with this many distinct ones are drawn from; the inverse of :func:`drawn`.
 
     >>> round(domain_of(drawn(1000.0, 500.0), 500.0))
     1000
@@ -179,21 +178,21 @@ def drawn(domain: float, rows: float) -> float:
 
 
 def _shared(chunks: Sequence[Chunk], values: float) -> float | None:
-    """Distinct values of a column two chunks of which were looked into.
+    """Distinct values of a column, two chunks of which have known values.
 
-    How many values both hold tells of how many they are samples (Lincoln and Petersen), and that of how many draws:
-    the lines of one order have one customer.
+    The number of common values gives the size of the population (Lincoln and Petersen). The population gives the number
+    of independent draws: the lines of one order have one customer.
     """
-    looked = [chunk for chunk in chunks if chunk.numbers and chunk.distinct]
-    if len(looked) != 2:
+    compared = [chunk for chunk in chunks if chunk.numbers and chunk.distinct]
+    if len(compared) != 2:
         return None
-    first, second = (chunk.numbers or frozenset() for chunk in looked)
-    distinct = [chunk.distinct or 1.0 for chunk in looked]
-    compared = (len(first) + len(second)) / sum(distinct)
-    domain = distinct[0] * distinct[1] * compared / (len(first & second) + 1.0)
+    first, second = (chunk.numbers or frozenset() for chunk in compared)
+    distinct = [chunk.distinct or 1.0 for chunk in compared]
+    fraction = (len(first) + len(second)) / sum(distinct)
+    domain = distinct[0] * distinct[1] * fraction / (len(first & second) + 1.0)
     part = sum(distinct) / 2 / domain
     draws = -domain * math.log(1.0 - part) if part < 1.0 else math.inf
-    rows = sum(chunk.rows - (chunk.nulls or 0) for chunk in looked) / 2
+    rows = sum(chunk.rows - (chunk.nulls or 0) for chunk in compared) / 2
     return drawn(max(domain, *distinct), values * min(1.0, draws / rows))
 
 
@@ -217,9 +216,9 @@ def _width(type_: str, chunks: Sequence[Chunk]) -> float:
 
 
 def _is_key(stats: ColumnStats, chunks: Sequence[Chunk], type_: str, rows: float) -> bool:
-    """True if all values should be different: integers that fill their range, or no chunk looked into has a duplicate.
+    """True if all values should be different: integers that fill their range, or no known chunk has a duplicate.
 
-    Numbers that are no integers are measures, which may well look so.
+    Numbers that are no integers are measures, which may be distinct by chance.
     """
     if rows <= 0 or stats.nulls or stats.distinct < rows:
         return False

@@ -79,14 +79,14 @@ def _is_unique(cursor: duckdb.DuckDBPyConnection, table: Table, names: Sequence[
     """Count distinct values exactly, some millions of rows at a time to bound the memory it takes."""
     rows = table.source.scan(_typed(table, names), None)
     passes = -(-table.rows // _ROWS_A_PASS)
-    wanted = table.rows
+    uncounted = table.rows
     for number in range(passes):
         where = f"hash({sql_name(names[0])}) % {passes} = {number}" if passes > 1 else "true"
         [(here,)] = select(cursor, "count(*)", rows, f"WHERE {where}").fetchall() if passes > 1 else [(table.rows,)]
         if _distinct_rows(cursor, rows, names, where) != here:
             return False
-        wanted -= here
-    return wanted == 0
+        uncounted -= here
+    return uncounted == 0
 
 
 def _distinct_rows(

@@ -59,7 +59,7 @@ class _Part:
         return max(0.0, self.rows - self.column.nulls)
 
     @property
-    def is_told(self) -> bool:
+    def has_range(self) -> bool:
         """True if nothing is unknown of the range of its values."""
         return not self.values or self.column.minimum is not None
 
@@ -114,7 +114,7 @@ def _merged(one: _Part, other: _Part) -> ColumnStats:
     width = (one.column.width * one.values + other.column.width * other.values) / values
     nulls = one.column.nulls + other.column.nulls
     found = ColumnStats(nulls, min(values, _distinct(one, other)), width=width, locality=_locality(one, other))
-    return _spread(found, one, other) if one.is_told and other.is_told else found
+    return _spread(found, one, other) if one.has_range and other.has_range else found
 
 
 def _distinct(one: _Part, other: _Part) -> float:
@@ -152,8 +152,8 @@ def _spread(found: ColumnStats, one: _Part, other: _Part) -> ColumnStats:
     bounds = _quantiles(steps)
     if bounds:
         bounds = (bounds[0] if low in common else low, *bounds[1:-1], bounds[-1] if high in common else high)
-    told = tuple((scalar, count / total) for scalar, count in common.items())
-    return replace(found, minimum=low, maximum=high, common=told, bounds=bounds)
+    frequent = tuple((scalar, count / total) for scalar, count in common.items())
+    return replace(found, minimum=low, maximum=high, common=frequent, bounds=bounds)
 
 
 def _common(rows: Mapping[Scalar, float], distinct: float, values: float) -> dict[Scalar, float]:

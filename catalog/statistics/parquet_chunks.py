@@ -64,10 +64,10 @@ def chunks_of(footers: Sequence[Footer], names: Sequence[str]) -> Mapping[str, S
         for index in range(footer.metadata.num_row_groups)
         if footer.metadata.row_group(index).num_rows
     ]
-    looked = spread(groups, MOST_GROUPS)
+    sampled = spread(groups, MOST_GROUPS)
     places = {id(footer): _places(footer.metadata) for footer in footers}
     able = [name for name in names if all(name in found for found in places.values())]
-    return {name: _chunks([(footer, index, places[id(footer)][name]) for footer, index in looked]) for name in able}
+    return {name: _chunks([(footer, index, places[id(footer)][name]) for footer, index in sampled]) for name in able}
 
 
 def folder_chunks(pieces: Sequence[Range], name: str, type_: str) -> Sequence[Chunk]:
@@ -99,15 +99,15 @@ def _places(metadata: pq.FileMetaData) -> dict[str, int]:
     return {column.path: place for place, column in enumerate(columns) if column.max_repetition_level == 0}
 
 
-def _chunks(looked: Sequence[tuple[Footer, int, int]]) -> Sequence[Chunk]:
+def _chunks(sampled: Sequence[tuple[Footer, int, int]]) -> Sequence[Chunk]:
     """The facts about one column in some row groups, given by file, row group and place of the column."""
-    asked = set(spread(range(len(looked)), MOST_DICTIONARIES))
+    with_dictionary = set(spread(range(len(sampled)), MOST_DICTIONARIES))
     found, local = [], []
-    for number, (footer, index, place) in enumerate(looked):
+    for number, (footer, index, place) in enumerate(sampled):
         group = footer.metadata.row_group(index)
         column = group.column(place)
         chunk = _of_footer(column, group.num_rows)
-        if number in asked and column.dictionary_page_offset is not None and footer.path is not None:
+        if number in with_dictionary and column.dictionary_page_offset is not None and footer.path is not None:
             local.append((number, footer.path, column))
             chunk = _with_header(chunk, column, footer.path)
         found.append(chunk)

@@ -59,17 +59,17 @@ def pilot(
     Raises SourceError if the table cannot be read, TableChanged if it is not what was registered.
     """
     types = dict(table.columns)
-    wanted = tuple((name, types[name]) for name in columns)
+    typed_columns = tuple((name, types[name]) for name in columns)
     with probe.cursor(f"table {table.name}") as cursor:
         reach(table.source, cursor)
-        sample = interruptibly(cursor, lambda: _read(cursor, table, wanted, most))
+        sample = interruptibly(cursor, lambda: _read(cursor, table, typed_columns, most))
     table.check()
     found = {}
-    for index, (name, type_) in enumerate(wanted):
-        seen = sampled_column(sample, index, name, type_, table.rows).stats()
+    for index, (name, type_) in enumerate(typed_columns):
+        sampled = sampled_column(sample, index, name, type_, table.rows).stats()
         whole = sample.num_rows >= table.rows
-        if whole or _covers(seen, guessed.columns[name]):
-            found[name] = _joined(guessed.columns[name], seen, whole)
+        if whole or _covers(sampled, guessed.columns[name]):
+            found[name] = _joined(guessed.columns[name], sampled, whole)
     before = known or TableStats(table.rows, guessed.bytes)
     keys = before.keys | {key for key in guessed.keys if key <= found.keys()}
     return replace(before, columns={**before.columns, **found}, keys=keys)
@@ -85,18 +85,18 @@ def _pieces(table: Table) -> Split:
     return Split(tuple(spread(pieces, max(2, math.ceil(PART * len(pieces))))))
 
 
-def _covers(seen: ColumnStats, guessed: ColumnStats) -> bool:
+def _covers(sampled: ColumnStats, guessed: ColumnStats) -> bool:
     """True unless the rows that were read hold a small part of the range of a sorted column."""
-    ends = (seen.minimum, seen.maximum, guessed.minimum, guessed.maximum)
+    ends = (sampled.minimum, sampled.maximum, guessed.minimum, guessed.maximum)
     low, high, least, most = (end if isinstance(end, float) else 0.0 for end in ends)
     return high - low >= LOCAL * (most - least)
 
 
-def _joined(guessed: ColumnStats, seen: ColumnStats, whole: bool) -> ColumnStats:
+def _joined(guessed: ColumnStats, sampled: ColumnStats, whole: bool) -> ColumnStats:
     """The footers' figures with the spread of values that was seen."""
     if whole:
-        return seen
-    known = replace(guessed, common=seen.common, bounds=seen.bounds, width=seen.width)
+        return sampled
+    known = replace(guessed, common=sampled.common, bounds=sampled.bounds, width=sampled.width)
     if guessed.minimum is None or guessed.maximum is None:
         return known
     return stretched(known, guessed.minimum, guessed.maximum)

@@ -50,7 +50,7 @@ class StatsCache:
         self._lock = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._known: dict[str, TableStats] = {}
-        self._looked: set[str] = set()
+        self._loaded: set[str] = set()
 
     @cached_property
     def _earlier_versions(self) -> EarlierVersions:
@@ -77,8 +77,8 @@ class StatsCache:
     def known(self, table: Table) -> TableStats | None:
         """The statistics that were collected of a table, by this process or by another before this one first looked."""
         known = self._known.get(table.version)
-        if known is None and table.version not in self._looked:
-            self._looked.add(table.version)
+        if known is None and table.version not in self._loaded:
+            self._loaded.add(table.version)
             known = self._load(table)
             if known is not None:
                 known = self._known.setdefault(table.version, known)

@@ -1,9 +1,9 @@
-"""Files that stand on this machine for pieces of objects in a store, shared by all processes of the machine.
+"""A cache of pieces of objects in a store, as files on this machine that its processes share.
 
-A file appears whole, by renaming, and is never written again, so its readers need no lock, and may go on to read
-what has been removed meanwhile. What is used longest ago goes when the bytes of all files exceed a budget; each process
-counts what it adds, and looks at the folder again when that has become much. Whether a file holds what it should is for
-its reader to say, who knows the checksum, and `drop`s it otherwise.
+A file appears whole, by renaming, and is never written again. So its readers need no lock, and can finish reading a
+file that was removed meanwhile. When the bytes of all files exceed a budget, the least recently used files are removed.
+Each process counts the bytes it adds, and lists the folder again after a fraction of the budget. A reader verifies the
+checksum of a file, and `drop`s a damaged one.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from qoop.catalog.stores.private import make_folder, open_private
 from qoop.catalog.user_folders import cache_directory
 
 BUDGET = 4_000_000_000
-"""Bytes that the cache may take if nothing else is said."""
+"""The default budget in bytes."""
 
 _FULL = 0.9  # fraction of the budget down to which space is freed
-_LOOK = 1 / 16  # fraction of the budget that is added before the folder is looked at again
-_TOUCH = 30.0  # seconds within which another use is not noted
+_RECOUNT = 1 / 16  # fraction of the budget that is added before the folder is listed again
+_TOUCH = 30.0  # seconds within which another use is not recorded
 _DRAFT = ".draft"
-_STALE = 3600.0  # seconds after which nobody writes to a draft any more
+_STALE = 3600.0  # seconds after which a draft counts as abandoned
 
 
 class NodeCache:
-    """A folder of at most `budget` bytes, for a while more by what others add at once. Thread-safe."""
+    """A folder of at most `budget` bytes; concurrent processes may exceed it for a while. Thread-safe."""
 
     def __init__(self, root: Path, budget: int) -> None:
         self.root = root
         self.budget = budget
         self._lock = threading.Lock()
-        self._added = budget  # so that the first to come looks
+        self._added = budget  # the first addition lists the folder
 
     def find(self, name: str) -> Path | None:
         """The file of that name, which counts as used now."""
@@ -52,8 +52,9 @@ class NodeCache:
     def add(
         self, name: str, write: Callable[[BinaryIO], object], use: Callable[[Path], object] = lambda _: None
     ) -> Path:
-        """Have a file written, unbuffered, and keep it under a name. use: is given the file while it is sure not to be
-        removed. Raises OSError, and what `write` and `use` do; nothing is kept then."""
+        """Write an unbuffered file, and keep it under a name. use: called with the file while it cannot be removed.
+
+        Raises OSError, and what `write` and `use` raise; nothing is kept then."""
         make_folder(self.root)
         draft = self.root / f"{os.urandom(8).hex()}{_DRAFT}"
         try:
@@ -72,13 +73,13 @@ class NodeCache:
 
         def write(stream: BinaryIO) -> None:
             left = data
-            while left.nbytes:  # an unbuffered file may take less than it is given
+            while left.nbytes:  # an unbuffered file may write only a part
                 left = left[stream.write(left) :]
 
         return self.add(name, write)
 
     def drop(self, name: str) -> None:
-        """Forget a file."""
+        """Remove a file."""
         (self.root / name).unlink(missing_ok=True)
 
     def bytes(self) -> int:
@@ -88,13 +89,13 @@ class NodeCache:
     def _count(self, size: int, keep: str) -> None:
         with self._lock:
             self._added += size
-            if self._added <= self.budget * _LOOK:
+            if self._added <= self.budget * _RECOUNT:
                 return
             self._added = 0
             files = sorted(self._files())
             used = sum(size for _, size, _ in files)
             if used <= self.budget:
-                self._added = max(0, int(used - self.budget * (1 - _LOOK)))  # look again as soon as it may be full
+                self._added = max(0, int(used - self.budget * (1 - _RECOUNT)))  # recount when it may be full
                 return
             for _, size, path in files:
                 if used <= self.budget * _FULL:
@@ -104,7 +105,7 @@ class NodeCache:
                     used -= size
 
     def _files(self) -> list[tuple[float, int, Path]]:
-        """The time of each file's last use, its bytes and its path. Removes drafts that nobody writes to any more."""
+        """The time of each file's last use, its bytes and its path. Removes abandoned drafts."""
         found: list[tuple[float, int, Path]] = []
         with contextlib.suppress(FileNotFoundError), os.scandir(self.root) as entries:
             for entry in entries:
@@ -133,7 +134,7 @@ _opening = threading.Lock()
 
 
 def _forked() -> None:
-    """Threads of the parent's may have had the locks."""
+    """A thread of the parent may have had the lock."""
     global _opening
     _opening = threading.Lock()
     _open.clear()

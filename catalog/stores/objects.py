@@ -1,13 +1,14 @@
-"""Stores of objects that several machines share: a folder that all of them see, or a bucket behind S3's interface.
+"""Stores of objects that several machines share: a shared folder, or a bucket behind S3's interface.
 
 An object is bytes under a name with slashes; it appears whole or not at all. Its entity tag changes with its content.
-The one thing by which machines agree is a *conditional* write: only if there is no object of that name yet, or only if
-it is still the one that was seen. S3 has it as ``If-None-Match`` and ``If-Match``, a folder as the hard link, which
-fails if the name is taken. What went wrong is an OSError: FileNotFoundError, FileExistsError (a condition does not
-hold), PermissionError, or another.
+Machines agree by *conditional* writes: create an object only if the name is free, or replace it only if it has an
+expected tag. S3 implements them by ``If-None-Match`` and ``If-Match``, a folder by hard links, which fail if the name
+is
+taken. Failures are an OSError: FileNotFoundError, FileExistsError (a condition does not hold), PermissionError, or
+another.
 
-Buckets are reached through obstore, which has conditional writes, where pyarrow's S3FileSystem (26.0) has none, and
-needs nothing else installed (5.6 MB; loaded in 4 ms). It holds no lock of Python's while it waits.
+Buckets are accessed through obstore: it has conditional writes, which pyarrow's S3FileSystem (26.0) lacks, and no
+dependencies (5.6 MB; loaded in 4 ms). It releases Python's lock while it waits.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 _DRAFT = ".draft-"
-_STALE = 3600.0  # seconds after which nobody writes to a draft any more
+_STALE = 3600.0  # seconds after which a draft counts as abandoned
 _OPTIONS = ("endpoint", "region", "anonymous")
 _CODE = re.compile(r"<Code>(.*?)</Code>(?:\s*<Message>(.*?)</Message>)?", re.DOTALL)
 _PREAMBLE = re.compile(r"^Generic S3 error: Error performing.*? - ")
@@ -41,7 +42,7 @@ _CHUNK = 8 << 20
 
 
 class ObjectChanged(OSError):
-    """An object is not the one that was seen before."""
+    """An object does not have the expected tag."""
 
 
 @value
@@ -63,11 +64,11 @@ class Objects(Protocol):
         ...
 
     def create(self, name: str, data: bytes) -> None:
-        """Write an object unless there is one of that name: FileExistsError then."""
+        """Write a new object. Raises FileExistsError if the name is taken."""
         ...
 
-    def replace(self, name: str, data: bytes, seen: str | None = None) -> None:
-        """Write an object, whatever was there. seen: only if it still has this tag; else FileExistsError."""
+    def replace(self, name: str, data: bytes, expected_tag: str | None = None) -> None:
+        """Write an object, replacing any. expected_tag: fail with FileExistsError unless the old object has it."""
         ...
 
     def upload(self, name: str, path: Path) -> None:
@@ -78,9 +79,9 @@ class Objects(Protocol):
         """All of a small object."""
         ...
 
-    def ranges(self, name: str, wanted: Sequence[tuple[int, int]], seen: str | None = None) -> list[memoryview]:
-        """The bytes of each wanted (offset, length). seen: the tag that the object must have, else ObjectChanged. Fewer
-        bytes than wanted are an OSError."""
+    def ranges(self, name: str, spans: Sequence[tuple[int, int]], expected_tag: str | None = None) -> list[memoryview]:
+        """The bytes of each (offset, length). Raises OSError if the object ends before one, ObjectChanged if it does
+        not have the expected tag."""
         ...
 
     def about(self, name: str) -> Object:
@@ -92,19 +93,19 @@ class Objects(Protocol):
         ...
 
     def delete(self, names: Iterable[str]) -> None:
-        """Remove objects; those that are not there do not count."""
+        """Remove objects; missing ones are ignored."""
         ...
 
 
 def _remove_stale(draft: Path) -> None:
-    """Remove what a process has left that ended while it wrote."""
+    """Remove the draft of a process that ended while it wrote."""
     if time.time() - draft.stat().st_mtime > _STALE:
-        with contextlib.suppress(PermissionError):  # somebody else's
+        with contextlib.suppress(PermissionError):  # of another user
             draft.unlink()
 
 
 class Folder:
-    """Objects as files. Names of drafts, which are files that are not written to their end, are no objects."""
+    """Objects as files. Drafts, which are incomplete files, are not objects."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -115,8 +116,8 @@ class Folder:
             write_synced(draft, data)
             os.link(draft, self._root / name)
 
-    def replace(self, name: str, data: bytes, seen: str | None = None) -> None:
-        if seen is not None and self._tag(name) != seen:
+    def replace(self, name: str, data: bytes, expected_tag: str | None = None) -> None:
+        if expected_tag is not None and self._tag(name) != expected_tag:
             raise FileExistsError(f"{name} is not as it was")
         with self._draft(name) as draft:
             write_synced(draft, data)
@@ -135,12 +136,12 @@ class Folder:
         with path.open("rb") as stream:
             return _object(name, os.fstat(stream.fileno())), stream.read()
 
-    def ranges(self, name: str, wanted: Sequence[tuple[int, int]], seen: str | None = None) -> list[memoryview]:
+    def ranges(self, name: str, spans: Sequence[tuple[int, int]], expected_tag: str | None = None) -> list[memoryview]:
         with (self._root / name).open("rb") as stream:
-            if seen is not None and _object(name, os.fstat(stream.fileno())).tag != seen:
+            if expected_tag is not None and _object(name, os.fstat(stream.fileno())).tag != expected_tag:
                 raise ObjectChanged(f"{name} is not as it was")
-            found = [os.pread(stream.fileno(), length, offset) for offset, length in wanted]
-        return [_complete(name, data, length) for data, (_, length) in zip(found, wanted, strict=True)]
+            found = [os.pread(stream.fileno(), length, offset) for offset, length in spans]
+        return [_complete(name, data, length) for data, (_, length) in zip(found, spans, strict=True)]
 
     def about(self, name: str) -> Object:
         return _object(name, (self._root / name).stat())
@@ -185,7 +186,7 @@ def _object(name: str, stat: os.stat_result) -> Object:
 def _complete(name: str, data: Any, length: int) -> memoryview:
     view = memoryview(data)
     if view.nbytes != length:
-        raise OSError(f"{name} is cut short: {view.nbytes} bytes where {length} were wanted")
+        raise OSError(f"{name} is cut short: {view.nbytes} bytes instead of {length}")
     return view
 
 
@@ -199,8 +200,8 @@ class Bucket:
     def create(self, name: str, data: bytes) -> None:
         self._put(name, data, "create")
 
-    def replace(self, name: str, data: bytes, seen: str | None = None) -> None:
-        self._put(name, data, "overwrite" if seen is None else {"e_tag": seen})
+    def replace(self, name: str, data: bytes, expected_tag: str | None = None) -> None:
+        self._put(name, data, "overwrite" if expected_tag is None else {"e_tag": expected_tag})
 
     def upload(self, name: str, path: Path) -> None:
         self._put(name, path, "overwrite")
@@ -218,22 +219,24 @@ class Bucket:
             found = obstore.get(self._store, name)
             return _from_meta(found.meta), bytes(found.bytes())
 
-    def ranges(self, name: str, wanted: Sequence[tuple[int, int]], seen: str | None = None) -> list[memoryview]:
+    def ranges(self, name: str, spans: Sequence[tuple[int, int]], expected_tag: str | None = None) -> list[memoryview]:
         import obstore
 
-        if not wanted:
+        if not spans:
             return []
         with self._explained(name, reading=True):
-            if len(wanted) == 1:
-                [(offset, length)] = wanted
-                options: Any = {"range": (offset, offset + length)} | ({"if_match": seen} if seen else {})
+            if len(spans) == 1:
+                [(offset, length)] = spans
+                options: Any = {"range": (offset, offset + length)} | (
+                    {"if_match": expected_tag} if expected_tag else {}
+                )
                 found: list[Any] = [obstore.get(self._store, name, options=options).bytes()]
             else:
-                if seen and self.about(name).tag != seen:
+                if expected_tag and self.about(name).tag != expected_tag:
                     raise ObjectChanged(f"{name} is not as it was")
-                starts, lengths = [offset for offset, _ in wanted], [length for _, length in wanted]
+                starts, lengths = [offset for offset, _ in spans], [length for _, length in spans]
                 found = list(obstore.get_ranges(self._store, name, starts=starts, lengths=lengths))
-        return [_complete(name, data, length) for data, (_, length) in zip(found, wanted, strict=True)]
+        return [_complete(name, data, length) for data, (_, length) in zip(found, spans, strict=True)]
 
     def about(self, name: str) -> Object:
         import obstore

@@ -1,7 +1,6 @@
-"""Files and folders that only their owner can read, whatever the umask says: all that qoop writes of its own accord.
+"""Files and folders that only their owner can read, whatever the umask says: all that qoop writes without a request.
 
-What users ask for under a name of theirs, as COPY does and reports, has the modes that they are used to. A folder
-that is there already keeps its mode.
+Files that a user names, as in COPY or for reports, have the usual modes. An existing folder keeps its mode.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _FOLDER = 0o700
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, as far as they are not there. Raises OSError."""
+    """Make a folder and its missing parents. Raises OSError."""
     if not path.parent.exists():
         make_folder(path.parent)
     path.mkdir(_FOLDER, exist_ok=True)
@@ -36,12 +35,12 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Have a file that somebody else has written be so, too. Raises OSError."""
+    """Make an existing file private. Raises OSError."""
     path.chmod(_FILE)
 
 
 def write_all(file: FileIO, data: bytes | memoryview) -> None:
-    """Write all of it: an unbuffered file may take less than it is given. Raises OSError."""
+    """Write all of the data: a call to an unbuffered file may write only a part. Raises OSError."""
     view = memoryview(data)
     while view.nbytes:
         view = view[file.write(view) :]

@@ -11,19 +11,19 @@ from pathlib import Path
 from qoop.catalog.stores.private import make_folder, open_private, write_all
 
 _PREFIX, _SUFFIX = ".qoop-", ".tmp"
-_looked_at: set[str] = set()  # folders, for drafts of processes that have ended
+_cleaned_folders: set[str] = set()  # folders without drafts of processes that have ended
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write text next to the path, in a folder made if need be, and rename it into place: a reader sees all or nothing.
+    """Write text next to the path, and rename it into place: a reader sees all or nothing. Makes the folder.
 
-    Raises OSError if that fails; the old file is then still there, and nothing is left next to it. Drafts of a killed
-    process go when another one writes to the folder for the first time.
+    Raises OSError if that fails; the old file then remains, without a draft next to it. Drafts of a killed process are
+    removed when another process first writes to the folder.
     """
     data = text.encode()
     make_folder(path.parent)
-    if str(path.parent) not in _looked_at:
-        _looked_at.add(str(path.parent))
+    if str(path.parent) not in _cleaned_folders:
+        _cleaned_folders.add(str(path.parent))
         _collect(path.parent)
     with _draft(path.parent, data) as draft:
         os.replace(draft, path)
@@ -31,11 +31,13 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _draft(folder: Path, data: bytes) -> Iterator[Path]:
-    """A file with that in it; if it is not renamed it goes. It is locked for as long as its process lives."""
+    """A file with the data, removed unless it is renamed, and locked while its process lives."""
     path = folder / f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}"
     with open_private(path, "x") as file:
         try:
-            with contextlib.suppress(BlockingIOError):  # somebody takes it for a dead one's: then the renaming fails
+            with contextlib.suppress(
+                BlockingIOError
+            ):  # another process is collecting it as abandoned: then the renaming fails
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             write_all(file, data)
             yield path
@@ -52,14 +54,14 @@ def _collect(folder: Path) -> None:
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Write a file that is there, with all that is in it, when the power fails. Raises OSError."""
+    """Write a file that survives a power failure. Raises OSError."""
     with open_private(path, "w") as file:
         write_all(file, data)
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder be there when the power fails. Raises OSError."""
+    """Make the names in a folder survive a power failure. Raises OSError."""
     directory = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(directory)

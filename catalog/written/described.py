@@ -27,5 +27,5 @@ def _made(node: ast.expr, kinds: Kinds, constants: Mapping[str, Any]) -> Any:
     if not isinstance(node, ast.Call):
         return ast.literal_eval(node)
     kind = kinds(node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func))
-    given = [_made(one, kinds, constants) for one in node.args]
-    return kind(*given, **{str(one.arg): _made(one.value, kinds, constants) for one in node.keywords})
+    arguments = [_made(one, kinds, constants) for one in node.args]
+    return kind(*arguments, **{str(one.arg): _made(one.value, kinds, constants) for one in node.keywords})

@@ -83,7 +83,7 @@ class PackIndex:
                 self._objects.delete([f"{name}.json"])
                 self._objects.delete([saved.path.as_posix()])
             elif len(left) < len(covered):
-                self._objects.replace(f"{name}.json", dump_pack(left, self._key), seen=seen.tag)
+                self._objects.replace(f"{name}.json", dump_pack(left, self._key), expected_tag=seen.tag)
 
     def _is_there(self, saved: Saved) -> bool:
         try:

@@ -245,7 +245,7 @@ class SharedCheckpoints:
                 return found
             if tag is not None and not self._exists(f"{name}.gone"):  # it cannot be believed, or its data are lost
                 with contextlib.suppress(FileExistsError, FileNotFoundError):
-                    self._objects.replace(f"{name}.json", text, seen=tag)
+                    self._objects.replace(f"{name}.json", text, expected_tag=tag)
                     return mine
             time.sleep(_PAUSE)
         return None

@@ -40,9 +40,9 @@ class Distant:
         self._ask("put")
         self._near.create(name, data)
 
-    def replace(self, name: str, data: bytes, seen: str | None = None) -> None:
+    def replace(self, name: str, data: bytes, expected_tag: str | None = None) -> None:
         self._ask("put")
-        self._near.replace(name, data, seen)
+        self._near.replace(name, data, expected_tag)
 
     def upload(self, name: str, path: Path) -> None:
         size = path.stat().st_size
@@ -56,10 +56,10 @@ class Distant:
         self._ask("get")
         return self._near.read(name)
 
-    def ranges(self, name: str, wanted: Sequence[tuple[int, int]], seen: str | None = None) -> list[memoryview]:
-        if wanted:
-            self._ask("get", _joined(wanted))
-        return self._near.ranges(name, wanted, seen)
+    def ranges(self, name: str, spans: Sequence[tuple[int, int]], expected_tag: str | None = None) -> list[memoryview]:
+        if spans:
+            self._ask("get", _joined(spans))
+        return self._near.ranges(name, spans, expected_tag)
 
     def about(self, name: str) -> Object:
         self._ask("head")
@@ -84,10 +84,10 @@ class Distant:
         time.sleep(self._latency * rounds)
 
 
-def _joined(wanted: Sequence[tuple[int, int]]) -> int:
+def _joined(spans: Sequence[tuple[int, int]]) -> int:
     """The number of requests that these ranges are."""
     requests, end = 0, -_GAP - 1
-    for offset, length in sorted(wanted):
+    for offset, length in sorted(spans):
         requests += offset - end > _GAP
         end = max(end, offset + length)
     return requests

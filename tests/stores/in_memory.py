@@ -28,9 +28,9 @@ class InMemory:
                 raise FileExistsError(name)
             self._put(name, data)
 
-    def replace(self, name: str, data: bytes, seen: str | None = None) -> None:
+    def replace(self, name: str, data: bytes, expected_tag: str | None = None) -> None:
         with self._lock:
-            if seen is not None and (name not in self._found or self._found[name][0].tag != seen):
+            if expected_tag is not None and (name not in self._found or self._found[name][0].tag != expected_tag):
                 raise FileExistsError(f"{name} is not as it was")
             self._put(name, data)
 
@@ -45,13 +45,13 @@ class InMemory:
                 raise FileNotFoundError(name)
             return self._found[name]
 
-    def ranges(self, name: str, wanted: Sequence[tuple[int, int]], seen: str | None = None) -> list[memoryview]:
+    def ranges(self, name: str, spans: Sequence[tuple[int, int]], expected_tag: str | None = None) -> list[memoryview]:
         about, data = self.read(name)
-        if seen is not None and about.tag != seen:
+        if expected_tag is not None and about.tag != expected_tag:
             raise ObjectChanged(f"{name} is not as it was")
-        if any(offset + length > len(data) for offset, length in wanted):
+        if any(offset + length > len(data) for offset, length in spans):
             raise OSError(f"{name} is cut short: {len(data)} bytes")
-        return [memoryview(data)[offset : offset + length] for offset, length in wanted]
+        return [memoryview(data)[offset : offset + length] for offset, length in spans]
 
     def about(self, name: str) -> Object:
         return self.read(name)[0]

@@ -67,8 +67,8 @@ class Process:
     def create(self, name: str, data: bytes) -> None:
         self._ask("create", name, data)
 
-    def replace(self, name: str, data: bytes, seen: str | None = None) -> None:
-        self._ask("replace", name, data, seen)
+    def replace(self, name: str, data: bytes, expected_tag: str | None = None) -> None:
+        self._ask("replace", name, data, expected_tag)
 
     def upload(self, name: str, path: Path) -> None:
         self._ask("upload", name, path)
@@ -76,8 +76,8 @@ class Process:
     def read(self, name: str) -> tuple[Object, bytes]:
         return self._ask("read", name)  # type: ignore[return-value]
 
-    def ranges(self, name: str, wanted: Sequence[tuple[int, int]], seen: str | None = None) -> list[memoryview]:
-        return self._ask("ranges", name, wanted, seen)  # type: ignore[return-value]
+    def ranges(self, name: str, spans: Sequence[tuple[int, int]], expected_tag: str | None = None) -> list[memoryview]:
+        return self._ask("ranges", name, spans, expected_tag)  # type: ignore[return-value]
 
     def about(self, name: str) -> Object:
         return self._ask("about", name)  # type: ignore[return-value]

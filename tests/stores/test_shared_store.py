@@ -64,8 +64,8 @@ class Aging:
         self._objects.create(name, data)
         self._older.pop(name, None)
 
-    def replace(self, name: str, data: bytes, seen: str | None = None) -> None:
-        self._objects.replace(name, data, seen)
+    def replace(self, name: str, data: bytes, expected_tag: str | None = None) -> None:
+        self._objects.replace(name, data, expected_tag)
         self._older.pop(name, None)
 
     def upload(self, name: str, path: Path) -> None:
@@ -75,8 +75,8 @@ class Aging:
     def delete(self, names: Iterable[str]) -> None:
         self._objects.delete(names)
 
-    def ranges(self, name: str, spans: Any, seen: str | None = None) -> Any:
-        return self._objects.ranges(name, spans, seen)
+    def ranges(self, name: str, spans: Any, expected_tag: str | None = None) -> Any:
+        return self._objects.ranges(name, spans, expected_tag)
 
 
 @pytest.fixture
