@@ -12,6 +12,8 @@ from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.job_status import JobStatus, Left
 from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.replanning.end_seconds import LEAST, MOST
+from qoop.adaptive.replanning.pace import ends_of_stages
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
@@ -19,6 +21,7 @@ from qoop.engine.events import WorkSeen
 from qoop.engine.progress import Progress
 from qoop.engine.task import AttemptId, TaskId, TaskSpec
 from qoop.interfaces.page.account import Account
+from qoop.planner.finish import Done, Finish
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
 from qoop.query.drawing.terminal import Terminal
 from qoop.query.drawing.view import bar, brief, ends, view
@@ -288,3 +291,41 @@ def test_a_job_is_starting_before_it_has_a_plan() -> None:
     assert handle.told_state == "STARTING"
     cluster.step(0.5)
     assert handle.told_state == "RUNNING"
+
+
+def test_the_range_is_wider_for_a_long_last_task_than_for_many_stages() -> None:
+    """The errors of many stages even out; tasks that have ended tell of those that are left."""
+
+    def width(plan: Plan, *ended: str) -> float:
+        rest = ends_of_stages(Finish(plan), Done(dict.fromkeys(ended, 4)))
+        return rest.at(MOST) / rest.at(LEAST)
+
+    names = [f"s{place}" for place in range(8)]
+    many = Plan(
+        tuple(stage(name, 4, 1.0, *reads) for name, reads in zip(names, [(), *zip(names)], strict=False)), COLUMNS
+    )
+    assert width(LONG_LAST, "scan") > 2 * width(many, "s0")
+    widths = [width(many, *names[:ended]) for ended in range(5)]
+    assert widths == sorted(widths, reverse=True), "the more has ended, the more is known"
+
+
+LONG_LAST = Plan((stage("scan", 4, 1.0), stage("last", 1, 28.0, "scan")), COLUMNS)
+
+
+@pytest.mark.parametrize("factor", [0.35, 1.0, 2.0])
+def test_a_long_last_task_that_takes_a_third_or_twice_its_estimate_ends_in_the_range(factor: float) -> None:
+    clock = VirtualClock()
+
+    def script(spec: TaskSpec) -> Outcome:
+        usual = as_estimated(spec)
+        return replace(usual, seconds=usual.seconds * (factor if spec.stage.id == "last" else 1.0))
+
+    cluster = Cluster(SimulatedBackend({"m": Resources(2, 8 * GB)}, clock, script), clock=clock, thread=False)
+    handle = cluster.submit(JobRequest(LONG_LAST))
+    while clock.now() < 2.5:
+        cluster.step(0.5)
+    left, at = handle.status().left, clock.now()
+    while cluster.busy:
+        cluster.step(0.5)
+    assert left is not None and left.least <= clock.now() - at <= left.most
+    assert left.most < 3 * left.likely, "a range that says nothing"

@@ -14,8 +14,8 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.replanning.decision import Option, own_progress, pace_of, paces_of_duckdb, whole_slots
-from qoop.adaptive.replanning.duckdb_seconds import LEAST, MOST
-from qoop.adaptive.replanning.pace import NEVER_OVER, end
+from qoop.adaptive.replanning.end_seconds import LEAST, MOST
+from qoop.adaptive.replanning.pace import NEVER_OVER, end, ends_of_stages
 from qoop.adaptive.schedulers.shares import times
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import QoopError
@@ -40,10 +40,6 @@ from qoop.planner.plan import Plan, Resources
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.job_handle import JobHandle
-
-_SOONER, _LATER = 1.8, 2.5
-"""Factors by which the end may come sooner or later than said. Most queries are slower than said: what runs next to
-them is not in the estimate."""
 
 _OVERHEAD = 0.1
 """Seconds that are always uncertain: what starting tasks and handing over the answer take."""
@@ -232,7 +228,9 @@ def left_of(option: Option, finished: Finished, share: Resources, coming: Coming
     if option.by_duckdb:
         paces, factors = paces_of_duckdb(option, finished, share, (LEAST, 0.5, MOST)), (1.0, 1.0, 1.0)
     else:
-        paces, factors = [pace_of(option, finished, share)] * 3, (1.0 / _SOONER, 1.0, _LATER)
+        rest = ends_of_stages(option.candidate.finish, own_progress(option, finished))
+        paces = [pace_of(option, finished, share)] * 3
+        factors = min(1.0, rest.at(LEAST)), 1.0, max(1.0, rest.at(MOST))
     ends = partial(end, option.candidate.finish, own_progress(option, finished), share)
     least, likely, most = map(ends, paces)
     if coming and not any(0 < one.cpu < 1 for _, one in coming):

@@ -8,7 +8,7 @@
     answers.py        how a question is answered, in the planner thread
     decision.py       carries progress over to every plan: what a policy decides on, and its answer
     pace.py           by which factor tasks take longer than estimated; the end and the progress by that
-    duckdb_seconds.py the seconds of DuckDB's own plan, as a distribution
+    end_seconds.py    the seconds of a plan to its end, as a distribution
     policies.py       the policies by their names
     greedy.py         the plan that ends first on the share at hand
     observations.py   what a session saw of its stages

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import exp, inf, log, pow
+from math import exp, inf, log, pow, sqrt
 
-from qoop.adaptive.replanning.duckdb_seconds import DuckDBSeconds
+from qoop.adaptive.replanning.end_seconds import EndSeconds
 from qoop.engine.events import WorkSeen
 from qoop.engine.history import Record, Regranted, Started, Succeeded
 from qoop.engine.progress import Finished
@@ -31,6 +31,17 @@ NEVER_OVER = 0.95
 CARRIED = 0.5
 """The part (of its logarithm) of the error of one plan's estimate that the other plans of its query have, too, as they
 stand on the same rows: by regression over 50 pairs of DuckDB's plan and one of ours it is 0.4 (1.5.5) and 0.6 (2.0)."""
+
+STAGE_ERR, TASK_ERR, PACE_ERR = 0.5, 0.5, 0.4
+"""Standard deviations of the logarithm of seconds over estimates: of a stage next to the others of its plan, before any
+of its tasks has ended; of a task next to the others of its stage; of all stages alike, before any has ended.
+
+Fitted to 12 runs of the even ones of 16 long queries of TPC-DS at scale 10, idle and next to two busy programs: there
+the end lies in the range in 96 and 94 of 100 moments, and on the odd queries in 87 and 90."""
+
+EARLY = 0.3
+"""The logarithm by which a plan in stages ends sooner than its pace tells, before any stage has ended: the first tasks
+of a plan are slower than the others, as they read files for the first time."""
 
 _JOBS, _DOUBT = 16, 0.5
 """The number of the last jobs whose paces are believed of the next one, and the weight, in jobs, of what is believed
@@ -90,8 +101,28 @@ def duckdb_paces(
     whole = finish.seconds(share, replace(done, running=dict.fromkeys(done.running, (0.0,))))
     if not 0 < whole < inf:
         return [1.0 for _ in parts]
-    seconds = DuckDBSeconds.of(whole, finish.plan.root.estimate.doubt, spent, seen)
+    seconds = EndSeconds.of(whole, finish.plan.root.estimate.doubt, spent, seen)
     return [seconds.at(part) / whole for part in parts]
+
+
+def ends_of_stages(finish: Finish, done: Done) -> EndSeconds:
+    """The seconds that a plan in stages has left, for each that its pace tells.
+
+    Stages err each in its own way: the errors of many even out, and that of a long last one does not. Tasks that have
+    ended tell of the other tasks of their stage, and of the pace of the plan.
+    """
+    left = squares = total = untold = 0.0
+    for stage, count in zip(finish.plan.stages, finish.needed(done), strict=True):
+        seconds = on_threads(stage.estimate.task_seconds, done.slots.get(stage.id, stage.slots))
+        running = done.running.get(stage.id, ())
+        rest = sum(max(OVERDUE * one, seconds - one) for one in running) + max(0, count - len(running)) * seconds
+        total += stage.width * seconds
+        untold += count * seconds
+        left += rest
+        squares += rest * rest * (STAGE_ERR**2 * count / stage.width + TASK_ERR**2 / max(1, count))
+    part = untold / total if total > 0 else 1.0
+    own = squares / (left * left) if left > 0 else STAGE_ERR**2 + TASK_ERR**2
+    return EndSeconds(-EARLY * part, sqrt(PACE_ERR**2 * part + own), 0.0)
 
 
 def pace_of_others(pace: float, slowed: float) -> float:

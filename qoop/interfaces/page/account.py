@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qoop.adaptive.replanning.duckdb_seconds import DuckDBSeconds
+from qoop.adaptive.replanning.end_seconds import EndSeconds
 from qoop.adaptive.replanning.pace import NEVER_OVER
 from qoop.catalog.errors import QoopError, Revoked, Suspended
 from qoop.engine.events import Committed
@@ -285,7 +285,7 @@ def _part_over(stage: Stage, spent: float, slots: float) -> float:
     """The part of a task that is over while it runs, by its estimate."""
     seconds = on_threads(stage.estimate.task_seconds, max(1.0, slots))
     if stage.whole and seconds > 0:
-        seconds = DuckDBSeconds.of(seconds, stage.estimate.doubt, spent, None).at(0.5)
+        seconds = EndSeconds.of(seconds, stage.estimate.doubt, spent, None).at(0.5)
     return min(NEVER_OVER, max(0.0, spent) / seconds) if seconds > 0 else 0.0
 
 

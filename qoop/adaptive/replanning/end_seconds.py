@@ -1,4 +1,4 @@
-"""The seconds that DuckDB's own plan of a query takes from begin to end, as far as they are known while it runs.
+"""The seconds that a plan takes to its end, as far as they are known while it runs; DuckDB's own plan above all.
 
 They are its estimate times a factor with a log-normal distribution. Three things tell more of it: other programs that
 slow its threads, by measure; the part that DuckDB believes to be over, which is the better the more of it is; and that
@@ -32,7 +32,7 @@ _NORMAL = NormalDist()
 
 
 @value
-class DuckDBSeconds:
+class EndSeconds:
     """A distribution of seconds from begin to end. spent: of these, those that are over.
 
     mean, deviation: of the logarithm, before it is known that they are not less than `spent`.
@@ -43,7 +43,7 @@ class DuckDBSeconds:
     spent: float
 
     @classmethod
-    def of(cls, estimate: float, doubt: float, spent: float, seen: WorkSeen | None) -> DuckDBSeconds:
+    def of(cls, estimate: float, doubt: float, spent: float, seen: WorkSeen | None) -> EndSeconds:
         """estimate: seconds, above 0; doubt: the standard deviation of its logarithm. seen: the last report."""
         if seen is None:
             return cls(log(estimate), doubt, spent)
@@ -58,7 +58,7 @@ class DuckDBSeconds:
     def at(self, part: float) -> float:
         """The seconds that it takes at most with that probability.
 
-        >>> [round(DuckDBSeconds.of(10.0, 1.0, spent, None).at(0.5), 1) for spent in (0.0, 1.0, 10.0, 100.0)]
+        >>> [round(EndSeconds.of(10.0, 1.0, spent, None).at(0.5), 1) for spent in (0.0, 1.0, 10.0, 100.0)]
         [10.0, 10.1, 19.6, 128.6]
         """
         past = (log(self.spent) - self.mean) / self.deviation if self.spent > 0 else -10.0
