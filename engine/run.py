@@ -92,7 +92,7 @@ from qoop.engine.history import (
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of, weights_of
 from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Attempt, Limits, Saving, State
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskAccount, TaskId, TaskSpec
-from qoop.planner.packing import pace
+from qoop.planner.packing import duration_ratio
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 
 if TYPE_CHECKING:
@@ -491,7 +491,7 @@ class Run:
                 content, spent = attempt.key.content, attempt.spent(now)
                 if attempt.most:
                     there = self.slots_of_share(attempt.most)
-                    spent *= pace(attempt.resources.cpu, there)
+                    spent *= duration_ratio(attempt.resources.cpu, there)
                 elif attempt.stage.stage.whole:
                     slots[content] = attempt.resources.cpu
                 if attempt.seen is not None:

@@ -29,7 +29,7 @@ from qoop.catalog.value import value
 from qoop.engine.events import WorkSeen
 from qoop.engine.frontier import StageNode
 from qoop.engine.task import AttemptId, CheckpointKey, MachineId
-from qoop.planner.packing import pace
+from qoop.planner.packing import duration_ratio
 from qoop.planner.plan import Plan, Resources, StageId
 
 
@@ -141,5 +141,5 @@ class Attempt:
 
     def regrant(self, resources: Resources, now: float) -> None:
         """It has these resources from now on."""
-        self.since = now - self.spent(now) * pace(self.resources.cpu, resources.cpu)
+        self.since = now - self.spent(now) * duration_ratio(self.resources.cpu, resources.cpu)
         self.resources, self.asked = resources, False

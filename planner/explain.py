@@ -18,12 +18,12 @@ from qoop.planner.plan import Plan, Stage, StageId, StageInput
 FORMAT = 1
 """Of :func:`as_json`; raised when a field means something else than before."""
 
-Seen = Mapping[StageId, Observation]
+StageObservations = Mapping[StageId, Observation]
 More = Mapping[StageId, Sequence[str]]
 _HOW = {"all": "gather", "partition": "hash", "forward": "forward"}
 
 
-def explain(plan: Plan, seen: Seen | None = None, more: More = MappingProxyType({})) -> str:
+def explain(plan: Plan, observed: StageObservations | None = None, more: More = MappingProxyType({})) -> str:
     """Return the plan as a tree of stages.
 
     Each stage says: id, what it does, tasks × threads of each, estimated rows and seconds of all its tasks,
@@ -34,29 +34,29 @@ def explain(plan: Plan, seen: Seen | None = None, more: More = MappingProxyType(
     factor in brackets is the q-error of the rows, the larger of estimate and truth over the other. more: lines on
     stages.
     """
-    lines = list(_Tree(plan, seen, more).lines(plan.root, ""))
+    lines = list(_Tree(plan, observed, more).lines(plan.root, ""))
     total = sum(stage.width * stage.estimate.task_seconds for stage in plan.stages)
     tasks = sum(stage.width for stage in plan.stages)
     size = f"{counted(len(plan.stages), 'stage')}, {counted(tasks, 'task')}"
     lines.append(f"{size}, about {seconds_text(total)} of one thread")
-    if seen is not None:
-        spent = sum(one.seconds or 0.0 for one in seen.values())
-        lines.append(f"seen: {counted(len(seen), 'stage')}, {seconds_text(spent)} of one thread")
+    if observed is not None:
+        spent = sum(one.seconds or 0.0 for one in observed.values())
+        lines.append(f"seen: {counted(len(observed), 'stage')}, {seconds_text(spent)} of one thread")
     return "\n".join(lines)
 
 
 @dataclass
 class _Tree:
     plan: Plan
-    seen: Seen | None
+    observed: StageObservations | None
     more: More
     drawn: set[StageId] = field(default_factory=set)
 
     def lines(self, stage: Stage, indent: str) -> Iterator[str]:
         self.drawn.add(stage.id)
         yield f"{indent}{stage.id}  {stage.label}  [{facts(stage)}]"
-        if self.seen is not None:
-            yield f"{indent}    seen: {observed_facts(stage, self.seen.get(stage.id))}"
+        if self.observed is not None:
+            yield f"{indent}    seen: {observed_facts(stage, self.observed.get(stage.id))}"
         yield from (f"{indent}    {line}" for line in self.more.get(stage.id, ()))
         if stage.opaque is not None:
             yield f"{indent}    runs whole: {stage.opaque}"
@@ -98,17 +98,17 @@ def observed_facts(stage: Stage, one: Observation | None) -> str:
     return ", ".join(words)
 
 
-def as_json(plan: Plan, seen: Seen | None = None) -> dict[str, Any]:
+def as_json(plan: Plan, observed: StageObservations | None = None) -> dict[str, Any]:
     """The plan as values for JSON: what :func:`explain` says, with whole numbers and names, for programs."""
     return {
         "format": FORMAT,
         "columns": [{"name": name, "type": type_} for name, type_ in plan.columns],
-        "stages": [_stage_json(stage, seen) for stage in plan.stages],
+        "stages": [_stage_json(stage, observed) for stage in plan.stages],
     }
 
 
-def _stage_json(stage: Stage, seen: Seen | None) -> dict[str, Any]:
-    estimate, one = stage.estimate, (seen or {}).get(stage.id)
+def _stage_json(stage: Stage, observed: StageObservations | None) -> dict[str, Any]:
+    estimate, one = stage.estimate, (observed or {}).get(stage.id)
     found: dict[str, Any] = {
         "id": stage.id,
         "label": stage.label,
@@ -128,7 +128,7 @@ def _stage_json(stage: Stage, seen: Seen | None) -> dict[str, Any]:
             "task_memory": estimate.task_memory,
         },
     }
-    if seen is not None:
+    if observed is not None:
         found["seen"] = None if one is None else {
             "rows": one.rows, "bytes": one.bytes, "seconds": one.seconds, "task_memory": one.memory,
             "q_error": q_error(estimate.rows, one.rows),

@@ -114,10 +114,10 @@ def on_threads(seconds: float, threads: float, serial_part: float = SERIAL_PART)
     return seconds * (serial_part + (1.0 - serial_part) / max(1.0, threads))
 
 
-def pace(before: float, after: float) -> float:
-    """The times that work takes on as many threads as there are after a change, were it to take one before.
+def duration_ratio(before: float, after: float) -> float:
+    """The factor by which a duration changes with the number of threads.
 
-    >>> pace(1.0, 9.0), pace(9.0, 1.0)
+    >>> duration_ratio(1.0, 9.0), duration_ratio(9.0, 1.0)
     (0.2, 5.0)
     """
     return on_threads(1.0, after) / on_threads(1.0, before)

@@ -236,10 +236,10 @@ class Plan:
     settings: tuple[tuple[str, str], ...] = field(default=())
 
     def __post_init__(self) -> None:
-        seen: dict[StageId, Stage] = {}
+        checked: dict[StageId, Stage] = {}
         for stage in self.stages:
             for item in stage.stage_inputs:
-                producer = seen.get(item.stage)
+                producer = checked.get(item.stage)
                 if producer is None:
                     raise PlanError(f"stage {stage.id} reads {item.stage}, which does not come before it")
                 if item.mode == "partition" and producer.layout.parts != stage.width:
@@ -248,9 +248,9 @@ class Plan:
                     )
                 if item.mode == "forward" and producer.width != stage.width:
                     raise PlanError(f"stage {stage.id} and {item.stage} differ in width")
-            if stage.id in seen:
+            if stage.id in checked:
                 raise PlanError(f"two stages are called {stage.id}")
-            seen[stage.id] = stage
+            checked[stage.id] = stage
 
     @property
     def root(self) -> Stage:

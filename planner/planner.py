@@ -18,7 +18,7 @@ from qoop.planner.algebra.relation import Exchange, Relation, Scan, walk
 from qoop.planner.arrange.arrange import Arranger
 from qoop.planner.collector import collector_waits
 from qoop.planner.estimate import tree_cost
-from qoop.planner.estimate.calls import believed
+from qoop.planner.estimate.calls import call_seconds
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import DEFAULT, CostModel
 from qoop.planner.estimate.observed import NOTHING, Observations
@@ -89,7 +89,7 @@ class Planning:
         self.splits = splits
         self._provenances = Provenances(bound.settings, {name: table.keys for name, table in stats.items()})
         if bound.functions:
-            cost = replace(cost, calls=believed(bound.functions.values(), observed.calls))
+            cost = replace(cost, calls=call_seconds(bound.functions.values(), observed.calls))
         self.cardinality, self.cost = Cardinality(stats, ObservedRows(observed, self._provenances)), cost
         self._interner = Interner()
         self._known = Known()
@@ -136,7 +136,7 @@ class Planning:
         """The exchanges that the stages of that plan were cut from, in its order."""
         return self._cutter.exchanges(self.placed(variant, available))
 
-    def seen_as(self, observed: Observations) -> ObservedRows:
+    def observed_rows(self, observed: Observations) -> ObservedRows:
         """The observations, as the estimates of this query's relations take them."""
         return ObservedRows(observed, self._provenances)
 

@@ -3,8 +3,7 @@
 An object is bytes under a name with slashes; it appears whole or not at all. Its entity tag changes with its content.
 Machines agree by *conditional* writes: create an object only if the name is free, or replace it only if it has an
 expected tag. S3 implements them by ``If-None-Match`` and ``If-Match``, a folder by hard links, which fail if the name
-is
-taken. Failures are an OSError: FileNotFoundError, FileExistsError (a condition does not hold), PermissionError, or
+is taken. Failures are an OSError: FileNotFoundError, FileExistsError (a condition does not hold), PermissionError, or
 another.
 
 Buckets are accessed through obstore: it has conditional writes, which pyarrow's S3FileSystem (26.0) lacks, and no
@@ -227,9 +226,8 @@ class Bucket:
         with self._explained(name, reading=True):
             if len(spans) == 1:
                 [(offset, length)] = spans
-                options: Any = {"range": (offset, offset + length)} | (
-                    {"if_match": expected_tag} if expected_tag else {}
-                )
+                options: Any = {"range": (offset, offset + length)}
+                options |= {"if_match": expected_tag} if expected_tag else {}
                 found: list[Any] = [obstore.get(self._store, name, options=options).bytes()]
             else:
                 if expected_tag and self.about(name).tag != expected_tag:

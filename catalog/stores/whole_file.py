@@ -35,9 +35,7 @@ def _draft(folder: Path, data: bytes) -> Iterator[Path]:
     path = folder / f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}"
     with open_private(path, "x") as file:
         try:
-            with contextlib.suppress(
-                BlockingIOError
-            ):  # another process is collecting it as abandoned: then the renaming fails
+            with contextlib.suppress(BlockingIOError):  # it is being removed as abandoned: the renaming fails
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             write_all(file, data)
             yield path

@@ -44,7 +44,7 @@ from qoop.engine.node_queues.node import QueueingNode
 from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.node_queues.ticket import JobLeft
 from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskAccount, TaskSpec
-from qoop.planner.packing import on_threads, pace, shrunk_to_fit
+from qoop.planner.packing import duration_ratio, on_threads, shrunk_to_fit
 from qoop.planner.plan import Resources
 
 if TYPE_CHECKING:
@@ -794,7 +794,7 @@ class SimulatedBackend:
         effort = running.effort
         if effort is not None:
             effort.advance(self.clock.now())
-            effort.work *= pace(before.cpu, resources.cpu)
+            effort.work *= duration_ratio(before.cpu, resources.cpu)
             effort.threads = resources.cpu
             self._plan_end(effort)
             self._crowd(running.machine)

@@ -121,7 +121,7 @@ class _Index:
 
 
 @lru_cache(maxsize=8192)
-def _looked_at(expr: Expr, names: tuple[tuple[Column, str], ...]) -> _Known:
+def _analysed(expr: Expr, names: tuple[tuple[Column, str], ...]) -> _Known:
     name = dict(names).__getitem__
     return _Known(text_of(expr, name), Range.of(expr, name), _listed(expr, name))
 
@@ -159,7 +159,7 @@ class Implication:
     def essential(self, predicates: Sequence[Expr], some_or: bool) -> list[Expr]:
         """See :func:`essential`."""
         kept = list(predicates)
-        subjects = [self._look(predicate).subject for predicate in predicates]
+        subjects = [self._analyse(predicate).subject for predicate in predicates]
         bounded = self._bounded(predicates) if some_or else frozenset()
         for predicate, subject in zip(predicates, subjects, strict=True):
             if _is_or(predicate) or (subject is not None and (subject in bounded or subjects.count(subject) > 1)):
@@ -177,19 +177,19 @@ class Implication:
         return frozenset(found)
 
     def _holds(self, weak: Expr, indexes: Sequence[_Index]) -> bool:
-        known = self._look(weak)
+        known = self._analyse(weak)
         if any(index.implies(known) for index in indexes):
             return True
         return _is_or(weak) and any(
-            all(any(index.implies(self._look(part)) for index in indexes) for part in parts)
+            all(any(index.implies(self._analyse(part)) for index in indexes) for part in parts)
             for parts in _branches(weak)
         )
 
-    def _look(self, expr: Expr) -> _Known:
+    def _analyse(self, expr: Expr) -> _Known:
         found = self._known.get(id(expr))
         if found is None:
             names = tuple((column, self._name(column)) for column in columns_of(expr))
-            found = self._known[id(expr)] = (expr, _looked_at(expr, names))
+            found = self._known[id(expr)] = (expr, _analysed(expr, names))
         return found[1]
 
     def _indexed(self, parts: tuple[Expr, ...]) -> _Index:
@@ -199,7 +199,7 @@ class Implication:
         return found[1]
 
     def _index(self, terms: Iterable[Expr]) -> _Index:
-        known = [self._look(term) for term in terms]
+        known = [self._analyse(term) for term in terms]
         compared: dict[str, list[_Known]] = {}
         for one in known:
             if one.subject is not None:

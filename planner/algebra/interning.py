@@ -62,22 +62,22 @@ class Interner:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[Relation, Relation]] = {}
+        self._interned: dict[int, tuple[Relation, Relation]] = {}
         self._by_content: dict[tuple[object, ...], Relation] = {}
 
     def of(self, relation: Relation) -> Relation:
         """The one object for relations equal to this one."""
-        seen = self._seen.get(id(relation))
-        if seen is None:
+        known = self._interned.get(id(relation))
+        if known is None:
             inputs = tuple(map(self.of, relation.inputs))
             own = self._fragment(relation) if isinstance(relation, Exchange) else own_part(relation)
             key = (type(relation), own, *map(id, inputs))
             found = self._by_content.get(key)
             if found is None:
                 found = self._by_content[key] = with_inputs(relation, inputs) if inputs else relation
-            seen = self._seen[id(relation)] = (relation, found)
-            self._seen[id(found)] = (found, found)
-        return seen[1]
+            known = self._interned[id(relation)] = (relation, found)
+            self._interned[id(found)] = (found, found)
+        return known[1]
 
     def _fragment(self, exchange: Exchange) -> tuple[object, ...]:
         own, fragment = (exchange.kind, exchange.keys, exchange.parts), exchange.fragment

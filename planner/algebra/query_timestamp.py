@@ -42,7 +42,7 @@ class QueryTimestamp:
         "CAST('2026-01-03' AS DATE)"
         """
         type_ = _TYPES.get(function.lower())
-        return None if type_ is None else Literal(*_told(self.at, self.zone, type_), None)
+        return None if type_ is None else Literal(*_literal(self.at, self.zone, type_), None)
 
 
 def is_of_the_moment(function: str) -> bool:
@@ -51,7 +51,7 @@ def is_of_the_moment(function: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _told(at: str, zone: str | None, type_: str) -> tuple[str, str]:
+def _literal(at: str, zone: str | None, type_: str) -> tuple[str, str]:
     """The timestamp as SQL of a type, and that type's name."""
     through = "TIMESTAMP" if type_ == "TIME" else "TIMESTAMPTZ"
     with open_duckdb(files=False, threads=1) as connection:

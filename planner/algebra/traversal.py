@@ -31,12 +31,12 @@ def bottom_up(relation: Relation, visit: Visit) -> Relation:
 def shared_subplans(relation: Relation) -> dict[str, Shared]:
     """Return the shared subplans by name, every reader of a subplan before the subplan itself."""
     found: dict[str, Shared] = {}  # post-order: a subplan after those it reads
-    seen: set[int] = set()
+    visited: set[int] = set()
 
     def visit(node: Relation) -> None:
-        if id(node) in seen:
+        if id(node) in visited:
             return
-        seen.add(id(node))
+        visited.add(id(node))
         for child in node.inputs:
             visit(child)
         if isinstance(node, Shared):

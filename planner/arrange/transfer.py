@@ -217,12 +217,12 @@ def _is_reduced(join: Join) -> bool:
 
 def _nodes(relation: Relation) -> Iterator[Relation]:
     """Every operator, a shared one once."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     stack = [relation]
     while stack:
         node = stack.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
+        if id(node) not in visited:
+            visited.add(id(node))
             yield node
             stack.extend(node.inputs)
 

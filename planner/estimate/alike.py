@@ -19,10 +19,10 @@ from qoop.planner.estimate.observed import LEAST_ROWS, MISJUDGED, Errors, Joined
 from qoop.planner.plan import Plan, Stage, StageId
 
 
-def join_errors(plan: Plan, seen: Mapping[StageId, Observation]) -> Errors:
+def join_errors(plan: Plan, observations: Mapping[StageId, Observation]) -> Errors:
     """The errors of a plan's estimates; of several stages over the same tables that of the one with the most rows."""
     below = tables_below(plan)
-    known = ((stage, seen[stage.id]) for stage in plan.stages if stage.id in seen)
+    known = ((stage, observations[stage.id]) for stage in plan.stages if stage.id in observations)
     ordered = sorted(known, key=lambda pair: pair[1].rows)
     joining = ((stage, one, joined_facts(stage, plan, below)) for stage, one in ordered)
     found = {

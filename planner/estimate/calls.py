@@ -23,17 +23,17 @@ Rows = Mapping[str, float]
 """By function, the rows that it is called for."""
 
 
-def believed(functions: Iterable[UserFunction], seen: Mapping[str, float]) -> Mapping[str, float]:
+def call_seconds(functions: Iterable[UserFunction], measured: Mapping[str, float]) -> Mapping[str, float]:
     """Seconds a row by function. seen: what those took that have been called."""
-    return {one.key: seen.get(one.key, VECTORISED_ROW if one.vectorised else SCALAR_ROW) for one in functions}
+    return {one.key: measured.get(one.key, VECTORISED_ROW if one.vectorised else SCALAR_ROW) for one in functions}
 
 
 def calls_of(relation: Relation, cardinality: Cardinality, row_seconds: Mapping[str, float]) -> Rows:
     """The rows for which the top operator calls each function."""
     match relation:
         case Filter() if any(map(calls_python, relation.predicates)):
-            asked = _asked(relation, cardinality, row_seconds)
-            return sum_of(_for_each(one.rows, [one.predicate]) for one in asked)
+            filter_calls = _filter_calls(relation, cardinality, row_seconds)
+            return sum_of(_for_each(one.rows, [one.predicate]) for one in filter_calls)
         case Project():
             return _for_each(cardinality.rows(relation.input), [expr for _, expr in relation.exprs])
         case Aggregate():
@@ -53,21 +53,21 @@ def estimates_of(
     no two of them. number: of the operator, among those of its task."""
     if not isinstance(relation, Filter) or len(relation.predicates) < 2:
         return ()
-    asked = _asked(relation, cardinality, row_seconds)
-    movable = [one for one in asked if is_movable_call(one.predicate)]
+    filter_calls = _filter_calls(relation, cardinality, row_seconds)
+    movable = [one for one in filter_calls if is_movable_call(one.predicate)]
     if len(movable) < 2:
         return ()
     return tuple(
         CallEstimate(
             key, one.rows, row_seconds.get(key, 0.0), Predicate(number, place, one.passes) if one in movable else None
         )
-        for place, one in enumerate(asked)
+        for place, one in enumerate(filter_calls)
         for key in python_calls(one.predicate)
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _FilterCall:
     """A predicate of a filter that calls Python. rows: for which it is asked. passes: the part that it lets pass."""
 
     predicate: Expr
@@ -75,14 +75,14 @@ class _Asked:
     passes: float
 
 
-def _asked(relation: Filter, cardinality: Cardinality, row_seconds: Mapping[str, float]) -> list[_Asked]:
+def _filter_calls(relation: Filter, cardinality: Cardinality, row_seconds: Mapping[str, float]) -> list[_FilterCall]:
     """Predicates that do not call Python come first; those that do follow in the best order."""
     cheap = [one for one in relation.predicates if not calls_python(one)]
     left = cardinality.rows(relation.input) * cardinality.selectivity(conjunction(cheap), relation.input)
     costly = [(one, cardinality.selectivity(one, relation.input)) for one in relation.predicates if calls_python(one)]
     found = []
     for one, passes in sorted(costly, key=lambda it: rank(it[1], _seconds(it[0], row_seconds))):
-        found.append(_Asked(one, left, passes))
+        found.append(_FilterCall(one, left, passes))
         left *= passes
     return found
 

@@ -131,8 +131,8 @@ class Cardinality:
         if known is not None:
             return known[1]
         profile = self._estimate(relation)
-        seen = self.observed.believed(relation) if self.observed is not None else None
-        profile = profile if seen is None else replace(profile, rows=seen)
+        observed_rows = self.observed.believed(relation) if self.observed is not None else None
+        profile = profile if observed_rows is None else replace(profile, rows=observed_rows)
         rows = min(MOST_ROWS, max(0.0, profile.rows))
         profile = profile if rows == profile.rows else replace(profile, rows=rows)
         self._profiles[id(relation)] = (relation, profile)  # the relation too: its id must not be given away

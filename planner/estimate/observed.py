@@ -101,22 +101,23 @@ class Observations:
 
         reads: what it is made of. The last of many stages puts out the same as one that does all the work at once.
         """
-        seen = self.by_signature.get(signature)
-        if seen is None:
+        observation = self.by_signature.get(signature)
+        if observation is None:
             return planned
-        known = replace(planned, rows=seen.rows, bytes=planned.bytes if seen.bytes is None else seen.bytes)
-        if seen.reads is not None and seen.reads != reads:
+        size = planned.bytes if observation.bytes is None else observation.bytes
+        known = replace(planned, rows=observation.rows, bytes=size)
+        if observation.reads is not None and observation.reads != reads:
             return known
-        if seen.seconds is not None:
-            known = replace(known, task_seconds=seen.seconds / width)
-        return known if seen.memory is None else replace(known, task_memory=seen.memory, task_wants=0.0)
+        if observation.seconds is not None:
+            known = replace(known, task_seconds=observation.seconds / width)
+        return known if observation.memory is None else replace(known, task_memory=observation.memory, task_wants=0.0)
 
 
 NOTHING = Observations()
 
 
-def observe(plan: Plan, seen: Mapping[StageId, Observation]) -> Observations:
-    """File what was seen of some stages of a plan.
+def observe(plan: Plan, observations: Mapping[StageId, Observation]) -> Observations:
+    """File the observations of some stages of a plan.
 
     Non-deterministic stages (law 12) are left out, since another run of them may put out other rows. Unfinished rows
     (partial groups) count only for a stage of exactly the same signature.
@@ -125,7 +126,7 @@ def observe(plan: Plan, seen: Mapping[StageId, Observation]) -> Observations:
     tables: set[Tables] = set()
     below = tables_below(plan)
     for stage in plan.stages:
-        observation = seen.get(stage.id)
+        observation = observations.get(stage.id)
         if observation is None or not stage.shareable:
             continue
         observation = replace(observation, reads=read_by(stage, plan))

@@ -37,8 +37,8 @@ class ObservedRows:
         """The number of rows that the relation put out when it ran; None if it has not been observed."""
         if self.tables(relation) not in self._observations.tables:
             return None
-        seen = self._observations.by_signature.get(self._provenances.rows(relation))
-        return None if seen is None else seen.rows
+        observation = self._observations.by_signature.get(self._provenances.rows(relation))
+        return None if observation is None else observation.rows
 
     def follows(self, relation: Relation, rows: float) -> None:
         """Take note of the rows that a relation should have, by what was seen of others that lean on the same."""
@@ -47,10 +47,10 @@ class ObservedRows:
 
     def believed(self, relation: Relation) -> float | None:
         """The rows that were observed of the relation, or else follow from other observations; None: neither."""
-        seen = self.rows(relation)
-        if seen is None and self.tables(relation) in self._followed:
+        rows = self.rows(relation)
+        if rows is None and self.tables(relation) in self._followed:
             return self._following.get(self._provenances.rows(relation))
-        return seen
+        return rows
 
     def tables(self, relation: Relation) -> Tables:
         """The tables that the relation reads."""

@@ -52,9 +52,9 @@ def reestimated(
     stages: list[Stage] = []
     below = tables_below(plan) if errors else {}
     for stage in plan.stages:
-        seen = seen_of(stage, observed)
-        error = _error(stage, plan, below, errors) if errors and seen is None else None
-        estimate = _timed(stage, _grown(stage, plan, growth, seen, error), growth, observed)
+        observation = observation_of(stage, observed)
+        error = _error(stage, plan, below, errors) if errors and observation is None else None
+        estimate = _timed(stage, _grown(stage, plan, growth, observation, error), growth, observed)
         if memory.get(stage.id, 0.0) > estimate.task_memory:
             estimate = replace(estimate, task_memory=memory[stage.id])
         growth[stage.id] = max(1.0, estimate.rows) / max(1.0, stage.estimate.rows)
@@ -67,7 +67,7 @@ def _timed(stage: Stage, grown: Estimate, growth: Mapping[StageId, float], obser
     """The estimate with what was seen of the seconds that nobody can foretell: of functions of Python, and of tables
     that have to be waited for. There are as many more calls as there are rows to read."""
     factor = prod(growth[id] for id in dict.fromkeys(item.stage for item in stage.stage_inputs))
-    calls = _seen_calls(stage.estimate.calls, factor, observed)
+    calls = _observed_calls(stage.estimate.calls, factor, observed)
     more = sum(new.seconds - old.seconds for new, old in zip(calls, stage.estimate.calls, strict=True))
     for item in stage.table_inputs if observed.waits else ():
         more += observed.waits.get(read_table(item.table, item.version), 0.0) / (stage.width if item.split else 1)
@@ -76,11 +76,11 @@ def _timed(stage: Stage, grown: Estimate, growth: Mapping[StageId, float], obser
     return replace(grown, task_seconds=max(LEAST_SECONDS, grown.task_seconds + more), calls=calls)
 
 
-def _seen_calls(calls: tuple[CallEstimate, ...], factor: float, observed: Observations) -> tuple[CallEstimate, ...]:
-    seen = [changed(one, row_seconds=observed.calls.get(one.function, one.row_seconds)) for one in calls]
-    if factor == 1.0 and seen == list(calls):
+def _observed_calls(calls: tuple[CallEstimate, ...], factor: float, observed: Observations) -> tuple[CallEstimate, ...]:
+    known = [changed(one, row_seconds=observed.calls.get(one.function, one.row_seconds)) for one in calls]
+    if factor == 1.0 and known == list(calls):
         return calls
-    return in_best_order([changed(one, rows=one.rows * factor) for one in seen])
+    return in_best_order([changed(one, rows=one.rows * factor) for one in known])
 
 
 def in_best_order(calls: Sequence[CallEstimate]) -> tuple[CallEstimate, ...]:
@@ -120,23 +120,23 @@ def _error(stage: Stage, plan: Plan, below: Mapping[StageId, Tables], errors: Er
     return error_of(stage, plan, below, errors)
 
 
-def seen_of(stage: Stage, observed: Observations) -> Observation | None:
+def observation_of(stage: Stage, observed: Observations) -> Observation | None:
     """The observation of a stage, or of one that has the same rows; None: there is none."""
     found = observed.by_signature.get(stage.signature)
     return found if found is not None or not stage.meaning else observed.by_signature.get(stage.meaning)
 
 
 def _grown(
-    stage: Stage, plan: Plan, growth: Mapping[StageId, float], seen: Observation | None, error: float | None
+    stage: Stage, plan: Plan, growth: Mapping[StageId, float], observation: Observation | None, error: float | None
 ) -> Estimate:
     """The estimate of a stage whose inputs have grown, and whose own rows may be known, or by how much they err."""
     old = stage.estimate
     sources = dict.fromkeys(item.stage for item in stage.stage_inputs)
     factor = prod(growth[id] for id in sources)
-    rows = seen.rows if seen is not None else old.rows * (factor if error is None else error)
+    rows = observation.rows if observation is not None else old.rows * (factor if error is None else error)
     size = old.bytes * rows / max(1.0, old.rows)
-    if seen is not None and seen.bytes is not None and seen.rows:
-        size = seen.bytes
+    if observation is not None and observation.bytes is not None and observation.rows:
+        size = observation.bytes
     if factor == 1.0 and rows == old.rows:
         return old
     read = [(plan.by_id[id].estimate.rows, growth[id]) for id in sources]

@@ -202,7 +202,7 @@ class Cutter:
         def source(exchange: Exchange) -> tuple[str, tuple[str, ...]]:
             below = self.content(exchange)
             stage = below.stage
-            return repr((stage.signature, exchange.kind, *_seen(stage, exchange.kind))), tuple(
+            return repr((stage.signature, exchange.kind, *_deciding_cut(stage, exchange.kind))), tuple(
                 below.names[column].name for column in exchange.columns
             )
 
@@ -306,7 +306,7 @@ class _Numbered:
         return self.shared[name]
 
 
-def _seen(stage: Stage, kind: str) -> tuple[object, ...]:
+def _deciding_cut(stage: Stage, kind: str) -> tuple[object, ...]:
     """Of how a stage is cut, what decides which of its rows the task of a reader gets."""
     match kind:
         case "gather":

@@ -241,23 +241,23 @@ def readers_keys(relation: Relation) -> dict[int, tuple[Column, ...]]:
     all of its keys they would have to be hashed again. (The interesting orders of System R, for partitionings.)
     """
     found: dict[int, tuple[Column, ...]] = {}
-    asked: set[int] = set()
+    visited: set[int] = set()
 
-    def ask(node: Relation, wish: tuple[Column, ...]) -> None:
-        if isinstance(node, Shared) and id(node) in asked:
+    def visit(node: Relation, wish: tuple[Column, ...]) -> None:
+        if isinstance(node, Shared) and id(node) in visited:
             return
-        asked.add(id(node))
-        below = _wanted_below(node, wish)
+        visited.add(id(node))
+        below = _wish_below(node, wish)
         if isinstance(node, Aggregate) and wish and below == wish:
             found[id(node)] = wish
         for child in node.inputs:
-            ask(child, below)
+            visit(child, below)
 
-    ask(relation, ())
+    visit(relation, ())
     return found
 
 
-def _wanted_below(node: Relation, wish: tuple[Column, ...]) -> tuple[Column, ...]:
+def _wish_below(node: Relation, wish: tuple[Column, ...]) -> tuple[Column, ...]:
     """By which columns of its input an operator wants rows together, given what is wanted of its own rows."""
     match node:
         case Window():

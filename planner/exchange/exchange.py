@@ -199,9 +199,9 @@ class _Placer:
         tables = BASE_MEMORY + placed.hash_bytes_each + 1.5 * placed.hash_bytes / width
         memory = tables + self.costs.bytes(rows, relation) / width
         slots = self.costs.threads if width == 1 and seconds > self.limits.threads_seconds else 1
-        asked = min(memory, self.costs.most_memory(slots))
+        requested = min(memory, self.costs.most_memory(slots))
         calls = self.calls(relation, width)
-        estimate = Estimate(rows, self.costs.bytes(rows, relation), max(seconds, 1e-4), asked, memory, calls)
+        estimate = Estimate(rows, self.costs.bytes(rows, relation), max(seconds, 1e-4), requested, memory, calls)
         return Fragment(placed.meaning, placed.partial, width, slots, estimate)
 
     def calls(self, relation: Relation, width: int) -> tuple[CallEstimate, ...]:
@@ -212,9 +212,9 @@ class _Placer:
         found: list[CallEstimate] = []
         others: list[Mapping[str, float]] = []
         for number, node in enumerate(fragment_nodes(relation)):
-            asked = estimates_of(node, self.costs.cardinality, row_seconds, number)
-            found.extend(asked)
-            if not asked:
+            ordered = estimates_of(node, self.costs.cardinality, row_seconds, number)
+            found.extend(ordered)
+            if not ordered:
                 others.append(self.costs.calls(node))
         found.extend(CallEstimate(key, rows, row_seconds.get(key, 0.0)) for key, rows in sum_of(others).items())
         return tuple(changed(one, rows=one.rows / width) for one in sorted(found, key=lambda one: one.function))

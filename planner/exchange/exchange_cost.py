@@ -158,12 +158,12 @@ class Costs:
             return 1
         if placed.exact:
             return placed.exact
-        wanted = ceil(placed.seconds / self.limits.task_seconds)
+        tasks = ceil(placed.seconds / self.limits.task_seconds)
         if placed.repeated > 0.0:  # what every task repeats must not outgrow what they divide
-            wanted = min(wanted, int(0.3 * placed.seconds / placed.repeated) + 1)
-        wanted = self.slots * ceil(max(1, wanted) / self.slots)
-        if wanted <= placed.splits:
-            return wanted
+            tasks = min(tasks, int(0.3 * placed.seconds / placed.repeated) + 1)
+        tasks = self.slots * ceil(max(1, tasks) / self.slots)
+        if tasks <= placed.splits:
+            return tasks
         return placed.splits - placed.splits % self.slots if placed.splits > self.slots else max(1, placed.splits)
 
 

@@ -315,11 +315,11 @@ class Blocks:
         left, mine = self._renumbered(source.blocks[0])
         right, theirs = self._renumbered(source.blocks[1])
         on = [substitute(part, {**mine, **theirs}) for part in source.on]
-        asked = {source.names[own_name(column)] for column in rejected}
-        if asked & left.columns.keys() and asked & right.columns.keys():
+        non_null = {source.names[own_name(column)] for column in rejected}
+        if non_null & left.columns.keys() and non_null & right.columns.keys():
             both = Block(left.leaves + right.leaves, left.predicates, {**left.columns, **right.columns})
             return self._restricted(both, (*right.predicates, *on))
-        if asked & left.columns.keys():
+        if non_null & left.columns.keys():
             return self._dependent("left", left, right, on)
         return self._dependent("left", right, left, on)
 
@@ -586,8 +586,8 @@ class Blocks:
         if not _is_rows(base):
             written = self.write(base, base.columns.values())
             exprs = dict(base.columns.items())
-            wanted = {Column(f"by {text_of(e, str)}", e.type): e for e in parted}
-            base = replace(base, columns={**exprs, **wanted})
+            keys = {Column(f"by {text_of(e, str)}", e.type): e for e in parted}
+            base = replace(base, columns={**exprs, **keys})
             source = Source("rows", (base,), {})
             closed = self._leaf("rows " + written.core, _texts(written, base.columns), source=source)
             columns = {expr: closed.columns[column] for column, expr in base.columns.items()}

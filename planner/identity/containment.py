@@ -25,23 +25,23 @@ from qoop.planner.algebra.properties import is_total
 from qoop.planner.identity.block import equal_columns, merged_names
 
 
-def served(kept: Facts, wanted: Facts, types: Mapping[str, str]) -> Served | None:
+def served(kept: Facts, requested: Facts, types: Mapping[str, str]) -> Served | None:
     """The way in which the kept output serves the wanted one; None if that cannot be shown.
 
     types: of the kept stage's columns, by name.
     """
-    if wanted.ordered or [name for name, _ in kept.leaves] != [name for name, _ in wanted.leaves]:
+    if requested.ordered or [name for name, _ in kept.leaves] != [name for name, _ in requested.leaves]:
         return None
-    return _Matching(kept, wanted, types).served()
+    return _Matching(kept, requested, types).served()
 
 
 class _Matching:
     """One kept block against one wanted block over factors of the same names."""
 
-    def __init__(self, kept: Facts, wanted: Facts, types: Mapping[str, str]) -> None:
-        self.kept, self.wanted = kept, wanted
+    def __init__(self, kept: Facts, requested: Facts, types: Mapping[str, str]) -> None:
+        self.kept, self.requested = kept, requested
         self.kept_classes, self.kept_others = equal_columns(kept.predicates)
-        self.classes, self.others = equal_columns(wanted.predicates)
+        self.classes, self.others = equal_columns(requested.predicates)
         self.strict = merged_names(_plain_name, self.kept_classes)
         self.name = merged_names(_plain_name, self.classes)
         self.columns = [(Column(name, types[name]), expr) for name, expr in kept.columns]
@@ -55,7 +55,7 @@ class _Matching:
             return None
         joined = self.missing_equalities()
         rest = [self.over_kept(predicate) for text, predicate in mine.items() if text not in theirs]
-        columns = [(name, self.over_kept(expr)) for name, expr in self.wanted.columns]
+        columns = [(name, self.over_kept(expr)) for name, expr in self.requested.columns]
         if joined is None or not all(expr is not None and is_total(expr) for expr in rest):
             return None
         found = tuple((name, expr) for name, expr in columns if expr is not None)
@@ -64,7 +64,7 @@ class _Matching:
 
     def same_arguments(self) -> bool:
         """True if factors that depend on others depend on equal columns of them."""
-        pairs = zip(self.kept.leaves, self.wanted.leaves, strict=True)
+        pairs = zip(self.kept.leaves, self.requested.leaves, strict=True)
         return all(self.texts(mine) == self.texts(theirs) for (_, mine), (_, theirs) in pairs)
 
     def texts(self, exprs: Sequence[Expr]) -> list[str]:

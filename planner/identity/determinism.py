@@ -52,13 +52,13 @@ def is_non_deterministic(relation: Relation, query: FloatOrder = EXACT) -> bool:
     >>> is_non_deterministic(Limit(Scan("t", "v", (("a", a),)), 5))
     True
     """
-    seen: set[int] = set()
+    visited: set[int] = set()
     guarded: set[Column] = set()
 
     def visit(node: Relation) -> bool:
-        if id(node) in seen:
+        if id(node) in visited:
             return False
-        seen.add(id(node))
+        visited.add(id(node))
         guarded.update(_guarded(node))
         return _varies(node, guarded) or not query.matched.isdisjoint(_made(node)) or any(map(visit, node.inputs))
 

@@ -107,12 +107,12 @@ class _Found:
         self.chosen: set[Column] = set()
         self.matched: set[Column] = set()
         self.deciding = False
-        self.seen: set[int] = set()
+        self.visited: set[int] = set()
 
     def visit(self, node: Relation) -> None:
-        if id(node) in self.seen:
+        if id(node) in self.visited:
             return
-        self.seen.add(id(node))
+        self.visited.add(id(node))
         for below in node.inputs:
             self.visit(below)
         match node:

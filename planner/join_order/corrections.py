@@ -19,14 +19,14 @@ _RIDGE = 1e-6
 """Keeps two sets that lean on the same from contradicting each other without limit."""
 
 
-def corrections(seen: Sequence[tuple[Set[Assumption], float]]) -> dict[Assumption, float]:
+def corrections(observed: Sequence[tuple[Set[Assumption], float]]) -> dict[Assumption, float]:
     """For each assumption the factor by which to correct it. seen: the assumptions of a set, and true over estimated.
 
     >>> found = corrections([(frozenset({1, 2}), 100.0), (frozenset({1, 4}), 1.0)])
     >>> {assumption: round(factor, 2) for assumption, factor in found.items()}
     {1: 4.64, 2: 21.54, 4: 0.22}
     """
-    sets = [(assumptions, log(factor)) for assumptions, factor in seen if assumptions]
+    sets = [(assumptions, log(factor)) for assumptions, factor in observed if assumptions]
     gram = [[float(len(one & other)) for other, _ in sets] for one, _ in sets]
     for place, row in enumerate(gram):
         row[place] += _RIDGE

@@ -179,23 +179,23 @@ class JoinGraph:
 
     def _correct(self, observed: ObservedRows) -> None:
         """Factors that give every observed set of leaves the rows it was seen to have, and others their part."""
-        known = [(mask, self._seen_rows(mask, observed)) for mask in self._over(observed)]
-        seen = [(mask, max(rows, 0.5)) for mask, rows in known if rows is not None and self._rows_of(mask) > 0]
+        known = [(mask, self._observed_rows(mask, observed)) for mask in self._over(observed)]
+        found = [(mask, max(rows, 0.5)) for mask, rows in known if rows is not None and self._rows_of(mask) > 0]
         uncertain = [bit for bit in self._local if observed.rows(self.relations[bit.bit_length() - 1]) is None]
-        leaning = [self._assumptions(mask, uncertain) for mask, _ in seen]
-        wrong = [rows / self._rows_of(mask) for mask, rows in seen]
+        leaning = [self._assumptions(mask, uncertain) for mask, _ in found]
+        wrong = [rows / self._rows_of(mask) for mask, rows in found]
         self._forget_sets()
-        self.corrected_by = observed if seen else None
+        self.corrected_by = observed if found else None
         for assumption, factor in corrections(list(zip(leaning, wrong, strict=True))).items():
             if assumption in self.rows:
                 self.rows[assumption] *= factor
             else:
                 self.factors.append((assumption, factor))
-        for mask, rows in seen:  # exactly, where two of them contradict each other
+        for mask, rows in found:  # exactly, where two of them contradict each other
             self.factors.append((mask, rows / self._rows_of(mask)))
             self._forget_sets()
 
-    def _seen_rows(self, mask: Mask, observed: ObservedRows) -> float | None:
+    def _observed_rows(self, mask: Mask, observed: ObservedRows) -> float | None:
         """The rows that a set was seen to have, or else should have as other joins of its tables were misjudged."""
         meaning = self.meaning(mask)
         rows = observed.rows(meaning)
@@ -220,10 +220,10 @@ class JoinGraph:
         """Sets of leaves over exactly the tables that something was observed over, the smallest first."""
         tables = [observed.tables(relation) for relation in self.relations]
         found: set[Mask] = set()
-        for wanted in observed.table_sets:
-            within = [i for i, own in enumerate(tables) if own <= wanted]
+        for target in observed.table_sets:
+            within = [i for i, own in enumerate(tables) if own <= target]
             sets = (chosen for size in range(2, len(within) + 1) for chosen in combinations(within, size))
-            fitting = (c for c in islice(sets, _MOST_SETS) if frozenset().union(*(tables[i] for i in c)) == wanted)
+            fitting = (c for c in islice(sets, _MOST_SETS) if frozenset().union(*(tables[i] for i in c)) == target)
             found.update(sum(1 << i for i in chosen) for chosen in fitting)
         return sorted((mask for mask in found if self._stands(mask)), key=lambda mask: (mask.bit_count(), mask))
 
@@ -398,14 +398,14 @@ def _connect(mask: Mask, neighbours: list[Mask]) -> None:
 
 
 def _component(seed: Mask, neighbours: list[Mask]) -> Mask:
-    seen, frontier = seed, seed
+    reached, frontier = seed, seed
     while frontier:
-        reached = 0
+        around = 0
         for bit in bits(frontier):
-            reached |= neighbours[bit.bit_length() - 1]
-        frontier = reached & ~seen
-        seen |= frontier
-    return seen
+            around |= neighbours[bit.bit_length() - 1]
+        frontier = around & ~reached
+        reached |= frontier
+    return reached
 
 
 def _with_filter(relation: Relation, predicates: list[Expr]) -> Relation:

@@ -34,18 +34,18 @@ def drop_sorts(relation: Relation) -> Relation:
     >>> outline(drop_sorts(Aggregate(ordered, (a,), ())))
     'aggregate[a](t[a])'
     """
-    return each_block(relation, lambda block: _walk(block, seen=True))
+    return each_block(relation, lambda block: _walk(block, order_matters=True))
 
 
-def _walk(node: Relation, seen: bool) -> Relation:
+def _walk(node: Relation, order_matters: bool) -> Relation:
     match node:
         case Shared():
             return node
         case Sort():
             below = _walk(node.input, False)
-            return with_inputs(node, (below,)) if seen else below
+            return with_inputs(node, (below,)) if order_matters else below
         case Project() | Filter() | Exchange():
-            return with_inputs(node, (_walk(node.input, seen),))
+            return with_inputs(node, (_walk(node.input, order_matters),))
         case Limit() | Window():
             return with_inputs(node, (_walk(node.input, True),))
         case Aggregate():

@@ -57,17 +57,17 @@ def _has_groups_of_its_own(aggregate: Aggregate, filters: tuple[Expr, ...]) -> b
 def _one_group_each(aggregate: Aggregate, filters: tuple[Expr, ...]) -> Relation:
     """Each aggregate is that of the one group whose rows pass its filter; without such rows, that of nothing."""
     cases = " ".join(f"WHEN {{{place}}} THEN {place}" for place in range(len(filters)))
-    told = Call("filters", filters, f"CAST(CASE {cases} END AS BIGINT)", "BIGINT")
-    wanted = (
+    number_expr = Call("filters", filters, f"CAST(CASE {cases} END AS BIGINT)", "BIGINT")
+    rows = (
         aggregate.input
         if _only_passing(aggregate.input, filters)
         else filtered(aggregate.input, [disjunction(filters)])
     )
-    number, numbered = _numbered(aggregate, wanted, told)
-    asking: dict[tuple[Call, bool], list[Aggregation]] = {}
+    number, numbered = _numbered(aggregate, rows, number_expr)
+    by_call: dict[tuple[Call, bool], list[Aggregation]] = {}
     for agg in aggregate.aggregations:
-        asking.setdefault((agg.call, agg.distinct), []).append(agg)
-    parts = {key: _part_of(aggs, filters, number) for key, aggs in asking.items()}
+        by_call.setdefault((agg.call, agg.distinct), []).append(agg)
+    parts = {key: _part_of(aggs, filters, number) for key, aggs in by_call.items()}
     groups = Aggregate(numbered, (number,), tuple(parts.values()))
 
     def picked(agg: Aggregation) -> Aggregation:
@@ -96,9 +96,9 @@ def _place(agg: Aggregation, filters: tuple[Expr, ...]) -> int:
 
 def _only_passing(relation: Relation, filters: tuple[Expr, ...]) -> bool:
     """True if it is filtered for rows that pass one of the filters already, as where aggregates were merged."""
-    wanted = text_of(disjunction(filters), str)
+    some_passes = text_of(disjunction(filters), str)
     while isinstance(relation, Filter | Project):
-        if isinstance(relation, Filter) and any(text_of(one, str) == wanted for one in relation.predicates):
+        if isinstance(relation, Filter) and any(text_of(one, str) == some_passes for one in relation.predicates):
             return True
         relation = relation.input
     return False
@@ -139,10 +139,10 @@ def _worth_it(aggregate: Aggregate, filters: tuple[Expr, ...]) -> bool:
     )
 
 
-def _numbered(aggregate: Aggregate, rows: Relation, told: Call) -> tuple[Column, Project]:
-    """The column of the numbers, and the rows with it. told: the number of a row."""
+def _numbered(aggregate: Aggregate, rows: Relation, number_expr: Call) -> tuple[Column, Project]:
+    """The column of the numbers, and the rows with it. number_expr: the number of a row."""
     number = Column(f"{aggregate.aggregations[0].column.name}:filters", "BIGINT")
-    return number, Project(rows, (*((column, column) for column in rows.columns), (number, told)))
+    return number, Project(rows, (*((column, column) for column in rows.columns), (number, number_expr)))
 
 
 def _part(column: Column) -> Column:

@@ -57,8 +57,8 @@ def push_filters(relation: Relation) -> Relation:
     pushed = pusher.push(relation, ())
     bodies: dict[str, Relation] = {}
     for name, shared in shared_subplans(relation).items():
-        wanted = pusher.shared_predicates(name)
-        bodies[name] = pusher.push(shared.input, wanted)
+        predicates_of_readers = pusher.shared_predicates(name)
+        bodies[name] = pusher.push(shared.input, predicates_of_readers)
     return replace_shared(pushed, bodies)
 
 
@@ -131,10 +131,10 @@ class _Pusher:
 
     def shared_predicates(self, name: str) -> Predicates:
         """The predicates that every row of the subplan must satisfy for at least one of its readers."""
-        wanted = self.readers.get(name, [])
-        if not wanted or not all(wanted):
+        predicates_of_readers = self.readers.get(name, [])
+        if not predicates_of_readers or not all(predicates_of_readers):
             return ()
-        return simplify_all((simplify(disjunction(conjunction(predicates) for predicates in wanted)),))
+        return simplify_all((simplify(disjunction(conjunction(predicates) for predicates in predicates_of_readers)),))
 
     def _into_inner(self, node: Join, predicates: Predicates) -> Relation:
         left, right = frozenset(node.left.columns), frozenset(node.right.columns)

@@ -119,7 +119,7 @@ def _partners(join: Join, needed: frozenset[Column]) -> Mapping[Column, Column] 
         if pair is not None and (pair[0] in left) != (pair[1] in left):
             mine, theirs = pair if pair[0] in left else pair[::-1]
             equal.setdefault(theirs, mine)
-    wanted = [column for column in join.right.columns if column in needed]
-    if any(column not in equal for column in wanted):
+    needed_right = [column for column in join.right.columns if column in needed]
+    if any(column not in equal for column in needed_right):
         return None
-    return {column: equal[column] for column in wanted}
+    return {column: equal[column] for column in needed_right}

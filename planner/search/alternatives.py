@@ -69,7 +69,7 @@ def full_pool(planning: Planning, grid: Grid) -> Pool:
 
 def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Iterator[tuple[Variant, Resources]]:
     """Variants with resources, without those that cannot lead to another plan than one before."""
-    seen: set[tuple[object, ...]] = set()
+    tried: set[tuple[object, ...]] = set()
     for variant in (*variants, *CALLING) if planning.cost.calls else variants:
         if variant.lone and not grid.lone:
             continue
@@ -77,8 +77,8 @@ def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Itera
         for available in (one for one in grid.availability if variant.suits(one.cpu, grid.threads)):
             fitted = variant.on(available, grid.threads, grid.machine)
             key = (id(relation), fitted.limits, available)
-            if key not in seen:
-                seen.add(key)
+            if key not in tried:
+                tried.add(key)
                 yield fitted, available
 
 

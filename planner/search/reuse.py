@@ -98,12 +98,12 @@ class _State:
 
 def _needed(plan: Plan, parts: Mapping[StageId, int]) -> dict[StageId, int]:
     """By stage the tasks still to be done, of those that something unfinished reads."""
-    wanted, needed = {plan.root.id}, {}
+    required, needed = {plan.root.id}, {}
     for stage in reversed(plan.stages):
         left = stage.width - parts.get(stage.id, 0)
-        if stage.id in wanted and left > 0:
+        if stage.id in required and left > 0:
             needed[stage.id] = left
-            wanted.update(item.stage for item in stage.stage_inputs)
+            required.update(item.stage for item in stage.stage_inputs)
     return needed
 
 
@@ -147,14 +147,14 @@ def _offers(plan: Plan, stage: Stage, item: FinishedStage, cost: CostModel) -> I
         elif stage is not plan.root and _forwards(stage, item.stage, modes):
             yield from graft.between(stage, _passed_on(stage, graft.name, item.stage, _all_of(stage), cost))
         return
-    offered, wanted = item.stage.facts.value, stage.facts.value
-    if offered is None or wanted is None:
+    offered, requested = item.stage.facts.value, stage.facts.value
+    if offered is None or requested is None:
         return
     if not stage.width == item.stage.width == 1 and "forward" in _modes(plan, stage):
         return
     from qoop.planner.identity.containment import served  # loads a part of the planner, which few jobs need
 
-    found = served(offered, wanted, dict(item.stage.columns))
+    found = served(offered, requested, dict(item.stage.columns))
     if found is not None:
         graft = _Graft(plan, item)
         yield from graft.between(stage, _passed_on(stage, graft.name, item.stage, found, cost))

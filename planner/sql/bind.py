@@ -74,7 +74,7 @@ class Binder:
         self._settings: dict[str, str] = {}
         self._functions = Functions()
         self._duckdb: duckdb.DuckDBPyConnection | None = None
-        self._waiting: list[str] = []  # what is to be made known to DuckDB before it is asked something
+        self._waiting: list[str] = []  # definitions that DuckDB gets before its next use
         for name, setting in (settings or {}).items():
             self.set(name, setting)
 
@@ -108,7 +108,7 @@ class Binder:
         with self._lock:
             before = self._functions.add(function, replace)
             if before is not None:
-                self._told().remove_function(before.name)
+                self._synced().remove_function(before.name)
             try:
                 self._declare(function)
             except BaseException:
@@ -118,7 +118,7 @@ class Binder:
     def _declare(self, function: UserFunction) -> None:
         """Here it is only named: nothing is called while texts are bound."""
         try:
-            self._told().create_function(  # type: ignore[call-overload]
+            self._synced().create_function(  # type: ignore[call-overload]
                 function.name,
                 function.call,
                 [duckdb.sqltype(one) for one in function.parameters],
@@ -132,7 +132,7 @@ class Binder:
     def drop_function(self, name: str) -> None:
         """Forget a function. Raises UnknownFunction."""
         with self._lock:
-            self._told().remove_function(self._functions.remove(name).name)
+            self._synced().remove_function(self._functions.remove(name).name)
 
     def functions(self, text: str | None = None) -> Mapping[str, UserFunction]:
         """The functions that a text may call, by lower-case name; without a text all."""
@@ -147,7 +147,7 @@ class Binder:
         """Make a macro known to `describe`, or forget one: CREATE or DROP MACRO. Raises ParseError or BindError."""
         with self._lock:
             try:
-                self._told().execute(text)
+                self._synced().execute(text)
             except duckdb.Error as error:
                 raise _explained(error, text, 0, self._here()) from error
 
@@ -156,7 +156,7 @@ class Binder:
         with self._lock:
             try:
                 for statement in _statements(name, value):
-                    self._told().execute(statement)
+                    self._synced().execute(statement)
             except duckdb.Error as error:
                 raise QueryError(f"SET {name}: {_message(error)[0]}") from error
             self._settings[name.lower()] = value
@@ -164,7 +164,7 @@ class Binder:
     def reset(self, name: str) -> None:
         """Take a SET option back to its default."""
         with self._lock:
-            self._told().execute(f"RESET {quote(name)}")
+            self._synced().execute(f"RESET {quote(name)}")
             self._settings.pop(name.lower(), None)
 
     @property
@@ -238,8 +238,8 @@ class Binder:
             if self._duckdb is not None:
                 self._duckdb.close()
 
-    def _told(self) -> duckdb.DuckDBPyConnection:
-        """DuckDB, opened when it is first asked: a session whose queries were all planned before never does."""
+    def _synced(self) -> duckdb.DuckDBPyConnection:
+        """DuckDB with all definitions so far. It is opened at its first use: kept plans need none."""
         if self._duckdb is None:
             self._duckdb = open_duckdb(files=not self._locked, threads=1, errors_as_json=True)
         while self._waiting:
@@ -255,7 +255,7 @@ class Binder:
 
     def _here(self) -> list[str]:
         """The names of all tables and views."""
-        found = self._told().execute("SELECT lower(view_name) FROM duckdb_views() WHERE NOT internal").fetchall()
+        found = self._synced().execute("SELECT lower(view_name) FROM duckdb_views() WHERE NOT internal").fetchall()
         return [*self._tables, *(str(name) for (name,) in found)]
 
     def _describe(self, text: str) -> tuple[TypedName, ...]:
@@ -269,22 +269,22 @@ class Binder:
         return tuple((str(name), str(type_)) for name, type_, *_ in rows)
 
     def _described(self, text: str) -> list[tuple[object, ...]]:
-        rows = self._told().execute(f"DESCRIBE {text}").fetchall()
+        rows = self._synced().execute(f"DESCRIBE {text}").fetchall()
         if not _DESCRIBES_OTHER_CASE or not _has_other_case(text, [str(row[0]) for row in rows]):
             return rows
-        names = self._told().sql(text).columns
+        names = self._synced().sql(text).columns
         return [(name, *row[1:]) for name, row in zip(names, rows, strict=True)]
 
     def _described_without_row_ids(self, text: str) -> list[tuple[object, ...]]:
         """The same, where tables are views: rows of a session's tables have no numbers, as those of DuckDB's have."""
-        self._told().execute("BEGIN")
+        self._synced().execute("BEGIN")
         try:
             for name in tables_mentioned(text, self._tables):
                 columns = ", ".join(f"NULL::{type_} AS {_quoted(column)}" for column, type_ in self._tables[name][1])
-                self._told().execute(f"DROP TABLE {_quoted(name)}; CREATE VIEW {_quoted(name)} AS SELECT {columns}")
+                self._synced().execute(f"DROP TABLE {_quoted(name)}; CREATE VIEW {_quoted(name)} AS SELECT {columns}")
             return self._described(text)
         finally:
-            self._told().execute("ROLLBACK")
+            self._synced().execute("ROLLBACK")
 
 
 def without_end(text: str) -> str:

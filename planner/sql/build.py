@@ -32,7 +32,7 @@ from qoop.planner.sql.bind import Bound, TypedName
 from qoop.planner.sql.convert import Env, has_aggregate
 from qoop.planner.sql.parts import check_parts
 from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items
-from qoop.planner.sql.scope import Cte, Names, Scope, Source, Unsupported, count_uses, given, named_source, refuse
+from qoop.planner.sql.scope import Cte, Names, Scope, Source, Unsupported, count_uses, named_source, parts_of, refuse
 from qoop.planner.sql.select_block import SelectBlock
 from qoop.planner.sql.select_list import has_own_names
 from qoop.planner.sql.sources import MOST_LISTED, is_long, tables_mentioned
@@ -411,7 +411,7 @@ def _listed_type(values: Sequence[Expr]) -> str:
 def _operands(node: exp.SetOperation) -> list[exp.Expression]:
     """Operands of a set operation; a left-deep chain of the same associative one is flattened."""
     left = node.this
-    while isinstance(left, exp.Subquery) and set(given(left)) == {"this"} and isinstance(left.this, exp.SetOperation):
+    while isinstance(left, exp.Subquery) and {*parts_of(left)} == {"this"} and isinstance(left.this, exp.SetOperation):
         left = left.this
     same = (
         type(left) is type(node)

@@ -43,7 +43,7 @@ from qoop.planner.algebra.types import (
     unnesting_names,
 )
 from qoop.planner.sql.parts import EXPRESSIONS
-from qoop.planner.sql.scope import Cte, Names, Scope, Unsupported, given
+from qoop.planner.sql.scope import Cte, Names, Scope, Unsupported, parts_of
 
 Attachment = Callable[[Relation], Relation]
 
@@ -107,7 +107,7 @@ class Env:
             return negate(self.convert(positive))
         handler = _HANDLERS.get(type(node))
         if handler is not None:
-            unknown = [key for key in given(node) if key not in EXPRESSIONS.get(type(node), _OF_OPERATOR)]
+            unknown = [key for key in parts_of(node) if key not in EXPRESSIONS.get(type(node), _OF_OPERATOR)]
             if not unknown:
                 return handler(self, node)
             if type(node) not in _BINARY and not isinstance(node, exp.Func):

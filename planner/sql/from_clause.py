@@ -14,7 +14,7 @@ from qoop.planner.algebra.fold_constants import simplify
 from qoop.planner.algebra.relation import Filter, Join, JoinKind, Project, Relation, Scan, Values
 from qoop.planner.algebra.types import type_of
 from qoop.planner.sql.convert import Env
-from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, given, refuse, unlike_names
+from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, parts_of, refuse, unlike_names
 from qoop.planner.sql.subquery import refuse_typeof
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class FromClause:
         if not any(column.table.lower() in aliases for column in node.this.find_all(exp.Column)):
             return None
         inner: exp.Expression = node.args["this"]
-        plain = set(given(node)) == {"this", "alias"}
+        plain = set(parts_of(node)) == {"this", "alias"}
         if not plain or self.builder.is_closed(inner, self.ctes):
             return None
         return exp.Lateral(this=exp.Subquery(this=inner.copy()), alias=node.args["alias"].copy())
@@ -269,7 +269,7 @@ def _lateral(node: exp.Expression) -> exp.Expression | None:
 def _is_parenthesised(node: exp.Expression) -> bool:
     """True for parentheses around a FROM item, which change nothing."""
     around = isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Query | exp.Summarize)
-    return around and set(given(node)) <= {"this", "joins"}
+    return around and set(parts_of(node)) <= {"this", "joins"}
 
 
 def _only_duckdb(node: exp.Expression, tables: Collection[str], ctes: Collection[str]) -> str | None:
@@ -334,7 +334,7 @@ def _comma_separated(node: exp.Expression, select: exp.Select) -> list[tuple[exp
     """The FROM items between commas, which bind less than any JOIN, each with the joins that follow it."""
     parts: list[tuple[exp.Expression, list[exp.Join]]] = [(node, [])]
     for join in select.args.get("joins") or ():
-        if set(given(join)) == {"this"}:
+        if set(parts_of(join)) == {"this"}:
             parts.append((join.this, []))
         else:
             parts[-1][1].append(join)

@@ -21,12 +21,12 @@ class Unsupported(Exception):
 
 def refuse(node: exp.Expr, known: Collection[str]) -> None:
     """Raise Unsupported if the node has a part that is not among the `known` ones."""
-    for key in given(node):
+    for key in parts_of(node):
         if key not in known:
             raise Unsupported(f"{key} in {type(node).__name__}")
 
 
-def given(node: exp.Expr) -> Iterator[str]:
+def parts_of(node: exp.Expr) -> Iterator[str]:
     """The parts that a node has."""
     return (key for key, part in node.args.items() if part)
 
@@ -100,13 +100,13 @@ class Scope:
     def star(self, table: str | None) -> Iterator[tuple[str, str, Column]]:
         """Alias, name and column of each that ``*`` or ``table.*`` stands for, in order. A ``*`` has columns that USING
         made one where the first of them is."""
-        told: set[Column] = set()
+        merged_columns: set[Column] = set()
         for source in self.sources:
             for name, column in source.columns if table is None or source.alias.lower() == table else ():
                 shown = self.same.get(column, column) if table is None else column
-                if table is not None or shown not in told:
+                if table is not None or shown not in merged_columns:
                     yield source.alias, name, shown
-                told.update((shown,) if shown in self.same else ())
+                merged_columns.update((shown,) if shown in self.same else ())
 
     def local(self, name: str, table: str | None) -> Column | None:
         """The column of this block's own FROM items, or None."""

@@ -159,8 +159,8 @@ def _chosen(what: exp.Expression, names: Sequence[str]) -> frozenset[str]:
         case exp.Lambda():
             return names_that(names, what.sql(dialect="duckdb"))
         case exp.Array() if all(isinstance(item, exp.Literal) for item in what.expressions):
-            wanted = {item.name.lower() for item in what.expressions}
-            return frozenset(name for name in names if name.lower() in wanted)
+            listed = {item.name.lower() for item in what.expressions}
+            return frozenset(name for name in names if name.lower() in listed)
     raise Unsupported(f"COLUMNS({what.sql(dialect='duckdb')[:60]})")
 
 

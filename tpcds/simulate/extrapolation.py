@@ -250,7 +250,7 @@ class _Sized(Cardinality):
         groups: Mapping[int, float] | None = None,
         alone: bool = False,
     ) -> None:
-        super().__init__(stats, planning.seen_as(observed))
+        super().__init__(stats, planning.observed_rows(observed))
         self._groups = groups or {}
         self._alone = alone
 

@@ -21,7 +21,7 @@ from qoop.engine.history import Coming, Remaining
 from qoop.engine.progress import Finished
 from qoop.engine.task import Content, content_of
 from qoop.planner.estimate.observed import Errors, Joined, Observations, Tables
-from qoop.planner.estimate.reestimate import reestimated, seen_of
+from qoop.planner.estimate.reestimate import observation_of, reestimated
 from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 from qoop.planner.search.candidate import Candidate
@@ -106,7 +106,7 @@ def errors_seen(options: Iterable[Option], observed: Observations) -> Errors:
     found: dict[Joined, float] = {}
     for option in options:
         plan = option.as_planned
-        pairs = ((stage.id, seen_of(stage, observed)) for stage in plan.stages)
+        pairs = ((stage.id, observation_of(stage, observed)) for stage in plan.stages)
         errors = join_errors(plan, {id: one for id, one in pairs if one is not None})
         found.update((joined, error) for joined, error in errors.items() if joined.tables not in option.known)
     return found
