@@ -18,7 +18,7 @@ from textwrap import wrap
 
 from qoop.catalog.value import value
 from qoop.planner.estimate.observed import q_error
-from qoop.planner.explain import Seen, count_text, facts, observed_facts, seconds_text
+from qoop.planner.explain import StageObservations, count_text, facts, observed_facts, seconds_text
 from qoop.planner.plan import Plan, Resources, Stage, StageId
 from qoop.planner.search.candidate import Alternatives, StageKey, plan_name, stage_key
 from qoop.planner.search.difference import work
@@ -64,7 +64,7 @@ class Drawing:
         )
 
 
-def draw_plan(plan: Plan, seen: Seen | None = None) -> Drawing:
+def draw_plan(plan: Plan, seen: StageObservations | None = None) -> Drawing:
     """One plan. seen: what its stages turned out to be."""
     return _Picture(plan, {}, seen).drawing()
 
@@ -148,7 +148,7 @@ class _Picture:
         self,
         plan: Plan,
         colours: Mapping[StageKey, str],
-        seen: Seen | None,
+        seen: StageObservations | None,
         names: Mapping[StageKey, Sequence[tuple[str, StageId]]] | None = None,
         name: str = "",
     ) -> None:
@@ -299,7 +299,7 @@ def _pack(row: Sequence[_Place], wishes: Sequence[float]) -> None:
         place.x = mean + offset
 
 
-def _facts(stage: Stage, seen: Seen | None) -> list[str]:
+def _facts(stage: Stage, seen: StageObservations | None) -> list[str]:
     estimate = stage.estimate
     lines = [
         f"{count_text(estimate.rows)} rows, {seconds_text(work(stage))}, {count_text(estimate.task_memory)}B a task"
@@ -311,7 +311,7 @@ def _facts(stage: Stage, seen: Seen | None) -> list[str]:
     return lines
 
 
-def _tooltip(stage: Stage, seen: Seen | None) -> str:
+def _tooltip(stage: Stage, seen: StageObservations | None) -> str:
     lines = [f"{stage.id}  {stage.label}", facts(stage)]
     if seen is not None:
         lines.append(f"seen: {observed_facts(stage, seen.get(stage.id))}")

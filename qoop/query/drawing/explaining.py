@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from qoop.catalog.errors import ConfigError
 from qoop.engine.history import Record
-from qoop.planner.explain import FORMAT, Seen, as_json, explain
+from qoop.planner.explain import FORMAT, StageObservations, as_json, explain
 from qoop.planner.plan import Plan
 from qoop.planner.search.alternatives import explain_alternatives
 from qoop.planner.search.candidate import Alternatives, plan_name
@@ -24,7 +24,7 @@ FORMATS: tuple[Format, ...] = ("text", "json", "svg", "html")
 
 def explained_plan(
     plan: Plan,
-    seen: Seen | None = None,
+    seen: StageObservations | None = None,
     switches: int = 0,
     format: Format = "text",
     history: Sequence[Record] = (),
