@@ -20,6 +20,7 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
 from qoop.adaptive.replanning.greedy import BOTH_ERR, LONG_SECONDS, Greedy, held_to_take
 from qoop.adaptive.replanning.observations import Seen, committed, done_parts, misestimate, outputs
@@ -114,7 +115,7 @@ class QueryPlanning:
 
     share: what all jobs together may use now. cost: the machine's constants. present: finds the outputs that are in
     memory and in the folder of checkpoints. unfinished: true for a text of which a run has not ended there; None: no
-    folder on this machine.
+    folder on this machine. background: does work for later runs; by default at once.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class QueryPlanning:
         share: Callable[[], Resources],
         present: Present = lambda _: (),
         unfinished: Callable[[str], bool] | None = None,
+        background: Planner | None = None,
     ) -> None:
         self._tables = tables
         self._cost = cost
@@ -133,6 +135,8 @@ class QueryPlanning:
         self._share = share
         self._present = present
         self._unfinished = unfinished
+        self._background = background or InlinePlanner()
+        self._searched: set[str] = set()  # texts whose alternatives are being searched in the background
         self._seen = Seen()
         self._plan_memo = PlanMemo(
             plan_cache, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._seen.calls
@@ -146,8 +150,9 @@ class QueryPlanning:
     def apart(self, tables: SessionTables) -> QueryPlanning:
         """The planning of other tables, as here; what it learns it keeps for itself."""
         return QueryPlanning(
-            tables, PlanCache(), self._cost, self._config, self._share, self._present, self._unfinished
-        )
+            tables, PlanCache(), self._cost, self._config, self._share, self._present, self._unfinished,
+            self._background,
+        )  # fmt: skip
 
     def expect(self, slots: float) -> None:
         """Plans are to be compared on that many slots as well; 0: on no more than twice those there are."""
@@ -571,9 +576,16 @@ class QueryPlanning:
             return ()  # one of its tables is gone
         if not about(own.plan, tables, planned.settings):
             return ()
+        share = self.usable
+        if (
+            own.runs
+            and self._own_seconds(own, share) < LONG_SECONDS
+            and run_for < GOES_ON * self._own_seconds(own, share)
+        ):
+            self._search_in_background(text, grid)
+            return ()
         if own.staged_seconds is not None or self._plan_memo.has_alternatives(text, grid):
             return None
-        share = self.usable
         if own.others_foretold is not None and own.others_foretold[0] == share.cpu:
             return () if self._are_behind(own, share, run_for) else None
         look = self._first_look(text, share)
@@ -586,6 +598,16 @@ class QueryPlanning:
         factor = self._duckdb_plans.pace_of_others(own)
         others = look.candidates if factor == 1.0 else [one.slower(factor) for one in look.candidates]
         return [Candidate(own.plan, "DuckDB", grid.machine, self._cost), *self._at_risk(others, share)]
+
+    def _search_in_background(self, text: str, grid: Grid) -> None:
+        """Have the alternatives of a short query for its next run. During a run of half a second the search would take
+        a third of its time; DuckDB's plan of such a query is not left before it is overdue."""
+        if text in self._searched or self._plan_memo.has_alternatives(text, grid):
+            return
+        searched = self._searched
+        searched.add(text)
+        search = partial(weakly(self._alternatives), text, grid, True, partial(weakly(self.prepare), text))
+        self._background.ask(search, lambda _: searched.discard(text))  # its next run raises what is wrong
 
     def _are_behind(self, own: DuckDBPlan, share: Resources, run_for: float) -> bool:
         """True if the plans of the first look should take so much longer than DuckDB's, which has run for some seconds,

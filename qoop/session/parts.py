@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.planner_thread import PlannerThread
 from qoop.adaptive.cluster.sizing import Sizing
 from qoop.adaptive.monitor.judging import Size
 from qoop.catalog.user_folders import cache_directory
@@ -30,11 +31,16 @@ if TYPE_CHECKING:
     from qoop.session.pages import OpenPage
 
 
+BACKGROUND_NICE = 10
+"""Of two cores that run tasks, a thread of that priority gets a tenth of one."""
+
+
 @value
 class Parts:
     """All that ends with a session, also if nobody closes it; they do not know the session.
 
     backend: the machines that tasks run on, and the outputs that they hold. cluster: the loop that runs the jobs.
+    background: plans for later runs, at a low priority.
 
     Threads that are inside DuckDB while the interpreter goes abort the process.
     """
@@ -45,11 +51,13 @@ class Parts:
     trace: TraceFile | None
     tables: SessionTables
     pages: list[OpenPage] = field(default_factory=list)
+    background: PlannerThread = field(default_factory=lambda: PlannerThread(BACKGROUND_NICE))
 
     def close(self) -> None:
         """As `Session.close`."""
         for page in self.pages:
             page.close()
+        self.background.close()
         self.sizing.end()
         try:
             self.cluster.close()

@@ -128,7 +128,9 @@ class Session:
         self._texts = Texts(config, self._tables)
         share, present = partial(capacity, self.backend), self.backend.present
         unfinished = self._earlier_runs.is_unfinished if self._earlier_runs is not None else None
-        self.planning = QueryPlanning(self._tables, self.plan_cache, cost, config, share, present, unfinished)
+        self.planning = QueryPlanning(
+            self._tables, self.plan_cache, cost, config, share, present, unfinished, self._parts.background
+        )
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._ending = weakref.finalize(self, Parts.end, self._parts)  # collected, or at the end of the process
         if config.tables is not None:
