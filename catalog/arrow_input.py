@@ -1,12 +1,12 @@
 """Arrow rows as DuckDB's input, without loading pandas.
 
-DuckDB asks of all it is given whether it is a pandas frame, and loads pandas to know: 0.3 s, in which Python does
-nothing else, once in every process. Where the rows are Arrow's, this module hides pandas from it meanwhile, in this
-thread alone; DuckDB asks again each time, so that frames are still frames to others.
+DuckDB checks whether an object is a pandas frame, and loads pandas for the check: 0.3 s with Python's lock, once in
+every process. For Arrow rows, this module hides pandas from DuckDB during the call, in this thread only. DuckDB repeats
+the check for each object, so frames of other callers remain frames.
 
-DuckDB 1.5.5 gives filters on the rows to pyarrow, to which a NaN is greater than nothing, a NULL is at most a NaN,
-``A`` is not the field ``a``, and which cannot compare an extension type (``arrow.bool8``). :func:`scan` keeps the
-filters on such columns out of it.
+DuckDB 1.5.5 passes filters on the rows to pyarrow. There a NaN is greater than nothing, a NULL is at most a NaN, ``A``
+is not the field ``a``, and an extension type (``arrow.bool8``) cannot be compared. :func:`scan` does not pass filters
+on such columns.
 
 Of a slice of rows, DuckDB 1.5.5 reads what lies two structs deep, unions, and the ENUMs in lists as if the slice's
 first row were the first of all. Such columns are copied before. It crashes on ENUMs in arrays and in lists of lists,

@@ -1,10 +1,10 @@
 """DuckDB's answers as Arrow rows.
 
-DuckDB 2.0.0 keeps the rows of what was executed in a form of its own: it copies them into Arrow's, warns of that, and
-collects all before it gives the first (938 MB for 28.8 M rows of 6 columns). There only a relation streams (143 MB). In
-DuckDB 1.5.5 both stream, and a relation takes up to 1 ms longer, since it is bound twice.
+DuckDB 2.0.0 keeps the rows of an executed statement in another format. It copies them into Arrow's with a warning, and
+collects all before it returns the first (938 MB for 28.8 M rows of 6 columns). There only a relation streams (143 MB).
+In DuckDB 1.5.5 both stream, and a relation takes up to 1 ms longer, since it is bound twice.
 
-In 2.0.0 a connection also refuses relations and `register` while rows of what was executed are left: fetch all of them.
+In 2.0.0 a connection also refuses relations and `register` until all rows of an executed statement are fetched.
 """
 
 from __future__ import annotations

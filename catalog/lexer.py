@@ -1,7 +1,7 @@
-"""The words of a text as DuckDB's own lexer sees them.
+"""The words of a text, by DuckDB's own lexer.
 
-Nothing here decides where a string, a comment or a quoted name ends: DuckDB says where each word begins, and what lies
-before the next one belongs to it, but for white space and comments at its end.
+DuckDB's lexer gives the start of each word. The text up to the next start belongs to the word, except for white space
+and comments at its end. So no code here decides where a string, a comment or a quoted name ends.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _word(text: str, start: int) -> Lexeme | None:
     first = _FIRST.match(text)
     kind = cast(Kind, first.lastgroup) if first else "mark"
     match kind:
-        case "comment":  # is a word to DuckDB 2 only
+        case "comment":  # only DuckDB 2 counts it as a word
             return None
         case "string":
             whole = _STRING.match(text)  # a string that follows in another line belongs to it

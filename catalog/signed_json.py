@@ -1,16 +1,15 @@
-"""JSON documents that show whether they are as they were written, and by whom.
+"""JSON documents with a checksum, and optionally a seal: a signature by the user's key.
 
 ::
 
-    {"checksum": "9f…", "format": "qoop-…", …}                   as it was written
-    {"checksum": "9f…", "seal": "03…", "format": "qoop-…", …}    and by somebody who has the key
+    {"checksum": "9f…", "format": "qoop-…", …}                   undamaged
+    {"checksum": "9f…", "seal": "03…", "format": "qoop-…", …}    undamaged, and written with the key
 
 Both are BLAKE2b over the bytes that follow them; the seal is made with the key (:mod:`qoop.catalog.user_key`). So a
-document remains JSON that any program can read. The checksum finds damage. Only the seal tells a document of ours
-from one that somebody else has planted, since everybody can compute a checksum.
+document remains JSON that any program can read. The checksum detects damage. Only the seal detects forgery, since any
+program can compute a checksum.
 
-A seal says nothing of the place where a document lies: what it is about belongs into the document, and its reader
-compares that.
+A seal does not cover the place of a document: the document must name its subject, and its reader compares that.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ _HEAD = re.compile(rb'\{"checksum": "(?P<checksum>[0-9a-f]{64})", (?:"seal": "(?
 
 
 class NotAsWritten(ValueError):
-    """The document is cut short, was changed, or never was one of these."""
+    """The document is truncated, changed or of another format."""
 
 
 class NotSealed(ValueError):
-    """The document is as it was written, but not by somebody who has this key."""
+    """The document is undamaged, but has no seal by this key."""
 
 
 def sealed(body: Mapping[str, object], key: bytes | None = None, indent: int | None = None) -> str:
-    """The text of a document. body: not empty. key: to seal it with; None: it bears a checksum only.
+    """The text of a document. body: not empty. key: of the seal; None: it has a checksum only.
 
     >>> sealed({"rows": 3})[:20], sealed({"rows": 3})[-13:]
     ('{"checksum": "35e1fe', '", "rows": 3}')
@@ -49,7 +48,7 @@ def sealed(body: Mapping[str, object], key: bytes | None = None, indent: int | N
 
 
 def opened(text: bytes, key: bytes | None = None) -> dict[str, Any]:
-    """The document that was written. key: it must be sealed with this; None: the checksum is enough.
+    """The body of a document. key: that it must be sealed with; None: the checksum is enough.
 
     Raises NotAsWritten, or NotSealed; both are ValueErrors.
     """

@@ -163,7 +163,7 @@ class FilesSource(Protocol):
 class Origin:
     """The place of a table's data: a path, a glob, a folder or a place in a bucket, and the endings of files in it.
 
-    version: of the log of a lake that is wanted; None: the latest.
+    version: of the log of a lake, as requested; None: the latest.
     """
 
     place: str
@@ -178,7 +178,7 @@ class Table:
     columns: (name, DuckDB type text) in order.
     version: digest of the files (or the content) and the schema; equal versions mean equal rows.
     rows: number of rows.
-    origin: where to look for what the table is by now; None for rows in memory, which stay what they are.
+    origin: the place to read the table again from; None for rows in memory, which never change.
     """
 
     name: str

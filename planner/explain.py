@@ -1,7 +1,7 @@
 """A plan as text, one line a stage: the root first, each stage indented under the stage that reads it.
 
 The text is stable: it holds no ids of objects, no times of the clock and no order of sets, so tests keep it in files.
-What was seen of the stages, if it is given, follows what was expected.
+Observations of the stages, if any, follow the estimates.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ _HOW = {"all": "gather", "partition": "hash", "forward": "forward"}
 def explain(plan: Plan, observed: StageObservations | None = None, more: More = MappingProxyType({})) -> str:
     """Return the plan as a tree of stages.
 
-    Each stage says: id, what it does, tasks × threads of each, estimated rows and seconds of all its tasks,
-    estimated memory of one task, how its output is cut, and why it is opaque if it is.  A stage with several
-    readers is drawn under the first and named under the others.
+    Each line of a stage has its id and label, tasks × threads of each, estimated rows and seconds of all tasks, and
+    estimated memory of one. The partitioning of its output and the reason of an opaque stage follow.  A stage with
+    several readers is drawn under the first and named under the others.
 
-    seen: what the stages turned out to be, in rows, bytes, seconds of one thread and memory of the largest task; the
-    factor in brackets is the q-error of the rows, the larger of estimate and truth over the other. more: lines on
-    stages.
+    observed: rows, bytes, seconds of one thread and memory of the largest task of stages. The factor in brackets is the
+    q-error of the rows: the larger of estimate and truth over the other. more: further lines of stages.
     """
     lines = list(_Tree(plan, observed, more).lines(plan.root, ""))
     total = sum(stage.width * stage.estimate.task_seconds for stage in plan.stages)
@@ -99,7 +98,7 @@ def observed_facts(stage: Stage, one: Observation | None) -> str:
 
 
 def as_json(plan: Plan, observed: StageObservations | None = None) -> dict[str, Any]:
-    """The plan as values for JSON: what :func:`explain` says, with whole numbers and names, for programs."""
+    """The plan as values for JSON: the content of :func:`explain`, with whole numbers and names, for programs."""
     return {
         "format": FORMAT,
         "columns": [{"name": name, "type": type_} for name, type_ in plan.columns],

@@ -1,12 +1,12 @@
 """The completion time estimate: the end of a plan on a share of the resources (paper section 4).
 
-The tasks that are left are simulated on the share as one machine that stays as it is for ever, or becomes another at
-known times (:meth:`Finish.through`).  Which task goes next is asked of :mod:`~qoop.planner.packing`, as the scheduler
-asks it, with the demands in the order in which the engine offers them: longest estimated path to the end first.
+The remaining tasks are simulated on the share as one machine, which stays constant or changes at known times
+(:meth:`Finish.through`).  :mod:`~qoop.planner.packing` chooses the next task, as it does for the scheduler, from
+demands in the order in which the engine offers them: longest estimated path to the end first.
 
-A share of more slots than one machine has is spread over several: rows that are read by partition cross the network but
-for those that happen to lie where they are needed, and rows that all tasks read cross it once for each machine. A task
-has its slot while they come in, over links that all share who wait for rows (:mod:`~qoop.planner.shared_links`).
+A share of more slots than one machine has is spread over several. Rows that are read by partition cross the network,
+except those already on the right machine; rows that all tasks read cross it once for each machine. A task has its slot
+while its rows arrive, over links that all waiting tasks share (:mod:`~qoop.planner.shared_links`).
 
 Tasks of one stage are alike, so they are started, and end, in batches; the work is proportional to the batches,
 not to the tasks.  List scheduling has anomalies (Graham, "Bounds on Multiprocessing Timing Anomalies", 1969): a
@@ -245,11 +245,11 @@ class Finish:
         return ceil(share.cpu / self.machine) if share.cpu < inf else 1
 
     def link(self, share: Resources) -> float:
-        """Bytes a second into each machine of the share; infinite where nothing is said of it."""
+        """Bytes a second into each machine of the share; infinite if unknown."""
         return share.network / self.machines(share) if share.network > 0 else inf
 
     def on(self, share: Resources) -> tuple[_Terms, Packer]:
-        """Terms and packing on a share; those of the share asked for last are remembered."""
+        """Terms and packing on a share; those of the last share are cached."""
         last = self._last
         if last is None or last[0] is not share:
             terms = self.terms(share)

@@ -1,9 +1,8 @@
 """The rights of a text in a locked session: it may read registered tables, and compute.
 
-DuckDB's parser says what is in a text. Of table functions only those pass that read nothing; of the others those are
-refused that run a text of their own, write, wait, or tell of the machine. What reads a file under a name that nobody
-has judged here meets the next line of defence: no instance of DuckDB that runs such a text opens any file but those of
-the tables (:mod:`qoop.catalog.opening`).
+DuckDB's parser lists the parts of a text. Table functions pass only if they read nothing. Other functions are refused
+if they run a text, write, wait, or disclose the machine. A function unknown here that reads a file meets the next line
+of defence: the DuckDB that runs such a text opens no files but those of the tables (:mod:`qoop.catalog.opening`).
 """
 
 from __future__ import annotations

@@ -184,8 +184,8 @@ def _part(held: Resources, free: Resources, capacity: Resources) -> Resources | 
 class Packer:
     """The choices of :func:`best_fit` on one machine, for many tasks of few kinds that take slots and memory.
 
-    The same choices as asking for one task at a time, in fewer steps: every task of a kind takes the same from what is
-    free, so its lead over another kind shrinks by a constant. It works on plain numbers, as it is asked so often.
+    The same choices as one task at a time, in fewer steps: every task of a kind takes the same from the free resources,
+    so its lead over another kind shrinks by a constant. It works on plain numbers, as it is called so often.
     at_a_time: by kind, how many tasks fit the empty machine; at least one.
 
     >>> packer = Packer(4, 100, [1, 1], [50, 10])

@@ -52,7 +52,7 @@ class Resources:
 
     def dominant_share(self, capacity: Resources) -> float:
         """The largest fraction of capacity over the dimensions (paper section 2); absent dimensions count 0."""
-        share = self.cpu / capacity.cpu if capacity.cpu > 0 else 0.0  # asked for with every task: no loop
+        share = self.cpu / capacity.cpu if capacity.cpu > 0 else 0.0  # computed with every task: no loop
         if capacity.memory > 0:
             share = max(share, self.memory / capacity.memory)
         if capacity.disk > 0:
@@ -76,8 +76,8 @@ class Predicate:
 
 @value
 class CallEstimate:
-    """The calls of a function of Python in one task. function: its key. rows: that it is called for. row_seconds: that
-    it is believed to take for each. within: the predicate that calls it; None: nothing else decides how often."""
+    """The calls of a function of Python in one task. function: its key. rows: that it is called for. row_seconds:
+    estimated for each. within: the predicate that calls it; None: nothing else decides how often."""
 
     function: str
     rows: float
@@ -206,10 +206,10 @@ class Stage:
 
     @property
     def elastic_slots(self) -> int:
-        """The slots that its task, if that is elastic, can come to have while it runs; 0: it keeps what it is given.
+        """The slots that its task can get while it runs, if the task is elastic; 0: its slots stay fixed.
 
-        DuckDB takes threads while it runs a query, and gives them back between two pieces of work, where it was told
-        at the beginning how many there may be.
+        DuckDB takes threads while it runs a query, and returns them between two pieces of work, if the largest number
+        was set at the beginning.
         """
         return self.slots if self._has_slots and self.estimate.task_seconds >= ELASTIC_SECONDS else 0
 

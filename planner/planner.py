@@ -137,7 +137,7 @@ class Planning:
         return self._cutter.exchanges(self.placed(variant, available))
 
     def observed_rows(self, observed: Observations) -> ObservedRows:
-        """The observations, as the estimates of this query's relations take them."""
+        """The observations as rows of this query's relations."""
         return ObservedRows(observed, self._provenances)
 
     @cached_property

@@ -39,7 +39,7 @@ def operators(sql: str) -> tuple[str, ...]:
     join: a = k
     filter: b > 5
     """
-    from sqlglot import exp, parse_one  # only who analyses needs it
+    from sqlglot import exp, parse_one  # only EXPLAIN ANALYZE needs it
 
     tree = parse_one(sql, dialect="duckdb")
     return tuple(dict.fromkeys(line for select in tree.find_all(exp.Select, bfs=True) for line in _of(select)))
@@ -63,7 +63,7 @@ def _of(select: exp.Select) -> Iterator[str]:
 
 
 def _conjuncts(condition: exp.Expr | None) -> str:
-    """A condition without parentheses that nobody needs."""
+    """A condition without superfluous parentheses."""
     if condition is None:
         return ""
     parts = list(condition.flatten()) if condition.key == "and" else [condition]

@@ -43,19 +43,19 @@ class Thresholds:
     """Numbers that decide between forms of a plan; seconds are of one thread.
 
     spread_seconds: a scan with less work is not split.
-    task_seconds: wanted work of one task.
+    task_seconds: target work of one task.
     inline_seconds: a build side is computed again in every task while that adds no more than this.
     single_seconds: work above an exchange that one task, with all slots, may do; more is hashed over tasks, if it
         can be, or cut into several stages.
-    threads_seconds: work of a lone task from which on it is given all slots.
+    threads_seconds: work of a lone task from which on it gets all slots.
     stage_seconds: time that one more stage costs.
     hash_row: seconds to partition one row by hash.
     most_parts: into how many parts rows are hashed at most.
     gather_rows: shared rows up to which readers take all of them rather than stay spread.
-    most_threads: slots that one task can be given.
+    most_threads: the most slots of one task.
     machine_slots: slots of one machine; between tasks of one machine no rows cross the network.
-    broadcast_factor: by how much a join with one side in every task must look dearer than it is estimated, to be
-        made less often (above 1) or more often (below 1).
+    broadcast_factor: multiplies the estimated cost of a join with one side in every task, to choose it less often
+        (above 1) or more often (below 1).
     parting_factor: by how much longer than one task alone several may take for grouping sets, as less is lost with one
         of them.
     thinning_gain: how many times as long a window must take over all rows as over those that can have its first ranks,
@@ -180,8 +180,8 @@ CALLING = (
     Variant("early calls", replace(_USUAL, calls="early", transfer_gain=inf)),
     Variant("late calls", replace(_USUAL, calls="late")),
 )
-"""Variants for a query that calls functions of Python: both are kept, for nobody knows what these take. Keys that are
-transferred would keep rows from early calls, too."""
+"""Variants for a query that calls functions of Python: both are kept, since the cost of a call is unknown before it.
+Transferred keys would keep rows from early calls, too."""
 
 LONE = tuple(one for one in VARIANTS if one.lone)
 """The variants of one task, of which one is mostly the best where a single machine has all slots."""

@@ -1,8 +1,8 @@
 """A function of Python that queries may call: its name, its types and what it promises.
 
-A function is known under two names. Texts call it by `name`. Stages that the planner prints call it by `key`, in which
-its version stands, so that whatever is made by one version has another signature than what another one makes (law 1),
-and a query that runs keeps the version it was planned with.
+A function has two names. Texts call it by `name`. Stages that the planner prints call it by `key`, which contains its
+version. So outputs of different versions have different signatures (law 1), and a running query keeps the version that
+it was planned with.
 """
 
 from __future__ import annotations

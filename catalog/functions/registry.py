@@ -66,13 +66,13 @@ def _check_name(name: str) -> None:
     literal = name.lower()
     rows = ask(f"SELECT DISTINCT function_type FROM duckdb_functions() WHERE lower(function_name) = '{literal}'")
     if rows:
-        raise FunctionError(f"DuckDB has a {rows[0][0]} function {name} of its own; choose another name")
+        raise FunctionError(f"DuckDB has a {rows[0][0]} function {name} already; choose another name")
     try:
         ask(f"SELECT {name}(1) WHERE false")
     except duckdb.ParserException as error:
         raise FunctionError(f"{name} is a word of SQL, which no function can have for a name") from error
     except duckdb.CatalogException:
-        return  # nobody has it
+        return  # the name is free
     except duckdb.Error:
         pass
     raise FunctionError(f"{name}() means something to DuckDB already; choose another name")
@@ -87,7 +87,7 @@ def _type(text: str, what: str) -> str:
 
 
 class Functions:
-    """The functions of a session. Not thread-safe: who owns them guards them."""
+    """The functions of a session. Not thread-safe: the owner holds a lock."""
 
     def __init__(self) -> None:
         self._known: dict[str, UserFunction] = {}

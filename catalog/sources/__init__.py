@@ -11,13 +11,13 @@
     delta.py      the logs of Delta tables
     iceberg.py    the metadata of Iceberg tables
     text.py       CSV and JSON files
-    alike.py      tells whether the rows of a CSV file are like those that its types were detected from
+    alike.py      checks that all rows of a CSV file have the types detected from a sample
     lines.py      counts the rows of a large text by the ends of its lines
     database.py   tables of a DuckDB file
     sqlite.py     tables of an SQLite file
     sqlite_rows.py  the same without DuckDB's extension for them
     memory.py     Arrow tables in memory
-    pieces.py     some pieces of a table as a source of their own
+    pieces.py     some pieces of a table as a source
     remote.py     Parquet files in a bucket, read in parts
     probe.py      the catalog's own DuckDB, which reads schemas and statistics
 """

@@ -1,9 +1,9 @@
-"""The rows of a CSV file that DuckDB's detection has not looked at: are they like those that it has?
+"""The check that the rows outside DuckDB's sample of a CSV file have the detected types.
 
-Detection takes for each column the most special type that all rows in its sample can have (BOOLEAN, BIGINT, DOUBLE,
-TIME, DATE, TIMESTAMP, else VARCHAR), and for the file the marks that its first rows have. What it finds over the sample
-is what it would find over all rows if each other row can be read so, too. That is asked here of texts, in one scan with
-all threads, and strictly: a reader would round 1.5 for a BIGINT, and cut the time off a date. A doubt means no.
+Detection chooses for each column the narrowest type that fits all rows of its sample: BOOLEAN, BIGINT, DOUBLE, TIME,
+DATE, TIMESTAMP, else VARCHAR. Quotes and comments follow from the first rows of the file. The result holds for all rows
+if every other row fits, too. This module checks their texts in one scan with all threads. It is strict, since a reader
+would round 1.5 for a BIGINT, and cut the time off a date. A doubt counts as a misfit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from qoop.catalog.sources.files import sql_name, sql_string
 from qoop.catalog.table import Columns
 
 SAMPLE = 20_480
-"""Rows that DuckDB looks at where nothing else is said."""
+"""Rows in DuckDB's sample by default."""
 
 _MARKS = (b'"', b"'", b"#")
 """Those for quotes and comments that DuckDB tries."""

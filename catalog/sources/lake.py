@@ -44,7 +44,7 @@ def _module(kind: str) -> ModuleType:
 class LakeSource(ParquetSource):
     """reads: of each file, in their order.
 
-    casts, too, where a file names columns in another way: then nothing is told by footers.
+    casts, too, where a file names columns in another way: then footers give no statistics.
     """
 
     reads: tuple[Reads, ...] = ()

@@ -17,7 +17,7 @@ from qoop.catalog.sources.pieces import PIECE, Runs
 from qoop.catalog.table import Columns, Footer, Range, Split, joined
 from qoop.catalog.value import value
 
-# Rows worth a task of their own: some milliseconds of work, DuckDB's row group size.
+# Rows worth a separate task: some milliseconds of work, DuckDB's row group size.
 _ROWS_PER_PIECE = 122_880
 
 

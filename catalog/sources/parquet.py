@@ -192,7 +192,7 @@ class ParquetSource:
 
     def scan_runs(self, columns: Columns, runs: Sequence[Runs]) -> str | pa.Table:
         """One SELECT for each stretch of a file whose row groups all have some of the rows; of pieces that are row
-        groups one for each, if they are to be told apart."""
+        groups one for each, if they must be distinguished."""
         numbered = any(name == PIECE for name, _ in columns)
         apart = (one for run in runs for one in self._stretches(run, numbered))
         return "\nUNION ALL ".join(self._select_run(columns, run, numbered) for run in apart)

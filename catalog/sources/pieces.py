@@ -1,4 +1,4 @@
-"""Some pieces of a table as a source of their own, whose rows say which piece they are from.
+"""Some pieces of a table as a source, whose rows carry the number of their piece.
 
 A piece is a run of rows of one file: a row group, or one of a size that all pieces of the file have but for the last.
 `cut` numbers the pieces of a source, `Pieces` is a source over chosen ones. What is computed from pieces that have no
@@ -164,8 +164,10 @@ class Cut:
 
     @property
     def rest_is_less(self) -> bool:
-        """True if to read what is left of the pieces surely takes less than to read the table: of row groups, each
-        stretch of these is read by a SELECT of its own, without what DuckDB knows of the table."""
+        """True if reading the remaining pieces surely takes less than reading the table.
+
+        False for row groups: each stretch of them is read by a separate SELECT, without DuckDB's statistics of the
+        table."""
         return not self.in_row_groups
 
     @property
@@ -196,8 +198,9 @@ class Cut:
         return tuple(found)
 
     def of(self, pieces: Sequence[int], numbered: bool = True) -> Table:
-        """The table of these pieces, with a version of its own. numbered: it has one column more, the number of the
-        piece, so that each row group is read by a SELECT of its own."""
+        """The table of these pieces, with a different version.
+
+        numbered: add a column with the number of the piece, so that each row group is read by a separate SELECT."""
         source = Pieces(self.table.source, self.runs(pieces), self.files)
         columns = (*self.table.columns, *([(PIECE, "INTEGER")] if numbered else []))
         return Table(self.table.name, columns, table_version(source, columns), source, source.rows)

@@ -16,7 +16,7 @@ from qoop.catalog.table import Columns
 
 
 class Probe:
-    """One in-process DuckDB, opened on first use; every thread gets a cursor of its own for every use."""
+    """One in-process DuckDB, opened on first use; every use gets a new cursor."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class Probe:
 def attached(alias: str, path: str, needed: Sequence[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with a DuckDB file attached for reading, or another one. needed: the extensions that read it.
 
-    A DuckDB of its own, closed at the end: while the file is attached no one in this process can write to it.
+    A separate DuckDB, closed at the end: while the file is attached, no code in this process can write to it.
     """
     with _explained(path), open_duckdb() as connection:
         if needed:

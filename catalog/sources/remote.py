@@ -1,13 +1,13 @@
-"""Parquet files in a bucket: finding them, and reading just the parts that are asked for.
+"""Parquet files in a bucket: finding them, and reading only the necessary parts.
 
-DuckDB's own extension for S3 is not at hand everywhere (it is downloaded), but any file system of Python's can be
-registered with it. Ours knows Parquet: at the first byte that DuckDB wants of a row group, all of the columns that the
-scan reads are fetched of this row group, at once and side by side, and are kept on this machine
-(`catalog/stores/node_cache.py`). So row groups that DuckDB leaves out by their statistics are never fetched, columns
-that are not read neither, and there is one wait for each row group and not for each column of it.
+DuckDB's extension for S3 is not available everywhere (it is downloaded), but DuckDB accepts any file system of Python.
+This one knows Parquet. At the first byte that DuckDB reads of a row group, all columns of the scan are fetched for this
+row group, in parallel, and are cached on this machine (`catalog/stores/node_cache.py`). So row groups that DuckDB skips
+by their statistics are never fetched, nor are unread columns. A scan waits once for each row group, not for each
+column.
 
-A path that DuckDB is given says which version of the object it means: every request is made on condition that the
-object still has the entity tag that it had when the table was registered. Two versions are never mixed.
+The path passed to DuckDB names a version of the object: every request requires the entity tag that the object had when
+the table was registered. Two versions are never mixed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ENVIRONMENT = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", 
 
 @value
 class Version:
-    """An object as it was when it was looked at. place: its URL. tag: its entity tag. size: in bytes."""
+    """One version of an object. place: its URL. tag: its entity tag. size: in bytes."""
 
     place: str
     tag: str
@@ -108,12 +108,12 @@ def find(place: str, suffixes: tuple[str, ...]) -> list[Version]:
 
 
 def _known(versions: list[Version]) -> list[Version]:
-    """Raise SourceError for an object without a tag that tells its changes."""
+    """Raise SourceError for an object without an entity tag."""
     for version in versions:
         if not version.tag:
             raise SourceError(
-                f"cannot read {without_options(version.place)}: its store gives it no entity tag, so nobody could tell "
-                "when it changes; copy it to a folder"
+                f"cannot read {without_options(version.place)}: its store gives it no entity tag, so changes "
+                "would go unnoticed; copy it to a folder"
             )
     return versions
 

@@ -40,7 +40,7 @@ _DECLARED = (
     ("decimal", "DOUBLE"),
     ("time", "TIMESTAMP"),
 )
-"""Types by what is in the word that declares a column, in the order in which it is looked for."""
+"""Types by a part of the declared type, in the order of search."""
 
 
 @value
@@ -48,7 +48,7 @@ class SqliteRows(SqliteSource):
     """One table of an SQLite file, whose rows come as Arrow."""
 
     def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
-        """All rows, of the columns that are wanted. Raises SourceError for values that are not of their type."""
+        """All rows, of the requested columns. Raises SourceError for values that are not of their type."""
         return self._read(columns) if split is None or split.ranges else _schema(columns).empty_table()
 
     def sample(self, columns: Columns, one_in: int) -> str | pa.Table:

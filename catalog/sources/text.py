@@ -129,7 +129,7 @@ def open_csv(cursor: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[C
     To detect over all rows takes DuckDB one thread and 10 s for 130 MB. So it detects over its sample, and all threads
     look whether the other rows are like it; where they are not, all rows decide after all.
     """
-    with contextlib.suppress(SourceError, duckdb.Error):  # Unlike, or what is told better when all rows are looked at
+    with contextlib.suppress(SourceError, duckdb.Error):  # Unlike, or an error that a full detection explains better
         if _few_bytes(paths) and not any(path.endswith(_PACKED) for path in paths):
             return _open(cursor, paths, "read_csv", _csv_reader, "", _count_alike)
     return _open(cursor, paths, "read_csv", _csv_reader, _sampling(paths), _count_lines)

@@ -1,4 +1,4 @@
-"""Statistics of a table, collected by DuckDB in two or three queries over the columns asked for.
+"""Statistics of a table, collected by DuckDB in two or three queries over the requested columns.
 
 1. A sample of about 100,000 rows, spread over the whole table by a hash of the row's place, so that it is the
    same every time; a small table is taken whole. From it come NULLs, common values, histogram, widths, and how far

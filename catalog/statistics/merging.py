@@ -1,6 +1,6 @@
 """Statistics of rows from those of two parts of them: of a table that has grown, from what it was and what came.
 
-Rows, NULLs and extremes add up exactly. How many distinct values both have together is not told by how many each has.
+Rows, NULLs and extremes add up exactly. The number of distinct values of both does not follow from the number of each.
 Where their ranges have nothing in common these add up, too; where they overlap both are taken for draws from one set of
 values, as large as those of the first part say (Cardenas 1975). Histograms are put together from steps of the same
 weight, so that a quantile errs by one step of each at most.
@@ -38,7 +38,7 @@ def merged(one: TableStats, other: TableStats) -> TableStats:
 
 
 def _stays_key(key: Collection[str], other: TableStats) -> bool:
-    """True if the rows of a part may be told apart by a key of other rows; footers know no keys of several columns."""
+    """True if a key of one part may also be one of the other; footers have no keys of several columns."""
     combinations = 1.0
     for name in key:
         combinations *= max(1.0, other.columns[name].distinct)
@@ -60,7 +60,7 @@ class _Part:
 
     @property
     def has_range(self) -> bool:
-        """True if nothing is unknown of the range of its values."""
+        """True if the range of its values is known, or it has none."""
         return not self.values or self.column.minimum is not None
 
     def rows_of(self, scalar: Scalar) -> float:

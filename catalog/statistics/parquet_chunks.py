@@ -167,7 +167,7 @@ def _overflowed(page: _Dictionary, values: int, rest: int, size: float) -> float
 
 
 def _in_doubt(first: Chunk, last: Chunk) -> bool:
-    """True if row groups over the same range hold few of the values that lie in it: each its own, or all the same?"""
+    """True if row groups over the same range hold few of its values, which may be equal or different ones."""
     one, other = _range(first), _range(last)
     if one is None or other is None:
         return False

@@ -44,7 +44,7 @@ def pilot_seconds(table: Table, columns: int, most: int = PILOT_ROWS) -> float:
 
 
 def able(known: TableStats, columns: Collection[str]) -> list[str]:
-    """Those of the columns, of which only footers have told, for which a few row groups can speak for all."""
+    """The columns with facts from footers only, for which a few row groups can represent all."""
     guessed = {name: known.columns[name] for name in sorted(columns) if name in known.guessed}
     return [
         name for name, stats in guessed.items() if stats.locality >= LOCAL and not stats.common and stats.distinct > 1

@@ -1,12 +1,13 @@
 """Collected statistics by table version: in memory, and on disk for tables that other processes can see.
 
-A table that files were added to has those of before, and of the files that came (`earlier_version.py`, `merging.py`).
+If files were added to a table, its statistics merge those of before with those of the added files
+(`earlier_version.py`, `merging.py`).
 
 One JSON file per version, written next to its place and renamed into it, so that a reader sees all or nothing.
 Two processes that add columns at once may lose one's columns; they are then collected again.
 
-Plans follow from statistics, such as which columns are keys, so a file is believed only if it bears the seal of the
-user's key and holds values that statistics can have. Every other file counts as none.
+Plans depend on statistics, such as which columns are keys. So a file is used only if it has the seal of the user's key
+and valid values. Every other file counts as missing.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Codec:
         raise PlanError(f"{kind} is no type that is written as JSON")
 
     def by_fields(self, kind: Any) -> Pair:
-        """The way to write and read a dataclass that has none of its own."""
+        """The default functions that write and read a dataclass."""
         hints = get_type_hints(kind)
         written = [item for item in fields(kind) if item.init and (item.compare or item.name in self._also)]
         own = [(item.name, _default(item), self.pair(hints[item.name])) for item in written]
@@ -98,7 +98,7 @@ class Codec:
         )
 
     def _of_union(self, args: tuple[Any, ...]) -> Pair:
-        """One type or None, or one of several dataclasses, told apart by a field that only one of them has."""
+        """One type or None, or one of several dataclasses, each identified by a field that only it has."""
         kinds = [kind for kind in args if kind is not type(None)]
         if len(kinds) == 1:
             writer, reader = self.pair(kinds[0])

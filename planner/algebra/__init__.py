@@ -4,7 +4,7 @@
 
     expr.py             scalar expressions
     relation.py         logical operators
-    types.py            types and constant values of expressions, asked of DuckDB
+    types.py            types and constant values of expressions, by DuckDB
     query_timestamp.py           the time that ``now()`` means in all tasks of a query
     traversal.py        walks and rebuilds relations
     properties.py       what holds for an expression or a relation
@@ -15,7 +15,7 @@
     two_phase.py        partial aggregates and their merge
     grouping_sets.py    grouping sets in two branches
     cascade.py          grouping sets made from each other
-    facts.py            what a stage's rows are made of, for containment
+    facts.py            the factors and predicates of a stage's rows, for containment
     interning.py        one object for equal relations
     outline.py          a relation in one line
 """

@@ -1,8 +1,8 @@
 """Grouping sets in a cascade: the groups of a coarser set are made from those of a finer one, not from the rows.
 
-DuckDB adds every row to a group of each set. A ROLLUP by eight keys so groups its rows nine times, where its finest
-groups are mostly fewer than the rows, and those of the next set are fewer again (Gray et al., "Data Cube", 1997: from
-the parent that is smallest; here the one with the fewest keys, so that the text of a stage does not hang on estimates).
+DuckDB adds every row to a group of each set, so a ROLLUP by eight keys groups its rows nine times. Its finest groups
+are mostly fewer than the rows, and those of the next set fewer again. Gray et al. ("Data Cube", 1997) start from the
+smallest parent; here it is the one with the fewest keys, so that the text of a stage does not depend on estimates.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def is_volatile(expr: Expr) -> bool:
 
 
 def calls_python(expr: Expr) -> bool:
-    """True if the expression calls a function of Python: nobody knows what that takes, but it is much."""
+    """True if the expression calls a function of Python, whose cost is unknown but high."""
     return any(isinstance(node, Call) and node.op in (PYTHON, VOLATILE_PYTHON) for node in walk(expr))
 
 

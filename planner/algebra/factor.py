@@ -37,7 +37,7 @@ def without_absorbed(branches: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """Drop repeated branches, and ``a and b`` next to ``a``: they add nothing to an OR."""
     distinct = tuple(dict.fromkeys(branches))
     sets = [frozenset(conjuncts(branch)) for branch in distinct]
-    least = min(map(len, sets), default=0)  # usually all are of one size: nobody need be compared then
+    least = min(map(len, sets), default=0)  # usually all are of one size: then none are compared
     return tuple(
         branch
         for branch, mine in zip(distinct, sets, strict=True)

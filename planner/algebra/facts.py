@@ -1,10 +1,9 @@
-"""Facts about a stage's rows, besides their digest: they show where another stage holds more than is asked.
+"""Facts about a stage's rows, besides their digest: they show that another stage holds a superset of its rows.
 
-A signature says whether two outputs are the same. :class:`Facts` say what an output is made of, in terms that do not
-depend on the plan: which factors, restricted by which predicates, with which columns. They are the normal form of
-:mod:`qoop.planner.identity.provenance` with factors named by their digests, and they are needed only when plans are
-compared with what other plans have left behind, so a stage carries :class:`LazyFacts`, which works them out when first
-asked.
+A signature decides whether two outputs are the same. :class:`Facts` describe an output independently of its plan: the
+factors, the predicates that restrict them, and the columns. They are the normal form of
+:mod:`qoop.planner.identity.provenance` with factors named by their digests. Only the comparison with outputs of other
+plans needs them, so a stage has :class:`LazyFacts`, which are computed at first use.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Facts:
 
 
 class LazyFacts:
-    """The facts of a stage, made when first asked for; None where there are none to tell."""
+    """The facts of a stage, made at first use; None where there are none."""
 
     __slots__ = ("_facts", "_make")
 
@@ -81,9 +80,9 @@ NO_FACTS = LazyFacts(nothing)
 
 @value
 class Served:
-    """A way to make the wanted rows from the kept ones, in terms of the columns of the kept stage.
+    """The expressions that make the requested rows from the kept ones, over the columns of the kept stage.
 
-    predicates: those that still restrict the kept rows. columns: by the names of the wanted stage's columns.
+    predicates: those that still restrict the kept rows. columns: by the names of the requested stage's columns.
     """
 
     predicates: tuple[Expr, ...]

@@ -1,9 +1,9 @@
 """Grouping sets in two branches: those whose groups lie whole in one task, and the others.
 
 Rows hashed by some keys bring every group of a set that groups by all of these keys into one task. A ROLLUP has such
-keys for most of its sets and for none of the last, ``()``. So the *fine* sets, those with the keys, are grouped where
-the rows lie, and the few groups of the *coarse* ones are made in two phases and finished in one task
-(Gray et al., "Data Cube", 1997: a coarser grouping is computed from the parts of a finer one).
+keys for most of its sets and for none of the last, ``()``. So the *fine* sets, those with the keys, are grouped in the
+tasks that have the rows. The few groups of the *coarse* ones are made in two phases and finished in one task (Gray et
+al., "Data Cube", 1997: a coarser grouping is computed from the parts of a finer one).
 """
 
 from __future__ import annotations

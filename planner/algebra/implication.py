@@ -133,7 +133,7 @@ def _branches(either: Expr) -> tuple[tuple[Expr, ...], ...]:
 
 
 class Implication:
-    """Answers under one naming of columns; each expression is looked at once."""
+    """Answers under one naming of columns; each expression is analysed once."""
 
     def __init__(self, name: Name) -> None:
         self._name = name

@@ -52,8 +52,8 @@ def own_part(relation: Relation) -> object:
 class Interner:
     """Gives equal relations as one object, the first of them that it was shown.
 
-    What was decided for an Exchange's fragment counts, although ``==`` does not compare it. Keeps what it has seen
-    alive; use one for the planning of one query.
+    What was decided for an Exchange's fragment counts, although ``==`` does not compare it. Keeps its
+    relations alive; use one for the planning of one query.
 
     >>> one, two = Scan("t", "1", ()), Scan("t", "1", ())
     >>> interner = Interner()

@@ -196,7 +196,7 @@ def unique_keys(relation: Relation) -> tuple[frozenset[Column], ...]:
 
 
 def _unique_after_join(join: Join) -> tuple[frozenset[Column], ...]:
-    """A side whose partner is found by a key of its own keeps its keys; pairs of keys always hold."""
+    """A side keeps its keys if the other side is joined by one of that side's keys; pairs of keys always hold."""
     left, right = frozenset(join.left.columns), frozenset(join.right.columns)
     pairs = [pair for pair in map(equated, join.on) if pair is not None]
     spanning = frozenset(c for pair in pairs if len(left.intersection(pair)) == 1 for c in pair)

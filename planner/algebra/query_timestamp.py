@@ -36,7 +36,7 @@ class QueryTimestamp:
         return cls(datetime.now(UTC).isoformat(" ", "microseconds").removesuffix(":00"), zone)
 
     def literal(self, function: str) -> Literal | None:
-        """The value of a function that tells the time; None: it is another function.
+        """The value of a function of the current time; None: it is another function.
 
         >>> str(QueryTimestamp("2026-01-02 23:30:00+00", "Asia/Tokyo").literal("current_date"))
         "CAST('2026-01-03' AS DATE)"
@@ -46,7 +46,7 @@ class QueryTimestamp:
 
 
 def is_of_the_moment(function: str) -> bool:
-    """True for functions that tell the time."""
+    """True for functions of the current time."""
     return function.lower() in _TYPES
 
 

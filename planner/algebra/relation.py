@@ -1,6 +1,6 @@
 """Logical operators: what a query means, as an immutable tree.
 
-Every column of a query has a name of its own (the builder numbers repeated ones), so a column is
+Every column of a query has a unique name (the builder numbers repeated ones), so a column is
 found by name alone, no operator needs table aliases, and moving an operator never captures a name.
 `relation.columns` is what an operator puts out; constructors refuse inputs that lack a column.
 """
@@ -303,7 +303,7 @@ class SetOp:
     def __post_init__(self) -> None:
         for branch in self.branches:
             if [c.type for c in branch.columns] != [c.type for c in self.columns]:
-                raise PlanError(f"{self.kind}: a branch has columns {branch.columns}, wanted {self.columns}")
+                raise PlanError(f"{self.kind}: a branch has columns {branch.columns}, expected {self.columns}")
 
     @property
     def inputs(self) -> tuple[Relation, ...]:

@@ -1,12 +1,12 @@
 """Two-phase aggregation: partial groups in every task, finished over all of them.
 
-``two_phase(aggregate)`` says how, or None where the functions do not allow it.  The finished columns have
+``two_phase(aggregate)`` returns both phases, None where the functions do not allow them.  The finished columns have
 exactly the values and types that DuckDB gives in one go:
 
 - a sum is the sum of the sums, a count their sum as BIGINT (0, not NULL, over nothing);
 - an average of decimals divides the unscaled sum once, as DuckDB does; dividing the decimal sum would round
-  twice and differ in the last digit in one group of four (DuckDB 2 does that itself where another aggregate of
-  the query shares the count);
+  twice and differ in the last digit in one group of four. (DuckDB 2 does so itself where another aggregate shares the
+  count);
 - DISTINCT arguments become further keys of the partial groups, so that the final phase sees every value of a
   group at least once and at most once a task;
 - grouping sets are partially grouped by all keys and applied to the partial groups, since every grouping is

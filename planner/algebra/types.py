@@ -1,8 +1,8 @@
 """Types and values of expressions, as DuckDB has them: the type, and the value where it is constant.
 
-DuckDB itself is asked, over typed NULLs and never over data, so types, casts and overloads are right by
-construction and no function has to be known here.  Answers are remembered for the lifetime of the process: a
-workload uses few combinations of operators and types.
+DuckDB itself evaluates them, over typed NULLs and never over data. So types, casts and overloads are right by
+construction, and no function has to be known here.  Results are cached for the lifetime of the process: a workload uses
+few combinations of operators and types.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _value_of_nothing(text: str, columns: tuple[str, ...]) -> str | None:
     try:
         ((value,),) = ask(f"SELECT CAST({text} AS VARCHAR) FROM (SELECT {typed or 1} WHERE false)")
     except duckdb.Error:
-        return None  # GROUPING() without groups, for one: 0 or more, and never asked of no rows
+        return None  # such as GROUPING() without groups, which never sees an empty input
     return None if value is None else str(value)
 
 

@@ -16,7 +16,7 @@ MOST_COPIES = 6
 
 
 def inline_shared(relation: Relation) -> Relation:
-    """Write shared subplans out for each of their readers, with columns of their own.
+    """Write shared subplans out for each of their readers, each with new columns.
 
     Non-deterministic subplans stay shared, as two runs of them may differ (law 12). So do subplans that hold SQL taken
     as it is, and those with more readers than :data:`MOST_COPIES`.
@@ -47,7 +47,7 @@ class _Inliner:
         self.bodies: dict[int, Relation] = {}
 
     def rebuild(self, node: Relation) -> Relation:
-        """The operator with its subplans written out. Every reader of a Shared is met on a path of its own."""
+        """The operator with its subplans written out. Every reader of a Shared is visited on a separate path."""
         if isinstance(node, Shared):
             body = self.body(node)
             return body if isinstance(body, Shared) else self.copy(body)

@@ -2,8 +2,8 @@
 
 A semi join by keys commutes with what neither makes nor changes the key: filters, projections, inner joins (on either
 side; where these equate the key, on both), the kept side of outer joins, groups by the key, windows over partitions by
-it, sorts, and all branches of a set operation.  It stops at a Limit, at shared subplans, and at what may come out
-differently when asked again.
+it, sorts, and all branches of a set operation.  It stops at a Limit, at shared subplans, and at non-deterministic
+relations.
 
 A lookup by hash is the form of the reduction: on 29 million rows of Parquet, IN lists, bitmaps (``get_bit``) and a
 larger ``dynamic_or_filter_threshold`` took the same time within 10 %, since decoding takes most of it.  DuckDB 1.5

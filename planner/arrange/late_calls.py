@@ -5,10 +5,11 @@ function of Python that takes a millisecond a row had better see what a join lea
 predicates above all joins that they may go above, the joins are ordered without them, and :func:`put_down` puts each
 where the fewest rows are: the best place, if the function is all that counts (Hellerstein and Stonebraker, "Predicate
 Migration: Optimizing Queries with Expensive Predicates", SIGMOD 1993). The rows are the same in any place, and so are
-the signatures. What such a predicate sees is a stage of its own (:mod:`qoop.planner.exchange.exchange`).
+the signatures. The input of such a predicate is a separate stage (:mod:`qoop.planner.exchange.exchange`).
 
 A predicate on the left side goes above any join that keeps rows of the left, one on the right above inner joins only.
-Nothing that can fail is asked of more rows than before (law 12): what a predicate might guard stays behind it.
+No expression that can fail is evaluated on more rows than before (law 12): it stays behind a predicate that may guard
+it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Semi-join reduction: a large build side is first cut down to the keys that a small probe side has.
 
-A semi or anti join builds its right side whole, however few rows ask.  Where few rows ask of many, they are
-computed once (`Shared`), and the right side is filtered by their keys where it is scanned, task by task, before
-anything is gathered (Bernstein and Chiu, "Using Semi-Joins to Solve Relational Queries", JACM 1981).  The keys
-may be a superset of those that are asked for, so a chain of such joins is reduced by the rows at its bottom.
+A semi or anti join builds its whole right side, even for few probing rows.  If few rows probe many, they are computed
+once (`Shared`), and each scan task of the right side filters by their keys before its rows are gathered (Bernstein and
+Chiu, "Using Semi-Joins to Solve Relational Queries", JACM 1981).  The keys may be a superset of the necessary ones, so
+a chain of such joins is reduced by the rows at its bottom.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from qoop.planner.estimate.cardinality import Cardinality
 
 _KINDS = ("semi", "anti")
 LARGE_ROWS = 200_000.0  # of a build side: below, a reduction costs more than it saves
-RATIO = 8.0  # of the rows of the build side to those that ask
+RATIO = 8.0  # of the rows of the build side to those that probe it
 
 
 def reduce_build_sides(relation: Relation, cardinality: Cardinality) -> Relation:

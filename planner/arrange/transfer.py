@@ -12,13 +12,13 @@ Semi-Joins to Solve Relational Queries", JACM 1981; Stocker et al., ICDE 2001).
 
 The schedule follows the joins from the root down: at each join either side may reduce the other, and what it leaves
 goes on to the joins below.  A source (:func:`source_of`) is the least part of a side that has as
-few keys; it becomes a stage of its own.  A target (:mod:`qoop.planner.arrange.key_target`) is as deep below the other
+few keys; it becomes a separate stage.  A target (:mod:`qoop.planner.arrange.key_target`) is as deep below the other
 side as pays.  Each transfer is costed by itself: what it saves must pay for the keys and for looking them up.
 
 Rows of a side that a join drops where they have no partner may be dropped before it: either side of an inner join, the
 right one of a left, semi or anti join, the left one of a right or semi join.  A NULL key has no partner, before as
-after.  Mark joins (which tell NULL from false), full joins, keys whose equal values are not identical, and sources that
-may come out differently when asked twice (law 12) stay as they are.  Runs after join ordering.
+after.  Mark joins (which distinguish NULL from false) and full joins stay as they are, and so do keys whose equal
+values are not identical, and non-deterministic sources (law 12).  Runs after join ordering.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class _Transfers:
         return self.made(join, right, pairs, source, making)
 
     def making(self, source: Relation) -> float:
-        """Seconds to make a source a stage of its own."""
+        """Seconds to make a source a separate stage."""
         if isinstance(source, Shared):
             return 0.0
         return STAGE_SECONDS + 2 * self.work.transfer(source)

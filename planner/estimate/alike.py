@@ -1,11 +1,11 @@
 """Errors of estimates that plans have in common: joins of the same tables are misjudged alike.
 
-Plans of one query lean on the same assumptions about its tables. Where the joins of some tables had eight times more
-rows than estimated, those of another plan that was estimated with the same knowledge will have about as many times
-more, also where filters compare the same columns with other values, or more columns. Where one of the columns is not
-compared nobody knows: that filters are independent of each other may be what was wrong. To put only those estimates
-right that say the very same would make whatever avoids what was seen look better than it is: the job would flee from
-knowledge to ignorance (Markl et al., "Consistently Estimating the Selectivity of Conjuncts of Predicates", VLDB 2005).
+Plans of one query share assumptions about its tables. If the joins of some tables had eight times more rows than
+estimated, those of another plan estimated with the same knowledge will have about as many times more. That holds also
+for filters that compare the same columns with other values, or more columns. It is unknown for filters on fewer
+columns: the assumption that filters are independent may have been wrong. Correcting only the identical estimates would
+favour plans that avoid the observed ones: the job would flee from knowledge to ignorance (Markl et al., "Consistently
+Estimating the Selectivity of Conjuncts of Predicates", VLDB 2005).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def join_errors(plan: Plan, observations: Mapping[StageId, Observation]) -> Erro
 
 
 def error_of(stage: Stage, plan: Plan, below: Mapping[StageId, Tables], errors: Errors) -> float | None:
-    """By which factor the rows of a stage were probably misjudged; None: nothing like it was seen.
+    """The factor by which the rows of a stage were probably misjudged; None: no similar join was observed.
 
-    The most of its tables of which something is known decide, unless an input joins all of them: that has grown then.
+    The largest known set of its tables decides, unless an input joins all of them: then the input has grown.
     """
     over = below[stage.id]
     known = [one for one in errors if one.tables <= over and not _within_inputs(one.tables, stage, below)]

@@ -1,7 +1,7 @@
-"""The cost of calling functions of Python, of which nobody knows beforehand what they take.
+"""The cost of calls of functions of Python, which is unknown before the first call.
 
-A function has a belief of seconds a row, by which plans are made: what was seen of it, else what it costs to call a
-function that does next to nothing. How often each operator calls it follows from the estimates of rows.
+Plans are made with an estimate of seconds a row for each function: the measured time, else that of a function that does
+next to nothing. The number of calls by each operator follows from the estimates of rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rows = Mapping[str, float]
 
 
 def call_seconds(functions: Iterable[UserFunction], measured: Mapping[str, float]) -> Mapping[str, float]:
-    """Seconds a row by function. seen: what those took that have been called."""
+    """Seconds a row by function. measured: those of the functions that have been called."""
     return {one.key: measured.get(one.key, VECTORISED_ROW if one.vectorised else SCALAR_ROW) for one in functions}
 
 
@@ -49,8 +49,9 @@ def calls_of(relation: Relation, cardinality: Cardinality, row_seconds: Mapping[
 def estimates_of(
     relation: Relation, cardinality: Cardinality, row_seconds: Mapping[str, float], number: int
 ) -> tuple[CallEstimate, ...]:
-    """The calls by which the top operator asks predicates in the order that turns out to be the best; none if it has
-    no two of them. number: of the operator, among those of its task."""
+    """The calls of predicates that the top operator reorders at run time; none for fewer than two predicates.
+
+    number: of the operator, among those of its task."""
     if not isinstance(relation, Filter) or len(relation.predicates) < 2:
         return ()
     filter_calls = _filter_calls(relation, cardinality, row_seconds)
@@ -68,7 +69,8 @@ def estimates_of(
 
 @dataclass(frozen=True, slots=True)
 class _FilterCall:
-    """A predicate of a filter that calls Python. rows: for which it is asked. passes: the part that it lets pass."""
+    """A predicate of a filter that calls Python. rows: that it is evaluated for. passes: the fraction that it
+    passes."""
 
     predicate: Expr
     rows: float
@@ -92,7 +94,7 @@ def _seconds(predicate: Expr, row_seconds: Mapping[str, float]) -> float:
 
 
 def _pairs(join: Join, cardinality: Cardinality) -> float:
-    """The pairs for which a join's conditions in Python are asked: those that the others let pass."""
+    """The pairs that a join's conditions in Python are evaluated for: those that pass the others."""
     cheap = tuple(one for one in join.on if not calls_python(one))
     if not cheap or join.kind == "mark":
         return cardinality.rows(join.left) * cardinality.rows(join.right)

@@ -4,8 +4,8 @@
 a :class:`~qoop.planner.estimate.selectivity.Spread` for each column whose values it knows something about.  The
 assumptions, all of them textbook and each stated where it is made:
 
-* predicates on different columns are independent as long as the table has rows enough for all combinations of
-  values, and damped (exponential backoff) where it has not (:func:`~qoop.planner.estimate.predicates.conjoin`);
+* predicates on different columns are independent if the table has enough rows for all combinations of values, and
+  damped (exponential backoff) if not (:func:`~qoop.planner.estimate.predicates.conjoin`);
 * the values of the smaller domain of an equality join all occur in the larger (:mod:`~qoop.planner.estimate.equijoin`);
 * a filter on another column thins out a column's values as a random sample would (`sampled`).
 """

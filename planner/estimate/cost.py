@@ -1,10 +1,10 @@
 """The cost of rows and bytes: cpu seconds of one thread, and bytes in memory, by the constants of a machine.
 
 The constants that ship are rounded from what ``qoop calibrate`` measured for one thread of DuckDB on a machine of the
-day; what it measures elsewhere, later sessions take instead (:mod:`qoop.interfaces.commands.calibration`).  They
-need not be exact to order joins: plans are compared with each other, and only ratios matter for that.  What matters is
-that a row probing a small hash table is cheap, that one entering a hash table is dear, and that everything else is in
-between.  To foretell when a plan ends they do have to be near.
+day; what it measures elsewhere, later sessions take instead (:mod:`qoop.interfaces.commands.calibration`).  They need
+not be exact to order joins: plans are compared with each other, and only ratios matter for that.  A row that probes a
+small hash table must be cheap, a row that enters a hash table expensive, and everything else in between.  The predicted
+end of a plan needs near values.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from qoop.catalog.value import value
 from qoop.planner.packing import SERIAL_PART, on_threads
 
 SPREAD, UNEVEN = 0.15, 0.3
-"""As real machines are believed to be: the numbers by which plans of `qoop bench exchanges` are foretold best,
-on ten of its plans of each kind (seeds from 100 on)."""
+"""Estimates for real machines: the best prediction of plans of `qoop bench exchanges`, on ten of its plans of each kind
+(seeds from 100 on)."""
 
 BASE_MEMORY = 32 << 20
-"""Bytes that any task is given, whatever it does."""
+"""Bytes that any task gets at least."""
 
 
 @value
@@ -40,7 +40,7 @@ class CostModel:
     sort_row: times log2(rows). window_row: putting a row with the others of its partition, once for each order.
     frame_row: a value of a function over a frame that moves from row to row.
     exchange_row, exchange_byte: reading Arrow at a stage border. output_byte: putting it out there, where DuckDB's
-        vectors are copied into memory that nobody has used before. output_text: more for each
+        vectors are copied into fresh memory. output_text: more for each
         text, which is copied by itself.
     apart: how many times as long rows take in several tasks as in one with as many threads: each plans, opens files and
         asks for memory on its own, and none takes over what another has left to do.
@@ -50,10 +50,10 @@ class CostModel:
     hash_entry_bytes: memory of a hash table entry besides its columns.
     cached_rows: rows of a hash table of which half miss the cache when it is probed.
     cached_groups: groups of which half miss the cache when a row is added to them.
-    spread, uneven: where there are several machines, the standard deviations of the logarithm of the seconds that tasks
-        of a stage take, and of the bytes that links have to move for one exchange; 0: all are alike.
+    spread, uneven: for several machines, the standard deviations of the logarithm of two quantities: the seconds of a
+        stage's tasks, and the bytes of links in one exchange; 0: all are equal.
     calls: seconds a row of the functions of Python that the query at hand may call, by their keys. They are no
-        constants of a machine, and two models are not told apart by them.
+        constants of a machine, and models that differ only in them compare as equal.
     """
 
     scan_row: float = 0.5e-9

@@ -1,9 +1,8 @@
-"""The columns whose spread of values decides how much a filter or a join keeps, while only footers have told of them.
+"""The columns whose distribution decides how many rows a filter or a join keeps, and of which only footers are known.
 
-Equal figures come from footers for values that are spread evenly and for values that are not: between two of its
-constants a filter may keep a hundredth of the rows, or most. Groups, and joins by a key, lean on distinct values
-instead, which footers tell well; a join of two columns of which neither is a key leans on values that are frequent on
-both sides, too.
+Footers have equal figures for evenly and unevenly spread values: a filter between two constants may keep a hundredth of
+the rows, or most. Groups, and joins by a key, depend on the number of distinct values, which footers give well. A join
+of two columns that are no keys depends also on values that are frequent on both sides.
 """
 
 from __future__ import annotations

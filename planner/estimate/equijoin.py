@@ -159,9 +159,9 @@ def _overlap(spread: Spread, low: Scalar | None, high: Scalar | None) -> float:
 def rows_in_range(key: Expr, profile: Profile, fraction: float) -> float:
     """Fraction of the rows whose key lies in a range that holds `fraction` of the key's values.
 
-    Filters on other columns of the same table are independent of the key if their column has few values
-    (a month number says nothing about which century), but a column of more values than the range has
-    shares (a year) follows the key of its table, and a query that asks for some of them asks for those that exist.
+    Filters on other columns of the same table are independent of the key if their column has few values: a month
+    number does not depend on the century. A column of more values than the range has shares (a year) follows the key
+    of its table, and a query names values that exist.
     """
     if fraction >= 1.0 or fraction <= 0.0:
         return fraction

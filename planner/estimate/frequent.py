@@ -1,10 +1,9 @@
 """Joins of frequent values with frequent values: what an equality keeps beyond what even values would give.
 
-An equality join is estimated as if all values of a column were as frequent as each other. Where a value has a tenth of
-the rows on one side, that makes no difference as long as it is no more frequent than others on the other side: a key.
-Where it is frequent on both sides, a tenth of one meets a tenth of the other. So the frequent values that both sides
-are known to have are joined one by one, and the rest as ever (Ioannidis and Christodoulakis, "Optimal Histograms for
-Limiting Worst-Case Error Propagation in the Size of Join Results", TODS 1993).
+An equality join is estimated as if all values of a column were equally frequent. A value with a tenth of the rows on
+one side makes no difference if the other side is a key. If it is frequent on both sides, a tenth of one meets a tenth
+of the other. So the known frequent values of both sides are joined one by one, and the rest as before (Ioannidis and
+Christodoulakis, "Optimal Histograms for Limiting Worst-Case Error Propagation in the Size of Join Results", TODS 1993).
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ An :class:`Observation` is filed under two digests of the stage it was made of:
   columns, takes the number of rows from it (:class:`~qoop.planner.estimate.observed_rows.ObservedRows`, used by
   :class:`~qoop.planner.estimate.cardinality.Cardinality` and by the join search).
 
-To work out what a relation means costs about as much as to estimate it, so it is done only for relations over exactly
-the tables of some observed stage. Everything here is a value or a pure function: who watches runs, or finds
-checkpoints under the signatures of a plan's stages, makes Observations with :func:`observe` and plans again.
+The meaning of a relation costs about as much to compute as its estimate, so it is computed only for relations over
+exactly the tables of some observed stage. Everything here is a value or a pure function. A caller that watches runs, or
+finds checkpoints under the signatures of a plan's stages, makes Observations with :func:`observe` and plans again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Looks up, while a query is planned, what earlier runs saw of relations of the same meaning."""
+"""The observed rows of relations of equal meaning in earlier runs, for the planning of one query."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class ObservedRows:
 
     @property
     def table_sets(self) -> frozenset[Tables]:
-        """The sets of tables that something was observed over, or joins of which are misjudged."""
+        """The sets of tables with an observation, or with a misjudged join."""
         return self._observations.tables.union(one.tables for one in self._observations.errors)
 
     def error(self, relation: Relation) -> float | None:
-        """By which factor the relation, a join, has more rows than estimated; None: nothing is known."""
+        """The factor by which the relation, a join, has more rows than estimated; None if unknown."""
         errors, tables = self._observations.errors, self.tables(relation)
         known = [one for one in errors if one.tables == tables]
         return most_alike(known, filtered_columns(self._provenances.facts(relation, ())), errors) if known else None
@@ -41,12 +41,12 @@ class ObservedRows:
         return None if observation is None else observation.rows
 
     def follows(self, relation: Relation, rows: float) -> None:
-        """Take note of the rows that a relation should have, by what was seen of others that lean on the same."""
+        """Record the rows of a relation that follow from observations of others with the same assumptions."""
         self._followed.add(self.tables(relation))
         self._following[self._provenances.rows(relation)] = rows
 
     def believed(self, relation: Relation) -> float | None:
-        """The rows that were observed of the relation, or else follow from other observations; None: neither."""
+        """The observed rows of the relation, or else those that follow from other observations; None: neither."""
         rows = self.rows(relation)
         if rows is None and self.tables(relation) in self._followed:
             return self._following.get(self._provenances.rows(relation))

@@ -135,9 +135,9 @@ def combinations(profile: Profile, columns: Sequence[Expr], independent: bool = 
     """Distinct combinations of columns among the profile's rows.
 
     Columns of one table are taken as dependent, unless `independent`: their combinations are the product of distinct
-    values with exponential backoff, and no more than the table's rows. Tables are independent of each other. Throwing
-    n rows at D cells fills D (1 - exp(-n/D)) of them (Cardenas, "Analysis and Performance of Inverted
-    Data Base Structures", CACM 1975), which is how a product of distinct values is held to the rows there are.
+    values with exponential backoff, and no more than the table's rows. Tables are independent of each other. A
+    product of distinct values is bounded by the number of rows: n rows at random fill D (1 - exp(-n/D)) of D cells
+    (Cardenas, "Analysis and Performance of Inverted Data Base Structures", CACM 1975).
     """
     if profile.rows <= 0:
         return 0.0

@@ -1,10 +1,9 @@
-"""A plan's estimates, corrected by what was seen of its stages, without planning again.
+"""A plan's estimates, corrected by observations of its stages, without planning again.
 
-What the rows of a finished stage turned out to be is carried to the stages that read it: a stage puts out as many
-times more rows than estimated as its inputs have together, and its tasks take as many times longer, and hold as many
-times more, as what they read and put out has grown (of fewer rows no task is promised to hold less). That is the model
-of independent selectivities (Selinger et al., "Access Path Selection", SIGMOD 1979) turned forward; it errs for groups,
-of which there are not more because there are more rows, but it errs alike for all plans of a query.
+The rows of a finished stage change the estimates of its readers. The output of a stage grows by the product of the
+growths of its inputs; the time and memory of its tasks grow with the rows that they read and put out. Memory estimates
+never shrink. That is the model of independent selectivities (Selinger et al., "Access Path Selection", SIGMOD 1979)
+turned forward. It errs for groups, whose number does not grow with the rows, but equally for all plans of a query.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ LEAST_SECONDS = 1e-4
 """The seconds that a task takes at least, however quick its functions are."""
 
 LEAST_ROW_SECONDS = 1e-9
-"""Seconds a row below which functions of Python are not told apart."""
+"""Seconds a row below which functions of Python count as equally fast."""
 
 NO_MEMORY: Mapping[StageId, float] = {}
 NO_ERRORS: Errors = {}
@@ -40,8 +39,8 @@ def reestimated(
 ) -> Plan:
     """The plan with better estimates; the plan itself where nothing differs.
 
-    The plan must be as it was planned, and `observed` all that was ever seen: growth is not to be carried over from
-    one estimate that was put right to the next. memory: bytes that a task of a stage is known to need at least.
+    The plan must have its first estimates, and `observed` must hold all observations: a correction of a corrected
+    estimate would count growth twice. memory: bytes that a task of a stage is known to need at least.
     errors: of plans that were estimated with the same knowledge (:mod:`~qoop.planner.estimate.alike`).
 
     >>> plan = Plan((Stage("s", "", (), (), 1, "meaning"),), ())
@@ -64,8 +63,9 @@ def reestimated(
 
 
 def _timed(stage: Stage, grown: Estimate, growth: Mapping[StageId, float], observed: Observations) -> Estimate:
-    """The estimate with what was seen of the seconds that nobody can foretell: of functions of Python, and of tables
-    that have to be waited for. There are as many more calls as there are rows to read."""
+    """The estimate with observed seconds that cannot be predicted: those of functions of Python, and waits for tables.
+
+    The number of calls grows with the number of rows to read."""
     factor = prod(growth[id] for id in dict.fromkeys(item.stage for item in stage.stage_inputs))
     calls = _observed_calls(stage.estimate.calls, factor, observed)
     more = sum(new.seconds - old.seconds for new, old in zip(calls, stage.estimate.calls, strict=True))
@@ -84,12 +84,12 @@ def _observed_calls(calls: tuple[CallEstimate, ...], factor: float, observed: Ob
 
 
 def in_best_order(calls: Sequence[CallEstimate]) -> tuple[CallEstimate, ...]:
-    """The calls, where predicates of one filter are asked in the order that is the best for the seconds they take: a
-    kernel finds it while it runs (:mod:`qoop.engine.functions.ordering`).
+    """The calls, with the predicates of one filter in the best order for their seconds: a kernel finds it at run time
+    (:mod:`qoop.engine.functions.ordering`).
 
     >>> quick = CallEstimate("f", 100.0, 1e-6, Predicate(1, 0, 0.2))
-    >>> dear = CallEstimate("g", 20.0, 1e-7, Predicate(1, 1, 0.5))
-    >>> [one.rows for one in in_best_order([quick, dear])]
+    >>> cheap = CallEstimate("g", 20.0, 1e-7, Predicate(1, 1, 0.5))
+    >>> [one.rows for one in in_best_order([quick, cheap])]
     [50.0, 100.0]
     """
     rows: dict[Predicate, float] = {}
@@ -168,8 +168,8 @@ def _grown_memory(memory: float, grown: float) -> float:
 
 
 def _work(read: list[tuple[float, float]], before: float, after: float, reads_table: bool) -> float:
-    """By what the work grows: rows read and put out. The rows of a table, which the plan does not tell, count for as
-    many as the most of the others."""
+    """The factor by which the work grows, in rows read and put out. The rows of a table are unknown to the plan, and
+    count as the most of the others."""
     fixed = max([before, *(rows for rows, _ in read)]) if reads_table else 0.0
     old = fixed + before + sum(rows for rows, _ in read)
     new = fixed + after + sum(rows * grown for rows, grown in read)

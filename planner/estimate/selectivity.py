@@ -1,8 +1,8 @@
 """Fractions of a column's rows: equal to a value, below a value, like a pattern.
 
-A :class:`Spread` is what is known about the values of one column in one relation.  The rules are those
-of System R (Selinger et al., "Access Path Selection in a Relational Database Management System",
-SIGMOD 1979), refined by most common values and an equi-depth histogram where the catalog has them.
+A :class:`Spread` holds the known facts about the values of one column in one relation.  The rules are those of System R
+(Selinger et al., "Access Path Selection in a Relational Database Management System", SIGMOD 1979). Most common values
+and an equi-depth histogram refine them where the catalog has them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Spread:
     minimum, maximum, common, bounds: as in :class:`~qoop.catalog.statistics.stats.ColumnStats`.
     origin: number of the scan or aggregate the column comes from; None for a computed one.
     locality: as in ColumnStats; 1 for what does not come straight from a scan.
-    share: fraction of the range from minimum to maximum that the values are believed to lie in, wherever it is.
+    share: estimated fraction of the range from minimum to maximum that the values lie in, wherever it is.
     """
 
     distinct: float

@@ -1,11 +1,11 @@
 """The part of a table that a scan reads where a filter or a join saves it the rest.
 
-Parquet and DuckDB files tell the least and greatest value of each row group. DuckDB skips the row groups that a filter
-rules out, and those outside the range of keys that the build side of a join above turned out to have ("small
-materialized aggregates": Moerkotte, VLDB 1998). That helps where the table is nearly sorted by the column, which the
-catalog knows as its *locality*. A range of keys is narrow only if what has filtered the build side goes with them: a
-year does, a month of any year does not; that, too, is told by the locality of the filtered columns. What filters a
-table that is joined to it by a column that goes with the order of both narrows it, too: the weeks of a year.
+Parquet and DuckDB files hold the minimum and maximum of each row group. DuckDB skips the row groups that a filter rules
+out, and those outside the range of keys on the build side of a join above ("small materialized aggregates": Moerkotte,
+VLDB 1998). That helps if the table is nearly sorted by the column, which the catalog knows as its *locality*. A range
+of keys is narrow only if the filter of the build side correlates with them: a year does, a month of any year does not.
+The locality of the filtered columns shows that, too. A filter on a table that is joined by a column in the order of
+both narrows the range as well: the weeks of a year.
 """
 
 from __future__ import annotations

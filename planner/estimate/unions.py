@@ -1,8 +1,8 @@
-"""The profile of a union: its columns draw from the values of all branches, and depend on each other as they did there.
+"""The profile of a union: its columns have the values of all branches, and the dependencies that hold in them.
 
-Columns that come from one table in every branch say something of each other (brand and class of an item, in sales of
-each channel), and columns of different tables do not.  To take all columns of a union for those of one table makes far
-too many groups of brand and class, and too few of item and day.
+Columns of one table in every branch depend on each other (brand and class of an item, in sales of each channel), and
+columns of different tables do not.  Treating all columns of a union as those of one table gives far too many groups of
+brand and class, and too few of item and day.
 """
 
 from __future__ import annotations

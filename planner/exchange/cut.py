@@ -307,7 +307,7 @@ class _Numbered:
 
 
 def _deciding_cut(stage: Stage, kind: str) -> tuple[object, ...]:
-    """Of how a stage is cut, what decides which of its rows the task of a reader gets."""
+    """The parts of a stage's cut that decide which rows a reader's task gets."""
     match kind:
         case "gather":
             return ()

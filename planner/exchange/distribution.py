@@ -3,8 +3,9 @@
 A :class:`Placed` is a subtree whose exchanges are placed, but whose own fragment is still growing.  Its rows are
 
 - *single*: one task has all of them (and any task that repeats the subtree gets all of them too), or
-- *spread*: each of n tasks has a share.  n is chosen when the fragment ends, when all of its work is known,
-  hence the function `at`.  Where `hashed` is not empty, the share is known: rows whose keys hash alike lie together.
+- *spread*: each of n tasks has a share.  n is chosen when the fragment ends and all of its work is known;
+  therefore `at` is a function of n.  Where `hashed` is not empty, the share is known: rows whose keys hash alike lie
+  together.
 """
 
 from __future__ import annotations
@@ -235,7 +236,7 @@ def common_keys(aggregate: Aggregate) -> tuple[Column, ...]:
 
 
 def readers_keys(relation: Relation) -> dict[int, tuple[Column, ...]]:
-    """By id of an aggregate: those of its keys by which the operator that reads its rows wants them together.
+    """By id of an aggregate: those of its keys by which the operator that reads its rows needs them together.
 
     Rows hashed by fewer keys than the aggregate groups by lie right for it, and for its reader too; hashed by
     all of its keys they would have to be hashed again. (The interesting orders of System R, for partitionings.)
@@ -258,7 +259,7 @@ def readers_keys(relation: Relation) -> dict[int, tuple[Column, ...]]:
 
 
 def _wish_below(node: Relation, wish: tuple[Column, ...]) -> tuple[Column, ...]:
-    """By which columns of its input an operator wants rows together, given what is wanted of its own rows."""
+    """The columns by which an operator needs its input's rows together, for a wish of the operator above."""
     match node:
         case Window():
             keys = common_partition(node)

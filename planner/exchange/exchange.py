@@ -4,8 +4,8 @@
 stands above stays in the same fragment as long as every task can do it on its share: filters, projections,
 joins with a build side that every task has (broadcast), partial aggregates, each task's top N, the first ranks that a
 filter keeps of a window (:mod:`qoop.planner.exchange.top_ranks`).  Where that ends,
-an Exchange ends the fragment: *gather* into one task (which may be given all slots as threads, so on one
-host it is no bottleneck) or *hash* by keys where there is much work left to do above.
+an Exchange ends the fragment: *gather* into one task, which may have all slots as threads, or *hash* by keys where much
+work remains above.
 Grouping sets without a common key are hashed by the keys that most have (:mod:`qoop.planner.algebra.grouping_sets`).
 
 The forms of a join are compared by the seconds they take on this machine (:mod:`qoop.planner.exchange.exchange_cost`);
@@ -174,7 +174,7 @@ class _Placer:
         return self.costs.width(placed)
 
     def tables(self, node: Relation, placed: Placed) -> int:
-        """The number of tasks that divide the keys of an operator above, each with a hash table of its own."""
+        """The number of tasks that divide the keys of an operator above, each with a separate hash table."""
         return self.width(placed._replace(seconds=placed.seconds + self.work(node))) if placed.hashed else 1
 
     # ---- ends of fragments ----
@@ -224,7 +224,7 @@ class _Placer:
         return self.leaf(self.end(placed, "gather"), placed) if placed.spread else placed
 
     def staged(self, placed: Placed) -> Placed:
-        """The same rows, computed once in a stage of their own."""
+        """The same rows, computed once in a separate stage."""
         return self.leaf(self.end(placed, "gather"), placed)
 
     def settled(self, placed: Placed) -> Placed:
@@ -287,9 +287,9 @@ class _Placer:
         return self.stack(node, self.place(node.input))
 
     def late_calls(self, node: Filter) -> Placed:
-        """Predicates that call Python above a join: the rows that they see are a stage of their own, or DuckDB would
-        push them below the join. So these are counted, and kept, before the first call; to pass them on costs little
-        next to calling. Where the calls take long they are hashed over tasks."""
+        """Predicates that call Python above a join: their input is a separate stage, or DuckDB would push them below
+        the join. So its rows are counted, and kept, before the first call; moving them costs little next to the calls.
+        If the calls take long, the rows are hashed over tasks."""
         costly = tuple(filter(is_movable_call, node.predicates))
         below = filtered(node.input, (one for one in node.predicates if one not in costly))
         above, child = Filter(below, costly), self.place(below)
@@ -304,7 +304,7 @@ class _Placer:
         return self.staged(Placed(node, lambda _: node, self.rows(node), seconds=seconds))
 
     def share(self, node: Shared) -> Placed:
-        """A stage of its own for the first reader; the others read the same one."""
+        """A new stage for the first reader; the others read the same one."""
         if node.name not in self.shared:
             placed = self.place(node.input)
             width = self.width(placed)

@@ -1,8 +1,8 @@
 """Relation -> DuckDB SQL.
 
-A fragment prints in the shape it was planned: sides of joins as they stand (the kernel switches DuckDB's own
-join ordering off), one SELECT for a chain of Project, Filter and Join, and a leaf (Scan, Exchange) as the
-name of an input.  All column names of a query differ, so no table alias is ever needed.
+A fragment prints in its planned shape. Joins keep their sides, since the kernel switches DuckDB's join ordering off. A
+chain of Project, Filter and Join is one SELECT, and a leaf (Scan, Exchange) is the name of an input.  All column names
+of a query differ, so no table alias is ever needed.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class _Printer:
         rows = [
             "(" + ", ".join(f"CAST({e} AS {t})" for e, t in zip(row, types, strict=True)) + ")" for row in relation.rows
         ]
-        if rows:  # two of one name cannot be told apart in a semi or anti join
+        if rows:  # two of one name are ambiguous in a semi or anti join
             name = quote(f"{relation.columns[0].name}:rows")
             return f"(VALUES {', '.join(rows)}) AS {name}({_names(relation.columns)})"
         nulls = ", ".join(f"CAST(NULL AS {column.type}) AS {column}" for column in relation.columns)

@@ -208,7 +208,7 @@ def _grouped(predicates: Sequence[Expr], name: Name) -> list[Expr]:
 
 
 def _equates_values(predicate: Call) -> bool:
-    """True for ``a = b`` with columns on both sides, of one type whose equal values cannot be told apart."""
+    """True for ``a = b`` with columns on both sides, of one type whose equal values are identical."""
     if predicate.op != "=" or not is_plain(predicate, "({0} = {1})"):
         return False
     left, right = predicate.args
@@ -303,7 +303,7 @@ def _items(block: Block, classes: Mapping[Column, tuple[Column, ...]], predicate
 
 
 def _refined(colours: dict[int, str], items: _Items, classes: Mapping[Column, tuple[Column, ...]]) -> dict[int, str]:
-    """Recolour the leaves by the items that touch them until no further leaf can be told apart."""
+    """Recolour the leaves by the items that touch them until no further leaf can be distinguished."""
     for _ in colours:
         sizes = Counter(colours.values())
         if len(sizes) == len(colours):

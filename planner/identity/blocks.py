@@ -1,15 +1,15 @@
 """From relations to blocks: the normal form that forgets how rows are computed.
 
-How each operator becomes part of a block is told in :mod:`qoop.planner.identity.provenance`. What can be written in
-several ways is brought into one here:
+:mod:`qoop.planner.identity.provenance` describes how each operator becomes part of a block. Equivalent forms are
+brought into one here:
 
 - a left or full join under a predicate that no padded row passes becomes an inner one, whose factors join the block;
 - predicates over the keys of a grouping, or over what all windows partition by, stand above it;
 - predicates over the columns of a set operation stand in its branches, and branches without rows leave a UNION ALL;
-- what a semi join asks of the row alone stands next to it, and what its partners must be follows for the row;
+- conditions of a semi join on the row alone stand next to it, and those on its partners follow for the row;
 - where repeated rows do not matter (below DISTINCT, min, max, INTERSECT, EXISTS) a semi join is an inner one;
 - an aggregate without keys is one row a value, each over the rows that its FILTER lets through;
-- what nobody reads of single rows and windows is left out.
+- unused columns of single rows and windows are left out.
 """
 
 from __future__ import annotations
@@ -457,7 +457,7 @@ class Blocks:
         return self._leaf(digest, texts, source=Source("full", (left, right), {}, tuple(on)))
 
     def _loose(self, block: Block) -> Block:
-        """A block of which nobody minds how often a row occurs: what only repeats or drops rows joins it."""
+        """A block whose rows may repeat without effect: operators that only repeat or drop rows join it."""
         while True:
             semi = next((p for p in block.predicates if isinstance(p, Call) and p.template in self._semi_joins), None)
             leaf = _distinct_leaf(block)

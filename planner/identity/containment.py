@@ -6,11 +6,11 @@ predicates has a sub-bag of the rows of one restricted by fewer: ``σ[p and q](X
 the question is sound for any factors (aggregates, windows, LIMIT, padded sides of outer joins, scans): what happens
 inside of a factor is part of its name, and nothing is claimed of two that differ. It remains to show that
 
-- each predicate of the kept output follows from those of the wanted one: it is one of them, an equality that theirs
+- each predicate of the kept output follows from those of the requested one: it is one of them, an equality that theirs
   imply, or a weaker range or a larger list over the same expression;
-- each wanted predicate that the kept output does not have can be evaluated on its columns, by something that cannot
-  fail on the rows it was not meant for (law 12);
-- each wanted column is one of its columns, or an expression over them.
+- each requested predicate that the kept output lacks can be evaluated on its columns, by an expression that cannot
+  fail on additional rows (law 12);
+- each requested column is one of its columns, or an expression over them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from qoop.planner.identity.block import equal_columns, merged_names
 
 
 def served(kept: Facts, requested: Facts, types: Mapping[str, str]) -> Served | None:
-    """The way in which the kept output serves the wanted one; None if that cannot be shown.
+    """The expressions by which the kept output serves the requested one; None if that cannot be shown.
 
     types: of the kept stage's columns, by name.
     """
@@ -36,7 +36,7 @@ def served(kept: Facts, requested: Facts, types: Mapping[str, str]) -> Served | 
 
 
 class _Matching:
-    """One kept block against one wanted block over factors of the same names."""
+    """One kept block against one requested block over factors of the same names."""
 
     def __init__(self, kept: Facts, requested: Facts, types: Mapping[str, str]) -> None:
         self.kept, self.requested = kept, requested
@@ -71,11 +71,11 @@ class _Matching:
         return [text_of(expr, self.name) for expr in exprs]
 
     def equalities_hold(self) -> bool:
-        """True if all columns that the kept rows equate are equal in the wanted ones."""
+        """True if all columns that the kept rows equate are equal in the requested ones."""
         return all(len(set(map(self.name, members))) == 1 for members in self.kept_classes.values())
 
     def missing_equalities(self) -> list[Expr] | None:
-        """Equalities between those columns of each wanted class that the kept rows do not equate yet."""
+        """Equalities between those columns of each requested class that the kept rows do not equate yet."""
         found: list[Expr] = []
         exact = self.by_text(self.strict)
         for members in dict.fromkeys(self.classes.values()):

@@ -9,14 +9,14 @@ the blocks below them and become leaves, or terms, of the next one:
 - a left join keeps the left block and adds a leaf whose rows depend on it: the partners of a row, or one
   padded row. So filters and inner joins commute with it.
 - a semi or anti join is a predicate on the left block, a mark join an expression over it.
-- an aggregate, a window, a set operation, a full join, a Limit or a Sort is a leaf of its own.
+- an aggregate, a window, a set operation, a full join, a Limit or a Sort is a separate leaf.
 
 To write a block down, its leaves are ordered by colour refinement: every leaf starts with its own digest and
 is recoloured by the predicates it takes part in (B. Weisfeiler and A. Leman, 1968) until equal colours mean
 interchangeable leaves, of which any may come first. The text names columns by leaf number and own name,
 columns that are equated count as one, terms of commutative operators are sorted; its blake2b digest is the
 signature. A wrong choice between leaves makes signatures differ that could be equal, never the reverse,
-since the text always says all there is to say.
+since the text is always complete.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Shares out by how much estimates were wrong among the assumptions that they lean on.
+"""Distributes the errors of estimates over the assumptions behind them.
 
-The rows of a set of relations lean on the selectivity of each filter and on how often each pair of keys meets. When a
-set was seen to have other rows than estimated, nobody knows which of its assumptions was wrong. Each is given its part,
-and every other estimate that leans on one of them moves, too: to put one estimate right alone would make whatever
-avoids it look better than it is. Of all factors that explain what was seen, these are the least (in logarithms, by
-the sum of squares), so that sets which were seen to be right, or that have an assumption in common, speak together.
+The rows of a set of relations depend on the selectivity of each filter and on the matches of each pair of keys. If the
+observed rows of a set differ from the estimate, it is unknown which assumption was wrong. Each gets a part of the
+error, and every other estimate with that assumption moves, too: correcting one estimate alone would favour plans that
+avoid it. Of all factors that explain the observations, the smallest are chosen (in logarithms, by the sum of squares).
+So sets with right estimates, and sets with a common assumption, count together.
 """
 
 from __future__ import annotations

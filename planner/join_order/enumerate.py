@@ -46,7 +46,7 @@ class Search:
         self.model = model
         self.aim = aim
         self.best: dict[Mask, Step] = {bit: Step(0.0) for bit in bits(graph.full)}
-        self._build_row = model.build_row + 2 * model.exchange_row  # a build side is mostly a stage of its own:
+        self._build_row = model.build_row + 2 * model.exchange_row  # a build side is mostly a separate stage:
         self._build_byte = model.build_byte + model.exchange_byte + model.output_byte  # written once and read once
         self._build_row += aim.hash_byte * model.hash_entry_bytes
         self._build_byte += aim.hash_byte
@@ -138,7 +138,7 @@ def search(graph: JoinGraph, model: CostModel, limit: int, *, bushy: bool = True
 
 
 def _exhaustive(found: Search, component: Mask, pairs: list[tuple[Mask, Mask]]) -> None:
-    """Dynamic programming; what is dearer than a plan known for the whole is not followed up."""
+    """Dynamic programming; a part that costs more than a known plan for the whole is dropped."""
     best = found.best
     for left, right in pairs:
         both = left | right

@@ -178,7 +178,7 @@ class JoinGraph:
             self._correct(cardinality.observed)
 
     def _correct(self, observed: ObservedRows) -> None:
-        """Factors that give every observed set of leaves the rows it was seen to have, and others their part."""
+        """Add factors that give every observed set of leaves its observed rows, and other sets their part."""
         known = [(mask, self._observed_rows(mask, observed)) for mask in self._over(observed)]
         found = [(mask, max(rows, 0.5)) for mask, rows in known if rows is not None and self._rows_of(mask) > 0]
         uncertain = [bit for bit in self._local if observed.rows(self.relations[bit.bit_length() - 1]) is None]
@@ -196,7 +196,7 @@ class JoinGraph:
             self._forget_sets()
 
     def _observed_rows(self, mask: Mask, observed: ObservedRows) -> float | None:
-        """The rows that a set was seen to have, or else should have as other joins of its tables were misjudged."""
+        """The observed rows of a set, or else those by the error of other joins of its tables."""
         meaning = self.meaning(mask)
         rows = observed.rows(meaning)
         if rows is not None:
@@ -217,7 +217,7 @@ class JoinGraph:
         return frozenset(one for one in (*together, *uncertain) if not one & ~mask)
 
     def _over(self, observed: ObservedRows) -> list[Mask]:
-        """Sets of leaves over exactly the tables that something was observed over, the smallest first."""
+        """Sets of leaves over exactly the tables of an observation, the smallest first."""
         tables = [observed.tables(relation) for relation in self.relations]
         found: set[Mask] = set()
         for target in observed.table_sets:

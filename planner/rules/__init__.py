@@ -1,8 +1,8 @@
 """Rewrite rules: Relation -> Relation of the same rows, cheaper to run.
 
 :func:`apply_rules` runs :data:`RULES` in order. A rule is a plain function in the file of its name, can be run
-twice without change, and returns the object it was given where it has nothing to do. What rules may assume of
-expressions and relations is proven in :mod:`~qoop.planner.algebra.properties`.
+twice without change, and returns its argument if it has nothing to do. Properties of
+expressions and relations that rules may assume are proven in :mod:`~qoop.planner.algebra.properties`.
 
 ::
 
@@ -11,12 +11,12 @@ expressions and relations is proven in :mod:`~qoop.planner.algebra.properties`.
     push_filters.py              predicates move down
     infer_predicates.py          predicates follow join equalities
     drop_empty.py                relations without rows disappear
-    drop_sorts.py                ORDER BYs that nobody sees disappear
+    drop_sorts.py                ORDER BYs without effect disappear
     drop_distinct.py             DISTINCTs over distinct rows disappear
     merge_projects.py            two Projects become one
     group_by_filters.py          filtered aggregates become one grouping
-    prune_columns.py             columns that nobody reads disappear
-    semi_joins.py                inner joins that only ask for a partner become semi joins
+    prune_columns.py             unread columns disappear
+    semi_joins.py                inner joins that only test for a partner become semi joins
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Drop a DISTINCT whose rows are distinct already, or whose repetitions nobody counts."""
+"""Drop a DISTINCT whose rows are distinct already, or whose repeated rows have no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drop the ORDER BYs whose order nobody sees: only the root, a Limit and order-sensitive functions do."""
+"""Drop ORDER BYs without effect: only the root, a Limit and order-sensitive functions depend on the order."""
 
 from __future__ import annotations
 

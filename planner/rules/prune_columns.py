@@ -158,7 +158,7 @@ def _columns_of_calls(calls: Iterable[WindowCall]) -> Columns:
 
 
 def _prune_opaque(node: Opaque, needed: Columns) -> Opaque:
-    """DuckDB reads less of a file, and puts out less, where fewer columns are asked of it."""
+    """DuckDB reads less of a file, and puts out less, for fewer columns."""
     kept = tuple(column for column in node.columns if column in needed) or node.columns[:1]
     if len(kept) == len(node.columns):
         return node

@@ -1,9 +1,9 @@
-"""Inner joins that only ask whether there is a partner become semi joins.
+"""Inner joins that only test for a partner become semi joins.
 
-Where duplicates do not matter (the right side of a semi, anti or mark join, below DISTINCT, below min and max)
-an inner join whose build side gives no column but equated ones multiplies rows for nothing.  TPC-DS joins web
-orders with themselves only to learn which orders shipped from two warehouses: 80 million pairs at scale 10,
-for one million orders.
+Duplicates have no effect on the right side of a semi, anti or mark join, and below DISTINCT, min and max. There an
+inner join whose build side only gives equated columns multiplies rows for nothing.  TPC-DS joins web orders with
+themselves only to find the orders that shipped from two warehouses: 80 million pairs at scale 10, for one million
+orders.
 
 Runs after join ordering, so that only what was chosen as a build side is dropped, and no order is forced.
 """

@@ -99,7 +99,7 @@ def keep(pool: Pool, tolerance: float = MOST_TOLERANCE) -> Alternatives:
     tolerance: as a fraction, up to MOST_TOLERANCE. Raises PlanError if it is not.
     """
     if not 0.0 <= tolerance <= MOST_TOLERANCE:
-        raise PlanError(f"plans are told apart to within 0 to {MOST_TOLERANCE} of the best, not {tolerance}")
+        raise PlanError(f"the tolerance must be between 0 and {MOST_TOLERANCE} of the best plan, not {tolerance}")
     covers = [_covered(row, pool.best, tolerance) for row in pool.seconds]
     regret = [_regret(pool, place) for place in range(len(covers))]
     chosen = smallest_cover(covers, _without_redundant(_greedy(pool, covers, regret), covers), regret)
@@ -231,7 +231,7 @@ def _headline(alternatives: Alternatives) -> str:
 
 
 def _heat_map(alternatives: Alternatives) -> Iterator[str]:
-    """Memory a slot and link a line, slots a column: who wins, and in how many seconds."""
+    """Memory a slot and link a line, slots a column: the fastest plan and its seconds."""
     grid = alternatives.pool.grid
     cells: dict[tuple[str, float, float], str] = {}
     for place, point in enumerate(grid.points):

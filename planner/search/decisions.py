@@ -1,10 +1,10 @@
 """The decisions that led to a query's plans: they make plans for the same query with other literals.
 
 The search behind :func:`~qoop.planner.search.alternatives.keep` tries many variants with several resources and
-simulates all plans that come of it, to find the few that are worth keeping. That seldom depends on the literals: a
-query that asks for another month has the same good plans, as long as the estimates are about the same. So the decisions
-are kept, and :func:`replay` makes plans along them from the new text. These are right by construction, as any plan is.
-It gives up where an estimate has moved so far that the search might find otherwise.
+simulates the resulting plans, to find the few that are worth keeping. The result seldom depends on the literals: a
+query for another month has the same good plans, if the estimates are similar. So the decisions are kept, and
+:func:`replay` makes plans by them from the new text. These are right by construction, as any plan is. It gives up if an
+estimate has moved so far that the search might find other plans.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The common part of two plans of a query, stage by stage: what a switch between them could keep.
+"""The common part of two plans of a query, stage by stage: the outputs that a switch between them could keep.
 
-A stage is *shared* if the other plan has one whose outputs stand for its own part by part (equal
-:func:`~qoop.planner.search.alternatives.stage_key`), and *recut* if the other plan has one of the same rows and columns
-that is cut otherwise, so that one re-partitioning makes its outputs serve.
+A stage is *shared* if the other plan has one with interchangeable outputs, part by part (equal
+:func:`~qoop.planner.search.alternatives.stage_key`). It is *recut* if the other plan has one of the same rows and
+columns in another partitioning, so that one re-partitioning makes its outputs usable.
 """
 
 from __future__ import annotations

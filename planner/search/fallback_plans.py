@@ -43,8 +43,9 @@ class _Case:
 
 
 def fallback_plans(pool: Pool, chosen: Sequence[int], tolerance: float) -> tuple[int, ...]:
-    """Places of up to :data:`MOST_FALLBACK_PLANS` plans besides those chosen that would end earlier by more than
-    `tolerance` after some change of the share, the most often useful first."""
+    """Places of up to :data:`MOST_FALLBACK_PLANS` plans besides those chosen, the most often useful first.
+
+    Each would end earlier by more than `tolerance` after some change of the share."""
     cases = list(islice(_cases(pool, chosen), MOST_CASES))
     least = [min(case.seconds(pool.candidates[i]) for i in chosen) for case in cases]
     times = {i: _useful(one, cases) for i, one in enumerate(pool.candidates) if i not in chosen}

@@ -56,7 +56,7 @@ class Bound:
 
 
 def at_present(bound: Bound) -> Bound:
-    """The query, asked now."""
+    """The query with the present time as its timestamp."""
     return changed(bound, timestamp=QueryTimestamp.now(dict(bound.settings).get("timezone")))
 
 
@@ -340,8 +340,8 @@ def _message(error: duckdb.Error) -> tuple[str, int | None, str]:
 
 
 def _with_advice(message: str, here: Sequence[str]) -> str:
-    """DuckDB's message on an unknown table. It advises tables of its catalog, too, which nobody means: where it does,
-    the advice is the nearest of the tables here, if one is near."""
+    """DuckDB's message on an unknown table. It also suggests tables of DuckDB's catalog, which are replaced by
+    the nearest table here, if one is near."""
 
     def written(found: re.Match[str]) -> str:
         advice = found["advice"] or ""

@@ -1,7 +1,7 @@
 """sqlglot expression -> :data:`~qoop.planner.algebra.expr.Expr`.
 
 Operators that the optimiser knows become calls of known names; everything else becomes a call whose template
-is printed by sqlglot and whose type is asked of DuckDB.  Aggregates, window functions and subqueries are
+is printed by sqlglot and whose type comes from DuckDB.  Aggregates, window functions and subqueries are
 collected in the :class:`Env` of the block, and stand in the expression as columns.
 """
 
@@ -366,7 +366,7 @@ _HANDLERS: dict[type[exp.Expression], Callable[[Env, exp.Expression], Expr]] = {
 
 
 def has_aggregate(node: exp.Expression) -> bool:
-    """True if the expression computes an aggregate of its own block (windows' own functions are none)."""
+    """True if the expression computes an aggregate of the same block (functions of windows are none)."""
     if isinstance(node, exp.Query | exp.Subquery):
         return False
     if isinstance(node, exp.Window):
@@ -479,7 +479,7 @@ def _comparable(call: Call) -> Call:
 
 
 def _folded(call: Expr) -> Expr:
-    """The call, or its value. Raises Unsupported where it has none: whether it is asked for depends on the plan."""
+    """The call, or its value. Raises Unsupported where it has none: whether the value is needed depends on the plan."""
     if columns_of(call):
         return call
     if always_raises(call):

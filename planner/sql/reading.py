@@ -1,9 +1,9 @@
-"""Does sqlglot read a text as DuckDB does?
+"""The check that sqlglot reads a text as DuckDB does.
 
 The planner works on sqlglot's tree, and sqlglot's grammar is not DuckDB's: it binds ``~`` and ``==`` more tightly,
-and drops arguments of functions that it believes to know (``decode(b, 'ignore')``).  A query read differently would
-get a wrong answer without an error.  So the tree is printed and DuckDB is asked for its own trees of both texts; they
-must be the same but for what means the same (:func:`_plain`).
+and drops arguments of functions that it models differently (``decode(b, 'ignore')``).  A query read differently would
+get a wrong answer without an error.  So the tree is printed, and DuckDB parses both texts; its two trees must be equal
+but for equivalent forms (:func:`_plain`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def refuse(node: exp.Expr, known: Collection[str]) -> None:
 
 
 def parts_of(node: exp.Expr) -> Iterator[str]:
-    """The parts that a node has."""
+    """The names of the parts that a node has."""
     return (key for key, part in node.args.items() if part)
 
 

@@ -35,9 +35,9 @@ _CATALOG = re.compile(
 _SCHEMAS = frozenset(("information_schema", "pg_catalog"))
 
 OF_CATALOG = " of this session"
-"""The end of the names of tables that hold what a query asked of the session's catalog."""
+"""The suffix of tables with the rows that a query reads from the session's catalog."""
 OF_PROGRAM = " of the program"
-"""The end of the names of tables that are variables of the program."""
+"""The suffix of tables that are variables of the program."""
 
 MOST_LISTED = 1000
 """Commas in a text that is taken apart: beyond, sqlglot needs longer for it than DuckDB for the whole answer."""
@@ -120,8 +120,8 @@ def _is_of_duckdb(name: str) -> bool:
 
 def _unknown(what: str) -> BindError:
     return BindError(
-        f"{what} would tell of the DuckDB that runs a task, not of this session: SHOW TABLES lists its tables, "
-        "DESCRIBE the columns of one; unless it is locked, information_schema tells of them, too"
+        f"{what} would describe the DuckDB that runs a task, not this session: SHOW TABLES lists its tables, "
+        "DESCRIBE the columns of one; unless it is locked, information_schema lists them, too"
     )
 
 

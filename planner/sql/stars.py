@@ -61,7 +61,7 @@ def star(node: exp.Expression, scope: Scope) -> list[Match]:
 
 
 def has_columns(node: exp.Expression) -> bool:
-    """True if the expression holds a COLUMNS of its own block."""
+    """True if the expression holds a COLUMNS of the same block."""
     return next(_columns(node), None) is not None
 
 

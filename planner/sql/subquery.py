@@ -175,7 +175,7 @@ class SubqueryJoins:
         return column
 
     def _correlated_row(self, block: QueryBlock, env: Env) -> Expr:
-        """No aggregate: at most one row for each outer row, checked when it runs, and only where it is asked for."""
+        """No aggregate: at most one row for each outer row, checked at run time, and only where the value is needed."""
         inner_set = frozenset(block.relation.columns)
         names = self.builder.names
         pairs = [_sides(predicate, inner_set) for predicate in block.correlated]
