@@ -1,4 +1,4 @@
-"""The ways in which qoop opens a DuckDB, and confines one to the files of tables."""
+"""The functions that open a DuckDB, and confine one to the files of tables."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def take_default(**config: Any) -> duckdb.DuckDBPyConnection:
 def open_duckdb(*, files: bool = True, **config: Any) -> duckdb.DuckDBPyConnection:
     """A DuckDB in memory, with these options, that reads no variable of Python and installs nothing.
 
-    By default the client looks a name that it does not know up in the frames of its callers, which are ours: a query
-    could read what belongs to the engine, and a name would mean one thing here and another on the next machine.
+    By default the client resolves an unknown name in the frames of its callers, which are ours: a query could read
+    variables of the engine, and the meaning of a name would differ between machines.
 
-    It keeps no bytes of files either: it tells files by whole seconds, so it would read what one held before.
+    It caches no bytes of files either: its cache compares times in whole seconds, and might return old content.
 
-    files: whether it may open any; most never do.
+    files: true if it may open any; most never do.
 
     >>> open_duckdb(threads=1).execute("SELECT current_setting('python_enable_replacements')").fetchone()
     (False,)

@@ -269,7 +269,7 @@ def table_version(source: Source, columns: Columns) -> str:
 
 
 def digest_of(rows: str, columns: Columns) -> str:
-    """Digest of rows, which some text tells apart from others, with their names and types."""
+    """Digest of a text that identifies the rows, with their names and types."""
     return blake2b(repr((rows, columns)).encode(), digest_size=16).hexdigest()
 
 

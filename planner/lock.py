@@ -101,4 +101,4 @@ def _function(node: Node) -> None:
 def _setting(arguments: list[Any]) -> None:
     name = text_of(arguments[0]) if len(arguments) == 1 else None
     if name is None or name.lower() not in _SETTINGS:
-        refuse(f"current_setting() tells of these options, named outright: {', '.join(CHANGES_RESULTS)}")
+        refuse(f"current_setting() needs the literal name of one of these options: {', '.join(CHANGES_RESULTS)}")

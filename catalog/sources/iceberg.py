@@ -149,7 +149,7 @@ def _schema(projection: Schema) -> pa.Schema:
 def _known(place: str, file: ParquetFile, named: NameMapping | None) -> pa.Schema:
     """The columns of a file, each with its number in the table; of a file that was not written for it, by their names.
 
-    Raises SourceError where nothing tells the numbers.
+    Raises SourceError if the numbers are unknown.
     """
     written = read_footer(file.file.path).schema.to_arrow_schema()
     if any(_number(field) is not None for field in written):

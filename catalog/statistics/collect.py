@@ -304,7 +304,7 @@ def _add_distinct(
 def _approximate_distinct(cursor: duckdb.DuckDBPyConnection, table: Table, columns: Columns) -> list[float]:
     if table.rows <= DISTINCT_ROWS or table.max_parts() < 4 * _BLOCKS:
         return _hyperloglog(cursor, table, columns, None)
-    # What a quarter of the blocks adds up to tells how the number of distinct values grows with rows: not at
+    # The total of a quarter of the blocks shows how the number of distinct values grows with rows: not at
     # all (every block holds all values), in step (no two blocks share one), or with a power between.
     part = _spread(table, DISTINCT_ROWS)
     quarter = Split(part.ranges[: len(part.ranges) // 4])

@@ -100,7 +100,7 @@ class Chunk:
 
     rows: of the piece. nulls: of them NULL; None: not said.
     minimum, maximum: smallest and largest value, None if not said; of a long text perhaps its beginning.
-    distinct: distinct values, as a dictionary tells; None: not said. width: mean bytes of a value; None: not said.
+    distinct: distinct values, by a dictionary; None: unknown. width: mean bytes of a value; None: unknown.
     numbers: some of the distinct values, chosen by what they are, where two chunks were looked into.
     """
 

@@ -47,7 +47,7 @@ def without_repeats(columns: Sequence[Column], branches: Sequence[Branch], toget
     for name, spread in together.columns.items():
         distinct = min(spread.distinct, max(1.0, rows))
         spreads[name] = replace(spread, distinct=distinct, rows=max(distinct, min(spread.rows, rows)))
-    whole = frozenset(spreads)  # as a key it tells something only where all columns come from one table
+    whole = frozenset(spreads)  # as a key it is useful only if all columns come from one table
     origins = {
         number: replace(origin, rows=min(origin.rows, rows), keys=(whole,))
         for number, origin in together.origins.items()

@@ -52,7 +52,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """A factor of a block's product. number: tells it from the others, in the names of its columns.
+    """A factor of a block's product. number: distinguishes it from the others, in the names of its columns.
 
     digest: what it is. args: expressions over other leaves that it depends on (the left side of a left join).
     single: it has one row.

@@ -2,7 +2,7 @@
 
 The answer errs on the side of caution: functions are deterministic if they are listed here, an order is total
 if that can be shown. Sums of floating point numbers differ in their last digits with the order of summation; that
-counts where the digits decide something, which the whole query tells (:mod:`qoop.planner.identity.float_order`).
+counts where the digits decide something, which depends on the whole query (:mod:`qoop.planner.identity.float_order`).
 """
 
 from __future__ import annotations

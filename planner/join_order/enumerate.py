@@ -283,7 +283,7 @@ class _Pairs:
 
 # An order drawn by chance, without cross products that the query does not ask for: for experiments.
 #
-# What a plan suffers from a bad order tells how much it leans on estimates ("Debunking the Myth of Join Ordering",
+# The loss of a plan from a bad order shows how much it depends on estimates ("Debunking the Myth of Join Ordering",
 # SIGMOD 2025, compares the slowest with the fastest of such orders).
 
 

@@ -165,7 +165,7 @@ MOST_COMBINATIONS = 5_000
 def smallest_cover(
     sets: Sequence[frozenset[int]], greedy: Sequence[int], regret: Sequence[float], most: int = MOST_COMBINATIONS
 ) -> tuple[int, ...]:
-    """The places of the fewest sets that cover what all of them do, as far as looking at `most` groups tells.
+    """The places of the fewest sets that cover what all of them do, found among at most `most` groups.
 
     greedy: a cover that will do where none is smaller. regret: of groups of one size the one with the least is taken.
 

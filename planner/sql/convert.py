@@ -306,7 +306,7 @@ class Env:
         return _folded(self.templated(node))
 
     def templated(self, node: exp.Expression, type_: str | None = None) -> Call:
-        """Print the node with its arguments replaced by slots; DuckDB tells the type unless it is given."""
+        """Print the node with its arguments replaced by slots; the type comes from DuckDB unless it is passed."""
         if any("__slot" in leaf.name for leaf in node.find_all(exp.Literal, exp.Identifier)):
             raise Unsupported("a text like the marks that stand for arguments")
         args: list[Expr] = []

@@ -5,6 +5,7 @@ Each is a word of our own for which the field has a term, or a turn of phrase th
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -66,6 +67,27 @@ RETIRED_NAMES = {
 }
 """Names that nothing in our packages is defined under any more; in prose the words are everyday ones."""
 
+CLEAN_FOLDERS = ("catalog", "planner")
+"""Folders whose identifiers have no vague part, and whose texts name no person. Others join when they are clean."""
+
+VAGUE_PARTS = {
+    "told": "announced, reported, passed",
+    "asked": "requested, queried",
+    "wanted": "requested, required, target",
+    "given": "passed, declared, arguments",
+    "seen": "observed, visited, known",
+    "look": "stamp, check, read",
+    "looks": "stamp, check, read",
+    "looked": "checked, read, sampled",
+    "who": "the owner, the caller, the reader",
+    "nobody": "unknown, unused",
+    "somebody": "the owner, another process",
+}
+"""Parts of identifiers that do not say which component knows a value, or what the value is; and words instead."""
+
+PERSONS = ("who", "whom", "whoever", "nobody", "somebody")
+"""Words for people, where the subject is a component of the system."""
+
 OPENINGS = ("How", "What", "Whatever", "When", "Where", "Whether", "Which", "Who", "Whoever", "Whom", "Whose", "Why")
 """No docstring opens with these."""
 
@@ -82,12 +104,15 @@ class Finding:
     word: str
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.word} -> {RETIRED.get(self.word, 'say what it is')}"
+        instead = {**VAGUE_PARTS, **RETIRED}.get(self.word, "say what it is")
+        return f"{self.path}:{self.line}: {self.word} -> {instead}"
 
 
 _WORDS = re.compile(
     "|".join(rf"(?<![A-Za-z]){re.escape(word)}(?![A-Za-z])" for word in sorted(RETIRED, key=len, reverse=True)), re.I
 )
+_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_PERSONS = re.compile(rf"\b(?:{'|'.join(PERSONS)})\b", re.I)
 _TEST = re.compile(r"\btest_\w+")  # a page names the tests that guard it
 _OPENING = re.compile(rf'^\s*r?"""({"|".join(OPENINGS)})\b')
 
@@ -122,6 +147,28 @@ def read(path: str, text: str) -> Iterator[Finding]:
         opening = _OPENING.match(line) if path.endswith(".py") else None
         if opening is not None:
             yield Finding(path, number, f'"""{opening[1]}')
+
+
+def vague_identifiers(path: str, text: str) -> Iterator[Finding]:
+    """The vague parts of all identifiers in a Python source."""
+    for node in ast.walk(ast.parse(text)):
+        names = (getattr(node, attribute, None) for attribute in ("id", "attr", "arg", "name", "asname"))
+        for name in names:
+            parts = {part.lower() for part in _PARTS.findall(name)} if isinstance(name, str) else set()
+            yield from (Finding(path, getattr(node, "lineno", 0), part) for part in sorted(parts & {*VAGUE_PARTS}))
+
+
+def persons(path: str, text: str) -> Iterator[Finding]:
+    """The words for people in a source, in prose or in code."""
+    for number, line in enumerate(text.splitlines(), 1):
+        yield from (Finding(path, number, found[0].lower()) for found in _PERSONS.finditer(line))
+
+
+def findings_in_clean_folders() -> Iterator[Finding]:
+    """The vague identifiers, and the words for people, in the folders that are clean already."""
+    for path in texts(CLEAN_FOLDERS):
+        place, text = str(path.relative_to(ROOT)), path.read_text()
+        yield from (*vague_identifiers(place, text), *persons(place, text))
 
 
 def retired_names(names: Names) -> Iterator[str]:

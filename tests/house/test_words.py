@@ -10,17 +10,23 @@ from house_imports import LAYERS
 from house_names import Names
 from house_words import (
     ALLOWED,
+    CLEAN_FOLDERS,
+    PERSONS,
     PHRASES,
     PLACES,
     RETIRED,
     ROOT,
     TESTS,
+    VAGUE_PARTS,
     findings,
+    findings_in_clean_folders,
     findings_in_tests,
     idle_allowances,
+    persons,
     read,
     retired_names,
     texts,
+    vague_identifiers,
 )
 
 
@@ -61,6 +67,29 @@ def test_a_retired_name_is_found_in_classes_and_at_the_top(tmp_path: Path) -> No
     assert [one.partition(" ->")[0] for one in retired_names(Names(tmp_path))] == [
         "qoop.planner.new: told", "qoop.engine.new: held",
     ]  # fmt: skip
+
+
+def test_clean_folders_have_no_vague_identifiers_and_no_persons() -> None:
+    assert all(len(list(texts((folder,)))) > 50 for folder in CLEAN_FOLDERS)
+    assert [str(one) for one in findings_in_clean_folders()] == []
+
+
+@pytest.mark.parametrize("part", VAGUE_PARTS)
+@pytest.mark.parametrize(
+    "text", ["{0}_files = 1", "x._is_{0}()", "def f({0}): ...", "class {1}: ...", "f(all_{0}=1)", 'f"{{{0}!r}}"']
+)
+def test_a_vague_part_of_an_identifier_is_found(part: str, text: str) -> None:
+    source = "\n" + text.format(part, part.capitalize())
+    assert [(one.line, one.word) for one in vague_identifiers("a.py", source)] == [(2, part)]
+
+
+def test_longer_words_and_prose_are_no_vague_identifiers() -> None:
+    assert list(vague_identifiers("a.py", 'looking = whole = unseen = "told"  # asked\nlookup = 1')) == []
+
+
+@pytest.mark.parametrize("word", PERSONS)
+def test_a_word_for_people_is_found_in_prose(word: str) -> None:
+    assert [one.word for one in persons("a.py", f'"""{word.capitalize()} reads it."""\n# whole')] == [word]
 
 
 def test_openings_are_found_in_code() -> None:
