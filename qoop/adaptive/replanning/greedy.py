@@ -91,7 +91,7 @@ class Greedy:
     def decide(self, question: Question) -> Decision:
         remaining = question.remaining
         mine = remaining[question.running].seconds
-        if question.first_look and mine >= LONG_SECONDS and len(remaining) > 1:
+        if question.first_look and question.now + mine >= LONG_SECONDS and len(remaining) > 1:
             return self._begin(question, mine)
         if question.trial >= 1.0:
             mine /= NEARLY_OVER
