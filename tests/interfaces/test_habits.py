@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import DummyInput
 from prompt_toolkit.output import DummyOutput
 
@@ -22,9 +23,11 @@ from qoop.query.drawing.terminal import Terminal
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    made = Shell(lambda: pytest.fail("it is open"), history=tmp_path_factory.mktemp("h") / "h", input=DummyInput(),
-                 output=DummyOutput())  # fmt: skip
-    with qoop.connect(slots=1, memory="1GB") as session:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QOOP_HISTORY", str(tmp_path_factory.mktemp("h") / "h"))
+        made = Shell(lambda: pytest.fail("it is open"))
+    terminal = create_app_session(input=DummyInput(), output=DummyOutput())
+    with terminal, qoop.connect(slots=1, memory="1GB") as session:
         made._opened.set_result(session)
         made.timing = False
         yield made

@@ -57,7 +57,9 @@ def test_everything_takes_longer_at_the_pace_of_the_papers_jobs_and_plans_have_m
     theirs = workload(tpcds_small, SOME, Setting(pace=10.0, grain=1.0))
     for number in SOME:
         ratio = theirs[number].launch.finish.work() / ours[number].launch.finish.work()
-        assert ratio == pytest.approx(10.0, rel=0.35)  # other plans may be the best there
+        assert 3.0 < ratio < 13.5  # another plan may be the best there, and save work that counts more
+        same = len(theirs[number].launch.plan.stages) == len(ours[number].launch.plan.stages)
+        assert not same or ratio == pytest.approx(10.0, rel=0.01)
 
 
 def test_the_queries_with_the_most_plans_are_chosen_first(found: dict[int, Query]) -> None:
