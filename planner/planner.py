@@ -25,7 +25,7 @@ from qoop.planner.estimate.observed import NOTHING, Observations
 from qoop.planner.estimate.observed_rows import ObservedRows
 from qoop.planner.exchange.cut import Cutter, Identity
 from qoop.planner.exchange.exchange import place_exchanges
-from qoop.planner.exchange.exchange_cost import Known
+from qoop.planner.exchange.exchange_cost import OperatorFacts
 from qoop.planner.identity.determinism import NonDeterminism
 from qoop.planner.identity.float_order import FloatOrder, float_order_of
 from qoop.planner.identity.provenance import Provenances
@@ -92,7 +92,7 @@ class Planning:
             cost = replace(cost, calls=call_seconds(bound.functions.values(), observed.calls))
         self.cardinality, self.cost = Cardinality(stats, ObservedRows(observed, self._provenances)), cost
         self._interner = Interner()
-        self._known = Known()
+        self._known = OperatorFacts()
         self._arranger = Arranger(self.cardinality, cost, self._interner, self._known)
         self._plans: dict[int, tuple[Relation, Plan]] = {}
         columns = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}

@@ -35,17 +35,17 @@ _SORTS = frozenset(("over", "rollup", "cube", "grouping"))
 
 
 @value
-class Size:
+class TableSize:
     """The rows of a table that a query may read, and its columns."""
 
     rows: int
     columns: tuple[str, ...]
 
 
-def seconds_from_footers(text: str, sizes: Mapping[str, Size]) -> float:
+def seconds_from_footers(text: str, sizes: Mapping[str, TableSize]) -> float:
     """Seconds of one thread that DuckDB should take for a query over tables of these sizes, by lower-case name.
 
-    >>> round(seconds_from_footers("SELECT a, b, c FROM t", {"t": Size(1_000_000, ("a", "b", "c", "d"))}), 4)
+    >>> round(seconds_from_footers("SELECT a, b, c FROM t", {"t": TableSize(1_000_000, ("a", "b", "c", "d"))}), 4)
     0.0188
     """
     times = Counter(_WORD.findall(text.lower()))
@@ -53,7 +53,7 @@ def seconds_from_footers(text: str, sizes: Mapping[str, Size]) -> float:
     return STARTING_SECONDS + VALUE_SECONDS * values * (SORTING if _SORTS & times.keys() else 1.0)
 
 
-def _columns(size: Size, times: Mapping[str, int]) -> float:
+def _columns(size: TableSize, times: Mapping[str, int]) -> float:
     """About how many columns are read, again for every other time that they are named; all where none is."""
     named = [times[name.lower()] for name in size.columns if name.lower() in times]
     return max(len(named), sum(named) / 2) if named else len(size.columns)

@@ -329,7 +329,7 @@ def opened(version: Version) -> RemoteParquet:
         return found
 
 
-class _Reader(io.RawIOBase):
+class _RemoteFile(io.RawIOBase):
     """A file as DuckDB reads it: it asks for whole chunks of columns, or pages of them, a row group at a time."""
 
     def __init__(self, path: str) -> None:
@@ -397,10 +397,10 @@ def _file_system() -> Any:
         protocol = "s3"
         cachable = False
 
-        def open(self, path: str, mode: str = "rb", **_: object) -> _Reader:
+        def open(self, path: str, mode: str = "rb", **_: object) -> _RemoteFile:
             if mode != "rb":
                 raise SourceError(f"{without_options(path)} can only be read")
-            return _Reader(path)
+            return _RemoteFile(path)
 
         def glob(self, path: str, **_: object) -> list[str]:
             return [re.sub(r"\[(.)\]", r"\1", path)]  # an escaped path, which means itself

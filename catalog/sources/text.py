@@ -143,8 +143,8 @@ def open_json(cursor: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[
 
 
 @value
-class Layout:
-    """The way to read one file.
+class TextFormat:
+    """The format of one file.
 
     columns: with the types that they are read with; detected: with those that were found. formats: of dates and
     timestamps, by type, where they were found. marks: for quotes, escapes and comments. heads: lines before the rows,
@@ -159,17 +159,17 @@ class Layout:
     heads: int | None = None
 
 
-_Count = Callable[[duckdb.DuckDBPyConnection, TextFile, Layout, Columns], int]
-_Reader = Callable[[duckdb.DuckDBPyConnection, str, Columns, str], Layout]
+_Count = Callable[[duckdb.DuckDBPyConnection, TextFile, TextFormat, Columns], int]
+_Reader = Callable[[duckdb.DuckDBPyConnection, str, Columns, str], TextFormat]
 
 
-def _count(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Layout, partitions: Columns) -> int:
+def _count(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: TextFormat, partitions: Columns) -> int:
     """The number of rows."""
     [(rows,)] = cursor.execute(f"SELECT count(*) FROM ({_select([file], file.columns[:1], partitions)})").fetchall()
     return int(rows)
 
 
-def _count_lines(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Layout, partitions: Columns) -> int:
+def _count_lines(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: TextFormat, partitions: Columns) -> int:
     """The number of rows, by the ends of lines where these tell it."""
     from qoop.catalog.sources.lines import plain_lines  # for CSV alone
 
@@ -180,7 +180,7 @@ def _count_lines(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Layo
     return _count(cursor, file, layout, partitions)
 
 
-def _count_alike(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Layout, partitions: Columns) -> int:
+def _count_alike(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: TextFormat, partitions: Columns) -> int:
     """The number of rows. Raises Unlike if some of them are not like those that were looked at."""
     from qoop.catalog.sources.alike import SAMPLE, Unlike, empty_in_sample, has_other_marks, unlike  # for CSV alone
 
@@ -226,7 +226,7 @@ def _few_bytes(paths: Sequence[str]) -> bool:
     return sum(os.path.getsize(path) for path in paths) <= _SNIFF_BYTES
 
 
-def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, sampling: str) -> Layout:
+def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, sampling: str) -> TextFormat:
     found = cursor.execute(
         "SELECT delimiter, quote, escape, newlinedelimiter, comment, skiprows, hasheader, columns, dateformat, "
         f"timestampformat FROM sniff_csv({sql_path(path)}{sampling})"
@@ -246,7 +246,7 @@ def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, 
     formats = {type_: found for type_, found in (("DATE", dates), ("TIMESTAMP", timestamps)) if found}
     special = tuple(mark for name, mark in zip(names, marks, strict=True) if name in _SPECIAL and mark != "(empty)")
     heads = int(header) if marks[3] == "\\n" and not skip else None
-    return Layout(read_as, ", ".join(["auto_detect = false", *options]), detected, formats, special, heads)
+    return TextFormat(read_as, ", ".join(["auto_detect = false", *options]), detected, formats, special, heads)
 
 
 def _types_to_read(sniffed: Sequence[tuple[str, str]], types: dict[str, str], path: str) -> Columns:
@@ -259,8 +259,8 @@ def _types_to_read(sniffed: Sequence[tuple[str, str]], types: dict[str, str], pa
     )
 
 
-def _json_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, sampling: str) -> Layout:
-    return Layout(columns, "format = 'auto', records = 'auto'")
+def _json_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, sampling: str) -> TextFormat:
+    return TextFormat(columns, "format = 'auto', records = 'auto'")
 
 
 def _check_dates(cursor: duckdb.DuckDBPyConnection, columns: Columns, source: TextSource) -> None:

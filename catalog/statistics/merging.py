@@ -31,7 +31,7 @@ def merged(one: TableStats, other: TableStats) -> TableStats:
     goes on as it was.
     """
     names = [name for name in one.columns if name in other.columns]
-    columns = {name: _merged(_Part(one.columns[name], one.rows), _Part(other.columns[name], other.rows))
+    columns = {name: _merged(_ColumnPart(one.columns[name], one.rows), _ColumnPart(other.columns[name], other.rows))
                for name in names}  # fmt: skip
     keys = frozenset(key for key in one.keys if key <= columns.keys() and _stays_key(key, other))
     return TableStats(one.rows + other.rows, one.bytes + other.bytes, columns, keys)
@@ -47,8 +47,8 @@ def _stays_key(key: Collection[str], other: TableStats) -> bool:
 
 
 @value
-class _Part:
-    """A column of one part. rows: of the part."""
+class _ColumnPart:
+    """The statistics of a column in one part of a table. rows: of the part."""
 
     column: ColumnStats
     rows: float
@@ -92,7 +92,7 @@ class _Part:
         else:
             yield from (low, high)
 
-    def within(self, other: _Part) -> float:
+    def within(self, other: _ColumnPart) -> float:
         """The part of its range that another one's covers, as if its values were spread evenly."""
         low, high, least, most = (self.column.minimum, self.column.maximum, other.column.minimum, other.column.maximum)
         if low is None or high is None or least is None or most is None:
@@ -104,7 +104,7 @@ class _Part:
         return (min(high, most) - max(low, least)) / (high - low) if high > low else 1.0
 
 
-def _merged(one: _Part, other: _Part) -> ColumnStats:
+def _merged(one: _ColumnPart, other: _ColumnPart) -> ColumnStats:
     if not one.values or not other.values:
         some = one if one.values else other
         rows = one.rows + other.rows
@@ -117,7 +117,7 @@ def _merged(one: _Part, other: _Part) -> ColumnStats:
     return _spread(found, one, other) if one.has_range and other.has_range else found
 
 
-def _distinct(one: _Part, other: _Part) -> float:
+def _distinct(one: _ColumnPart, other: _ColumnPart) -> float:
     """Distinct values of both."""
     few, more = one.column.distinct, other.column.distinct
     shared = other.within(one)
@@ -126,7 +126,7 @@ def _distinct(one: _Part, other: _Part) -> float:
     return max(few + more * (1 - shared) + new, few, more)
 
 
-def _locality(one: _Part, other: _Part) -> float:
+def _locality(one: _ColumnPart, other: _ColumnPart) -> float:
     """The mean part of all rows that is in the range of a block; see `ColumnStats`."""
     total = one.rows + other.rows
     mine, theirs = one.rows / total, other.rows / total
@@ -135,7 +135,7 @@ def _locality(one: _Part, other: _Part) -> float:
     return min(1.0, max(1.0 / BLOCKS, mine * first + theirs * second))
 
 
-def _spread(found: ColumnStats, one: _Part, other: _Part) -> ColumnStats:
+def _spread(found: ColumnStats, one: _ColumnPart, other: _ColumnPart) -> ColumnStats:
     """With common values, a histogram and extremes."""
     parts, total = (one, other), one.rows + other.rows
     rows = {scalar: sum(part.rows_of(scalar) for part in parts)

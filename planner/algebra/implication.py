@@ -61,11 +61,11 @@ def _may_compare(predicate: Expr) -> bool:
 
 
 @value
-class _Known:
+class _PredicateFacts:
     """The facts of one predicate: its text, and its comparison with constants, if it has one."""
 
     text: str
-    range: Range | None
+    range: ConstantBound | None
     listed: tuple[str, frozenset[Literal]] | None
 
     @property
@@ -74,7 +74,7 @@ class _Known:
             return self.range.text
         return None if self.listed is None else self.listed[0]
 
-    def weaker_than(self, strong: _Known) -> bool:
+    def weaker_than(self, strong: _PredicateFacts) -> bool:
         """True if this range or list holds wherever the other, of the same subject, does."""
         if self.range is not None and strong.range is not None:
             return self.range.covers(strong.range)
@@ -84,7 +84,7 @@ class _Known:
             return all(map(self.range.holds, strong.listed[1]))
         return self.listed is not None and strong.listed[1] <= self.listed[1]
 
-    def excludes(self, other: _Known) -> bool:
+    def excludes(self, other: _PredicateFacts) -> bool:
         """True if no number is in this range or list and in the other, of the same subject."""
         mine, theirs = self._spans(), other._spans()
         return bool(mine and theirs) and all(one.excludes(two) for one in mine for two in theirs)
@@ -102,9 +102,9 @@ class _Index:
     """Predicates by text, and those that compare with constants by subject."""
 
     texts: frozenset[str]
-    compared: Mapping[str, Sequence[_Known]]
+    compared: Mapping[str, Sequence[_PredicateFacts]]
 
-    def implies(self, weak: _Known) -> bool:
+    def implies(self, weak: _PredicateFacts) -> bool:
         if weak.text in self.texts:
             return True
         subject = weak.subject
@@ -121,9 +121,9 @@ class _Index:
 
 
 @lru_cache(maxsize=8192)
-def _analysed(expr: Expr, names: tuple[tuple[Column, str], ...]) -> _Known:
+def _analysed(expr: Expr, names: tuple[tuple[Column, str], ...]) -> _PredicateFacts:
     name = dict(names).__getitem__
-    return _Known(text_of(expr, name), Range.of(expr, name), _listed(expr, name))
+    return _PredicateFacts(text_of(expr, name), ConstantBound.of(expr, name), _listed(expr, name))
 
 
 @lru_cache(maxsize=2048)
@@ -137,7 +137,7 @@ class Implication:
 
     def __init__(self, name: Name) -> None:
         self._name = name
-        self._known: dict[int, tuple[Expr, _Known]] = {}
+        self._known: dict[int, tuple[Expr, _PredicateFacts]] = {}
         self._indexes: dict[int, tuple[tuple[Expr, ...], _Index]] = {}
 
     def follows(self, weak: Expr, terms: Sequence[Expr]) -> bool:
@@ -185,7 +185,7 @@ class Implication:
             for parts in _branches(weak)
         )
 
-    def _analyse(self, expr: Expr) -> _Known:
+    def _analyse(self, expr: Expr) -> _PredicateFacts:
         found = self._known.get(id(expr))
         if found is None:
             names = tuple((column, self._name(column)) for column in columns_of(expr))
@@ -200,7 +200,7 @@ class Implication:
 
     def _index(self, terms: Iterable[Expr]) -> _Index:
         known = [self._analyse(term) for term in terms]
-        compared: dict[str, list[_Known]] = {}
+        compared: dict[str, list[_PredicateFacts]] = {}
         for one in known:
             if one.subject is not None:
                 compared.setdefault(one.subject, []).append(one)
@@ -234,7 +234,7 @@ class _Span:
 
 
 @value
-class Range:
+class ConstantBound:
     """``expression op constant``: up to the constant (sign 1), or from it on (sign -1)."""
 
     text: str
@@ -243,7 +243,7 @@ class Range:
     open: bool
 
     @classmethod
-    def of(cls, predicate: Expr, name: Name) -> Range | None:
+    def of(cls, predicate: Expr, name: Name) -> ConstantBound | None:
         """The range of a comparison with a constant; None for other predicates."""
         if not isinstance(predicate, Call) or predicate.op not in _RANGES:
             return None
@@ -258,7 +258,7 @@ class Range:
             return None
         return cls(_against(left, right, name), 1 if upper else -1, bound, len(predicate.op) == 1)
 
-    def covers(self, other: Range) -> bool:
+    def covers(self, other: ConstantBound) -> bool:
         """True if what is in the other range is in this one."""
         if (self.text, self.sign) != (other.text, other.sign):
             return False
@@ -273,7 +273,7 @@ class Range:
     def holds(self, item: Literal) -> bool:
         """True if the constant, of the type of the range's own, lies in it."""
         value = _number(item)
-        return value is not None and self.covers(Range(self.text, self.sign, value, False))
+        return value is not None and self.covers(ConstantBound(self.text, self.sign, value, False))
 
 
 def _listed(predicate: Expr, name: Name) -> tuple[str, frozenset[Literal]] | None:

@@ -30,7 +30,7 @@ from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.tree_cost import seconds_once
 from qoop.planner.exchange import exchange_cost
-from qoop.planner.join_order import Known, reorder
+from qoop.planner.join_order import GroupCache, reorder
 from qoop.planner.rules import apply_rules
 from qoop.planner.rules.prune_columns import prune_columns
 from qoop.planner.rules.semi_joins import semi_joins
@@ -49,12 +49,16 @@ class Arranger:
     """Arranges the relation of one query by several sets of choices; equal results are the same object."""
 
     def __init__(
-        self, cardinality: Cardinality, cost: CostModel, interner: Interner, known: exchange_cost.Known | None = None
+        self,
+        cardinality: Cardinality,
+        cost: CostModel,
+        interner: Interner,
+        known: exchange_cost.OperatorFacts | None = None,
     ) -> None:
         self.cardinality = cardinality
         self.cost = cost
         self.interner = interner
-        self._groups = Known()
+        self._groups = GroupCache()
         self._work = Work(cardinality, cost, {} if known is None else known.work)
         self._taken: dict[tuple[object, ...], tuple[Relation, Relation]] = {}
 

@@ -173,7 +173,7 @@ class _Transfers:
         return self.everywhere or (saved - costs >= LEAST_SECONDS and saved >= self.least_gain * costs)
 
     def made(
-        self, join: Join, right: bool, pairs: Sequence[KeyPair], source: Source, making: float
+        self, join: Join, right: bool, pairs: Sequence[KeyPair], source: KeySource, making: float
     ) -> _Transfer | None:
         side, other = _sides(join, right)
         known = source.relation if isinstance(source.relation, Shared) else None
@@ -237,7 +237,7 @@ KeyPair = tuple[Column, Column]
 
 
 @dataclass(frozen=True)
-class Source:
+class KeySource:
     """A part of a side whose keys include all of the side's. path: the inputs that lead to it. keys: its columns."""
 
     relation: Relation
@@ -257,16 +257,16 @@ def key_pairs(join: Join, side: Relation, other: Relation) -> list[KeyPair]:
     return found
 
 
-def source_of(side: Relation, keys: Sequence[Column], cardinality: Cardinality) -> Source | None:
+def source_of(side: Relation, keys: Sequence[Column], cardinality: Cardinality) -> KeySource | None:
     """The part of a side with the fewest bytes that has hardly more keys than all of it; None if it has no keys."""
     most = MORE_KEYS * cardinality.distinct(side, keys)
     parts = (part for part in _parts(side, (), tuple(keys)) if cardinality.distinct(part.relation, part.keys) <= most)
     return min(parts, key=lambda part: cardinality.bytes(part.relation), default=None)
 
 
-def _parts(node: Relation, path: tuple[int, ...], keys: tuple[Column, ...]) -> Iterator[Source]:
+def _parts(node: Relation, path: tuple[int, ...], keys: tuple[Column, ...]) -> Iterator[KeySource]:
     """The subtrees that hold all values of the keys which come out at the top; shared ones are not entered."""
-    yield Source(node, path, keys)
+    yield KeySource(node, path, keys)
     match node:
         case Filter() | Sort() | Window() | Join() | Aggregate():
             below: Sequence[Column | None] = keys

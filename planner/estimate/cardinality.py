@@ -40,7 +40,7 @@ from qoop.planner.estimate.observed_rows import ObservedRows
 from qoop.planner.estimate.predicates import conjoin, filtered
 from qoop.planner.estimate.profile import (
     MOST_ROWS,
-    Origin,
+    ColumnOrigin,
     Profile,
     combinations,
     constant,
@@ -188,7 +188,7 @@ class Cardinality:
             if all(name.lower() in ours for name in key)
         )
         keyed = any(len(key) == 1 for key in table.keys)
-        known = Origin(table.rows, table.rows, keys, keyed=keyed, table=scan.table.lower())
+        known = ColumnOrigin(table.rows, table.rows, keys, keyed=keyed, table=scan.table.lower())
         return Profile(table.rows, spreads, {origin: known})
 
     def _opaque(self, opaque: Opaque) -> Profile:
@@ -250,7 +250,7 @@ class Cardinality:
         for aggregation in aggregate.aggregations:
             spreads[aggregation.column.name] = _aggregated(aggregation, input, rows, origin)
         keys = (frozenset(key.name for key in aggregate.keys),) if aggregate.grouping_sets is None else ()
-        return Profile(rows, spreads, {origin: Origin(rows, rows, keys)})
+        return Profile(rows, spreads, {origin: ColumnOrigin(rows, rows, keys)})
 
     def _set_operation(self, operation: SetOp) -> Profile:
         branches = [(branch.columns, self.profile(branch)) for branch in operation.branches]
@@ -266,7 +266,7 @@ class Cardinality:
             for column, theirs in zip(operation.columns, columns, strict=True)
         }
         keys = () if operation.all else (frozenset(spreads),)
-        return Profile(rows, spreads, {origin: Origin(rows, rows, keys)})
+        return Profile(rows, spreads, {origin: ColumnOrigin(rows, rows, keys)})
 
 
 def type_width(type_: str) -> float:
@@ -314,7 +314,7 @@ def _values(values: Values) -> Profile:
     return Profile(count, spreads, {})
 
 
-def _renamed(origin: Origin, names: Mapping[str, str]) -> Origin:
+def _renamed(origin: ColumnOrigin, names: Mapping[str, str]) -> ColumnOrigin:
     keys = tuple(frozenset(names[name] for name in key) for key in origin.keys if key <= names.keys())
     return replace(origin, keys=keys)
 
@@ -376,7 +376,7 @@ def _detached(spread: Spread) -> Spread:
     return replace(spread, common=(), bounds=())
 
 
-def _thinned(pairs: Sequence[Pair], left: Profile, right: Profile, output: Profile) -> Mapping[int, Origin]:
+def _thinned(pairs: Sequence[Pair], left: Profile, right: Profile, output: Profile) -> Mapping[int, ColumnOrigin]:
     """Origins after a join, which is a filter of its columns' tables where it loses rows."""
     origins = output.origins
     for pair in pairs:

@@ -17,7 +17,7 @@ MOST_ROWS = 1e15  # estimates stay finite, whatever is multiplied
 
 
 @value
-class Origin:
+class ColumnOrigin:
     """The scan or aggregate that columns come from.
 
     table_rows: its rows before filters. rows: after the filters right above it.
@@ -41,10 +41,12 @@ class Profile:
 
     rows: float
     columns: Mapping[str, Spread]
-    origins: Mapping[int, Origin]
+    origins: Mapping[int, ColumnOrigin]
 
 
-def with_factor(origins: Mapping[int, Origin], spread: Spread, kept: float, rows: float) -> Mapping[int, Origin]:
+def with_factor(
+    origins: Mapping[int, ColumnOrigin], spread: Spread, kept: float, rows: float
+) -> Mapping[int, ColumnOrigin]:
     """Note that a condition on a column of this spread kept a fraction of its table, and `rows` rows."""
     origin = origins.get(spread.origin) if spread.origin is not None else None
     if origin is None or spread.origin is None or kept >= 1.0:
@@ -154,7 +156,7 @@ def combinations(profile: Profile, columns: Sequence[Expr], independent: bool = 
     return min(cells, profile.rows, max(1.0, sampled(cells, cells * max(1.0, profile.rows / cells), profile.rows)))
 
 
-def _together(members: list[tuple[str, float]], origin: Origin | None, rows: float, independent: bool) -> float:
+def _together(members: list[tuple[str, float]], origin: ColumnOrigin | None, rows: float, independent: bool) -> float:
     """Combinations of columns of one origin."""
     names = {name for name, _ in members}
     if origin is not None:
@@ -168,7 +170,7 @@ def _together(members: list[tuple[str, float]], origin: Origin | None, rows: flo
     return max(1.0, min(product, most))
 
 
-def _key_values(key: frozenset[str], members: list[tuple[str, float]], origin: Origin, rows: float) -> float:
+def _key_values(key: frozenset[str], members: list[tuple[str, float]], origin: ColumnOrigin, rows: float) -> float:
     if len(key) == 1:
         return next(values for name, values in members if name in key)
     return min(rows, origin.rows)

@@ -26,7 +26,7 @@ SORTED = 0.5
 _NARROWING = frozenset({"inner", "semi", "right"})
 
 
-class _Source(NamedTuple):
+class _ScanPath(NamedTuple):
     """The scan that a column comes from, and the predicates and conditions of joins on the way up."""
 
     scan: Scan
@@ -120,7 +120,7 @@ def _span(scan: Scan, column: Column, cardinality: Cardinality) -> float:
     return spread.maximum - spread.minimum
 
 
-def _source(relation: Relation, column: Column) -> _Source | None:
+def _source(relation: Relation, column: Column) -> _ScanPath | None:
     predicates: tuple[Expr, ...] = ()
     conditions: tuple[Expr, ...] = ()
     while not isinstance(relation, Scan):
@@ -138,7 +138,7 @@ def _source(relation: Relation, column: Column) -> _Source | None:
             return None
         if column not in relation.columns:
             return None
-    return _Source(relation, predicates, conditions)
+    return _ScanPath(relation, predicates, conditions)
 
 
 def _sorted_part(predicates: Iterable[Expr], scan: Scan, cardinality: Cardinality) -> float:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from qoop.catalog.statistics.stats import Scalar
 from qoop.planner.algebra.expr import Column
 from qoop.planner.estimate.equijoin import range_overlap
-from qoop.planner.estimate.profile import Origin, Profile, combinations, distinct_values, spread_of
+from qoop.planner.estimate.profile import ColumnOrigin, Profile, combinations, distinct_values, spread_of
 from qoop.planner.estimate.selectivity import Spread
 
 Branch = tuple[Sequence[Column], Profile]
@@ -24,7 +24,7 @@ def union_all(columns: Sequence[Column], branches: Sequence[Branch], next_origin
     """The profile of all rows of all branches. next_origin: a number that no origin has yet."""
     profiles = [profile for _, profile in branches]
     numbers: dict[tuple[int | None, ...], int] = {}
-    origins: dict[int, Origin] = {}
+    origins: dict[int, ColumnOrigin] = {}
     spreads: dict[str, Spread] = {}
     for index, column in enumerate(columns):
         parts = [spread_of(theirs[index], profile) for theirs, profile in branches]
@@ -78,13 +78,13 @@ def _outer_range(parts: Sequence[Spread]) -> tuple[Scalar | None, Scalar | None]
     return min(lows), max(highs)  # type: ignore[type-var]
 
 
-def _united_origin(parts: Sequence[Spread], branches: Sequence[Profile]) -> Origin:
+def _united_origin(parts: Sequence[Spread], branches: Sequence[Profile]) -> ColumnOrigin:
     """The rows that columns of a union come from: those of one table once, however many branches read it."""
     table_rows: dict[object, float] = {}
     rows: dict[object, float] = {}
     for index, (part, branch) in enumerate(zip(parts, branches, strict=True)):
-        origin = branch.origins.get(part.origin or 0) or Origin(branch.rows, branch.rows)
+        origin = branch.origins.get(part.origin or 0) or ColumnOrigin(branch.rows, branch.rows)
         table = origin.table or index
         table_rows[table] = max(table_rows.get(table, 0.0), origin.table_rows)
         rows[table] = max(rows.get(table, 0.0), origin.rows)
-    return Origin(sum(table_rows.values()), sum(rows.values()))
+    return ColumnOrigin(sum(table_rows.values()), sum(rows.values()))

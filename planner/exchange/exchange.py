@@ -67,7 +67,7 @@ from qoop.planner.exchange.distribution import (
     positional_hashing,
     readers_keys,
 )
-from qoop.planner.exchange.exchange_cost import Costs, JoinSeconds, Known
+from qoop.planner.exchange.exchange_cost import Costs, JoinSeconds, OperatorFacts
 from qoop.planner.exchange.top_ranks import TopRanks, top_ranks
 from qoop.planner.plan import CallEstimate, Estimate, Resources
 from qoop.planner.variants import USUAL, Thresholds
@@ -82,7 +82,7 @@ def place_exchanges(
     cost: CostModel,
     tables: Mapping[str, int],
     thresholds: Thresholds = USUAL,
-    known: Known | None = None,
+    known: OperatorFacts | None = None,
 ) -> Relation:
     """Return the relation with its exchanges, each with its Fragment; the root is a gather of the result.
 
@@ -90,7 +90,7 @@ def place_exchanges(
     tables: by table name the most tasks that a scan of it can use (row groups, files); 1 for those not named.
     known: what earlier calls with the same estimates and costs have found out.
     """
-    costs = Costs(cardinality, cost, available, thresholds, Known() if known is None else known)
+    costs = Costs(cardinality, cost, available, thresholds, OperatorFacts() if known is None else known)
     placer = _Placer(cardinality, costs, tables, thresholds, readers_keys(relation))
     if cost.calls:
         placer.above = _calls_above(relation, costs)

@@ -21,8 +21,8 @@ from qoop.planner.variants import Thresholds
 
 
 @value
-class Known:
-    """Facts that no machine changes, by id of an operator; with the operator itself, so that its id is not given away.
+class OperatorFacts:
+    """Facts that do not depend on the machine, by id of an operator; with the operator, so that its id is not reused.
 
     work: its seconds of one thread; parted: the same in tasks that divide its keys, by their number.
     splits: the ways to take its grouping sets apart.
@@ -43,7 +43,7 @@ class Costs:
     """
 
     def __init__(
-        self, cardinality: Cardinality, cost: CostModel, available: Resources, limits: Thresholds, known: Known
+        self, cardinality: Cardinality, cost: CostModel, available: Resources, limits: Thresholds, known: OperatorFacts
     ) -> None:
         self.cardinality = cardinality
         self.cost = cost

@@ -31,7 +31,7 @@ from qoop.planner.algebra.relation import Aggregation, SetOp
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class FactorSource:
     """The origin of a factor, or of a join that became a predicate, so that it can be taken apart again.
 
     kind: left, full, semi (joins), distinct, rows (windows' input), set (a set operation).
@@ -61,7 +61,7 @@ class Leaf:
     number: int
     digest: str
     args: tuple[Expr, ...] = ()
-    source: Source | None = None
+    source: FactorSource | None = None
     single: bool = False
 
 

@@ -53,8 +53,8 @@ from qoop.planner.algebra.relation import (
 from qoop.planner.algebra.two_phase import whole_of
 from qoop.planner.identity.block import (
     Block,
+    FactorSource,
     Leaf,
-    Source,
     Writer,
     Written,
     equal_columns,
@@ -86,7 +86,7 @@ class Blocks:
         self._tables: dict[str, str] = {}  # by digest of the leaf
         self._writer = Writer()
         self._parts: dict[int, tuple[Expr, tuple[Expr, ...]]] = {}
-        self._semi_joins: dict[str, Source] = {}
+        self._semi_joins: dict[str, FactorSource] = {}
 
     def of(self, node: Relation) -> Block:
         """The block of a relation."""
@@ -199,7 +199,7 @@ class Blocks:
         digest: str,
         texts: Mapping[Column, str],
         args: tuple[Expr, ...] = (),
-        source: Source | None = None,
+        source: FactorSource | None = None,
         single: bool = False,
     ) -> Block:
         """A block of a single leaf, whose columns have these texts as own names."""
@@ -310,7 +310,7 @@ class Blocks:
             inner = replace(inner, predicates=(*inner.predicates, *on))
         return spliced(block, leaf.number, inner, _exprs_of(leaf, block, inner))
 
-    def _less_than_full(self, source: Source, rejected: frozenset[Column]) -> Block:
+    def _less_than_full(self, source: FactorSource, rejected: frozenset[Column]) -> Block:
         """A full join of which the rows padded on some side are rejected."""
         left, mine = self._renumbered(source.blocks[0])
         right, theirs = self._renumbered(source.blocks[1])
@@ -323,7 +323,7 @@ class Blocks:
             return self._dependent("left", left, right, on)
         return self._dependent("left", right, left, on)
 
-    def _pushed(self, block: Block, leaf: Leaf, source: Source, rejected: frozenset[Column]) -> Block:
+    def _pushed(self, block: Block, leaf: Leaf, source: FactorSource, rejected: frozenset[Column]) -> Block:
         """The block with its predicates over a set operation inside of the branches."""
         own = [p for p in block.predicates if _enters(p, leaf)]
         filled = [source.names[own_name(column)] for column in rejected]
@@ -414,7 +414,7 @@ class Blocks:
             return _without_partners(kind, left, right)
         written = self.write(right, linking)
         digest, args = _linked(kind, right, written, (), linking)
-        source = Source(kind, (right,), {}, tuple(linking), args)
+        source = FactorSource(kind, (right,), {}, tuple(linking), args)
         if kind == "left":
             padded = self._leaf(digest, _texts(written, right.columns), args, source)
             return Block(left.leaves + padded.leaves, left.predicates, {**left.columns, **padded.columns})
@@ -454,7 +454,7 @@ class Blocks:
             for i, (written, side) in enumerate(sides)
             for c, expr in side.columns.items()
         }
-        return self._leaf(digest, texts, source=Source("full", (left, right), {}, tuple(on)))
+        return self._leaf(digest, texts, source=FactorSource("full", (left, right), {}, tuple(on)))
 
     def _loose(self, block: Block) -> Block:
         """A block whose rows may repeat without effect: operators that only repeat or drop rows join it."""
@@ -523,7 +523,7 @@ class Blocks:
         values = {agg.column: _aggregation_text(agg, below, written, texts) for agg in aggregations}
         kind = "rows" if once else "distinct"  # what groups are for those that read keys alone
         made = {short(values[agg.column]): agg for agg in aggregations}
-        source = Source(kind, (below,), {}, values=made) if node.grouping_sets is None else None
+        source = FactorSource(kind, (below,), {}, values=made) if node.grouping_sets is None else None
         block = self._leaf(digest, {**{k: f"key {text}" for k, text in texts.items()}, **values}, source=source)
         return self._above(block, lifted, {expr: block.columns[key] for expr, key in keys.items()})
 
@@ -588,7 +588,7 @@ class Blocks:
             exprs = dict(base.columns.items())
             keys = {Column(f"by {text_of(e, str)}", e.type): e for e in parted}
             base = replace(base, columns={**exprs, **keys})
-            source = Source("rows", (base,), {})
+            source = FactorSource("rows", (base,), {})
             closed = self._leaf("rows " + written.core, _texts(written, base.columns), source=source)
             columns = {expr: closed.columns[column] for column, expr in base.columns.items()}
             base = replace(closed, columns={c: e for c, e in closed.columns.items() if c in exprs})
@@ -631,7 +631,7 @@ class Blocks:
         positions = [repr([texts[i] for _, texts in ordered]) for i in range(len(node.columns))]
         compared = () if node.kind == "union" and node.all else sorted(set(positions))
         digest = digest_of(node.kind, str(node.all), *(core for core, _ in ordered), "by", *compared)
-        source = Source("set", tuple(blocks), {}, node=node)
+        source = FactorSource("set", tuple(blocks), {}, node=node)
         return self._leaf(digest, dict(zip(node.columns, positions, strict=True)), source=source)
 
 

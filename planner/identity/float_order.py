@@ -90,16 +90,16 @@ def float_order_of(relation: Relation) -> FloatOrder:
     >>> float_order_of(Filter(summed, (binary(">", s, Literal("1", "DOUBLE")),))).deciding
     True
     """
-    found = _Found()
+    found = _DigitOrigins()
     found.visit(relation)
     own = frozenset(column for column, origins in found.origins.items() if column in origins)
     return FloatOrder(own, frozenset(found.matched), found.deciding)
 
 
-class _Found:
-    """Goes up a relation.
+class _DigitOrigins:
+    """One walk up a relation.
 
-    origins: by column the aggregates whose digits it carries. chosen: columns that hold one value of several such.
+    origins: by column, the aggregates whose digits it has. chosen: columns with one value of several such.
     """
 
     def __init__(self) -> None:

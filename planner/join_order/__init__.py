@@ -20,7 +20,7 @@ from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.join_order.enumerate import Search, search, shuffled
 from qoop.planner.join_order.graph import JoinGraph, Mask
-from qoop.planner.join_order.group import Group, collect, is_group, movable
+from qoop.planner.join_order.group import JoinGroup, collect, is_group, movable
 from qoop.planner.variants import AIMS, MEMORY, NETWORK, RESULTS, WORK, Aim
 
 __all__ = ["AIMS", "MEMORY", "NETWORK", "RESULTS", "WORK", "Aim", "Known", "reorder"]
@@ -34,7 +34,7 @@ def reorder(
     *,
     bushy: bool = True,
     aim: Aim = WORK,
-    known: Known | None = None,
+    known: GroupCache | None = None,
     seed: int | None = None,
 ) -> Relation:
     """The same rows and columns with every group of joins in the cheapest order found.
@@ -45,7 +45,7 @@ def reorder(
     known: the groups of relations that were reordered before, with this cardinality and this limit.
     seed: draw an order by it, for experiments, in place of the cheapest.
     """
-    known = Known() if known is None else known
+    known = GroupCache() if known is None else known
     return _Reordering(cardinality, limit, model or CostModel(), bushy, aim, known, seed).root(relation)
 
 
@@ -54,13 +54,13 @@ class _Grouped:
     """A group of joins met before. relation: its top. originals: its leaves as they were written."""
 
     relation: Relation
-    group: Group
+    group: JoinGroup
     originals: tuple[Relation, ...]
     graph: JoinGraph
 
 
-class Known:
-    """Groups of joins that were met before, by the identity of their top: what does not depend on the aim."""
+class GroupCache:
+    """The facts of groups of joins that do not depend on the aim, by the identity of their top."""
 
     def __init__(self) -> None:
         self.groups: dict[int, _Grouped] = {}
@@ -74,7 +74,7 @@ class _Reordering:
         model: CostModel,
         bushy: bool,
         aim: Aim,
-        known: Known,
+        known: GroupCache,
         seed: int | None,
     ) -> None:
         self.cardinality = cardinality

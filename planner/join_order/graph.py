@@ -33,7 +33,7 @@ from qoop.planner.estimate.predicates import conjoin
 from qoop.planner.estimate.profile import Profile, distinct_values, spread_of, with_factor
 from qoop.planner.estimate.selectivity import Spread
 from qoop.planner.join_order.corrections import corrections
-from qoop.planner.join_order.group import Group, Leaf
+from qoop.planner.join_order.group import JoinGroup, JoinLeaf
 
 Mask = int
 
@@ -66,7 +66,7 @@ class JoinGraph:
     leaves its ON refers to. neighbours: for each leaf the mask of leaves it shares an edge with.
     """
 
-    def __init__(self, group: Group, cardinality: Cardinality):
+    def __init__(self, group: JoinGroup, cardinality: Cardinality):
         self.leaves = group.leaves
         self.full: Mask = (1 << len(group.leaves)) - 1
         self._owner = {column: 1 << i for i, leaf in enumerate(group.leaves) for column in leaf.columns}
@@ -113,7 +113,7 @@ class JoinGraph:
             mask |= self.needs.get(bit, 0)
         return mask
 
-    def _needs(self, leaf: Leaf) -> Mask:
+    def _needs(self, leaf: JoinLeaf) -> Mask:
         outer = columns_of_all(leaf.on) - frozenset(leaf.relation.columns)
         mask = 0
         for column in outer:
@@ -270,7 +270,7 @@ class JoinGraph:
         origins = {number: origin for part in parts for number, origin in part.origins.items()}
         return Profile(max((part.rows for part in parts), default=1.0), columns, origins)
 
-    def _growth(self, leaf: Leaf, bit: Mask) -> float:
+    def _growth(self, leaf: JoinLeaf, bit: Mask) -> float:
         """Rows after attaching a leaf, per row before."""
         left, right = self._joined(self.needs[bit]), self.profiles[bit.bit_length() - 1]
         if leaf.kind == "mark":

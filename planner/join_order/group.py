@@ -32,7 +32,7 @@ LeafKind = OneOf["inner", "left", "semi", "anti", "mark"]
 
 
 @value
-class Leaf:
+class JoinLeaf:
     """A relation of a group.
 
     kind: inner: joined freely. Others: attached by `on`, as the right side of a join of that kind, to rows that
@@ -55,20 +55,20 @@ class Leaf:
 
 
 @dataclass
-class Group:
+class JoinGroup:
     """Leaves and the predicates between them.
 
     aliases: columns that a Project between the joins renamed, by their new name.
     """
 
-    leaves: list[Leaf] = field(default_factory=list)
+    leaves: list[JoinLeaf] = field(default_factory=list)
     predicates: list[Expr] = field(default_factory=list)
     aliases: dict[Column, Expr] = field(default_factory=dict)
 
 
-def collect(relation: Relation, below: Callable[[Relation], Relation]) -> Group:
+def collect(relation: Relation, below: Callable[[Relation], Relation]) -> JoinGroup:
     """The group at the top of a relation; `below` rewrites what lies under its leaves."""
-    group = Group()
+    group = JoinGroup()
     _collect(relation, group, below)
     return group
 
@@ -106,9 +106,9 @@ def _may_fail(node: Expr) -> bool:
     return not (source in _WIDTHS and target in _WIDTHS and _WIDTHS[source] <= _WIDTHS[target])
 
 
-def _collect(relation: Relation, group: Group, below: Callable[[Relation], Relation]) -> None:
+def _collect(relation: Relation, group: JoinGroup, below: Callable[[Relation], Relation]) -> None:
     if not is_group(relation):
-        group.leaves.append(Leaf(below(relation)))
+        group.leaves.append(JoinLeaf(below(relation)))
     elif isinstance(relation, Filter):
         _collect(relation.input, group, below)
         _add(relation.predicates, group)
@@ -120,7 +120,7 @@ def _collect(relation: Relation, group: Group, below: Callable[[Relation], Relat
         _collect_join(relation, group, below)
 
 
-def _collect_join(join: Join, group: Group, below: Callable[[Relation], Relation]) -> None:
+def _collect_join(join: Join, group: JoinGroup, below: Callable[[Relation], Relation]) -> None:
     anchor = len(group.leaves)
     if join.kind == "inner":
         _collect(join.left, group, below)
@@ -131,9 +131,9 @@ def _collect_join(join: Join, group: Group, below: Callable[[Relation], Relation
     _collect(kept, group, below)
     on = tuple(substitute(condition, group.aliases) for condition in join.on)
     kind: LeafKind = "left" if join.kind in ("left", "right") else join.kind  # type: ignore[assignment]
-    group.leaves.append(Leaf(below(attached), kind, on, join.mark, anchor))
+    group.leaves.append(JoinLeaf(below(attached), kind, on, join.mark, anchor))
 
 
-def _add(predicates: tuple[Expr, ...], group: Group) -> None:
+def _add(predicates: tuple[Expr, ...], group: JoinGroup) -> None:
     for predicate in predicates:
         group.predicates.extend(conjuncts(substitute(predicate, group.aliases)))

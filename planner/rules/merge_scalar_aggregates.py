@@ -82,14 +82,14 @@ def _with_factors(node: Relation, factors: Iterator[Relation]) -> Relation:
 
 
 @dataclass
-class _Pool:
+class _SourceAggregates:
     """Aggregates over one source, in the columns of the first. wheres: the conjuncts under each of them."""
 
     source: Relation
     wheres: list[tuple[Expr, ...]]
     aggregations: list[tuple[Aggregation, ...]]
 
-    def joined_by(self, other: _Pool) -> bool:
+    def joined_by(self, other: _SourceAggregates) -> bool:
         """Take in another aggregate if it reads the same source."""
         renaming = _match(self.source, other.source)
         if renaming is None:
@@ -139,19 +139,19 @@ def _exclusive(wheres: Sequence[tuple[Expr, ...]]) -> bool:
 
 def _merged(factors: list[Relation]) -> list[Relation]:
     """The factors, with those aggregates made one that can be, at the place of the first of them."""
-    out: list[Relation | _Pool] = []
+    out: list[Relation | _SourceAggregates] = []
     for factor in factors:
         pool = _pool(factor)
         if pool is None:
             out.append(factor)
-        elif not any(isinstance(known, _Pool) and known.joined_by(pool) for known in out):
+        elif not any(isinstance(known, _SourceAggregates) and known.joined_by(pool) for known in out):
             out.append(pool)
     if len(out) == len(factors):
         return factors
-    return [part.aggregate() if isinstance(part, _Pool) else part for part in out]
+    return [part.aggregate() if isinstance(part, _SourceAggregates) else part for part in out]
 
 
-def _pool(node: Relation) -> _Pool | None:
+def _pool(node: Relation) -> _SourceAggregates | None:
     """A key-less aggregate apart from its WHERE, if that may become a FILTER: arguments are computed for all rows."""
     if not isinstance(node, Aggregate) or node.keys or node.grouping_sets is not None:
         return None
@@ -162,7 +162,7 @@ def _pool(node: Relation) -> _Pool | None:
     below = node.input
     where = unique(below.predicates) if isinstance(below, Filter) else ()
     source = below.input if isinstance(below, Filter) else below
-    return _Pool(source, [where], [node.aggregations]) if all(map(is_total, where)) else None
+    return _SourceAggregates(source, [where], [node.aggregations]) if all(map(is_total, where)) else None
 
 
 def _restricted(agg: Aggregation, where: tuple[Expr, ...]) -> Aggregation:

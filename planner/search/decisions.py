@@ -28,7 +28,7 @@ _FEW_ROWS, _SHORT = 1_000.0, 0.005
 
 
 @value
-class Decision:
+class PlanDecision:
     """A kept plan: the variant (fitted to the resources) and the resources that led to it, and the estimates of its
     stages, in the plan's order."""
 
@@ -39,12 +39,14 @@ class Decision:
     seconds: tuple[float, ...]
 
 
-def decisions(alternatives: Alternatives) -> tuple[Decision, ...]:
+def decisions(alternatives: Alternatives) -> tuple[PlanDecision, ...]:
     """The decisions behind the plans that are kept."""
-    return tuple(Decision(one.variant, one.available, one.origin, *_expected(one.plan)) for one in alternatives.kept)
+    return tuple(
+        PlanDecision(one.variant, one.available, one.origin, *_expected(one.plan)) for one in alternatives.kept
+    )
 
 
-def replay(planning: Planning, grid: Grid, made: Sequence[Decision]) -> Alternatives | None:
+def replay(planning: Planning, grid: Grid, made: Sequence[PlanDecision]) -> Alternatives | None:
     """Plans along decisions that were made for a query of other literals; None where they need not hold."""
     plans = []
     for decision in made:
@@ -56,7 +58,7 @@ def replay(planning: Planning, grid: Grid, made: Sequence[Decision]) -> Alternat
     return recalled(zip(plans, made, strict=True), grid, planning.cost)
 
 
-def recalled(plans: Iterable[tuple[Plan, Decision]], grid: Grid, cost: CostModel) -> Alternatives:
+def recalled(plans: Iterable[tuple[Plan, PlanDecision]], grid: Grid, cost: CostModel) -> Alternatives:
     """Alternatives of plans that are known to be those worth keeping, in their order."""
     candidates = tuple(
         Candidate(plan, one.origin, grid.machine, cost, one.variant, one.available) for plan, one in plans

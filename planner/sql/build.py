@@ -32,7 +32,7 @@ from qoop.planner.sql.bind import Bound, TypedName
 from qoop.planner.sql.convert import Env, has_aggregate
 from qoop.planner.sql.parts import check_parts
 from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items
-from qoop.planner.sql.scope import Cte, Names, Scope, Source, Unsupported, count_uses, named_source, parts_of, refuse
+from qoop.planner.sql.scope import Cte, FromItem, Names, Scope, Unsupported, count_uses, named_item, parts_of, refuse
 from qoop.planner.sql.select_block import SelectBlock
 from qoop.planner.sql.select_list import has_own_names
 from qoop.planner.sql.sources import MOST_LISTED, is_long, tables_mentioned
@@ -180,7 +180,7 @@ class Builder:
             visible[name] = Cte(name, item, columns, dict(visible), self.uses.get(name, 0), inlined, recursive)
         return visible
 
-    def cte(self, cte: Cte) -> Source:
+    def cte(self, cte: Cte) -> FromItem:
         """One use of a CTE: shared where it is used more than once and worth computing once, or may vary."""
         if cte.shared is None:
             if cte.recursive:
@@ -189,14 +189,14 @@ class Builder:
                 relation, columns, names = self.derived(cte.query, cte.visible)
             varies = is_non_deterministic(relation)
             if cte.uses < 2 or (cte.inlined if varies else not _worth_sharing(cte.query)):
-                return named_source(cte.name, cte.columns or names, columns, relation)
+                return named_item(cte.name, cte.columns or names, columns, relation)
             if relation.columns != columns:
                 relation = Project(relation, tuple((c, c) for c in columns))
             cte.shared = (Shared(self.names.fresh(f"cte_{cte.name}", "").name, relation), cte.columns or names)
         shared, names = cte.shared
         fresh = tuple(self.names.fresh(column.name, column.type) for column in shared.columns)
         reader = Project(shared, tuple(zip(fresh, shared.columns, strict=True)))
-        return named_source(cte.name, names, fresh, reader)
+        return named_item(cte.name, names, fresh, reader)
 
     def recursive(self, cte: Cte) -> tuple[Relation, tuple[Column, ...], tuple[str, ...]]:
         """A CTE that reads itself: DuckDB runs it, and what reads it is planned."""
@@ -282,7 +282,7 @@ class Builder:
         aligned = tuple(self._aligned(relation, columns, types) for relation, columns in branches)
         columns = tuple(self.names.fresh(name, type_) for name, type_ in zip(names, types, strict=True))
         union = SetOp(kind, keep_duplicates, aligned, columns)
-        scope = Scope(None, [Source("", tuple(zip(names, columns, strict=True)), union)])
+        scope = Scope(None, [FromItem("", tuple(zip(names, columns, strict=True)), union)])
         places = {name.lower(): i for i, name in reversed(tuple(enumerate(names)))}
         env = Env(scope, self.names, self.subqueries, self.bound.timestamp, functions=self.bound.functions)
         order = order_exprs(node, len(names), places, env)

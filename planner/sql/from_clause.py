@@ -14,7 +14,7 @@ from qoop.planner.algebra.fold_constants import simplify
 from qoop.planner.algebra.relation import Filter, Join, JoinKind, Project, Relation, Scan, Values
 from qoop.planner.algebra.types import type_of
 from qoop.planner.sql.convert import Env
-from qoop.planner.sql.scope import Cte, Scope, Source, Unsupported, parts_of, refuse, unlike_names
+from qoop.planner.sql.scope import Cte, FromItem, Scope, Unsupported, parts_of, refuse, unlike_names
 from qoop.planner.sql.subquery import refuse_typeof
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class FromClause:
         drawn.set("sample", node.args["sample"].copy())
         opaque, names = self.builder.closed(drawn, self.ctes, "a sample")
         pairs = tuple(zip(unlike_names(names), opaque.columns, strict=True))
-        self.scope.sources.append(Source(item.alias_or_name, pairs, opaque))
+        self.scope.sources.append(FromItem(item.alias_or_name, pairs, opaque))
         return opaque
 
     def chain(self, node: exp.Expression, joins: Sequence[exp.Join]) -> Relation:
@@ -106,7 +106,7 @@ class FromClause:
         relation, self.relation = self.relation, outer
         return relation
 
-    def source(self, node: exp.Expression) -> Source:
+    def source(self, node: exp.Expression) -> FromItem:
         alias = node.args.get("alias")
         renamed = tuple(column.name for column in alias.columns) if alias is not None else ()
         why = _only_duckdb(node, self.builder.bound.tables, self.ctes)
@@ -121,16 +121,16 @@ class FromClause:
                 inner = node if isinstance(node, exp.Values) else node.this
                 ctes = self.builder.with_(node, self.ctes)
                 relation, columns, names = self.builder.derived(inner, ctes)
-                built = Source(node.alias, tuple(zip(names, columns, strict=True)), relation)
+                built = FromItem(node.alias, tuple(zip(names, columns, strict=True)), relation)
             case _:
                 raise Unsupported(f"{type(node).__name__} in FROM")
         if len(renamed) > len(built.columns):
             raise Unsupported(f"more names than columns in {node.alias}")
         called = unlike_names([*renamed, *(name for name, _ in built.columns[len(renamed) :])])
         pairs = tuple((name, expr) for name, (_, expr) in zip(called, built.columns, strict=True))
-        return Source(node.alias or built.alias, pairs, built.relation)
+        return FromItem(node.alias or built.alias, pairs, built.relation)
 
-    def leaf(self, node: exp.Expression, reason: str) -> Source:
+    def leaf(self, node: exp.Expression, reason: str) -> FromItem:
         """An item that DuckDB runs, where it needs nothing of those before it. Raises Unsupported for others."""
         alone = node.copy()
         alone.set("joins", None)
@@ -139,7 +139,7 @@ class FromClause:
         opaque, names = self.builder.closed(query, self.ctes, reason)
         opaque = replace(opaque, rows=_rows_of(node))
         pairs = tuple(zip(unlike_names(names), opaque.columns, strict=True))
-        return Source(node.alias or _name_of(node), pairs, opaque)
+        return FromItem(node.alias or _name_of(node), pairs, opaque)
 
     def correlated(self, node: exp.Expression) -> exp.Expression | None:
         """A LATERAL item; DuckDB takes every derived table for one that reads what is before it."""
@@ -168,13 +168,13 @@ class FromClause:
         columns = tuple(fresh(name, expr.type) for name, expr in zip(names, block.exprs, strict=True))
         pairs = tuple(zip(unlike_names([*renamed, *names[len(renamed) :]]), columns, strict=True))
         joined = joined_laterally(self.relation, block, columns, kind)
-        self.scope.sources.append(Source(node.alias, pairs, joined))
+        self.scope.sources.append(FromItem(node.alias, pairs, joined))
         on = tuple(one for join in joins for one in self.conditions(join.args.get("on")))
         if on and kind == "left":
             raise Unsupported("LEFT JOIN LATERAL with a condition")
         return Filter(joined, on) if on else joined
 
-    def table(self, node: exp.Table) -> Source:
+    def table(self, node: exp.Table) -> FromItem:
         refuse(node, {"this", "alias", "joins"})
         name = node.name.lower()
         if name in self.ctes:
@@ -184,7 +184,7 @@ class FromClause:
             raise Unsupported(f"the table {node.sql(dialect='duckdb')}")
         version, typed = known
         fields = tuple((own, self.builder.names.fresh(own, type_)) for own, type_ in typed)
-        return Source(node.name, fields, Scan(name, version, fields))
+        return FromItem(node.name, fields, Scan(name, version, fields))
 
     def join(self, node: exp.Join, first: int) -> None:
         """Join the next item to those from the `first` source on."""
@@ -218,7 +218,7 @@ class FromClause:
             raise Unsupported("a subquery or outer column in ON")
         return tuple(expr for expr in exprs if not (isinstance(expr, Literal) and expr.value is True))
 
-    def shared_names(self, node: exp.Join, mine: Sequence[Source], theirs: Sequence[Source]) -> list[str]:
+    def shared_names(self, node: exp.Join, mine: Sequence[FromItem], theirs: Sequence[FromItem]) -> list[str]:
         """The names, in lower case, of the columns that USING or NATURAL makes one."""
         if (node.method or "").upper() != "NATURAL":
             return [identifier.name.lower() for identifier in node.args.get("using") or ()]
@@ -228,7 +228,7 @@ class FromClause:
         ))  # fmt: skip
 
     def using(
-        self, names: Sequence[str], mine: Sequence[Source], theirs: Sequence[Source]
+        self, names: Sequence[str], mine: Sequence[FromItem], theirs: Sequence[FromItem]
     ) -> dict[str, tuple[Column, Column]]:
         """The columns of each name on either side."""
         found = {}

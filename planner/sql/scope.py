@@ -32,7 +32,7 @@ def parts_of(node: exp.Expr) -> Iterator[str]:
 
 
 @value
-class Source:
+class FromItem:
     """One FROM item: its alias, what its columns are called, in order (names may repeat), and its rows."""
 
     alias: str
@@ -48,12 +48,12 @@ class Source:
         return next((own for own, _ in self.columns if own.lower() == name), None)
 
 
-def named_source(alias: str, names: Sequence[str], columns: Sequence[Column], relation: Relation) -> Source:
+def named_item(alias: str, names: Sequence[str], columns: Sequence[Column], relation: Relation) -> FromItem:
     """A FROM item whose first columns have new names. Raises Unsupported if there are more names than columns."""
     if len(names) > len(columns):
         raise Unsupported(f"more names than columns in {alias}")
     every = [*names, *(column.name for column in columns[len(names) :])]
-    return Source(alias, tuple(zip(unlike_names(every), columns, strict=True)), relation)
+    return FromItem(alias, tuple(zip(unlike_names(every), columns, strict=True)), relation)
 
 
 def unlike_names(names: Sequence[str]) -> list[str]:
@@ -84,7 +84,7 @@ class Scope:
     """
 
     parent: Scope | None
-    sources: list[Source] = field(default_factory=list)
+    sources: list[FromItem] = field(default_factory=list)
     merged: dict[str, Column] = field(default_factory=dict)
     same: dict[Column, Column] = field(default_factory=dict)
     outer: set[Column] = field(default_factory=set)

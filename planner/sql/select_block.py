@@ -283,14 +283,14 @@ _ONE = Literal("1", "INTEGER", 1)
 
 
 @value
-class Kept:
-    """The block of the rows that are kept, and the expressions over it that they are sorted by."""
+class SortableBlock:
+    """A block, and the expressions over it that its rows are sorted by."""
 
     block: QueryBlock
     order: tuple[Expr, ...]
 
 
-def first_of_each(block: QueryBlock, on: Sequence[Expr], order: Sequence[SortKey], names: Names) -> Kept:
+def first_of_each(block: QueryBlock, on: Sequence[Expr], order: Sequence[SortKey], names: Names) -> SortableBlock:
     """The first row, in this order, for each value of the expressions `on`. Raises Unsupported without an order."""
     if block.correlated:
         raise Unsupported("DISTINCT ON in a correlated subquery")
@@ -301,15 +301,15 @@ def first_of_each(block: QueryBlock, on: Sequence[Expr], order: Sequence[SortKey
         raise Unsupported("DISTINCT ON without an order, which leaves the choice of the rows to DuckDB")
     rank = names.fresh("place", "BIGINT")
     numbered = Window(block.relation, (WindowCall(rank, _row_number(on, order), tuple(on)),))
-    return Kept(replace(block, relation=Filter(numbered, (binary("=", rank, _ONE),))), sorted_by)
+    return SortableBlock(replace(block, relation=Filter(numbered, (binary("=", rank, _ONE),))), sorted_by)
 
 
-def _grouped(block: QueryBlock, on: Sequence[Expr], order: Sequence[Expr], names: Names) -> Kept:
+def _grouped(block: QueryBlock, on: Sequence[Expr], order: Sequence[Expr], names: Names) -> SortableBlock:
     keys: dict[Expr, Column] = {expr: names.fresh("distinct_key", expr.type) for expr in on}
     rows = Project(block.relation, tuple((column, expr) for expr, column in keys.items()))
     groups = Aggregate(rows, tuple(keys.values()), ())
     kept = replace(block, relation=groups, exprs=tuple(keys[expr] for expr in block.exprs))
-    return Kept(kept, tuple(keys[expr] for expr in order))
+    return SortableBlock(kept, tuple(keys[expr] for expr in order))
 
 
 def _row_number(on: Sequence[Expr], order: Sequence[SortKey]) -> Call:

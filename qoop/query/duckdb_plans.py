@@ -23,7 +23,7 @@ from qoop.engine.history import Decided, Ended, Record, Regranted, Started, Succ
 from qoop.engine.state import State
 from qoop.planner.packing import on_threads
 from qoop.planner.sql.bind import at_present
-from qoop.planner.whole_query import Size, seconds_from_footers, whole_plan
+from qoop.planner.whole_query import TableSize, seconds_from_footers, whole_plan
 from qoop.query.plan_cache import is_steady
 from qoop.query.statements.normal_text import normal_text
 
@@ -226,7 +226,9 @@ class DuckDBPlans:
 
     def _made(self, text: str, slots: int) -> DuckDBPlan:
         bound, tables = self._tables.bind_whole(text)
-        sizes = {name: Size(table.rows, tuple(column for column, _ in table.columns)) for name, table in tables.items()}
+        sizes = {
+            name: TableSize(table.rows, tuple(column for column, _ in table.columns)) for name, table in tables.items()
+        }
         seconds = seconds_from_footers(text, sizes)
         return DuckDBPlan(bound, tables, whole_plan(bound, seconds, slots, self._shareable(bound)))
 

@@ -40,7 +40,7 @@ from qoop.catalog.written import codec
 from qoop.planner import plan_json
 from qoop.planner.plan import Plan
 from qoop.planner.search.candidate import Alternatives
-from qoop.planner.search.decisions import Decision
+from qoop.planner.search.decisions import PlanDecision
 from qoop.query.statements.normal_text import NormalText, normal_text
 
 FORMAT = 3
@@ -66,7 +66,7 @@ class Entry:
 
     tables: Mapping[str, str]
     plans: tuple[Plan, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[PlanDecision, ...] = ()
     alternatives: Alternatives | None = field(default=None, compare=False, repr=False)
     guessed: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
@@ -278,7 +278,7 @@ class _Files:
 
 def _entry(data: dict[str, Any]) -> Entry:
     tables = {str(name): str(version) for name, version in data["tables"].items()}
-    decisions = tuple(plan_json.read(Decision, item) for item in data["decisions"])
+    decisions = tuple(plan_json.read(PlanDecision, item) for item in data["decisions"])
     plans = tuple(map(plan_json.load, data["plans"]))
     if plans:
         from qoop.engine.stage_sql import check_plan

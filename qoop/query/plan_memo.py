@@ -21,7 +21,7 @@ from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.observed import MISJUDGED
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid
-from qoop.planner.search.decisions import Decision, decisions, recalled, replay
+from qoop.planner.search.decisions import PlanDecision, decisions, recalled, replay
 from qoop.planner.sql.bind import Binder, Bound
 from qoop.query.config import Statistics
 from qoop.query.job import Prepared
@@ -144,7 +144,7 @@ class PlanMemo:
         key: str,
         prepared: Prepared,
         plans: tuple[Plan, ...],
-        made: tuple[Decision, ...] = (),
+        made: tuple[PlanDecision, ...] = (),
         found: Alternatives | None = None,
         of_versions: bool = True,
     ) -> None:

@@ -9,7 +9,7 @@ from qoop.planner.plan_json import read, write
 from qoop.planner.planner import Planning, logical
 from qoop.planner.search.alternatives import explain_alternatives, keep, pool
 from qoop.planner.search.candidate import Alternatives, Grid
-from qoop.planner.search.decisions import Decision, decisions, recalled, replay
+from qoop.planner.search.decisions import PlanDecision, decisions, recalled, replay
 from qoop.planner.variants import Variant
 
 SCRIPT = """
@@ -64,7 +64,7 @@ def test_estimates_that_have_moved_far_are_another_case(world: World) -> None:
 
 def test_decisions_and_plans_outlive_the_process(world: World) -> None:
     found = searched(world, text(3))
-    made = tuple(read(Decision, write(one)) for one in decisions(found))
+    made = tuple(read(PlanDecision, write(one)) for one in decisions(found))
     assert made == decisions(found)
     back = recalled(zip([one.plan for one in found.kept], made, strict=True), GRID, found.kept[0].cost)
     assert back.winners == found.winners

@@ -15,7 +15,7 @@ from qoop.planner.algebra.relation import Filter, Join, Project, Relation, Scan,
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.exchange.sqlgen import to_sql
-from qoop.planner.join_order import Known, reorder
+from qoop.planner.join_order import GroupCache, reorder
 from qoop.planner.join_order.enumerate import Search, connected_pairs, search
 from qoop.planner.join_order.graph import JoinGraph, bits
 from qoop.planner.join_order.group import collect
@@ -297,7 +297,7 @@ def trees(draw: st.DrawFn) -> Relation:
 def test_reordered_relations_give_the_same_rows(
     database: duckdb.DuckDBPyConnection, relation: Relation, limit: int
 ) -> None:
-    cardinality, known, expected = Cardinality(SMALL), Known(), rows(database, relation)
+    cardinality, known, expected = Cardinality(SMALL), GroupCache(), rows(database, relation)
     made: list[Relation] = []
     for aim in AIMS:
         ordered = reorder(relation, cardinality, limit, aim=aim, known=known)
@@ -310,7 +310,7 @@ def test_reordered_relations_give_the_same_rows(
 @settings(max_examples=50, deadline=None)
 @given(relation=trees(), aim=st.sampled_from(AIMS))
 def test_what_is_known_from_one_aim_does_not_change_the_order_for_another(relation: Relation, aim: Aim) -> None:
-    cardinality, known = Cardinality(SMALL), Known()
+    cardinality, known = Cardinality(SMALL), GroupCache()
     reorder(relation, cardinality, known=known)
     assert reorder(relation, cardinality, aim=aim, known=known) == reorder(relation, Cardinality(SMALL), aim=aim)
 
