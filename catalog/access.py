@@ -32,24 +32,24 @@ class Places:
     remote: Sequence[str] = ()
 
     def files(self) -> Access:
-        """These files, as far as they are local; of others the folders."""
+        """The local files, and the folders of the others."""
         folders = (place.partition("?")[0].rpartition("/")[0] for place in self.remote)
         return Access(_written([*self.local, *self._linked()]), _written(folders))
 
     def folders(self) -> Access:
-        """The folders that they lie in: these are seldom new to an instance, where a file often is."""
+        """The folders of these files: a new file is often in a folder that an instance may open already."""
         local = [os.path.commonpath([os.path.dirname(path) for path in self.local])] if self.local else []
         linked = map(os.path.dirname, self._linked())
         return Access(folders=self.files().folders | _written([*local, *linked]))
 
     def _linked(self) -> list[str]:
-        """The files that links among these lead to: DuckDB asks where a file really is, as of the links of folders. A
-        database has its log there, too."""
+        """The targets of links among these files: DuckDB resolves links of files, and of folders. The log of a database
+        is next to the target."""
         named = frozenset(self.local)
         linked = {path: os.path.realpath(path) for path in self.local if os.path.islink(path)}
         return [*linked.values(), *(f"{linked[path]}.wal" for path in linked if f"{path}.wal" in named)]
 
 
 def _written(places: Iterable[str]) -> frozenset[str]:
-    """Places as they are, and escaped, as DuckDB needs them where a name is not a pattern."""
+    """Places, and their escaped forms, which DuckDB needs where a name is not a pattern."""
     return frozenset(form for place in places for form in (place, glob.escape(place)))

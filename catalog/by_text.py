@@ -1,6 +1,6 @@
-"""The memory of what functions say of texts: of many short ones, and of the last long one.
+"""A cache of functions of texts: for many short texts, and for the last long one.
 
-A text may have a megabyte, and what is known of it a hundred: a memory that counts texts alone has no bound.
+A text may have a megabyte, and its result a hundred: a cache that only counts texts has no bound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OfText = Callable[Concatenate[str, _Others], _Found]
 
 
 def by_text(most: int) -> Callable[[_OfText[_Others, _Found]], _OfText[_Others, _Found]]:
-    """Have a function remember its answers, by its first argument, a text, and the others. most: short texts.
+    """Cache the results of a function by its first argument, a text, and the others. most: short texts.
 
     >>> calls = []
     >>> @by_text(most=100)

@@ -1,7 +1,7 @@
-"""Questions about DuckDB itself: its words, its types, its options, how it parses a text.
+"""Introspection of DuckDB: its keywords, its types, its options, and its parser.
 
-All are answered by one instance that holds no data, since opening one takes longer (9 ms) than most answers. A command
-takes the one that DuckDB's package has opened already.
+All queries run in one instance without data, since opening one takes longer (9 ms) than most of them. The command line
+uses the instance that DuckDB's package opens on import.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _default = False
 
 
 def use_default() -> None:
-    """Ask the DuckDB that its package opens, in a process where no other code uses it."""
+    """Use the instance that DuckDB's package opens, in a process where no other code uses it."""
     global _default
     _default = True
 
@@ -38,12 +38,12 @@ def parsed(text: str) -> list[duckdb.Statement]:
 
 
 def is_several(statement: duckdb.Statement) -> bool:
-    """True for a PIVOT without values, or a part of what DuckDB 1 makes of one: several statements without a text."""
+    """True for a PIVOT without values, or a part of DuckDB 1's expansion of one: several statements without a text."""
     return not statement.query or type_of(statement) == duckdb.StatementType.MULTI
 
 
 def type_of(statement: duckdb.Statement) -> duckdb.StatementType:
-    """The kind of a statement. INVALID: DuckDB parses it, but has no name for its kind in Python."""
+    """The kind of a statement. INVALID: DuckDB parses it, but Python's client has no name for its kind."""
     try:
         return statement.type
     except ValueError:
@@ -52,7 +52,7 @@ def type_of(statement: duckdb.Statement) -> duckdb.StatementType:
 
 @lru_cache(maxsize=4096)
 def has_name(type_: str) -> bool:
-    """True if SQL can name the type: a struct without names of its fields prints as what no CAST understands."""
+    """True if SQL can name the type: a struct without field names prints in a form that no CAST accepts."""
     if type_ in _COMMON:
         return True
     try:
@@ -70,7 +70,7 @@ def _duckdb() -> duckdb.DuckDBPyConnection:
 
 
 def _forked() -> None:
-    """The parent may be asking now."""
+    """A thread of the parent may hold the lock."""
     global _lock, _default
     _lock, _default = threading.Lock(), False
     _duckdb.cache_clear()

@@ -7,31 +7,31 @@
     │   ├── UnknownTable        no such table (names the nearest matches)
     │   ├── SourceError         file missing, corrupt, unreadable or of an unknown format
     │   ├── TableChanged        the table's version differs from the one that was planned
-    │   └── UnknownFunction     no function of Python has that name, or the one that was meant is another one
+    │   └── UnknownFunction     no function of Python has that name, or a different one has it
     ├── QueryError              the text is at fault
     │   ├── ParseError          not SQL
     │   ├── BindError           unknown or ambiguous name, wrong types; underlines the span
-    │   └── Forbidden           the session is locked, and the text asks for more than that allows
-    ├── PlanError               the planner was given, or made, something inconsistent
+    │   └── Forbidden           the session is locked and does not allow the text
+    ├── PlanError               the input or the output of the planner is inconsistent
     ├── ExecutionError          a task failed for good: stage, fragment and DuckDB's message
     │   ├── OutOfMemory         a task needs more memory than any machine has
     │   ├── DiskFull            checkpoint or spill space is exhausted or not writable
     │   ├── CheckpointError     a checkpoint is missing, truncated or fails its checksum
     │   ├── GuardMismatch       two plans put out different rows under one signature
-    │   ├── FunctionFailed      a function of Python raised, or returned what it must not
-    │   ├── Revoked             the slot or machine a task had was taken away (it is tried again)
-    │   └── NoCapacity          there was no slot for as long as jobs may wait for one
+    │   ├── FunctionFailed      a function of Python raised, or returned a wrong result
+    │   ├── Revoked             the slot or machine of a task was withdrawn (the task is tried again)
+    │   └── NoCapacity          no slot became free within the waiting limit
     ├── Cancelled               the job was cancelled by its owner
-    │   └── Suspended           the job was suspended, to go on elsewhere
+    │   └── Suspended           the job was suspended, and can be resumed elsewhere
     ├── Timeout                 the job did not end within its time limit
     ├── ConfigError             an argument, environment variable or option is not valid
-    │   └── FunctionError       what is said of a function of Python that is to be registered
-    ├── Refused                 a server does not do that for this user, or not now
+    │   └── FunctionError       the registration of a function of Python is not valid
+    ├── Refused                 a server refuses a request of this user, or at this time
     │   ├── NotKnown            no user has that token or password
     │   ├── TooMuch             a request or an answer is larger than the user's limits allow
-    │   └── Busy                as many queries run as may, or the server ends
-    │       └── TooOften        more requests came within a minute than may
-    └── SessionClosed           the session was closed, or is that of the process that this one was forked from
+    │   └── Busy                the limit of running queries is reached, or the server ends
+    │       └── TooOften        the limit of requests per minute is exceeded
+    └── SessionClosed           the session was closed, or belongs to the parent of this process
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 class QoopError(Exception):
     """Root of all errors raised by qoop.
 
-    stage, part, sql: the stage, the part of it and the fragment that failed, where it was a task that did.
+    stage, part, sql: the stage, part and fragment of the task that failed, if one did.
     """
 
     stage: str | None = None
@@ -54,7 +54,7 @@ class QoopError(Exception):
     sql: str | None = None
 
     def _render_traceback_(self) -> list[str]:
-        """The error as a notebook shows it, which asks for it by this name: the line of the cell, and the message."""
+        """The error for a notebook, which calls this method: the line of the cell, and the message."""
         import traceback
         from itertools import takewhile
 
@@ -82,7 +82,7 @@ class TableChanged(CatalogError):
 
 
 class UnknownFunction(CatalogError):
-    """No function of Python is registered under that name, or not the one that was meant."""
+    """No function of Python is registered under that name, or a different one is."""
 
 
 class QueryError(QoopError):
@@ -98,14 +98,14 @@ class BindError(QueryError):
 
 
 class Forbidden(QueryError):
-    """The session is locked, and the text asks for more than that allows."""
+    """The session is locked and does not allow the text."""
 
 
 class PlanError(QoopError):
-    """The planner was given, or made, something inconsistent."""
+    """The input or the output of the planner is inconsistent."""
 
     def _render_traceback_(self) -> list[str]:
-        """All of it: the fault is ours."""
+        """The full traceback, since the fault is in qoop."""
         import traceback
 
         return traceback.format_exception(self)
@@ -116,7 +116,7 @@ class ExecutionError(QoopError):
 
 
 class OutOfMemory(ExecutionError):
-    """A task needs more memory than any machine can give it.
+    """A task needs more memory than any machine has.
 
     single: bytes of the one value that DuckDB could not allocate with almost nothing in use; 0 if there is none.
     """
@@ -133,7 +133,7 @@ class CheckpointError(ExecutionError):
 
 
 class FunctionFailed(ExecutionError):
-    """A function of Python raised, which is the cause, or returned what it must not."""
+    """A function of Python raised (see the cause), or returned a wrong result."""
 
     def __reduce__(self) -> tuple[Callable[..., FunctionFailed], tuple[object, ...]]:
         return _failed_elsewhere, (str(self), _sendable(self.__cause__), self.stage, self.part, self.sql)
@@ -142,14 +142,14 @@ class FunctionFailed(ExecutionError):
 def _failed_elsewhere(
     message: str, cause: BaseException | None, stage: str | None, part: int | None, sql: str | None
 ) -> FunctionFailed:
-    """The error as it was in another process, with its cause, which would be left behind."""
+    """The error of another process, with its cause, which pickle would drop."""
     error = FunctionFailed(message)
     error.__cause__, error.stage, error.part, error.sql = cause, stage, part, sql
     return error
 
 
 def _sendable(cause: BaseException | None) -> BaseException | None:
-    """The cause, or the text of it where another process may not know what it is made of."""
+    """The cause, or its text if another process may not have its class."""
     plain = (str, bytes, int, float, type(None))
     if type(cause).__module__ == "builtins" and all(isinstance(one, plain) for one in getattr(cause, "args", ())):
         return cause
@@ -157,7 +157,7 @@ def _sendable(cause: BaseException | None) -> BaseException | None:
 
 
 class Revoked(ExecutionError):
-    """The resources of a task were taken away. The task is not at fault: it is tried again."""
+    """The resources of a task were withdrawn. The task is not at fault: it is tried again."""
 
 
 class Overloaded(ExecutionError):
@@ -165,13 +165,13 @@ class Overloaded(ExecutionError):
 
 
 class NoCapacity(ExecutionError):
-    """There was no slot for as long as jobs may wait for one."""
+    """No slot became free within the waiting limit of jobs."""
 
 
 class GuardMismatch(ExecutionError):
-    """Two plans put out different rows under one signature, so neither can be believed.
+    """Two plans put out different rows under one signature, so both outputs are refused.
 
-    file: says how to reproduce it; None if it could not be written.
+    file: describes how to reproduce it; None if it could not be written.
     """
 
     file: Path | None = None
@@ -194,11 +194,11 @@ class ConfigError(QoopError):
 
 
 class FunctionError(ConfigError):
-    """A function of Python cannot be registered as it was described."""
+    """The registration of a function of Python is not valid."""
 
 
 class Refused(QoopError):
-    """A server does not do that for this user, or not now."""
+    """A server refuses a request of this user, or at this time."""
 
 
 class NotKnown(Refused):
@@ -210,14 +210,15 @@ class TooMuch(Refused):
 
 
 class Busy(Refused):
-    """As many queries run as may, of the user or of all, or the server ends."""
+    """The limit of running queries is reached, of the user or of all, or the server ends."""
 
 
 class TooOften(Busy):
-    """More requests of a user, or of its tenant, came within a minute than may. wait: seconds until one may come."""
+    """The limit of requests per minute is exceeded, of a user or of its tenant. wait: seconds until the next is
+    allowed."""
 
     wait: float = 1.0
 
 
 class SessionClosed(QoopError):
-    """The session was closed, or is that of the process that this one was forked from."""
+    """The session was closed, or belongs to the parent of this process."""

@@ -1,8 +1,8 @@
-"""Extensions of DuckDB: finding them on this machine, and having an instance load them.
+"""Extensions of DuckDB: finding them on this machine, and loading them in an instance.
 
-An extension comes as a package of PyPI (``duckdb-extension-httpfs``), or lies where DuckDB's own INSTALL puts it. A
-session keeps the names of those that it has loaded as a setting, which goes wherever its settings go: so every instance
-of DuckDB that works for the session has them, and what a query puts out is known by them, too.
+An extension comes as a package of PyPI (``duckdb-extension-httpfs``), or is in the folder of DuckDB's own INSTALL. The
+names of loaded extensions are a setting of the session. So every instance of DuckDB for the session loads them, and
+they are a part of the identity of outputs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OTHER_NAMES = {
 
 
 def own_name(name: str) -> str:
-    """The name of an extension as its file has it; a path stays what it is."""
+    """The name of an extension as in the name of its file; a path stays the same."""
     return name if name.endswith(ENDING) else _OTHER_NAMES.get(name.lower(), name.lower())
 
 
@@ -49,7 +49,7 @@ def load(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
 
 
 def file_of(name: str) -> Path:
-    """The file of an extension. Raises ConfigError, which says where it can be had."""
+    """The file of an extension. Raises ConfigError, which names ways to install it."""
     name = own_name(name)
     if name.endswith(ENDING):
         found = [Path(os.path.abspath(os.path.expanduser(name)))]

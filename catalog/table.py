@@ -1,8 +1,8 @@
 """Tables: a name, a schema and a version over a source that can be read in splits.
 
-A :class:`Table` is immutable and pinned: it stands for the rows its source held when it was registered.
-`check` fails when the source no longer holds them, so a plan can never mix two states of one table. What its files
-hold by now is another Table, of another version; see :meth:`qoop.catalog.catalog.Catalog.refresh`.
+A :class:`Table` is immutable and pinned to the rows of its source at registration. `check` fails when the source has
+other rows, so a plan can never mix two states of one table. Changed files make another Table, of another version; see
+:meth:`qoop.catalog.catalog.Catalog.refresh`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Footer:
 
 
 class Source(Protocol):
-    """The source of a table's rows. Immutable; it holds the digest of what it saw when it was registered."""
+    """The source of a table's rows. Immutable; it has the digest of its rows at registration."""
 
     @property
     def rows(self) -> int:
@@ -118,7 +118,7 @@ class Source(Protocol):
         ...
 
     def check(self, split: Split | None) -> None:
-        """Raise TableChanged or SourceError unless the rows are what they were at registration."""
+        """Raise TableChanged or SourceError unless the rows are those of the registration."""
         ...
 
     def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
@@ -134,7 +134,7 @@ class Source(Protocol):
         ...
 
     def footers(self) -> Sequence[Footer]:
-        """Footers of files spread over the table, which tell something of its columns; none if it has no such files."""
+        """Footers of files spread over the table, which describe its columns; none if it has no such files."""
         ...
 
     def places(self) -> Places:
@@ -151,7 +151,7 @@ class FilesSource(Protocol):
     """A source whose rows are those of files, one after the other."""
 
     def identities(self) -> Mapping[str, str]:
-        """By path what each file adds to the table: another text whenever that may differ."""
+        """By path, a text that identifies the rows of each file: it changes whenever they may differ."""
         ...
 
     def only(self, paths: Collection[str]) -> Source:
@@ -239,7 +239,7 @@ class Table:
 
     @cached_property
     def folders(self) -> Access:
-        """The same, by the folders that they lie in."""
+        """The folders of these files."""
         return self.source.places().folders()
 
     def _cheapest_column(self) -> str:
@@ -254,7 +254,7 @@ _WIDTHS = {
 
 
 def width_of(type_: str) -> float:
-    """Bytes that a value of a DuckDB type is assumed to take while nothing was measured."""
+    """Assumed bytes of a value of a DuckDB type, until they are measured."""
     if type_.startswith("DECIMAL("):
         precision = int(type_[8:].split(",")[0])
         return 2.0 if precision <= 4 else 4.0 if precision <= 9 else 8.0 if precision <= 18 else 16.0
@@ -264,7 +264,7 @@ def width_of(type_: str) -> float:
 
 
 def table_version(source: Source, columns: Columns) -> str:
-    """The version of a table: a digest of what its rows are and of its schema."""
+    """The version of a table: a digest of its rows and its schema."""
     return digest_of(source.digest(), columns)
 
 
@@ -300,7 +300,7 @@ def _runs_needed(sizes: Sequence[int], most: int) -> int:
 
 
 def _fill(sizes: Sequence[int], parts: int, most: int) -> list[int]:
-    """Ends of the runs: each takes what fits in `most`, but leaves a piece for every run after it."""
+    """Ends of the runs: each takes as many pieces as fit in `most`, but leaves one for every later run."""
     total = [0, *accumulate(sizes)]
     ends: list[int] = []
     start = 0

@@ -1,4 +1,4 @@
-"""The user's own folders: one for caches, one for what configures qoop."""
+"""The user's own folders: one for caches, one for configuration."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The user's key, by which qoop knows again what it has written: 32 bytes.
+"""The user's key, by which qoop recognises the files that it has written: 32 bytes.
 
 ``QOOP_KEY`` is the key as text, ``QOOP_KEY_FILE`` a file that holds it: for several machines, or several accounts,
-that shall believe each other. Without either, the key is the file ``key`` in the user's configuration folder, which
+that trust each other. Without either, the key is the file ``key`` in the user's configuration folder, which
 is made when it is first needed and which only its owner can read.
 """
 
@@ -34,7 +34,7 @@ def chosen_key() -> bytes | None:
 
 
 def user_key() -> bytes:
-    """The key that was chosen, else the one in the user's own file, which is made if need be.
+    """The key that was chosen, else the one in the user's own file, which is made if it is missing.
 
     Raises ConfigError as :func:`chosen_key`, and if the file cannot be made or can be read by others.
     """

@@ -2,7 +2,7 @@
 
 ::
 
-    function.py   a function: its name, its types and what it promises
-    version.py    the digest of what a function is
+    function.py   a function: its name, its types and its guarantees
+    version.py    the digest of a function's code
     registry.py   the functions of a session by name
 """

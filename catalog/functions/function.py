@@ -1,4 +1,4 @@
-"""A function of Python that queries may call: its name, its types and what it promises.
+"""A function of Python that queries may call: its name, its types and its guarantees.
 
 A function has two names. Texts call it by `name`. Stages that the planner prints call it by `key`, which contains its
 version. So outputs of different versions have different signatures (law 1), and a running query keeps the version that
@@ -16,14 +16,14 @@ from qoop.catalog.value import value
 
 
 def _elsewhere(*_: object) -> object:
-    raise FunctionError("this is the name of a function, which itself is elsewhere")
+    raise FunctionError("this process has the name of a function, but not its code")
 
 
 @value
 class UserFunction:
     """A function that was registered with a session.
 
-    version: stands for what it computes. parameters, return_type: DuckDB's types. vectorised: takes and returns Arrow
+    version: identifies its computation. parameters, return_type: DuckDB's types. vectorised: takes and returns Arrow
     arrays, else values of Python for one row. deterministic: equal arguments give equal results. takes_null: it is
     called for rows with a NULL among the arguments, too, and may return None; else the result is NULL there.
     call: the function itself.

@@ -29,7 +29,7 @@ def described(
     null_handling: str = "default",
     version: str | None = None,
 ) -> UserFunction:
-    """A function under a name, if all that is said of it can be. Raises FunctionError."""
+    """A function under a name, with its checked declaration. Raises FunctionError."""
     _check_name(name)
     if not callable(function):
         raise FunctionError(f"the function {name} must be something to call, not {function!r}")
@@ -38,9 +38,7 @@ def described(
     if null_handling not in _NULLS:
         raise FunctionError(f"null_handling of {name} must be one of {', '.join(_NULLS)}, not {null_handling!r}")
     if vectorised and not parameters:
-        raise FunctionError(
-            f"the function {name} is vectorised, so it needs a parameter to tell how many rows there are"
-        )
+        raise FunctionError(f"the function {name} is vectorised, so it needs a parameter for the number of rows")
     if vectorised and any(re.search(r"\bU?HUGEINT\b", one, re.I) for one in (*parameters, return_type)):
         raise FunctionError(f"Arrow has no HUGEINT for the vectorised {name}; declare BIGINT or DECIMAL(38,0)")
     if version is not None and not _VERSION.fullmatch(version):

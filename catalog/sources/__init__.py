@@ -2,7 +2,7 @@
 
 ::
 
-    register.py   finds out what a path or an object is and makes a table of it, or makes it again
+    register.py   detects the kind of a path or an object, and makes a table of it
     files.py      finds files, and names them in SQL
     footer.py     the footer of a Parquet file
     file_stamp.py   detects changed files by size and times, without reading them

@@ -1,7 +1,7 @@
 """The footer of a Parquet file.
 
-`pyarrow.parquet.read_metadata` reads one as well, but loads file systems, TLS and what writes files for it: 0.03 s, as
-long as DuckDB takes for a short query. Both come down to this class of pyarrow's.
+`pyarrow.parquet.read_metadata` reads one as well, but loads modules for file systems, TLS and writing: 0.03 s, as long
+as a short query in DuckDB. Both use this class of pyarrow.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY",
 _CODECS = range(8)
 _DEEPEST = 100  # parts of the path of a column
 _CHUNK = re.compile(rb"\x1c\x15([\x00-\x0e])\x19(?=[\x05-\xf5])", re.DOTALL)
-"""The beginning of what Thrift's compact protocol writes of a column chunk: its type, as a number times two, and a
-list of encodings."""
+"""The first bytes of a column chunk in Thrift's compact protocol: its type, as a number times two, and a list of
+encodings."""
 
 
 def read_footer(source: str | bytes) -> FileMetaData:
@@ -35,10 +35,10 @@ def read_footer(source: str | bytes) -> FileMetaData:
 
 
 def describes_its_columns(tail: bytes, metadata: FileMetaData) -> bool:
-    """True if each column chunk of a footer has the type of its column, and a codec that there is.
+    """True if each column chunk of a footer has the type of its column, and a known codec.
 
-    Arrow's C++ ends the process where it meets another one (an exception that pyarrow does not catch), so no column
-    chunk of a footer may be looked at before. A footer that is written in an odd way is taken for a damaged one.
+    Arrow's C++ ends the process at an unknown codec (an exception that pyarrow does not catch), so this check precedes
+    every access to a column chunk. A footer in an unusual encoding counts as damaged.
     """
     try:
         columns = paths(metadata)

@@ -1,7 +1,7 @@
 """Tables of a lake, such as Delta's and Iceberg's: Parquet files that a log lists, and columns that are not in them.
 
-The log says which files are the table, at one of its versions, and for each file the values of the columns by which it
-is partitioned. Files of earlier versions, and those of writers that have not committed, lie next to them.
+The log lists the files of the table at each version, and for each file the values of the partitioning columns. Files of
+earlier versions, and those of writers that have not committed, are in the same folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from qoop.catalog.table import Columns
 from qoop.catalog.value import value
 
 Reads = tuple[tuple[str, str], ...]
-"""Columns of a file that are not read by their name, each with what is read for it, in SQL."""
+"""Columns of a file that are not read by their name, each with the SQL expression for it."""
 
 
 def open_lake(kind: str, folder: str, version: int | None) -> tuple[pa.Schema, LakeSource]:
@@ -53,7 +53,7 @@ class LakeSource(ParquetSource):
         return repr((list(digests), self.reads))
 
     def identities(self) -> Mapping[str, str]:
-        """By path what each file holds, and how it is read."""
+        """By path, the digest of each file, and the expressions that read it."""
         return {file.file.path: repr((file.file.digest, self._reads[file.file.path])) for file in self.files}
 
     def only(self, paths: Collection[str]) -> LakeSource:

@@ -1,8 +1,8 @@
 """Some pieces of a table as a source, whose rows carry the number of their piece.
 
 A piece is a run of rows of one file: a row group, or one of a size that all pieces of the file have but for the last.
-`cut` numbers the pieces of a source, `Pieces` is a source over chosen ones. What is computed from pieces that have no
-row in common merges.
+`cut` numbers the pieces of a source, `Pieces` is a source over chosen ones. Aggregates of disjoint pieces
+can be merged.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ PIECE = "qoop_piece"
 """The column that has the number of a row's piece."""
 
 PIECE_ROWS = "qoop_piece_rows"
-"""Stands in the query of a round for the size of a piece, see `Cut.sizes`."""
+"""The placeholder for the size of a piece in the query of a round, see `Cut.sizes`."""
 
 _VECTOR = 2048
-"""Rows that DuckDB handles at a time, and skips at a time: the least that is worth reading apart."""
+"""Rows that DuckDB handles at a time, and skips at a time: the smallest unit worth reading separately."""
 
 _ROW_GROUPS = 48
 """Row groups that a table must have to be read by them: of fewer a sample costs too large a part of it."""

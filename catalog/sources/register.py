@@ -1,4 +1,4 @@
-"""From what a user hands over to a :class:`Table`: find out what it is, read its schema, fix its version."""
+"""From a path or an object to a :class:`Table`: detect its kind, read its schema, fix its version."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _entries(root: str) -> Iterable[Path]:
 
 
 def _open_remote_folder(probe: Probe, place: str) -> tuple[Table, ...]:
-    """The same, of a bucket: what lies below, by the first part of its name."""
+    """The tables of a bucket: the objects below the place, by the first part of their names."""
     from qoop.catalog.sources.remote import find
 
     root = without_options(place).rstrip("/") + "/"
@@ -317,7 +317,7 @@ def _open_arrow(probe: Probe, name: str, source: object) -> Table:
 
 
 def _arrow_table(name: str, source: object) -> pa.Table:
-    """The data as a table in memory, whatever it was: Arrow data is not copied, a stream is read to its end."""
+    """The data as a table in memory: Arrow data is not copied, a stream is read to its end."""
     try:
         data = _to_arrow(name, source)
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
@@ -352,7 +352,7 @@ def _to_arrow(name: str, source: object) -> pa.Table:
 
 
 def _table(name: str, columns: Columns, source: Source, origin: Origin | None = None) -> Table:
-    """The table, unless its files changed while they were opened; to a bucket, every request says what it expects."""
+    """The table, unless its files changed while they were opened; every request to a bucket has its own condition."""
     _check_types(name, columns)
     if not isinstance(source, ParquetSource) or not source.is_remote:
         source.check(None)

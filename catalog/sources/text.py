@@ -126,8 +126,8 @@ class TextSource:
 def open_csv(cursor: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[Columns, TextSource]:
     """Columns and source of CSV files. Raises SourceError, or what DuckDB raises.
 
-    To detect over all rows takes DuckDB one thread and 10 s for 130 MB. So it detects over its sample, and all threads
-    look whether the other rows are like it; where they are not, all rows decide after all.
+    Detection over all rows takes DuckDB one thread and 10 s for 130 MB. So it detects over its sample, and all threads
+    check that the other rows fit. If some do not, detection runs over all rows.
     """
     with contextlib.suppress(SourceError, duckdb.Error):  # Unlike, or an error that a full detection explains better
         if _few_bytes(paths) and not any(path.endswith(_PACKED) for path in paths):

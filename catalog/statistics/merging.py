@@ -1,9 +1,9 @@
-"""Statistics of rows from those of two parts of them: of a table that has grown, from what it was and what came.
+"""Statistics of a table from those of its two parts, such as the rows of before and the added ones.
 
 Rows, NULLs and extremes add up exactly. The number of distinct values of both does not follow from the number of each.
-Where their ranges have nothing in common these add up, too; where they overlap both are taken for draws from one set of
-values, as large as those of the first part say (Cardenas 1975). Histograms are put together from steps of the same
-weight, so that a quantile errs by one step of each at most.
+For disjoint ranges these add up, too. For overlapping ones both parts count as draws from one set of values, whose size
+follows from the first part (Cardenas 1975). Histograms are merged from steps of equal weight, so that a quantile errs
+by at most one step of each.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MOST_COMMON, BINS = 20, 64
 """Common values, and steps of a histogram, that are kept; of so few values as there are bins all are common."""
 
 _FREQUENT = 1.25
-"""A value counts as common that has that many times the rows of the mean one."""
+"""A value with this many times the rows of the mean one counts as common."""
 
 
 def merged(one: TableStats, other: TableStats) -> TableStats:
-    """The statistics of the rows of two parts, of the columns that both tell of.
+    """The statistics of two parts together, for the columns that both have.
 
-    What was a key of the first stays one, unless the second has rows that are alike: few may have come for a table that
-    goes on as it was.
+    A key of the first part remains one unless the second has duplicates: the added rows may be too few to be known as
+    a key.
     """
     names = [name for name in one.columns if name in other.columns]
     columns = {name: _merged(_ColumnPart(one.columns[name], one.rows), _ColumnPart(other.columns[name], other.rows))
@@ -75,7 +75,7 @@ class _ColumnPart:
         return max(0.0, self.values - sum(common.values()) * self.rows) / others
 
     def steps(self) -> Iterator[tuple[Scalar, float]]:
-        """Values that are not common, each with rows that it stands for."""
+        """Values that are not common, each with the number of rows that it represents."""
         edges = self.column.bounds or tuple(self._even())
         if edges:
             left = max(0.0, self.values - sum(part for _, part in self.column.common) * self.rows)

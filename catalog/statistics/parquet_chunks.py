@@ -25,7 +25,7 @@ from qoop.catalog.table import Footer, Range, spread
 from qoop.catalog.value import value
 
 MOST_GROUPS = 256
-"""Row groups of a table that are looked at: each costs some 5 µs a column."""
+"""Row groups of a table that are read: each costs some 5 µs a column."""
 
 MOST_DICTIONARIES = 4
 """Dictionaries of a column whose headers are read, and not over a network."""
@@ -46,7 +46,7 @@ _WIDTHS = {"INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
 
 @value
 class _Dictionary:
-    """A dictionary page: where its content begins, how many bytes that has as it is written and as it was, its
+    """A dictionary page: the start of its content, its bytes as written and uncompressed, and the number of its
     values."""
 
     start: int
@@ -56,8 +56,8 @@ class _Dictionary:
 
 
 def chunks_of(footers: Sequence[Footer], names: Sequence[str]) -> Mapping[str, Sequence[Chunk]]:
-    """For each column what is said of it in row groups spread over the files. Columns that are nested, or that not all
-    of the files have, are left out."""
+    """By column, the facts in row groups spread over the files. Nested columns, and those that some file lacks, are
+    left out."""
     groups = [
         (footer, index)
         for footer in footers
@@ -160,8 +160,8 @@ def _index_bytes(page: _Dictionary, values: int) -> float:
 
 
 def _overflowed(page: _Dictionary, values: int, rest: int, size: float) -> float:
-    """Distinct values where the dictionary became too large, and later values were written out: as many again in
-    each run of rows."""
+    """Distinct values where the dictionary became too large, and later values were written out: each run of rows is
+    assumed to have as many."""
     written_out = min(values - 1.0, rest / max(1.0, size))
     return page.values * values / max(1.0, values - written_out)
 
@@ -183,7 +183,8 @@ def _range(chunk: Chunk) -> tuple[float, float] | None:
 
 
 def _is_integer(column: pq.ColumnChunkMetaData) -> bool:
-    """True for what keys are made of, and no measures: those of one row group say nothing of another's."""
+    """True for integers, the usual type of keys. Measures are excluded: those of one row group do not predict
+    another's."""
     said = column.statistics
     return said is not None and said.has_min_max and said.logical_type.type in ("NONE", "INT")
 
@@ -201,7 +202,7 @@ def _dictionary(path: str, offset: int) -> _Dictionary | None:
 
 
 def _numbers(path: str, column: pq.ColumnChunkMetaData, bits: int) -> frozenset[int] | None:
-    """Some values of a dictionary of numbers, chosen by what they are; None if it is long, of another type or
+    """Some values of a dictionary of numbers, chosen by their hash; None if it is long, of another type or
     compressed in an unknown way. bits: of how many values the longest dictionary has."""
     page = _dictionary(path, column.dictionary_page_offset)
     width = _WIDTHS.get(column.physical_type, 0)

@@ -1,6 +1,6 @@
-"""Statistics of a table: what the planner knows about data it has not read.
+"""Statistics of a table: the planner's knowledge of unread data.
 
-Values of every type are held as *scalars* that order as their type does: numbers, dates (days since
+Values of every type are represented by *scalars* in the order of their type: numbers, dates (days since
 1970-01-01) and timestamps (seconds since then) as ``float``, strings as ``str``.  That keeps the
 selectivity arithmetic of the planner free of type cases.
 """
@@ -17,10 +17,10 @@ from qoop.catalog.value import value
 Scalar = float | str
 
 BLOCKS = 16
-"""Into how many blocks of neighbouring rows a table is thought to be cut to tell how well it is sorted."""
+"""The blocks of neighbouring rows by which the sortedness of a table is measured."""
 
 PILOT_ROWS = 131_072
-"""Rows that a pilot reads of a row group at most: it reads a table of no more whole."""
+"""The most rows that a pilot reads of a row group: it reads smaller tables whole."""
 
 _EPOCH = date(1970, 1, 1)
 

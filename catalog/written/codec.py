@@ -1,9 +1,9 @@
 """Dataclasses as JSON values and back, by the declared types of their fields.
 
-The text says what a dataclass says, field by field under the field's own name; a field with its default is left out,
-and so is one that two values are not compared by. How each is written and read follows from its type, so that a new
-field needs no word here. Plans (:mod:`qoop.planner.plan_json`), traces (:mod:`qoop.adaptive.cluster.trace`) and what
-goes to nodes of Ray (:mod:`qoop.engine.backends.ray.messages`) are written with it.
+A dataclass is written field by field under the names of its fields. Fields with their default are left out, and so are
+those that do not count in comparisons. The form of a field follows from its type, so that a new field needs no code
+here. Plans (:mod:`qoop.planner.plan_json`), traces (:mod:`qoop.adaptive.cluster.trace`) and messages to nodes of Ray
+(:mod:`qoop.engine.backends.ray.messages`) are written with it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Pair = tuple[Write, Read]
 class Codec:
     """Writes and reads values of frozen dataclasses, tuples, mappings by text, and plain values.
 
-    own: how to write and read types in another way than their fields say.
-    also: names of fields that are written although values are not compared by them.
+    own: functions that write and read types in another form than by their fields.
+    also: names of fields that are written although they do not count in comparisons.
     """
 
     def __init__(self, own: Mapping[Any, Pair], also: frozenset[str] = frozenset()) -> None:
