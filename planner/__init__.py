@@ -11,12 +11,12 @@
     join_order/    the order of joins
     arrange/       rewrites that need estimates
     exchange/      where rows move between tasks, and stages as SQL
-    plan.py        stages and plans: what the engine runs
+    plan.py        stages and plans, which the engine runs
     packing.py     places tasks on machines
     finish.py      estimates when a plan finishes on a share of the resources
-    shared_links.py  rows on their way to the machines of a share
+    shared_links.py  the network links of the machines of a share
     identity/      the identity of outputs: signatures and containment
-    search/        many plans for one query, and what they have in common
+    search/        many plans for one query, and their common parts
     whole_query.py DuckDB's own plan of a query
     variants.py    the choices a planner makes, as values
     explain.py     a plan as text
@@ -24,5 +24,5 @@
     plan_json.py   plans as JSON
     lock.py        the rights of SQL in a locked session
     options.py     DuckDB's options that change results
-    collector.py   holds garbage collection back while a query is planned
+    collector.py   pauses garbage collection while a query is planned
 """

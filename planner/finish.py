@@ -74,10 +74,10 @@ def finish_time(plan: Plan, done: Done | frozenset[tuple[StageId, int]], share: 
 
 
 class _Task(NamedTuple):
-    """One task of a stage, as far as its share does not matter.
+    """The facts about one task of a stage that do not depend on its share.
 
-    seconds: of one thread. local: seconds to read and write what it does on its machine, and to start it.
-    wants: bytes it would hold if it could. everywhere, parted: bytes from other stages that every task reads, and
+    seconds: of one thread. local: seconds of reading and writing on its machine, and of its start.
+    wants: bytes that it would use if it could. everywhere, parted: bytes from other stages that every task reads, and
     that all tasks together read, one part each. output: bytes it puts out.
     """
 
@@ -103,7 +103,7 @@ class _Terms(NamedTuple):
 
 
 class Finish:
-    """The finish times of one plan: what does not depend on the share is worked out once.
+    """The finish times of one plan; parts that do not depend on the share are computed once.
 
     machine: slots of one machine; a share of more is spread over as few machines as have them.
     cost: the machine's constants.
@@ -139,7 +139,7 @@ class Finish:
     def through(self, course: Sequence[tuple[float, Resources]], done: Done = NOTHING) -> float:
         """Seconds until the plan is finished if it has each share from its time on.
 
-        What runs then goes on, as far as it fits; of tasks too many those that have come least far begin again.
+        Running tasks continue as far as they fit; of the others, those with the least progress begin again.
 
         course: (seconds from now, share), in order of time, the first from 0 on.
         """
@@ -157,7 +157,7 @@ class Finish:
         return since + self.seconds(share, done)
 
     def _later(self, done: Done, before: list[int], simulation: _Simulation, share: Resources) -> Done:
-        """The progress once a simulation has come to its limit, and what runs then on another share."""
+        """The progress at the limit of a simulation, and the tasks that then run on another share."""
         left, running = simulation.going_on()
         spent: dict[StageId, tuple[float, ...]] = {}
         if share.cpu >= 1:
@@ -193,7 +193,7 @@ class Finish:
         return {stage.id: done.parts.get(stage.id, 0) + was - left for stage, was, left in stages}
 
     def after(self, share: Resources, seconds: float, done: Done = NOTHING) -> Done:
-        """The progress after that time on the share, begun from `done`; what then runs counts for nothing."""
+        """The progress after that time on the share, begun from `done`; tasks that then run count for nothing."""
         if share.cpu < 1:
             return Done(done.parts)
         simulation = _Simulation(self, share, done, seconds)
@@ -259,9 +259,9 @@ class Finish:
     def terms(self, share: Resources) -> _Terms:
         """For each stage the resources of a task, and its seconds: work, the way in and out, spilling, starting.
 
-        Outputs are kept, for whatever plan may follow, so what does not fit the memory for them goes to disk.
+        Outputs are kept for later plans, so those that do not fit the memory for them go to disk.
 
-        A task gets no more than a machine has (:func:`~qoop.planner.packing.cap`); a share that does not tell its
+        A task gets no more than a machine has (:func:`~qoop.planner.packing.cap`); a share of unknown
         memory has enough.
         """
         machines = self.machines(share)
@@ -340,14 +340,14 @@ def slowest(count: int, spread: float) -> float:
 
 
 def _arriving(task: _Task, machines: int) -> float:
-    """The bytes that one task waits for: its part of what does not lie where it runs. What all tasks read comes once to
-    each machine that runs any of them, whichever of its tasks it is that waits."""
+    """The bytes that one task waits for: its part of the inputs on other machines. Inputs of all tasks arrive once at
+    each machine that runs any of them; one of its tasks waits."""
     elsewhere = (machines - 1) / machines
     return elsewhere * (task.everywhere * min(1.0, machines / task.width) + task.parted / task.width)
 
 
 class _Simulation:
-    """List scheduling of what is left, batch by batch.
+    """List scheduling of the remaining tasks, batch by batch.
 
     Of a stage with many more tasks than run at a time, each slot takes several in a row as one, fewer and fewer
     towards the end (guided self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers 1987), so the

@@ -155,9 +155,10 @@ def least(one: Resources, other: Resources) -> Resources:
 
 
 def shrunk_to_fit(held: Sequence[tuple[Resources, bool]], capacity: Resources) -> list[Resources | None]:
-    """The part of a capacity that each keeps if each, in turn, takes what it holds if that is free; None: nothing.
+    """The part of a capacity that each keeps if each, in turn, takes its former resources while they are free; None:
+    nothing.
 
-    held: resources, and whether it can do with less, down to one slot and the memory that goes with it.
+    held: resources, and True if one slot with its memory is enough.
 
     >>> shrunk_to_fit([(Resources(2, 10), True), (Resources(1, 10), False)], Resources(1, 100))
     [Resources(cpu=1, memory=10, disk=0.0, network=0.0), None]
@@ -205,7 +206,7 @@ class Packer:
     def next(self, offered: Sequence[tuple[int, int]], cpu: float, memory: float) -> tuple[int, int] | None:
         """The place in `offered` of the kind to take a task of, and how often in a row; None if none fits.
 
-        offered: (kind, tasks) in the order in which ties go. cpu, memory: what is free.
+        offered: (kind, tasks) in the order that resolves ties. cpu, memory: free resources.
         """
         best, best_score = -1, -1.0
         scores = []

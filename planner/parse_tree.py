@@ -1,7 +1,7 @@
 """DuckDB's parse tree of a query: its nodes, each with the names that are no tables there.
 
-This is the one walk of such a tree that says what a query reads: a locked session (:mod:`qoop.planner.lock`) and the
-sources of a query (:mod:`qoop.planner.sql.sources`) must agree on that. It needs no recursion, for texts nest deeply.
+Only this walk of the tree determines what a query reads: a locked session (:mod:`qoop.planner.lock`) and the sources of
+a query (:mod:`qoop.planner.sql.sources`) must agree on that. It does not recurse, since texts may nest deeply.
 """
 
 from __future__ import annotations

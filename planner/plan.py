@@ -1,4 +1,4 @@
-"""Plans: immutable DAGs of stages, the paper's QEPs. What the engine runs and nothing more."""
+"""Plans: immutable DAGs of stages, the paper's QEPs; the engine runs these and nothing else."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Estimate:
     """The estimate of one stage: rows and bytes of its whole output, and per task the cpu seconds
     of one thread and the peak memory in bytes.
 
-    task_memory: what a task asks for. task_wants: what it would hold if it could; it spills what is more.
+    task_memory: bytes that a task requests. task_wants: bytes that it would use if it could; it spills the difference.
     calls: of functions of Python, whose seconds are among those of a task. doubt: the standard deviation of the
     logarithm of the seconds, of DuckDB's own plan.
     """
@@ -167,15 +167,15 @@ class Stage:
     columns: (name, DuckDB type).
     layout: how each task cuts its output.
     cut: digest of how the rows fall to the tasks; empty where one task has them all.
-    slots: threads (and slots) that each task is given.
-    opaque: why the planner did not take the fragment apart, None if it did.
+    slots: threads (and slots) of each task.
+    opaque: the reason for which the planner did not decompose the fragment, None if it did.
     whole: it is the whole query, which DuckDB plans: its one task takes any number of slots, up to `slots`.
     shareable: False for non-deterministic stages (law 12), whose outputs must never serve another plan.
-    join_filters: whether DuckDB may push the keys of a build side into the scan of the probe side. False where a LIMIT
+    join_filters: True if DuckDB may push the keys of a build side into the scan of the probe side. False where a LIMIT
         lies below the join: DuckDB 1.5.5 pushes the filter below that too, which changes rows.
     label: a few words for people.
-    meaning: digest of which rows the output holds, whatever their columns; empty for unfinished rows.
-    facts: what the rows are made of; not part of what the stage is.
+    meaning: digest of the rows of the output, independent of their columns; empty for unfinished rows.
+    facts: the factors and predicates of the rows; not part of the stage's identity.
     """
 
     id: StageId
@@ -278,7 +278,7 @@ def read_by(stage: Stage, plan: Plan) -> frozenset[str]:
 
 
 def read_table(name: str, version: str) -> str:
-    """A table among what a stage is made of."""
+    """A table among the inputs of a stage."""
     return f"table {name} {version}"
 
 

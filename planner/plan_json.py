@@ -1,6 +1,6 @@
-"""Plans as JSON, for what outlives a process or is read by another: plan caches, bundles, traces.
+"""Plans as JSON, for files that outlive a process or that other processes read: plan caches, bundles, traces.
 
-The text says what the dataclasses of :mod:`qoop.planner.plan` say, see :mod:`qoop.catalog.written.codec`.
+The text has the fields of the dataclasses of :mod:`qoop.planner.plan`, see :mod:`qoop.catalog.written.codec`.
 
     dump(plan) -> values that json can write -> load -> an equal plan
 """

@@ -1,9 +1,9 @@
-"""The way from a bound query to a plan, a step a line.
+"""The steps from a bound query to a plan, one per line.
 
     text ──bind──> Bound ──build──> Relation ──rules──> ──join order──> ──exchanges──> ──cut──> Plan
 
-`logical` stops where statistics are first needed and `stats_needed` says which; `Planning` goes on from there.
-Both are pure: the session collects the statistics in between.
+`logical` ends before the first use of statistics, and `stats_needed` lists them; `Planning` continues. Both are pure:
+the session collects the statistics in between.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from qoop.planner.sql.build import Describe, build, whole
 from qoop.planner.variants import Logical, Variant
 
 DUCKDB_PART = 0.85
-"""Of the seconds that the operators of a plan should take by the constants of stages, the part that DuckDB's own plan
-takes: nothing goes in or out of a stage. Measured over the 99 queries of TPC-DS at scale 10."""
+"""The ratio of DuckDB's own plan to the estimated seconds of a plan's operators: rows do not cross stage borders.
+Measured over the 99 queries of TPC-DS at scale 10."""
 
 
 @collector_waits()
@@ -51,8 +51,8 @@ def logical(bound: Bound, describe: Describe) -> Relation:
 
 @collector_waits()
 def as_duckdb_reads(bound: Bound, describe: Describe) -> Relation | None:
-    """The query's relation by rules that DuckDB has, too: what its own plan costs is worked out from it. None for a
-    query that is not taken apart."""
+    """The query's relation by rules that DuckDB has, too, for the cost of DuckDB's own plan. None for a query that
+    cannot be decomposed."""
     try:
         return apply_rules(build(bound, describe), DUCKDB_RULES)
     except RecursionError:
@@ -69,10 +69,10 @@ def stats_needed(relation: Relation) -> Mapping[str, frozenset[str]]:
 
 
 class Planning:
-    """The planning of one query, by several variants for several resources: what they share is done once.
+    """The planning of one query, by several variants for several resources; shared steps run once.
 
     stats: by lower-case table name. splits: into how many useful parts each table can be cut.
-    cost: the machine's constants. observed: what earlier runs saw, which wins over estimates.
+    cost: the machine's constants. observed: observations of earlier runs, which replace estimates.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The operators of a stage in words that its user knows: filters, join conditions, groups, order.
 
-The SQL of a stage names columns of other stages by what they mean (``i_category_c7a5f20f3d``); a reader wants the name
+The SQL of a stage names columns of other stages by their meaning (``i_category_c7a5f20f3d``); the output has the names
 alone.
 """
 

@@ -1,11 +1,10 @@
-"""The links of the machines of a share, as the completion estimate knows them: all that flows over them shares them.
+"""The links of the machines of a share in the completion estimate: all concurrent transfers share them.
 
-Machines of a share are alike, and what a task reads lies anywhere. So it is the tasks that count: those that wait for
-their inputs at a moment are spread evenly over the machines, and each gets an equal part of the link into its own.
+Machines of a share are alike, and the inputs of a task may be on any of them. The tasks that wait for inputs at a time
+are spread evenly over the machines, and each gets an equal part of the link into its machine.
 One clock of bytes serves all of them (as in fair queueing: Demers, Keshav and Shenker, "Analysis and Simulation of a
-Fair Queueing Algorithm", SIGCOMM 1989): it shows how many bytes a task has got that was there from the beginning, so
-what joins ends when the clock shows its bytes more than then. What joins or ends later changes how fast the
-clock goes, and nothing else.
+Fair Queueing Algorithm", SIGCOMM 1989): it shows the bytes of a task that was there from the beginning. So a new
+transfer ends when the clock has advanced by its bytes. Later arrivals and ends only change the speed of the clock.
 """
 
 from __future__ import annotations

@@ -95,10 +95,10 @@ class Logical:
     eager_gain: estimated gain from which on aggregates are pushed below joins: 0 always, infinite never.
     transfer_gain: estimated seconds that it saves over those it costs, from which on one side of a join is reduced by
         the keys of the other: infinite never.
-    loosen: whether inner joins that only ask for a partner become semi joins.
-    inline: whether shared subplans are written out for every reader, with the reader's filters inside.
+    loosen: True if inner joins that only test for a partner become semi joins.
+    inline: True if shared subplans are written out for every reader, with the reader's filters inside.
     bushy: False: one side of every join is a single relation.
-    aim: what the order of joins is to save besides work.
+    aim: the resource that the order of joins saves besides work.
     calls: whether predicates that call Python come as early as they can, or late, where the fewest rows are left.
     seed: draw the order of joins by it, for experiments.
     """

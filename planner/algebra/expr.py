@@ -1,8 +1,8 @@
 """Scalar expressions: immutable trees of columns, literals and calls.
 
-sqlglot's nodes are mutable and know their parent, so they do not belong into a frozen relation. An
-expression of ours is three node classes; what a call does is known to DuckDB, which runs it, and
-the planner looks only at the few operators listed in :data:`LOGIC` and :data:`COMPARISONS`.
+sqlglot's nodes are mutable and refer to their parent, so they do not belong in a frozen relation. An
+expression here has three node classes. DuckDB runs the calls and defines their meaning; the planner only interprets the
+operators in :data:`LOGIC` and :data:`COMPARISONS`.
 
 A call prints by its template, in which ``{0}``, ``{1}`` … stand for its arguments:
 
@@ -196,7 +196,7 @@ def substitute(expr: Expr, mapping: Mapping[Column, Expr]) -> Expr:
 
 
 def _typed(expr: Expr) -> Expr:
-    """The expression as it stands for a column: DuckDB fits a number as such to the type of what is around it."""
+    """The expression in place of a column: DuckDB would adapt the type of a plain number to its context."""
     if isinstance(expr, Literal) and _FITTED.match(expr.sql):
         return replace(expr, sql=f"CAST({expr.sql} AS {expr.type})")
     return expr
@@ -208,7 +208,7 @@ FALSE = Literal("false", "BOOLEAN", False)
 
 
 def binary(op: str, left: Expr, right: Expr, type_: str = "BOOLEAN") -> Call:
-    """An infix operator; comparisons and logic are BOOLEAN, arithmetic must say its type."""
+    """An infix operator; comparisons and logic are BOOLEAN, arithmetic needs a type."""
     return Call(op, (left, right), "({0} " + op.upper() + " {1})", type_)
 
 

@@ -23,11 +23,10 @@ class Facts:
     """``SELECT columns FROM leaves WHERE predicates``.
 
     leaves: names of the factors of a product, sorted, with the expressions over other factors that each depends on (the
-        padded side of a left join). What a factor is its name says: equal names, equal rows. One that occurs twice is
-        numbered.
+        padded side of a left join). Factors of equal names have equal rows. One that occurs twice is numbered.
     predicates, columns: expressions over the factors' columns, which are called ``<factor>:<own name>``.
     columns: by the names that the stage's columns have.
-    ordered: the order of the rows is part of what they mean.
+    ordered: the order of the rows is part of their meaning.
     """
 
     leaves: tuple[tuple[str, tuple[Expr, ...]], ...]

@@ -46,8 +46,8 @@ class Branch:
 class SplitSets:
     """An aggregate in two branches, which are together all of its rows.
 
-    keys: what the rows are hashed by. coarse_phases: how the coarse branch's groups are made in two phases.
-    fine_phases: the same of the fine branch, which needs them only where its input is grouped in part already.
+    keys: the rows are hashed by them. coarse_phases: the two phases of the coarse branch's groups. fine_phases: those
+    of the fine branch, which needs them only for input that is partly grouped already.
     """
 
     keys: tuple[Column, ...]
@@ -96,7 +96,7 @@ def _split(aggregate: Aggregate, keys: Set, fine: Sequence[Set], coarse: Sequenc
 
 
 def _common(sets: Sequence[Set]) -> Iterator[Set]:
-    """Keys that some of the sets have in common: each set, and what two of them share."""
+    """Common keys of some of the sets: each set, and the intersection of each two."""
     found = dict.fromkeys(frozenset(each) for each in sets)
     found |= dict.fromkeys(a & b for a, b in combinations(tuple(found), 2))
     order = tuple(dict.fromkeys(column for each in sets for column in each))
@@ -108,7 +108,7 @@ def _common(sets: Sequence[Set]) -> Iterator[Set]:
 def branch(aggregate: Aggregate, sets: Sequence[Set]) -> Branch:
     """The rows of some of an aggregate's grouping sets.
 
-    Keys that are in none of them are NULL, and GROUPING() gives for them what it gives next to the other sets.
+    Keys that are in none of them are NULL, with the same GROUPING() as next to the other sets.
 
     >>> from qoop.planner.algebra.relation import Scan
     >>> a, b = Column("a", "INTEGER"), Column("b", "INTEGER")

@@ -27,8 +27,7 @@ def follows(weak: Expr, terms: Sequence[Expr], name: Name) -> bool:
 
 
 def exclusive(predicates: Sequence[Expr], name: Name) -> bool:
-    """True if no row satisfies two of the predicates: of each two, both compare something with constants, and what is
-    right for the one is wrong for the other.
+    """True if no row satisfies two of the predicates: each two compare one expression with disjoint constants.
 
     >>> from qoop.planner.algebra.expr import binary
     >>> month, three = Column("month", "INTEGER"), Literal("3", "INTEGER")
@@ -44,7 +43,7 @@ def exclusive(predicates: Sequence[Expr], name: Name) -> bool:
 def essential(predicates: Sequence[Expr], name: Name) -> list[Expr]:
     """The predicates without those that follow from others.
 
-    Only ORs, and ranges and lists over what others, or all branches of an OR, compare too: nothing else follows.
+    Candidates are ORs, and ranges and lists over expressions that other predicates, or all branches of an OR, compare.
     """
     some_or = any(map(_is_or, predicates))
     if not some_or and sum(_may_compare(predicate) for predicate in predicates) < 2:
@@ -259,7 +258,7 @@ class ConstantBound:
         return cls(_against(left, right, name), 1 if upper else -1, bound, len(predicate.op) == 1)
 
     def covers(self, other: ConstantBound) -> bool:
-        """True if what is in the other range is in this one."""
+        """True if the other range lies within this one."""
         if (self.text, self.sign) != (other.text, other.sign):
             return False
         mine, theirs = self.sign * self.bound, self.sign * other.bound
@@ -295,7 +294,7 @@ def _in_template(items: int) -> str:
 
 
 def _against(expr: Expr, constant: Expr, name: Name) -> str:
-    """The expression, and the type of what it is compared with, on which the comparison depends."""
+    """The expression, and the type of the other side, on which the comparison depends."""
     return f"{text_of(expr, name)} against {constant.type}"
 
 

@@ -1,8 +1,8 @@
-"""Logical operators: what a query means, as an immutable tree.
+"""Logical operators: the meaning of a query, as an immutable tree.
 
 Every column of a query has a unique name (the builder numbers repeated ones), so a column is
 found by name alone, no operator needs table aliases, and moving an operator never captures a name.
-`relation.columns` is what an operator puts out; constructors refuse inputs that lack a column.
+`relation.columns` are the output columns of an operator; constructors refuse inputs that lack a column.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ class Aggregate:
 
     grouping_sets: the subsets of keys to group by (ROLLUP, CUBE and GROUPING SETS are spelt out), None for
         one plain grouping. An aggregation ``grouping`` (args: keys) is GROUPING() of them.
-    cascade: make the groups of coarser sets from those of finer ones (:mod:`qoop.planner.algebra.cascade`). A way to
-        compute, which says nothing of the rows.
+    cascade: make the groups of coarser sets from those of finer ones (:mod:`qoop.planner.algebra.cascade`). It does
+        not change the rows.
     """
 
     input: Relation
@@ -223,8 +223,8 @@ class WindowCall:
 class Window:
     """Rows of `input`, each with the window functions' values appended.
 
-    first: the calls are ranks, and what reads the rows keeps none beyond this one: others may be left out before they
-    are ranked. It says how rows are made, not which: whatever keeps them stands in the same fragment.
+    first: the calls are ranks, and the reader of the rows keeps none beyond this one: others may be dropped before they
+    are ranked. It does not change the result, since the reader is in the same fragment.
     """
 
     input: Relation

@@ -1,7 +1,7 @@
-"""Walking and rebuilding relations: the plumbing that every rule stands on.
+"""Walking and rebuilding relations, for all rules.
 
-Rules keep identity: what did not change is the same object afterwards, so that one pass over a tree in which
-nothing applies costs no allocation, and a subplan read twice (`Shared`) stays one object.
+Rules keep identity: unchanged parts remain the same objects. So a pass without a change costs no allocation, and a
+subplan read twice (`Shared`) stays one object.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def two_phase(aggregate: Aggregate) -> TwoPhase | None:
 def whole_of(final: Aggregation, parts: Mapping[Column, Aggregation]) -> Aggregation | None:
     """The aggregation that these two phases make together, None if they are not the phases of one.
 
-    parts: by the columns that hold them, what `final` may be made of.
+    parts: the partial aggregations for `final`, by their columns.
     """
     args = [parts.get(arg) if isinstance(arg, Column) else None for arg in final.call.args]
     if final.distinct or final.ordered or final.filter is not None or not args:

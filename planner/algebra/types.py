@@ -38,7 +38,7 @@ _FOLDED = frozenset(
 _ONLY_COUNTS = duckdb.__version__.startswith("1.")
 
 NULL_TYPE = '"NULL"'
-"""The type of a NULL that has none yet: it becomes that of what it meets."""
+"""The type of a NULL without one: it adapts to its context."""
 _OF_VALUES = (duckdb.DataError, duckdb.InvalidInputException)
 """Errors about a value, not about a name, which only the session may know."""
 _HIDES_NULL = duckdb.__version__.startswith("1.")
@@ -77,8 +77,7 @@ def common_type(types: Sequence[str]) -> str:
 def fold(expr: Expr) -> Expr:
     """Turn a call without columns into a literal that keeps its text and knows its value.
 
-    What cannot be evaluated (or raises) is left to the query's own evaluation, and so is what depends on the session's
-    time zone.
+    Calls that raise, or depend on the session's time zone, are left to the query's own evaluation.
     """
     known, value = _value_of(str(expr)) if _is_constant(expr) else (False, None)
     return Literal(str(expr), expr.type, value) if known else expr
@@ -143,7 +142,7 @@ def _type_of(text: str, columns: tuple[str, ...]) -> str:
 
 
 def _is_null(text: str, source: str) -> bool:
-    """True where what DuckDB 1 describes as INTEGER is no number, but a NULL without a type, which fits a text."""
+    """True for a NULL without a type, which DuckDB 1 describes as INTEGER, but which fits a text."""
     return _HIDES_NULL and _NULLS.search(text) is not None and _described(f"coalesce({text}, '')", source) == "VARCHAR"
 
 
@@ -250,7 +249,7 @@ def aggregate_macros() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def unnesting_names() -> frozenset[str]:
-    """Names of what gives several rows for one where a value is expected, lower-case."""
+    """Names of functions that return several rows for one, lower-case."""
     return _macros_over(frozenset(("unnest",))) | {"unnest"}
 
 

@@ -1,10 +1,10 @@
-"""The choices that estimates make before any exchange: the order of joins, and what follows from it.
+"""The choices by estimates before any exchange: the order of joins, and rewrites that depend on it.
 
     ──inline──> ──reduce build sides──> ──order joins──> ──loosen joins──>
         ──aggregate early──> ──roll up──> ──transfer──>
 
-Predicates that call Python stay below the joins, or are taken above all of them before these are ordered and put down
-again where the fewest rows are left; whichever costs less, if a variant does not say.
+Predicates that call Python stay below the joins; or they are lifted above all joins before these are ordered, and put
+down again where the fewest rows are left. The variant decides, else the cost.
 
 Each step depends on one or two of the choices of a variant (:class:`~qoop.planner.variants.Logical`); a step that was
 taken by the same choices from the same relation is not taken again.

@@ -5,8 +5,8 @@ its groups is then joined once and the groups are summed up by name.  Sound for 
 can be combined from parts, whatever the joins multiply (Yan and Larson, "Eager Aggregation and Lazy
 Aggregation", VLDB 1995, eager groupby-count aside: every part is joined as often as its rows would have been).
 
-Runs after join ordering, which puts the joins that filter most at the bottom: those that only look names up are
-at the top, and only they are climbed over, where the estimate says that it pays.
+Runs after join ordering, which puts the joins that filter most at the bottom. The joins at the top only add columns;
+aggregates are pushed below these, if the estimate shows a gain.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from qoop.planner.variants import LEAST_GAIN
 
 LEAST_ROWS = 100_000.0  # entering the aggregate: below, nothing is worth another stage
 LEAST_REDUCTION = 4.0
-"""Rows that make a group, in the mean, even if the keys say nothing of each other: foreign keys of a fact mostly do
-not, and where nothing is gained all rows have been grouped for it (28 million into 27.9 in TPC-DS 23 at scale 10)."""
+"""Rows per group, in the mean, even for independent keys, as foreign keys of a fact mostly are. Without a gain, all
+rows are grouped in vain (28 million into 27.9 in TPC-DS 23 at scale 10)."""
 
 
 def eager_aggregation(

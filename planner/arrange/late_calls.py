@@ -1,9 +1,9 @@
 """Predicates that call Python, late: where the joins have left the fewest rows.
 
-Rules push every predicate down to the table it is about. That is right as long as a predicate costs next to nothing; a
-function of Python that takes a millisecond a row had better see what a join leaves. So :func:`lifted` takes such
-predicates above all joins that they may go above, the joins are ordered without them, and :func:`put_down` puts each
-where the fewest rows are: the best place, if the function is all that counts (Hellerstein and Stonebraker, "Predicate
+Rules push every predicate down to its table. That is right for predicates that cost next to nothing; a function of
+Python that takes a millisecond a row should run on the rows that joins leave. So :func:`lifted` moves such predicates
+above all joins that allow it, the joins are ordered without them, and :func:`put_down` puts each where the fewest rows
+are: the best place, if the function dominates the cost (Hellerstein and Stonebraker, "Predicate
 Migration: Optimizing Queries with Expensive Predicates", SIGMOD 1993). The rows are the same in any place, and so are
 the signatures. The input of such a predicate is a separate stage (:mod:`qoop.planner.exchange.exchange`).
 
@@ -102,7 +102,7 @@ def _put_down(relation: Relation, cardinality: Cardinality) -> Relation:
 
 
 def _all_down(relation: Relation, predicates: Predicates, cardinality: Cardinality) -> Relation:
-    """All have their places chosen before any of them is put there: none counts on what another leaves."""
+    """All places are chosen before any predicate is moved: none depends on the effect of another."""
     places = [(_least(_ways(relation, columns_of(one)), cardinality), one) for one in predicates]
 
     def rebuilt(node: Relation) -> Relation:

@@ -2,20 +2,20 @@
 
 ::
 
-    profile.py         what is known of a relation's output
+    profile.py         the known facts about a relation's output
     selectivity.py     fractions of a column's rows
     predicates.py      the fraction of rows that a predicate keeps
     equijoin.py        the fraction of a cross product that an equality keeps
     frequent.py        frequent values that meet frequent values
-    doubts.py          where a filter or a join hangs on what only footers tell
+    doubts.py          filters and joins that depend on facts from footers only
     skipping.py        the part of a table that a scan reads
     unions.py          the profile of a union
     cardinality.py     rows, distinct values and bytes of every operator
-    calls.py           what functions of Python cost
+    calls.py           the cost of functions of Python
     cost.py            constants of a machine
     tree_cost.py       seconds of an operator tree
     observed.py        true rows, bytes and seconds of earlier runs, by signature
     observed_rows.py   finds them while a query is planned
     alike.py           errors that plans have in common
-    reestimate.py      puts a plan's estimates right from what was seen
+    reestimate.py      corrects a plan's estimates by observations
 """

@@ -87,7 +87,7 @@ class Cardinality:
         return combinations(self.profile(relation), columns)
 
     def most_distinct(self, relation: Relation, columns: Sequence[Expr]) -> float:
-        """The same if no column said anything of another: how many combinations there are at worst."""
+        """The same for independent columns: the largest number of combinations."""
         return combinations(self.profile(relation), columns, independent=True)
 
     def most_common(self, relation: Relation, columns: Sequence[Column]) -> float:
@@ -119,9 +119,9 @@ class Cardinality:
         return known[1]
 
     def same_rows(self, relation: Relation, known: Relation) -> None:
-        """From now on believe of a relation what is believed of one that puts out the very same rows and columns.
+        """Let a relation have the estimate of another one with the same rows and columns.
 
-        A rewrite that adds what is implied (a semi join by the other side's keys) would seem to drop rows twice.
+        A rewrite that adds an implied semi join, by the other side's keys, would otherwise seem to drop rows twice.
         """
         self._profiles[id(relation)] = (relation, self.profile(known))
 
@@ -192,7 +192,7 @@ class Cardinality:
         return Profile(table.rows, spreads, {origin: known})
 
     def _opaque(self, opaque: Opaque) -> Profile:
-        """A piece of SQL not looked into: as many rows as its text says, or its largest table has."""
+        """The profile of opaque SQL: its rows are known from its text, or are those of its largest table."""
         if opaque.rows is not None:
             return Profile(opaque.rows, _guesses(opaque.columns, opaque.rows), {})
         sizes = [self._stats[name.lower()].rows for name, _ in opaque.tables if name.lower() in self._stats]

@@ -1,7 +1,7 @@
 """The cost of rows and bytes: cpu seconds of one thread, and bytes in memory, by the constants of a machine.
 
-The constants that ship are rounded from what ``qoop calibrate`` measured for one thread of DuckDB on a machine of the
-day; what it measures elsewhere, later sessions take instead (:mod:`qoop.interfaces.commands.calibration`).  They need
+The default constants are rounded measurements of ``qoop calibrate`` for one thread of DuckDB on a current machine.
+Measurements on another machine replace them in later sessions (:mod:`qoop.interfaces.commands.calibration`).  They need
 not be exact to order joins: plans are compared with each other, and only ratios matter for that.  A row that probes a
 small hash table must be cheap, a row that enters a hash table expensive, and everything else in between.  The predicted
 end of a plan needs near values.
@@ -27,7 +27,7 @@ BASE_MEMORY = 32 << 20
 
 @value
 class CostModel:
-    """Seconds on one thread per row or byte, and what hash tables and sorts take besides the rows themselves.
+    """Seconds on one thread per row or byte, and the memory of hash tables and sorts besides the rows themselves.
 
     scan_row, scan_byte: reading and decoding Parquet. filter_row: one function of a row, a comparison mostly, in
         filters and wherever else expressions are computed.
@@ -42,8 +42,8 @@ class CostModel:
     exchange_row, exchange_byte: reading Arrow at a stage border. output_byte: putting it out there, where DuckDB's
         vectors are copied into fresh memory. output_text: more for each
         text, which is copied by itself.
-    apart: how many times as long rows take in several tasks as in one with as many threads: each plans, opens files and
-        asks for memory on its own, and none takes over what another has left to do.
+    apart: the slowdown of rows in several tasks against one with as many threads: each task plans, opens files and
+        allocates memory separately, and none takes over the rest of another's work.
     task_overhead_seconds: starting and committing a task, whatever it does. operator_seconds: planning and starting
         one operator of it, however few its rows.
     serial_part: of a task with several threads, the part of its seconds that only one of them can do.

@@ -20,7 +20,7 @@ from qoop.planner.estimate.observed import LEAST_ROWS
 from qoop.planner.estimate.skipping import SORTED
 
 MATTERS = 1.5
-"""A filter that keeps that many times more or fewer rows than believed may change a plan."""
+"""A filter that keeps this many times more or fewer rows than estimated may change a plan."""
 
 
 def doubtful(relation: Relation, stats: Mapping[str, TableStats]) -> Mapping[str, frozenset[str]]:
@@ -101,7 +101,7 @@ def _equations(relation: Relation, origin: Mapping[Expr, tuple[str, str]]) -> It
 
 
 def _counts_nulls(part: Expr) -> bool:
-    """True for what footers do tell."""
+    """True for predicates that footers estimate well."""
     if isinstance(part, Call) and part.op == "not":
         return _counts_nulls(part.args[0])
     return isinstance(part, Call) and part.op == "is_null"

@@ -55,10 +55,10 @@ def equi_join(pairs: Sequence[Pair], left: Profile, right: Profile) -> float:
 
 
 def _frequent(pairs: Sequence[Pair], left: Profile, right: Profile) -> float:
-    """The fraction that agrees on all pairs as far as frequent values on both sides tell of it; 0 where keys do.
+    """The fraction that agrees on all pairs, by the frequent values of both sides; 0 for keys.
 
-    What is frequent goes together, more often than not: of several such pairs each further one counts with half the
-    exponent of the one before.
+    Frequent values mostly occur together: of several such pairs each further one counts with half the exponent of the
+    one before.
     """
     known = [(spread_of(x, left), spread_of(y, right)) for x, y in pairs]
     more = [excess(a, b) for a, b in known]

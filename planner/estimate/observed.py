@@ -2,10 +2,10 @@
 
 An :class:`Observation` is filed under two digests of the stage it was made of:
 
-* its *signature*, which says rows and columns; a stage of the same signature in a new plan takes rows, bytes, seconds
-  and memory from it (:meth:`Observations.estimate`);
-* its *meaning*, which says rows alone; any relation of the same meaning, in whatever join order and with whatever
-  columns, takes the number of rows from it (:class:`~qoop.planner.estimate.observed_rows.ObservedRows`, used by
+* its *signature*, which identifies rows and columns; a stage of the same signature in a new plan takes rows, bytes,
+  seconds and memory from it (:meth:`Observations.estimate`);
+* its *meaning*, which identifies rows alone. A relation of the same meaning, in any join order and with any columns,
+  takes the number of rows from it (:class:`~qoop.planner.estimate.observed_rows.ObservedRows`, used by
   :class:`~qoop.planner.estimate.cardinality.Cardinality` and by the join search).
 
 The meaning of a relation costs about as much to compute as its estimate, so it is computed only for relations over
@@ -51,8 +51,8 @@ class Observation:
     """The measured facts of a stage that ran.
 
     rows, bytes: of its whole output. seconds: of one thread, of all its tasks together. memory: peak bytes of the task
-    that took most. None: not known. reads: what it was made of (`plan.read_by`); seconds and memory say something of
-    a stage that reads the same alone, None: of any.
+    that took most. None: not known. reads: its inputs (`plan.read_by`); seconds and memory only apply to a
+    stage with the same inputs, None: to any.
     """
 
     rows: float
@@ -64,10 +64,10 @@ class Observation:
 
 @value
 class Observations:
-    """Observations by signature and by meaning. tables: what each observed meaning is over.
+    """Observations by signature and by meaning. tables: those of each observed meaning.
 
     calls: seconds a row of functions of Python, by their keys. waits: seconds beyond all estimates that reading a table
-    (`plan.read_table`) takes, once and as a whole. errors: of joins, where nothing like these had been seen before.
+    (`plan.read_table`) takes, once and as a whole. errors: of joins without a similar earlier observation.
     """
 
     by_signature: Mapping[Signature, Observation] = field(default_factory=dict)
@@ -97,9 +97,9 @@ class Observations:
     def estimate(
         self, signature: Signature, width: int, planned: Estimate, reads: frozenset[str] = frozenset()
     ) -> Estimate:
-        """The estimate of a stage with `width` tasks: what is known of it, else what was planned.
+        """The observed estimate of a stage with `width` tasks, else the planned one.
 
-        reads: what it is made of. The last of many stages puts out the same as one that does all the work at once.
+        reads: its inputs. The last of many stages has the same output as one stage that does all the work.
         """
         observation = self.by_signature.get(signature)
         if observation is None:

@@ -12,7 +12,7 @@ from qoop.planner.plan import Signature
 class ObservedRows:
     """Looks relations up in observations. `provenances` are those of the query (they hold its settings).
 
-    Remembers by object identity and keeps what it has seen alive; use one for the planning of one query.
+    Caches by object identity and keeps the objects alive; use one for the planning of one query.
     """
 
     def __init__(self, observations: Observations, provenances: Provenances) -> None:

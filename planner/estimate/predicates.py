@@ -33,8 +33,8 @@ def filtered(profile: Profile, predicates: Iterable[Expr]) -> Profile:
 def conjoin(parts: Sequence[Expr], profile: Profile) -> tuple[float, list[tuple[Expr | None, float]]]:
     """Fraction of rows for which all parts are true, and the factor of each column it is made of.
 
-    What follows from other parts counts for nothing: where subplans are written out for each reader, a reader's own
-    filter comes on top of what all of them ask. Ranges of one column are intersected. Factors multiply while the
+    Parts that follow from others count for nothing: where subplans are written out for each reader, a reader's own
+    filter is added to the common one. Ranges of one column are intersected. Factors multiply while the
     product of the columns' distinct values is at most the rows, since then every combination can occur;
     beyond that the columns must depend on each other, and each further factor counts with half the exponent of the
     one before.
@@ -239,7 +239,7 @@ def _restrict(part: Expr, columns: dict[str, Spread], fraction: float) -> None:
 
 
 def _restrict_either(part: Call, columns: dict[str, Spread]) -> None:
-    """Narrow the columns that every alternative narrows, to what the alternatives hold together."""
+    """Narrow the columns that every alternative narrows, to the union of the alternatives."""
     branches = []
     for alternative in disjuncts(part):
         branch = dict(columns)

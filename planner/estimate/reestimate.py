@@ -18,8 +18,8 @@ from qoop.planner.estimate.observed import Errors, Observation, Observations, Ta
 from qoop.planner.plan import CallEstimate, Estimate, Plan, Predicate, Stage, StageId, read_table
 
 ROW_SECONDS = DEFAULT.build_row + DEFAULT.miss_row + DEFAULT.group_row + DEFAULT.aggregate_row + DEFAULT.state_miss
-"""The seconds that one more row takes at most: to join and to group it. A stage believed to read next to nothing
-takes some time even so, which does not grow with the rows."""
+"""The most seconds of one more row: to join and to group it. A stage estimated to read next to nothing takes some time
+even so, which does not grow with the rows."""
 
 ROW_BYTES = 128.0
 """The bytes that one more row makes a task hold at most: some columns and its place in a hash table."""

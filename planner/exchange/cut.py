@@ -107,11 +107,11 @@ class _Content:
 
 
 class Cutter:
-    """Cuts the placed relations of one query into plans; what is the same object in several is worked out once.
+    """Cuts the placed relations of one query into plans; objects that several share are processed once.
 
-    identify: what a relation without exchanges means.
-    table_columns: all columns by table name, for opaque fragments, which do not say what they read.
-    observed: what was seen of stages of the same signature, to stand in for their estimates.
+    identify: the identity of a relation without exchanges.
+    table_columns: all columns by table name, for opaque fragments, whose columns are unknown.
+    observed: observations of stages of the same signature, which replace their estimates.
     """
 
     def __init__(
@@ -364,17 +364,17 @@ def _pushed_to(node: Relation, keys: frozenset[Column]) -> Iterator[Column]:
 
 
 def _shield(column: Column) -> str:
-    """The column's value where no filter is pushed past: a call, and of all that change nothing the cheapest.
+    """The column's value through a call that stops pushed filters: the cheapest one that changes nothing.
 
-    What another stage put out is held by pyarrow, which would be handed the filter. It takes five times as long over it
-    as DuckDB, and refuses Bloom filters with an error. Scans of tables in the same fragment are to have theirs.
+    pyarrow holds the output of another stage, and would get the filter. It takes five times as long as DuckDB, and
+    refuses Bloom filters with an error. Scans of tables in the same fragment keep their filters.
     """
     return f"greatest({column})"
 
 
 def _as_read(column: Column, type_: str, shielded: bool) -> str:
-    """A column that another stage put out. Arrow has an ENUM as texts, which have another order, and what has no type
-    yet as integers."""
+    """A column of another stage's output. In Arrow an ENUM is a text, which has another order, and an untyped NULL an
+    integer."""
     if "ENUM(" in type_ or type_ == NULL_TYPE:
         return f"CAST({column} AS {type_})"
     return _shield(column) if shielded else str(column)

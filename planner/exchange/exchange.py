@@ -88,7 +88,7 @@ def place_exchanges(
 
     available: what the machine has: `cpu` slots and `memory` bytes.
     tables: by table name the most tasks that a scan of it can use (row groups, files); 1 for those not named.
-    known: what earlier calls with the same estimates and costs have found out.
+    known: the results of earlier calls with the same estimates and costs.
     """
     costs = Costs(cardinality, cost, available, thresholds, OperatorFacts() if known is None else known)
     placer = _Placer(cardinality, costs, tables, thresholds, readers_keys(relation))
@@ -111,8 +111,7 @@ def _calls_above(relation: Relation, costs: Costs) -> Mapping[int, float]:
 
 
 _REDUCED = 0.5
-"""The part of the rows that partial groups may be at most: a group that comes out costs about what a row costs that is
-moved."""
+"""The largest ratio of partial groups to rows: an output group costs about as much as a moved row."""
 
 
 class _Placer:
@@ -180,7 +179,7 @@ class _Placer:
     # ---- ends of fragments ----
 
     def end(self, placed: Placed, kind: str, keys: HashKeys = (), parts: int = 1) -> Exchange:
-        """The fragment's Exchange: it grows no further, and what it was decided to be is written down."""
+        """The Exchange that ends the fragment, with the decisions about it."""
         width = self.width(placed)
         relation = placed.at(width)
         if isinstance(relation, Exchange) and kind == "gather":

@@ -39,7 +39,7 @@ _IMPOSSIBLE = 3600.0  # seconds: only where nothing else can be done
 class Costs:
     """Estimates of operators and subtrees on a machine of `slots` threads and `memory` bytes.
 
-    known: what earlier calls have found; what is found is added to it.
+    known: the results of earlier calls; new ones are added.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Costs:
 
 @value
 class JoinSeconds:
-    """Time of the forms of one join, beyond what makes its inputs."""
+    """Time of the forms of one join, without that of its inputs."""
 
     costs: Costs
     node: Join

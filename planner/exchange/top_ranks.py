@@ -1,11 +1,11 @@
 """The first ranks of each partition, found among any part of the rows before they are ranked among all.
 
 A row with more than k rows, or k different values, ahead of it in one task has at least as many ahead of it among all
-rows. So where a query keeps ranks up to k, every task may drop what is beyond its own first k ranks: what is left has
-the same first k ranks, and each of its other rows has still k rows ahead of it.
+rows. So if a query keeps ranks up to k, every task may drop rows beyond its own first k ranks. The remaining rows have
+the same first k ranks, and each of the others still has k rows ahead of it.
 
-Rows are not ranked for that where the k-th value of the order says which may be among the first: it is found without
-sorting, in a heap of k values a partition.
+If the k-th value of the order decides which rows may be among the first, no ranks are computed: the value is found
+without sorting, in a heap of k values a partition.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _made(node: Relation) -> Iterator[Column]:
 class NonDeterminism:
     """The same of many relations that share parts, such as the meanings of one query's stages.
 
-    Remembers by object identity, and keeps what it has seen alive; use one for the planning of one query.
+    Caches by object identity, and keeps the objects alive; use one for the planning of one query.
     """
 
     def __init__(self, query: FloatOrder = EXACT) -> None:

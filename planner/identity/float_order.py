@@ -5,16 +5,16 @@ that is harmless: answers agree but for those digits, whichever run a part of th
 decide which rows there are, and there are two degrees of that:
 
 - A value is compared with itself on another way: ``revenue = (SELECT max(revenue) ...)``, a join of two readers by it.
-  Two runs of one sum would hardly ever agree, so what was made from one must not meet what was made from another: the
-  sum is non-deterministic.
+  Two runs of one sum would hardly ever agree, so outputs from different runs must not meet: the sum is
+  non-deterministic.
 - A value is compared with something else, rounded, grouped by, ranked, or sorted by and cut off. Either outcome is
   right wherever digits decide, but two runs may put out different rows. So the relation that decides, and all above,
   is non-deterministic, and the sum is not. (Thus a subplan with several readers may be made again between two of them,
   and a group that lies within an ulp of a border may be seen on both sides of it. To rule that out would cost every
   ``HAVING sum(x) > y`` its reuse.)
 
-Sums and averages of integers and decimals are exact; order statistics (min, max, median, quantiles) give what is in
-their input.
+Sums and averages of integers and decimals are exact; order statistics (min, max, median, quantiles) return
+values of their input.
 """
 
 from __future__ import annotations
@@ -187,14 +187,14 @@ class _DigitOrigins:
         self.result(agg.column, agg.call, agg.call.args)
 
     def window(self, window: WindowCall) -> None:
-        """The window partitions or orders by what is not its function's own argument."""
+        """The window partitions or orders by another expression than its function's argument."""
         own = window.call.template.partition("OVER")[0]
         read = tuple(arg for place, arg in enumerate(window.call.args) if f"{{{place}}}" in own)
         self.decide((*window.partition_by, *(expr for expr in window.call.args if expr not in read)))
         self.result(window.column, window.call, read)
 
     def result(self, column: Column, call: Call, read: tuple[Expr, ...]) -> None:
-        """The column is a function of many values of what is read."""
+        """The column is a function of many input values."""
         origins = self.read(*read)
         self.test(expr for expr in read if not self.is_smooth(expr))
         if call.op in _ALWAYS or (call.op in _SUMS and any(expr.type in _FLOATS for expr in read)):

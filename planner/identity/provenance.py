@@ -40,7 +40,7 @@ __all__ = ["Provenance", "Provenances", "is_non_deterministic", "provenance"]
 
 @value
 class Provenance:
-    """signature: digest of what the rows mean. columns: a canonical name for every column of the relation.
+    """signature: digest of the meaning of the rows. columns: a canonical name for every column of the relation.
 
     In relations of equal signature, columns of the same canonical name hold the same values.
     """
@@ -68,9 +68,9 @@ def provenance(relation: Relation, settings: tuple[tuple[str, str], ...] = ()) -
 class Provenances:
     """Provenance of many relations that share parts, such as the stages of one query's plans.
 
-    Remembers by object identity, and keeps what it has seen alive; use one for the planning of one query.
+    Caches by object identity, and keeps the objects alive; use one for the planning of one query.
 
-    keys: of tables, as far as they are known or believed; numbers of rows lean on them, signatures do not.
+    keys: known or estimated keys of tables; numbers of rows depend on them, signatures do not.
     """
 
     def __init__(self, settings: tuple[tuple[str, str], ...] = (), keys: Keys = MappingProxyType({})) -> None:
@@ -88,10 +88,10 @@ class Provenances:
         return known[1]
 
     def rows(self, relation: Relation) -> Signature:
-        """Digest of which rows the relation has, whatever its columns: equal digests, equally many rows.
+        """Digest of the rows of the relation, independent of its columns: equal digests, equally many rows.
 
-        A semi join by a key has as many rows as the inner one, so what was seen of either holds for both. An estimate
-        that knew it of one of them alone would make plans with the other look better than they are.
+        A semi join by a key has as many rows as the inner one, so an observation of either holds for both. An estimate
+        that used it for one of them alone would favour plans with the other.
         """
         known = self._rows.get(id(relation))
         if known is None:
@@ -101,7 +101,7 @@ class Provenances:
         return known[1]
 
     def facts(self, relation: Relation, names: Sequence[tuple[str, Column]]) -> Facts:
-        """The facts of what the relation is made of. names: for its columns."""
+        """The facts about the relation. names: for its columns."""
         block = self._blocks.needed(self._blocks.of(relation), [column for _, column in names])
         order = self._blocks.write(block, block.columns.values()).order
         return facts_of(block, order, names, self._settings, _is_ordered(relation))

@@ -4,7 +4,7 @@
 
     group.py       which joins commute
     graph.py       rows of every set of relations
-    corrections.py what was seen of some sets corrects what others lean on
+    corrections.py corrects estimates by observations of some sets
     enumerate.py   the search
 """
 
@@ -23,7 +23,7 @@ from qoop.planner.join_order.graph import JoinGraph, Mask
 from qoop.planner.join_order.group import JoinGroup, collect, is_group, movable
 from qoop.planner.variants import AIMS, MEMORY, NETWORK, RESULTS, WORK, Aim
 
-__all__ = ["AIMS", "MEMORY", "NETWORK", "RESULTS", "WORK", "Aim", "Known", "reorder"]
+__all__ = ["AIMS", "MEMORY", "NETWORK", "RESULTS", "WORK", "Aim", "GroupCache", "reorder"]
 
 
 def reorder(
@@ -40,8 +40,8 @@ def reorder(
     """The same rows and columns with every group of joins in the cheapest order found.
 
     limit: pairs of relation sets examined for one group before the search turns greedy.
-    model: what joins cost (the usual). bushy: False: one side of every join is a leaf of the group.
-    aim: what the order is to save besides work.
+    model: the cost of joins. bushy: False: one side of every join is a leaf of the group.
+    aim: the resource that the order saves besides work.
     known: the groups of relations that were reordered before, with this cardinality and this limit.
     seed: draw an order by it, for experiments, in place of the cheapest.
     """

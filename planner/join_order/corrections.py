@@ -16,7 +16,7 @@ Assumption = int
 """The mask of the relations that an assumption is about: one relation's filters, or the keys that several share."""
 
 _RIDGE = 1e-6
-"""Keeps two sets that lean on the same from contradicting each other without limit."""
+"""Bounds the contradiction of two sets with the same assumptions."""
 
 
 def corrections(observed: Sequence[tuple[Set[Assumption], float]]) -> dict[Assumption, float]:

@@ -1,12 +1,12 @@
-"""In which order to join: dynamic programming over connected sets, or greedily where there are too many.
+"""The search for a join order: dynamic programming over connected sets, greedy where there are too many.
 
 The search costs a join as a pipeline does: rows of the probe side flow through, rows of the build side are
 put into a hash table.  So the fact table ends up as the probe side of a chain of small, filtered hash tables,
 the most selective first; a bushy tree is taken where a build side is better reduced before it is built.
 
-What is cheapest depends on what is short, so the best order is kept for each :class:`Aim`: for the least work, for the
-least memory in hash tables, for the fewest bytes between machines, for the smallest results.  All of them share the
-graph, with its estimates, and the pairs of sets to look at; each costs one more pass over those.
+The cheapest order depends on the scarce resource, so the best one is kept for each :class:`Aim`: for the least work,
+for the least memory in hash tables, for the fewest bytes between machines, for the smallest results.  All of them share
+the graph, with its estimates, and the pairs of sets; each costs one more pass over these.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Search:
         return self.aim.moved_byte * min(whole, (whole + other) / MACHINES)
 
     def _attach(self, left: Mask, right: Mask, below: float) -> Step | None:
-        """Join an attached leaf to a set that holds what its ON refers to."""
+        """Join an attached leaf to a set with the leaves of its ON."""
         if left in self.graph.needs:
             left, right = right, left
         if left in self.graph.needs or self.graph.needs[right] & ~left:
@@ -119,7 +119,7 @@ def search(graph: JoinGraph, model: CostModel, limit: int, *, bushy: bool = True
     """Find an order for all leaves, examining at most about `limit` pairs of sets by dynamic programming.
 
     bushy: False: one side of every join is a single leaf, as far as such an order can be had.
-    aim: what the order is to save besides work.
+    aim: the resource that the order saves besides work.
     """
     found = Search(graph, model, aim)
     tops = []

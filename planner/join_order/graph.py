@@ -61,7 +61,7 @@ class EqualityClass:
 class JoinGraph:
     """Leaves, edges and factors of one group.
 
-    corrected_by: what was seen of some sets, so that estimates of others have moved; None: nothing.
+    corrected_by: observations of some sets, which moved the estimates of others; None: no observations.
     full: mask of all leaves. attached: mask of the leaves that are not inner. needs: for each attached leaf the
     leaves its ON refers to. neighbours: for each leaf the mask of leaves it shares an edge with.
     """
@@ -209,7 +209,7 @@ class JoinGraph:
         self.rows = {mask: rows for mask, rows in self.rows.items() if not mask & (mask - 1)}
 
     def _assumptions(self, mask: Mask, uncertain: Sequence[Mask]) -> frozenset[Mask]:
-        """The assumptions that the rows of a set lean on: filters of leaves, and each join within it."""
+        """The assumptions behind the rows of a set: filters of leaves, and each join within it."""
         singles = ([m for _, m in cls.members if not m & ~mask and not m & (m - 1)] for cls in self.classes)
         pairs = (a | b for members in singles for a, b in combinations(members, 2))
         joins = (needs | bit for bit, needs in self.needs.items())
@@ -228,11 +228,12 @@ class JoinGraph:
         return sorted((mask for mask in found if self._stands(mask)), key=lambda mask: (mask.bit_count(), mask))
 
     def _stands(self, mask: Mask) -> bool:
-        """True if every attached leaf of the set finds in it what its ON refers to, and it is not all attached."""
+        """True if the set has all leaves that an ON of its attached leaves refers to, and a leaf that is not
+        attached."""
         return bool(mask & ~self.attached) and not any(self.needs[bit] & ~mask for bit in bits(mask & self.attached))
 
     def meaning(self, mask: Mask) -> Relation:
-        """A relation of the rows that a set of leaves joins to; its order of joins says nothing."""
+        """A relation of the joined rows of a set of leaves; its order of joins has no meaning."""
         inner = [self.relations[bit.bit_length() - 1] for bit in bits(mask & ~self.attached)]
         relation = reduce(lambda left, right: Join(left, right, "inner", ()), inner)
         for bit in bits(mask & self.attached):
@@ -252,7 +253,7 @@ class JoinGraph:
         return self.rows[mask]
 
     def _thin_out(self) -> None:
-        """Note for each leaf what the classes it belongs to will keep of it, whichever join comes first."""
+        """Record for each leaf the fraction that its classes will keep of it, in any order of joins."""
         for cls in self.classes:
             members = [(expr, mask.bit_length() - 1) for expr, mask in cls.members if mask & (mask - 1) == 0]
             found = [(i, spread_of(expr, self.profiles[i])) for expr, i in members]

@@ -1,7 +1,7 @@
 """Many filtered aggregates over one input: group by which filters hold, once, and pick from the groups.
 
 DuckDB evaluates the FILTER of every aggregate for every row.  Where several aggregates share few filters, each
-row is instead given a number whose bits say which filters it passes; rows of equal number are summed up together,
+row gets a number whose bits are the filters that it passes; rows of equal number are summed up together,
 and each aggregate is combined from the groups whose number has its bit (Gray et al., "Data Cube", 1997: any
 function that combines from parts can be computed from a finer grouping).  Query 9 takes 2.7 times less so.
 

@@ -1,9 +1,10 @@
-"""Push predicates as far down as they mean the same, and derive what can only partly go down.
+"""Push predicates down as far as their meaning stays the same, and derive the parts that can go further.
 
 One walk from the root carries the predicates that hold above. An operator lets through those that commute
 with it; the rest stays as a Filter above it. Of an OR that cannot pass as a whole, the part over columns that
 can pass follows from it and goes down in addition (``(a.x = 1 and b.y = 2) or (a.x = 3 and b.y = 4)`` implies
-``a.x in (1, 3)``). What may fail on some row, or is volatile, is not moved ahead of what guards it.
+``a.x in (1, 3)``). A predicate that may fail on some row, or is volatile, is not moved ahead of a
+predicate that guards it.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def keep(pool: Pool, tolerance: float = MOST_TOLERANCE) -> Alternatives:
     covers the most shares not yet covered; of several the one that shares most stages with those kept already,
     then the one that is nearest to the best over all shares. Where :func:`smallest_cover` finds fewer plans, those
     are taken. Then come plans that are cheap to switch to
-    (:mod:`qoop.planner.search.fallback_plans`), and those for whatever functions of Python turn out to take.
+    (:mod:`qoop.planner.search.fallback_plans`), and those for cheap and for expensive functions of Python.
 
     tolerance: as a fraction, up to MOST_TOLERANCE. Raises PlanError if it is not.
     """
@@ -110,8 +110,8 @@ def keep(pool: Pool, tolerance: float = MOST_TOLERANCE) -> Alternatives:
 
 
 def _for_any_calls(pool: Pool) -> Sequence[int]:
-    """Of a query that calls functions of Python the plan with the least calls and the one with the least other work:
-    one of them is good, whatever it turns out that the functions take."""
+    """For a query that calls functions of Python, the plan with the fewest calls and the one with the least other work:
+    one of them is good for any cost of the functions."""
     calling = [one.finish.calling() for one in pool.candidates]
     if not any(calling):
         return ()
@@ -165,9 +165,9 @@ MOST_COMBINATIONS = 5_000
 def smallest_cover(
     sets: Sequence[frozenset[int]], greedy: Sequence[int], regret: Sequence[float], most: int = MOST_COMBINATIONS
 ) -> tuple[int, ...]:
-    """The places of the fewest sets that cover what all of them do, found among at most `most` groups.
+    """The places of the fewest sets with the union of all, found among at most `most` groups.
 
-    greedy: a cover that will do where none is smaller. regret: of groups of one size the one with the least is taken.
+    greedy: the cover to return if none is smaller. regret: of covers of one size the one with the least is chosen.
 
     >>> six = [frozenset("abcd"), frozenset("abe"), frozenset("cdf")]
     >>> smallest_cover(six, [0, 1, 2], [0.0, 0.0, 0.0])

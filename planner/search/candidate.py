@@ -32,8 +32,8 @@ class Grid:
 
     points: cpu slots and memory in bytes, and network in bytes per second where that is limited.
     availability: those of the points, or others, for which plans are made; the first is where the usual plan is made.
-    threads: slots that one task can be given. machine: slots of one machine.
-    lone: whether plans of one task with all slots are made: what it has done is lost with it.
+    threads: the most slots of one task. machine: slots of one machine.
+    lone: True if plans of one task with all slots are made, whose work is lost with the task.
     """
 
     points: tuple[Resources, ...]
@@ -102,8 +102,8 @@ def cluster_grid() -> Grid:
 class Candidate:
     """A plan of the pool. origin: the variant that made it, and for how many slots and bytes of memory each.
 
-    machine: slots of one machine. cost: the constants by which its finish times are worked out.
-    variant, available: what `origin` says in words; a planning of the query makes the plan of them again.
+    machine: slots of one machine. cost: the constants of its finish times.
+    variant, available: the values of `origin`; a planning of the query makes the same plan of them.
     """
 
     plan: Plan
@@ -125,7 +125,7 @@ class Candidate:
 
     @cached_property
     def keyed(self) -> tuple[tuple[Stage, StageKey], ...]:
-        """The stages that may serve others, each with what it must have in common with an equal one."""
+        """The stages that may serve others, each with the facts that an equal one must share."""
         return tuple((stage, stage_key(stage)) for stage in self.plan.stages if stage.shareable)
 
     @cached_property
@@ -177,8 +177,7 @@ class Pool:
     def seconds(self) -> tuple[tuple[float, ...], ...]:
         """Finish time by candidate and point of the grid.
 
-        Where a plan cannot be within :data:`MOST_TOLERANCE` of another it is not simulated: the time is then what it
-        takes at least.
+        A plan that cannot be within :data:`MOST_TOLERANCE` of another is not simulated: its time is then a lower bound.
         """
         return tuple(zip(*map(self._seconds_on, self.grid.points), strict=True))
 

@@ -1,11 +1,12 @@
 """Finished work of other plans in a plan that has no equal stage: by re-partitioning, and by containment.
 
-The engine finds the checkpoints of a stage by key: what it means, how it is cut. :func:`reuse` brings more of them
-into reach. A stage of the plan is
+The engine finds the checkpoints of a stage by key: its meaning and its partitioning. :func:`reuse` makes more of them
+usable. A stage of the plan is
 
-- dropped for a finished one of equal signature, where its readers do not mind how the rows are cut: they take all of
-  them, or partitions of the same layout;
-- replaced by one that reads a finished stage of equal signature part by part and cuts it as the plan wants it;
+- dropped for a finished one of equal signature, if its readers accept its partitioning: they read all rows, or
+partitions
+  of the same layout;
+- replaced by one that reads a finished stage of equal signature part by part and partitions it for the plan;
 - replaced by one that reads a finished stage of which its rows and columns are a part (:func:`~qoop.planner.
   identity.containment.served`), and filters and projects it.
 
@@ -92,7 +93,7 @@ class _State:
         object.__setattr__(self, "needed", _needed(self.plan, self.parts))
 
     def work(self, cost: CostModel) -> float:
-        """Slot seconds of what is still to be done."""
+        """Slot seconds of the remaining work."""
         return sum(tasks * _seconds(self.plan, self.plan.by_id[name], cost) for name, tasks in self.needed.items())
 
 

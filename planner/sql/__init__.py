@@ -3,11 +3,11 @@
 ::
 
     bind.py           parses with sqlglot, checks and types with DuckDB
-    sources.py        the sources of a query: tables, files, and what no session has
+    sources.py        the sources of a query: tables, files, and those outside the session
     reading.py        the check that sqlglot reads a text as DuckDB does
     scope.py          names in scope: FROM items, outer blocks, CTEs
     unions.py         queries with values of a UNION, which run whole
-    parts.py          the parts of nodes that the builder takes over: blocks with others are refused
+    parts.py          the parts of nodes that the builder supports: blocks with others are refused
     unique_cte_names.py  renames queries of a WITH that share a name
     build.py          a statement: CTEs, set operations, ORDER BY and LIMIT
     query_block.py    a query block while it is built

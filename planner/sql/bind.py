@@ -1,8 +1,8 @@
 """SQL text -> :class:`Bound`: parsed by sqlglot, checked and typed by DuckDB.
 
-The binder holds a DuckDB instance with the tables' schemas and no rows.  DuckDB's own binder decides there
-what is valid and how the result's columns are named and typed, so both agree with DuckDB by construction;
-its errors come back as ours, with the span underlined.
+The binder holds a DuckDB instance with the tables' schemas and no rows.  DuckDB's own binder checks the text there, and
+names and types the result's columns, so both agree with DuckDB by construction. Its errors are raised as those of qoop,
+with the span underlined.
 """
 
 from __future__ import annotations

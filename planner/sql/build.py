@@ -2,8 +2,8 @@
 
 ``build`` is the entry. :class:`Builder` builds one statement: its CTEs, set operations, VALUES, ORDER BY and LIMIT.
 :mod:`qoop.planner.sql.select_block` builds each SELECT, clause by clause, and :mod:`qoop.planner.sql.subquery` joins
-its subqueries in. What cannot be taken apart becomes an :class:`~qoop.planner.algebra.relation.Opaque` fragment of the
-smallest block that is closed (law 11).
+its subqueries in. A part that cannot be decomposed becomes an :class:`~qoop.planner.algebra.relation.Opaque` fragment
+of the smallest block that is closed (law 11).
 """
 
 from __future__ import annotations

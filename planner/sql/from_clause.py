@@ -80,7 +80,7 @@ class FromClause:
         return opaque
 
     def chain(self, node: exp.Expression, joins: Sequence[exp.Join]) -> Relation:
-        """A FROM item and what is joined to it, apart from what is joined so far."""
+        """A FROM item and its joins, separate from the items joined so far."""
         before = len(self.scope.sources)
         outer, self.relation = self.relation, self.item(node)
         self.join_all(joins, before)
@@ -142,7 +142,7 @@ class FromClause:
         return FromItem(node.alias or _name_of(node), pairs, opaque)
 
     def correlated(self, node: exp.Expression) -> exp.Expression | None:
-        """A LATERAL item; DuckDB takes every derived table for one that reads what is before it."""
+        """A LATERAL item; to DuckDB every derived table may read the items before it."""
         if _lateral(node) is not None or not (isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query)):
             return node if _lateral(node) is not None else None
         aliases = {source.alias.lower() for source in self.scope.sources}
@@ -155,7 +155,7 @@ class FromClause:
         return exp.Lateral(this=exp.Subquery(this=inner.copy()), alias=node.args["alias"].copy())
 
     def lateral(self, node: exp.Expression, kind: JoinKind, joins: Sequence[exp.Join]) -> Relation:
-        """The items so far joined with a derived table that reads its columns: a join on what correlates them."""
+        """The items so far joined with a derived table that reads its columns: a join on the correlated columns."""
         inner = _lateral(node)
         if inner is None or kind not in ("inner", "left") or any(join.args.get("using") for join in joins):
             raise Unsupported(f"{_with_article(kind)} join with LATERAL")
@@ -242,7 +242,7 @@ class FromClause:
         return found
 
     def merge(self, kind: str, pairs: Mapping[str, tuple[Column, Column]]) -> None:
-        """Make the columns one that USING joins by: what the outer side has, of a full join what either has."""
+        """Merge the columns that USING joins by: the value of the outer side, for a full join that of either."""
         both = {}
         for name, (ours, theirs) in pairs.items():
             shown = theirs if kind == "right" else ours

@@ -100,7 +100,7 @@ def _has_numbers(ast: exp.Expression) -> bool:
 
 
 def tables_named(ast: exp.Expression) -> frozenset[str]:
-    """Names in lower case that stand for tables anywhere in the tree, of whatever they turn out to be the names.
+    """Names in lower case that may be tables, from anywhere in the tree.
 
     DuckDB's table macros take the name of a table as an argument: ``FROM histogram(t, x)``.
     """
@@ -128,7 +128,8 @@ def reads_alike(text: str, ast: exp.Expression) -> bool:
 
 
 def _parenthesised(ast: exp.Expression) -> exp.Expression:
-    """The tree with its shape in its text: DuckDB's tree has no parentheses, so they change nothing but what binds."""
+    """The tree with its shape in its text: DuckDB's tree has no parentheses, so they only change the binding of
+    operators."""
     tree = ast.copy()
     around = (exp.Paren, exp.Escape, exp.Pivot)  # whose grammar has no place for parentheses
     for node in [node for node in tree.walk() if isinstance(node, _BINDING) and not isinstance(node.parent, around)]:

@@ -78,8 +78,8 @@ def unlike_names(names: Sequence[str]) -> list[str]:
 class Scope:
     """The FROM items of one block, and the scope around it.
 
-    merged: columns that USING made one, by lower-case name. same: for each column that is one with others, what stands
-    for it.
+    merged: columns that USING made one, by lower-case name. same: by merged column, the column that represents
+    it.
     outer: columns of outer scopes that this block (or a block in it) refers to.
     """
 

@@ -18,8 +18,8 @@ class SelectItem:
     """One output column of a block.
 
     node: its expression, or the column that a star stands for.
-    name: what the output is called. named: other clauses may use the name for the expression. DuckDB takes for an
-    alias what AS gives, and the name of a column that the text writes in another case; never the name of an
+    name: of the output. named: other clauses may use the name for the expression. To DuckDB an alias is a name after
+    AS, and the name of a column that the text writes in another case; never the name of an
     expression without AS: ``SELECT i::VARCHAR … ORDER BY i`` sorts by the column.
     """
 

@@ -1,9 +1,9 @@
 """The sources that a query reads besides the tables of its session, found in DuckDB's own parse tree.
 
 Three kinds of sources are refused.  `query('…')` and `query_table('…')` name tables by a text no planner sees.  The
-catalog of DuckDB (`duckdb_databases()`, `pg_proc`) would tell of the instance that runs a task, which has none of the
-session's tables; what is about tables and views, the session answers before (`plain_names`).  Functions such as
-`current_query()` tell of the connection that runs a task, or, as `stats(x)`, of what it knows of its rows.
+catalog of DuckDB (`duckdb_databases()`, `pg_proc`) would describe the instance that runs a task, which has none of the
+session's tables; the session itself lists tables and views (`plain_names`).  Functions such as `current_query()`
+describe the connection that runs a task, or, as `stats(x)`, its statistics.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_of_query(name: str) -> bool:
 
 
 def tables_mentioned(text: str, known: Iterable[str]) -> frozenset[str]:
-    """Those of the names, which are in lower case, that a text may mean: all that it holds, in whatever place."""
+    """Those of the lower-case names that occur in a text, in any place."""
     lower = text.lower()
     words = frozenset(_WORD.findall(lower))
     return frozenset(name for name in known if name in words or (not _WORD.fullmatch(name) and _quoted(name) in lower))
@@ -65,7 +65,8 @@ def _quoted(name: str) -> str:
 
 
 def refuse_foreign(text: str, is_own: Callable[[str], bool]) -> None:
-    """Raises BindError for a query that reads what no session has. is_own: true for the session's tables and views.
+    """Raises BindError for a query that reads a source outside the session. is_own: true for the session's tables and
+    views.
 
     >>> refuse_foreign("SELECT 'query_table', duckdb_tables FROM query", lambda name: False)
     >>> refuse_foreign("FROM duckdb_databases", lambda name: name == "duckdb_databases")
