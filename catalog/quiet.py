@@ -9,7 +9,7 @@ import duckdb
 
 def silence(connection: duckdb.DuckDBPyConnection) -> None:
     """Switch the bar off that DuckDB shows on a terminal or in a notebook."""
-    # In a notebook without ipywidgets there is none, and even switching it off is refused.
+    # A notebook without ipywidgets has no progress bar, and DuckDB refuses even to switch it off.
     with contextlib.suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
 

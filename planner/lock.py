@@ -38,7 +38,7 @@ def check(names: Iterable[str], known: Iterable[str]) -> None:
     """Raise Forbidden unless all names are among those of tables and views that are known; all in lower case."""
     there = sorted(set(known))
     for name in sorted(set(names).difference(there)):
-        refuse(f"{name!r} is no table that was registered. Tables here: {', '.join(there) or 'none'}")
+        refuse(f"{name!r} is not a registered table. Tables here: {', '.join(there) or 'none'}")
 
 
 def refuse(what: str) -> NoReturn:

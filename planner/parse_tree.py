@@ -22,7 +22,7 @@ def tree_of(text: str) -> Any:
     try:
         return json.loads(parse_tree(text))
     except RecursionError as error:
-        raise QueryError("the query is nested too deeply to tell which tables and functions it reads") from error
+        raise QueryError("the query is nested too deeply: its tables and functions cannot be determined") from error
 
 
 def nodes(tree: Any) -> Iterator[tuple[Node, Names]]:

@@ -39,7 +39,7 @@ class SharedLinks:
     def __init__(self, rate: float, machines: int) -> None:
         self._rate, self._machines = rate, machines
         self._now = 0.0
-        self._got = 0.0  # what the clock of bytes shows
+        self._got = 0.0  # the value of the clock of bytes
         self._pulling = 0  # slots that wait for rows
         self._coming: list[tuple[float, Batch]] = []
 

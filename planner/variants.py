@@ -32,9 +32,9 @@ class Aim:
 
 
 WORK = Aim()
-MEMORY = Aim("memory", hash_byte=20e-9)  # some ten times what it takes to fill it
+MEMORY = Aim("memory", hash_byte=20e-9)  # some ten times the cost of filling it
 NETWORK = Aim("network", moved_byte=30 / 125e6)  # for its time on a link of 1 Gbit/s, thirty slots wait
-RESULTS = Aim("results", result_row=200e-9)  # some thirty times what it takes to put it out
+RESULTS = Aim("results", result_row=200e-9)  # some thirty times the cost of its output
 AIMS = (WORK, MEMORY, NETWORK, RESULTS)
 
 

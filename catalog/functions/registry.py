@@ -97,9 +97,7 @@ class Functions:
         """Make a function known; returns the one that had its name. Raises FunctionError if it may not be replaced."""
         before = self._known.get(function.name.lower())
         if before is not None and not replace:
-            raise FunctionError(
-                f"there is a function {before.signature} already; replace=True puts another one in its place"
-            )
+            raise FunctionError(f"there is a function {before.signature} already; replace=True replaces it")
         self._known[function.name.lower()] = function
         return before
 

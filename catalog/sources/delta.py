@@ -90,7 +90,7 @@ def _has_deleted_rows(table: DeltaTable) -> bool:
 def _path(folder: str, written: str) -> str:
     parts = urlsplit(written)
     if parts.scheme not in ("", "file"):
-        raise SourceError(f"cannot read the Delta table {folder}: its files lie elsewhere, such as {written}")
+        raise SourceError(f"cannot read the Delta table {folder}: its files are in another place, such as {written}")
     return os.path.join(folder, unquote(parts.path if parts.scheme else written))
 
 

@@ -75,7 +75,7 @@ def settled(paths: Sequence[str], read_stamp: StampReader = file_stamp) -> list[
         if stamps == before:
             return stamps
     changing = next(path for path, old, new in zip(paths, before, stamps, strict=True) if old != new)
-    raise TableChanged(f"{changing} changes all the time: it is still being written")
+    raise TableChanged(f"{changing} keeps changing: it is still being written")
 
 
 def _stamps(paths: Sequence[str], read_stamp: StampReader) -> list[Stamp]:
@@ -107,7 +107,7 @@ def content_file(path: str, kind: str, digest: Digest, read_stamp: StampReader =
             if read_stamp(path) == before:
                 _digests[path, kind] = (before, found)
                 return File(path, found, before)
-    raise TableChanged(f"{path} changes all the time: it is still being written")
+    raise TableChanged(f"{path} keeps changing: it is still being written")
 
 
 def unchanged(files: Sequence[File], read_stamp: StampReader = file_stamp) -> bool:

@@ -13,7 +13,7 @@ from qoop.catalog.errors import SourceError
 from qoop.catalog.sources.file_stamp import reading
 from qoop.catalog.table import Columns
 
-# A stripe is one vector of DuckDB; this number of them shows values that lie together in proportion.
+# A stripe is one vector of DuckDB; this many represent runs of neighbouring values in proportion.
 _STRIPE_ROWS = 2048
 _STRIPES = 2000
 

@@ -49,7 +49,7 @@ def latest(place: str) -> str:
     last = [name for number, name in numbered if number == numbered[-1][0]]
     if len(last) != 1:
         found = " and ".join(last) or "none has a number"
-        raise SourceError(f"cannot tell which metadata of the Iceberg table {place} count: {found}; name the file")
+        raise SourceError(f"the current metadata of the Iceberg table {place} are ambiguous: {found}; name the file")
     return last[0]
 
 
@@ -91,7 +91,7 @@ def _table(place: str, at: str) -> Table:
     except ImportError as error:
         raise ConfigError('Iceberg tables need pyiceberg: install it with pip install "qoop[iceberg]"') from error
 
-    class LocalFiles(PyArrowFileIO):  # what metadata say of the class that reads their files is not heard
+    class LocalFiles(PyArrowFileIO):  # ignores the class that the metadata name for reading
         """Files of this machine, and no others."""
 
         def new_input(self, location: str) -> Any:
@@ -135,7 +135,7 @@ def _local(location: str) -> str:
     """A path on this machine. Raises SourceError for another place."""
     parts = urlsplit(location)
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
-        raise SourceError(f"cannot read files of an Iceberg table that lie elsewhere, such as {location}")
+        raise SourceError(f"cannot read files of an Iceberg table in another place, such as {location}")
     return unquote(parts.path) if parts.scheme else location
 
 

@@ -411,7 +411,7 @@ def _footer(file: ParquetFile) -> Footer | None:
         metadata = read_footer(tail)
         sound = describes_its_columns(tail, metadata)
     except (pa.ArrowException, OSError, UnicodeDecodeError):
-        return None  # DuckDB reads it, or says what is wrong
+        return None  # DuckDB reads it, or reports the fault
     return Footer(metadata, file.file.path) if sound else None
 
 

@@ -258,7 +258,7 @@ def _kind(path: str) -> str:
     if start[8:] == b"DUCK":
         raise SourceError(f"{path} is a DuckDB file: register its tables with register_database")
     known = ", ".join(suffix for suffix in PARQUET + CSV + JSON if suffix.count(".") == 1)
-    raise SourceError(f"cannot tell what {path} holds: its name ends with none of {known}")
+    raise SourceError(f"the format of {path} is unknown: its name ends with none of {known}")
 
 
 def _parquet_table(probe: Probe, name: str, found: Sequence[str | Version], origin: Origin) -> Table:

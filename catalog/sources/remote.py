@@ -44,7 +44,7 @@ _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 
 _THREADS = 16
-_END = 64 << 10  # bytes read from the end of a file at once: most footers are in them, and what DuckDB reads of it
+_END = 64 << 10  # bytes read from the end of a file at once: they cover most footers, and the reads of DuckDB
 _OPEN = 256  # files whose footers are kept in memory
 _ENVIRONMENT = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
 

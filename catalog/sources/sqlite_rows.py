@@ -123,7 +123,7 @@ def _array(values: Sequence[object], name: str, type_: str, table: str) -> pa.Ar
         taken = values if convert is None else [None if one is None else convert(one) for one in values]
         return pa.array(taken, arrow)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError) as error:
-        raise SourceError(f"column {name} of {table} holds what is no {type_}: {error}") from error
+        raise SourceError(f"column {name} of {table} has a value that is no {type_}: {error}") from error
 
 
 def _blob(found: object) -> bytes:

@@ -193,7 +193,7 @@ def _count_alike(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Text
     items = ", ".join(["count(*)", *empty_in_sample(layout.detected)])
     [counts] = cursor.execute(f"SELECT {items} FROM ({scan} LIMIT {SAMPLE})").fetchall()
     if any(others) or not all(counts) or has_other_marks(file.file.path, "".join(layout.marks)):
-        raise Unlike(f"{file.file.path} has other rows than its first {SAMPLE:,} let expect")
+        raise Unlike(f"{file.file.path} has rows that do not fit the types of its first {SAMPLE:,}")
     return int(rows)
 
 
@@ -232,7 +232,7 @@ def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, 
         f"timestampformat FROM sniff_csv({sql_path(path)}{sampling})"
     ).fetchall()
     if not found:
-        raise SourceError(f"cannot tell how {path} is laid out as CSV")
+        raise SourceError(f"the CSV dialect of {path} cannot be detected")
     *marks, skip, header, sniffed, dates, timestamps = found[0]
     detected = tuple((item["name"], item["type"]) for item in sniffed)
     read_as = _types_to_read(detected, dict(columns), path)

@@ -32,7 +32,7 @@ def scalar_sql(value: str, type_: str) -> str:
         return f"CASE WHEN length({text}) > {TEXT} THEN left({text}, {TEXT}) || hash({text}) ELSE {text} END"
     if not is_ordered(type_):
         return f"CASE WHEN {value} IS NOT NULL THEN hash({value}) END"
-    if type_ in ("TIMESTAMP_S", "TIMESTAMP_MS"):  # DuckDB 2 goes by nanoseconds, of which they have too many
+    if type_ in ("TIMESTAMP_S", "TIMESTAMP_MS"):  # DuckDB 2 converts to nanoseconds, which overflow
         return f"epoch(CAST({value} AS TIMESTAMP))"
     return f"epoch({value})" if type_.startswith(_TEMPORAL) else f"CAST({value} AS DOUBLE)"
 

@@ -117,7 +117,7 @@ class Folder:
 
     def replace(self, name: str, data: bytes, expected_tag: str | None = None) -> None:
         if expected_tag is not None and self._tag(name) != expected_tag:
-            raise FileExistsError(f"{name} is not as it was")
+            raise FileExistsError(f"{name} has changed")
         with self._draft(name) as draft:
             write_synced(draft, data)
             draft.replace(self._root / name)
@@ -138,7 +138,7 @@ class Folder:
     def ranges(self, name: str, spans: Sequence[tuple[int, int]], expected_tag: str | None = None) -> list[memoryview]:
         with (self._root / name).open("rb") as stream:
             if expected_tag is not None and _object(name, os.fstat(stream.fileno())).tag != expected_tag:
-                raise ObjectChanged(f"{name} is not as it was")
+                raise ObjectChanged(f"{name} has changed")
             found = [os.pread(stream.fileno(), length, offset) for offset, length in spans]
         return [_complete(name, data, length) for data, (_, length) in zip(found, spans, strict=True)]
 
@@ -231,7 +231,7 @@ class Bucket:
                 found: list[Any] = [obstore.get(self._store, name, options=options).bytes()]
             else:
                 if expected_tag and self.about(name).tag != expected_tag:
-                    raise ObjectChanged(f"{name} is not as it was")
+                    raise ObjectChanged(f"{name} has changed")
                 starts, lengths = [offset for offset, _ in spans], [length for _, length in spans]
                 found = list(obstore.get_ranges(self._store, name, starts=starts, lengths=lengths))
         return [_complete(name, data, length) for data, (_, length) in zip(found, spans, strict=True)]

@@ -57,7 +57,7 @@ def cascaded(aggregate: Aggregate, name: str) -> Relation:
     for place, level in enumerate(levels(aggregate)):
         one = branch(aggregate, (level.keys,))
         phases = two_phase(one.groups)
-        assert phases is not None  # two phases are a matter of the functions, whatever the keys
+        assert phases is not None  # two phases depend on the functions, not on the keys
         partial = phases.partial(aggregate.input) if level.parent is None else phases.merged(made[level.parent])
         made.append(Shared(f"{name}_{place}", partial))
         whole = phases.finished if level.keys else phases.final  # no rows at all are one group without keys

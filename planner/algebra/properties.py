@@ -85,7 +85,7 @@ def _as_total(expr: Expr) -> Expr | None:
 def _safe_cast(arg: Expr, target: str) -> bool:
     source = arg.type
     if source == target or target == "VARCHAR" or not columns_of(arg):
-        return not _volatile(arg)  # a cast of constants fails, if it does, wherever it stands
+        return not _volatile(arg)  # a cast of constants fails in any place or in none
     if source in _INTEGERS:
         return target in ("DOUBLE", "FLOAT") or target in _INTEGERS[_INTEGERS.index(source) :]
     if source == "DATE":

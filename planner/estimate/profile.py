@@ -13,7 +13,7 @@ from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal, columns_of
 from qoop.planner.estimate.selectivity import UNKNOWN_DISTINCT, Spread, sampled
 
-MOST_ROWS = 1e15  # estimates stay finite, whatever is multiplied
+MOST_ROWS = 1e15  # keeps products of estimates finite
 
 
 @value

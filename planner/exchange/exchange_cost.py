@@ -159,7 +159,7 @@ class Costs:
         if placed.exact:
             return placed.exact
         tasks = ceil(placed.seconds / self.limits.task_seconds)
-        if placed.repeated > 0.0:  # what every task repeats must not outgrow what they divide
+        if placed.repeated > 0.0:  # the repeated work must not outgrow the divided work
             tasks = min(tasks, int(0.3 * placed.seconds / placed.repeated) + 1)
         tasks = self.slots * ceil(max(1, tasks) / self.slots)
         if tasks <= placed.splits:

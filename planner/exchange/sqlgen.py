@@ -234,7 +234,7 @@ def _membership(join: Join, right: str) -> str:
     """``x IN (SELECT y FROM right WHERE …)`` for a mark join whose right side prints as `right`."""
     membership, *rest = join.on
     if not isinstance(membership, Call) or len(membership.args) != 2:
-        raise PlanError(f"a mark join wants x = y first, not {membership}")
+        raise PlanError(f"a mark join needs x = y first, not {membership}")
     outer_side, inner_side = membership.args
     if columns_of(outer_side) & frozenset(join.right.columns):
         outer_side, inner_side = inner_side, outer_side

@@ -521,7 +521,7 @@ class Blocks:
                                                                  node.grouping_sets))  # fmt: skip
         digest = digest_of("group", written.core, sets, *sorted(set(texts.values())))
         values = {agg.column: _aggregation_text(agg, below, written, texts) for agg in aggregations}
-        kind = "rows" if once else "distinct"  # what groups are for those that read keys alone
+        kind = "rows" if once else "distinct"  # for readers of keys alone, groups are distinct rows
         made = {short(values[agg.column]): agg for agg in aggregations}
         source = FactorSource(kind, (below,), {}, values=made) if node.grouping_sets is None else None
         block = self._leaf(digest, {**{k: f"key {text}" for k, text in texts.items()}, **values}, source=source)

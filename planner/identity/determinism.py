@@ -30,7 +30,7 @@ from qoop.planner.algebra.relation import (
 )
 from qoop.planner.identity.float_order import EXACT, FloatOrder, float_order_of
 
-# Aggregates that give one value whatever the order of their input.
+# Aggregates whose value does not depend on the order of their input.
 _DETERMINISTIC = frozenset(
     """sum avg min max count count_star count_if stddev stddev_samp stddev_pop variance var_samp var_pop median
     quantile_cont quantile_disc quantile corr covar_pop covar_samp regr_slope regr_intercept regr_r2 regr_avgx regr_avgy

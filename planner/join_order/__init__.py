@@ -115,7 +115,7 @@ class _Reordering:
         found = found or search(graph, self.model, self.limit, bushy=self.bushy, aim=self.aim)
         leaves = [graph.with_filters(i, self.any(leaf)) for i, leaf in zip(count(), grouped.originals)]
         ordered = rebuild(found, graph.full, leaves)
-        if graph.corrected_by is not None:  # else what is built on the joins would take them one by one
+        if graph.corrected_by is not None:  # else operators above the joins would use their single estimates
             for mask in joined(found, graph.full):
                 graph.corrected_by.follows(graph.meaning(mask), graph.rows[mask])
         if graph.constants:

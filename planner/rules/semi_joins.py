@@ -46,7 +46,7 @@ def semi_joins(relation: Relation) -> Relation:
     loosener = _Loosener()
     result = loosener.walk(relation, frozenset(relation.columns), False)
     bodies: dict[str, Relation] = {}
-    for name, subplan in shared.items():  # readers come before what they read
+    for name, subplan in shared.items():  # readers precede the subplans that they read
         bodies[name] = loosener.walk(subplan.input, frozenset(subplan.columns), loosener.loose.get(name, False))
     return replace_shared(result, {name: body for name, body in bodies.items() if body is not shared[name].input})
 

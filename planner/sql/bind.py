@@ -124,10 +124,10 @@ class Binder:
                 [duckdb.sqltype(one) for one in function.parameters],
                 duckdb.sqltype(function.return_type),
                 type="arrow" if function.vectorised else "native",
-                side_effects=True,  # else DuckDB works out what it has for constants
+                side_effects=True,  # else DuckDB calls it for constants
             )
         except (duckdb.Error, TypeError) as error:
-            raise FunctionError(f"DuckDB does not take the function {function.signature}: {error}") from error
+            raise FunctionError(f"DuckDB does not accept the function {function.signature}: {error}") from error
 
     def drop_function(self, name: str) -> None:
         """Forget a function. Raises UnknownFunction."""

@@ -42,7 +42,7 @@ from qoop.planner.sql.unique_cte_names import unique_cte_names
 
 MOST_NESTED = 100  # every level takes frames of Python's stack, of which there are 1000; TPC-DS has up to 19
 
-# Settings that change what DuckDB makes of an expression, which the planner asks of a DuckDB without them.
+# Settings that change the value of an expression, which the planner computes in a DuckDB without them.
 _CHANGING_EXPRESSIONS = frozenset(
     """error_on_division_by_zero ieee_floating_point_ops integer_division legacy_disable_null_type old_implicit_casting
     order_by_non_integer_literal regex_match_operator_semantics scalar_subquery_error_on_multiple_rows""".split()  # noqa: SIM905
@@ -118,7 +118,7 @@ class Builder:
         if [c.type for c in columns] == [t for _, t in self.bound.columns] and relation.columns == columns:
             return relation
         if len(columns) != len(self.bound.columns):
-            raise Unsupported("the select list has another width than DuckDB's")
+            raise Unsupported("the select list has a different width than in DuckDB")
         exprs = tuple(
             (column, column) if column.type == type_ else (self.names.fresh(column.name, type_), cast(column, type_))
             for column, (_, type_) in zip(columns, self.bound.columns, strict=True)
@@ -201,7 +201,7 @@ class Builder:
     def recursive(self, cte: Cte) -> tuple[Relation, tuple[Column, ...], tuple[str, ...]]:
         """A CTE that reads itself: DuckDB runs it, and what reads it is planned."""
         if any(other.uses > 1 and self._varies(other) for other in _named(cte.query, cte.visible)):
-            raise Unsupported("a recursive CTE over one whose rows are others each time")
+            raise Unsupported("a recursive CTE over one with non-deterministic rows")
         sql = with_definitions(exp.select("*").from_(exp.to_identifier(cte.name)), {**cte.visible, cte.name: cte})
         try:
             opaque = self.opaque(sql, self.describe(sql), "a recursive CTE")
@@ -212,7 +212,7 @@ class Builder:
     def _varies(self, cte: Cte) -> bool:
         """True if all of its readers must have the rows of one evaluation."""
         if cte.recursive:
-            raise Unsupported("a recursive CTE that is read several times, in what runs whole, too")
+            raise Unsupported("a recursive CTE that is read several times, also by an opaque part")
         return not cte.inlined and is_non_deterministic(self.derived(cte.query, cte.visible)[0])
 
     def derived(
@@ -232,7 +232,7 @@ class Builder:
     ) -> tuple[Opaque, tuple[str, ...]]:
         """A query as an opaque fragment, and the names of its outputs. Raises Unsupported if it is not closed."""
         if any(cte.uses > 1 and self._varies(cte) for cte in _named(node, ctes)):
-            raise Unsupported(f"{reason}, over a CTE whose rows are others each time")
+            raise Unsupported(f"{reason}, over a CTE with non-deterministic rows")
         sql = with_definitions(node, ctes)
         try:
             typed = self.describe(sql)

@@ -262,7 +262,7 @@ class Env:
         if self.aggregates is None:
             raise Unsupported(f"the aggregate {node.sql(dialect='duckdb')} here")
         if _needs_statistics(node):
-            raise Unsupported("bitstring_agg without bounds, for which DuckDB takes those that it knows of the column")
+            raise Unsupported("bitstring_agg without bounds, which DuckDB takes from statistics of the column")
         if isinstance(node, exp.Anonymous) and node.name.lower() in aggregate_macros():
             raise Unsupported(f"the macro {node.name}")
         inner = replace(self, aggregates=None, windows=None)
@@ -308,7 +308,7 @@ class Env:
     def templated(self, node: exp.Expression, type_: str | None = None) -> Call:
         """Print the node with its arguments replaced by slots; the type comes from DuckDB unless it is passed."""
         if any("__slot" in leaf.name for leaf in node.find_all(exp.Literal, exp.Identifier)):
-            raise Unsupported("a text like the marks that stand for arguments")
+            raise Unsupported("a text like the placeholders of arguments")
         args: list[Expr] = []
         text = _escape(self._rebuilt(node, args).sql(dialect="duckdb"))
         template = re.sub(r"__slot(\d+)__", r"{\1}", text)
@@ -336,7 +336,7 @@ class Env:
             args.append(self.convert(value))
             slot = exp.to_identifier(f"__slot{len(args) - 1}__")
             if isinstance(node, exp.Bracket):
-                slot.type = value.type  # sqlglot counts places of lists, and of what it does not know, from 0
+                slot.type = value.type  # sqlglot counts places of lists and of unknown types from 0
             return slot
 
         return type(node)(**{key: child(value) for key, value in node.args.items()})

@@ -381,7 +381,7 @@ def joined_laterally(left: Relation, block: QueryBlock, columns: Sequence[Column
     if columns_of_all((*block.correlated, *block.exprs)) - known:
         raise Unsupported("LATERAL that reads columns of farther away")
     if any(map(is_volatile, block.exprs)) or is_non_deterministic(block.relation):
-        raise Unsupported("LATERAL over rows that are others each time")
+        raise Unsupported("LATERAL over non-deterministic rows")
     on = tuple(block.correlated)
     kept = tuple((column, column) for column in left.columns)
     if block.single and on:

@@ -105,7 +105,7 @@ def _check(node: Node) -> None:
             for name in ("limit", "offset"):
                 _check_number(name.upper(), node.get(name))
         case "FUNCTION" if str(node.get("function_name")).lower() in _CONNECTION:
-            raise BindError(f"{node['function_name']}() would tell of the task that runs it, not of this session")
+            raise BindError(f"{node['function_name']}() would describe the task that runs it, not this session")
 
 
 def _check_number(name: str, bound: object) -> None:

@@ -247,7 +247,7 @@ def _sides(predicate: Expr, inner: frozenset[Column]) -> tuple[Expr, Expr]:
     raise Unsupported(f"a subquery correlated by {predicate}")
 
 
-# Rows that a query reads in part: LIMIT and EXISTS stop what makes them, which may have no end.
+# Rows that a query reads in part: LIMIT and EXISTS stop their producer, which may be endless.
 #
 # DuckDB makes the rows of a recursion or of ``range(1e11)`` as they are read. A stage puts out all of its rows before
 # the next one begins, so such a fragment belongs into the stage that stops it.

@@ -154,7 +154,7 @@ def test_a_sample_is_drawn_once(world: Both) -> None:
 def test_random_numbers_are_not_drawn_again(world: Both) -> None:
     text = "SELECT count(DISTINCT x.r) FROM t, LATERAL (SELECT random() AS r) x"
     world.check(text)
-    assert world.reasons(text) == ["LATERAL over rows that are others each time"]
+    assert world.reasons(text) == ["LATERAL over non-deterministic rows"]
 
 
 def test_a_file_in_a_join_is_read_whole_and_no_more_of_it_than_is_needed(world: Both, tmp_path: Path) -> None:

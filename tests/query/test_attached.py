@@ -196,5 +196,5 @@ def test_an_sqlite_value_of_another_type_is_told(tmp_path: Path, monkeypatch: py
     with qoop.connect(slots=1, memory="500MB") as session:
         session.register_database(tmp_path / "odd.db")
         for column, type_ in (("x", "BIGINT"), ("d", "DATE")):
-            with pytest.raises(qoop.QoopError, match=f"column {column} of t holds what is no {type_}"):
+            with pytest.raises(qoop.QoopError, match=f"column {column} of t has a value that is no {type_}"):
                 session.sql(f"SELECT {column} FROM t")

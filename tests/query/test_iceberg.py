@@ -187,7 +187,7 @@ def test_what_cannot_be_read_is_told(session: qoop.Session, lake: Any, tmp_path:
         (places["grown"], None, "its fields have changed"),
         (folder, 9, f"has no snapshot 9; it has {snapshot}"),
         (twice, None, "00001-other.metadata.json; name the file"),
-        (away.parent, None, "lie elsewhere, such as s3://"),
+        (away.parent, None, "in another place, such as s3://"),
         (tmp_path / "broken", None, "cannot read the Iceberg table"),
     ):
         with pytest.raises(qoop.SourceError, match=wrong):

@@ -53,7 +53,7 @@ def test_variables_of_ours_are_no_tables_and_others_only_where_that_is_wanted(na
     ],
 )
 def test_what_tells_of_the_kernel_in_place_of_the_session_is_refused(session: qoop.Session, text: str) -> None:
-    with pytest.raises(qoop.QueryError, match=r"names tables by a text|would tell of|not for a session"):
+    with pytest.raises(qoop.QueryError, match=r"names tables by a text|would describe|not for a session"):
         session.sql(text)
 
 

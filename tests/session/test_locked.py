@@ -296,7 +296,7 @@ def test_a_locked_session_refuses(world: World, text: str) -> None:
 def test_what_is_refused_is_named_with_what_is_allowed(world: World) -> None:
     with pytest.raises(Forbidden, match=r"read_csv\(\) is refused; of table functions there are .*range"):
         world.session.sql("FROM read_csv('x')")
-    with pytest.raises(Forbidden, match=r"'x.csv' is no table that was registered. Tables here: .*t"):
+    with pytest.raises(Forbidden, match=r"'x.csv' is not a registered table. Tables here: .*t"):
         world.session.sql("FROM 'x.csv'")
     with pytest.raises(Forbidden, match=f"it may copy to files in {world.out}"):
         world.session.sql("COPY t TO 'x.csv'")

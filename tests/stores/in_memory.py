@@ -31,7 +31,7 @@ class InMemory:
     def replace(self, name: str, data: bytes, expected_tag: str | None = None) -> None:
         with self._lock:
             if expected_tag is not None and (name not in self._found or self._found[name][0].tag != expected_tag):
-                raise FileExistsError(f"{name} is not as it was")
+                raise FileExistsError(f"{name} has changed")
             self._put(name, data)
 
     def upload(self, name: str, path: Path) -> None:
@@ -48,7 +48,7 @@ class InMemory:
     def ranges(self, name: str, spans: Sequence[tuple[int, int]], expected_tag: str | None = None) -> list[memoryview]:
         about, data = self.read(name)
         if expected_tag is not None and about.tag != expected_tag:
-            raise ObjectChanged(f"{name} is not as it was")
+            raise ObjectChanged(f"{name} has changed")
         if any(offset + length > len(data) for offset, length in spans):
             raise OSError(f"{name} is cut short: {len(data)} bytes")
         return [memoryview(data)[offset : offset + length] for offset, length in spans]
