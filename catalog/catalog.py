@@ -225,8 +225,8 @@ class Catalog:
         from qoop.catalog.statistics.merging import merged  # few tables have grown
 
         old, added = before
-        said = self._footers.get(added, list(old.columns))
-        return None if said is None else together(table, None, merged(old, said))
+        guessed = self._footers.get(added, list(old.columns))
+        return None if guessed is None else together(table, None, merged(old, guessed))
 
     def close(self) -> None:
         """Forget all tables and close DuckDB. Further calls raise CatalogError."""

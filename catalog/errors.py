@@ -61,8 +61,8 @@ class QoopError(Exception):
         ours = __file__.rsplit("catalog", 1)[0]
         frames = [frame for frame in traceback.extract_tb(self.__traceback__) if "IPython" not in frame.filename]
         callers = list(takewhile(lambda frame: not frame.filename.startswith(ours), frames))
-        said = "\n".join([f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ())])
-        return [*traceback.format_list(callers[:1]), said]
+        message = "\n".join([f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ())])
+        return [*traceback.format_list(callers[:1]), message]
 
 
 class CatalogError(QoopError):

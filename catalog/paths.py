@@ -17,14 +17,14 @@ def fault_of(path: str) -> str | None:
     >>> fault_of("/data/x.parquet"), fault_of("a\\0b")
     (None, 'it holds a NUL')
     """
-    fault = unspeakable(path)
+    fault = text_fault(path)
     if fault is not None:
         return fault
     parts = path.encode().split(b"/")
     return f"a part of it has more than {MOST_BYTES} bytes" if max(map(len, parts)) > MOST_BYTES else None
 
 
-def unspeakable(text: str) -> str | None:
+def text_fault(text: str) -> str | None:
     """The reason why no file system and no SQL can hold a text; None if they can."""
     if "\0" in text:
         return "it holds a NUL"

@@ -154,18 +154,18 @@ def least(one: Resources, other: Resources) -> Resources:
     )  # fmt: skip
 
 
-def shrunk_to_fit(held: Sequence[tuple[Resources, bool]], capacity: Resources) -> list[Resources | None]:
+def shrunk_to_fit(used: Sequence[tuple[Resources, bool]], capacity: Resources) -> list[Resources | None]:
     """The part of a capacity that each keeps if each, in turn, takes its former resources while they are free; None:
     nothing.
 
-    held: resources, and True if one slot with its memory is enough.
+    used: resources, and True if one slot with its memory is enough.
 
     >>> shrunk_to_fit([(Resources(2, 10), True), (Resources(1, 10), False)], Resources(1, 100))
     [Resources(cpu=1, memory=10, disk=0.0, network=0.0), None]
     """
     kept: list[Resources | None] = []
     free = capacity
-    for resources, elastic in held:
+    for resources, elastic in used:
         part = resources if resources.fits(free) else _part(resources, free, capacity) if elastic else None
         if part is not None:
             free = free - part
@@ -173,13 +173,13 @@ def shrunk_to_fit(held: Sequence[tuple[Resources, bool]], capacity: Resources) -
     return kept
 
 
-def _part(held: Resources, free: Resources, capacity: Resources) -> Resources | None:
+def _part(used: Resources, free: Resources, capacity: Resources) -> Resources | None:
     """As many of the slots as are free, and no more than their part of the memory."""
-    slots = min(held.cpu, floor(free.cpu))
+    slots = min(used.cpu, floor(free.cpu))
     if slots < 1 or free.memory <= 0:
         return None
     by_slots = float(floor(capacity.memory * slots / capacity.cpu))
-    return replace(held, cpu=slots, memory=min(held.memory, free.memory, max(by_slots, 1.0)))
+    return replace(used, cpu=slots, memory=min(used.memory, free.memory, max(by_slots, 1.0)))
 
 
 class Packer:

@@ -88,5 +88,5 @@ def whole_plan(bound: Bound, seconds: float, slots: int, shareable: bool) -> Pla
 def _signature(bound: Bound) -> str:
     versions = sorted((name, version) for name, (version, _) in bound.tables.items())
     calls = [function.key for function in bound.functions.values()]
-    said = ("whole", bound.text, versions, bound.settings, *calls)
-    return blake2b(repr(said).encode(), digest_size=16).hexdigest()
+    identity = ("whole", bound.text, versions, bound.settings, *calls)
+    return blake2b(repr(identity).encode(), digest_size=16).hexdigest()

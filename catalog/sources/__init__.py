@@ -11,7 +11,7 @@
     delta.py      the logs of Delta tables
     iceberg.py    the metadata of Iceberg tables
     text.py       CSV and JSON files
-    alike.py      checks that all rows of a CSV file have the types detected from a sample
+    csv_sample.py  checks that all rows of a CSV file have the types detected from a sample
     lines.py      counts the rows of a large text by the ends of its lines
     database.py   tables of a DuckDB file
     sqlite.py     tables of an SQLite file

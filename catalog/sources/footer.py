@@ -45,12 +45,12 @@ def describes_its_columns(tail: bytes, metadata: FileMetaData) -> bool:
     except UnicodeDecodeError:
         return False
     types = [metadata.schema.column(place).physical_type for place in range(len(columns))]
-    said = _chunks(tail, frozenset(columns))
+    written = _chunks(tail, frozenset(columns))
     for _ in range(metadata.num_row_groups):
         for type_ in types:
-            if next(said, None) != type_:
+            if next(written, None) != type_:
                 return False
-    return next(said, None) is None
+    return next(written, None) is None
 
 
 def paths(metadata: FileMetaData) -> list[str]:

@@ -131,7 +131,7 @@ def open_csv(cursor: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[C
     """
     with contextlib.suppress(SourceError, duckdb.Error):  # Unlike, or an error that a full detection explains better
         if _few_bytes(paths) and not any(path.endswith(_PACKED) for path in paths):
-            return _open(cursor, paths, "read_csv", _csv_reader, "", _count_alike)
+            return _open(cursor, paths, "read_csv", _csv_reader, "", _count_checked)
     return _open(cursor, paths, "read_csv", _csv_reader, _sampling(paths), _count_lines)
 
 
@@ -180,9 +180,15 @@ def _count_lines(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: Text
     return _count(cursor, file, layout, partitions)
 
 
-def _count_alike(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: TextFormat, partitions: Columns) -> int:
+def _count_checked(cursor: duckdb.DuckDBPyConnection, file: TextFile, layout: TextFormat, partitions: Columns) -> int:
     """The number of rows. Raises Unlike if some of them are not like those that were looked at."""
-    from qoop.catalog.sources.alike import SAMPLE, Unlike, empty_in_sample, has_other_marks, unlike  # for CSV alone
+    from qoop.catalog.sources.csv_sample import (  # for CSV alone
+        SAMPLE,
+        Unlike,
+        empty_in_sample,
+        has_other_marks,
+        unlike,
+    )
 
     texts = tuple((name, "VARCHAR") for name, _ in file.columns)
     scan = _select([replace(file, columns=texts)], texts, partitions)

@@ -46,13 +46,13 @@ class FooterStats:
 def from_footers(table: Table, columns: Collection[str]) -> TableStats:
     """Statistics of those columns that footers describe, all of them `guessed`."""
     types = dict(table.columns)
-    said = _said(table, [name for name in types if name in columns])
-    found = {name: _column(types[name], table.rows, chunks) for name, chunks in said.items() if chunks}
-    keys = (name for name, stats in found.items() if _is_key(stats, said[name], types[name], table.rows))
+    chunks_of_column = _chunks_by_column(table, [name for name in types if name in columns])
+    found = {name: _column(types[name], table.rows, chunks) for name, chunks in chunks_of_column.items() if chunks}
+    keys = (name for name, stats in found.items() if _is_key(stats, chunks_of_column[name], types[name], table.rows))
     return _sized(table, found, frozenset(frozenset((name,)) for name in keys), frozenset(found))
 
 
-def _said(table: Table, columns: Sequence[str]) -> Mapping[str, Sequence[Chunk]]:
+def _chunks_by_column(table: Table, columns: Sequence[str]) -> Mapping[str, Sequence[Chunk]]:
     footers = table.source.footers()
     if not footers:
         return {}
@@ -60,7 +60,7 @@ def _said(table: Table, columns: Sequence[str]) -> Mapping[str, Sequence[Chunk]]
 
     types = dict(table.columns)
     pieces = table.source.pieces()
-    folders = {name: said for name in columns if (said := folder_chunks(pieces, name, types[name]))}
+    folders = {name: found for name in columns if (found := folder_chunks(pieces, name, types[name]))}
     return {**chunks_of(footers, [name for name in columns if name not in folders]), **folders}
 
 

@@ -120,17 +120,17 @@ def _chunks(sampled: Sequence[tuple[Footer, int, int]]) -> Sequence[Chunk]:
 
 
 def _of_footer(column: pq.ColumnChunkMetaData, rows: int) -> Chunk:
-    said = column.statistics
-    nulls = said.null_count if said is not None and said.has_null_count else None
+    statistics = column.statistics
+    nulls = statistics.null_count if statistics is not None and statistics.has_null_count else None
     if nulls is not None and not 0 <= nulls <= rows:  # of a damaged footer
         nulls = None
-    low, high = _extremes(said) if said is not None and said.has_min_max else (None, None)
+    low, high = _extremes(statistics) if statistics is not None and statistics.has_min_max else (None, None)
     return Chunk(rows, nulls, low, high, width=_width(column, rows - (nulls or 0)))
 
 
-def _extremes(said: pq.Statistics) -> tuple[Scalar | None, Scalar | None]:
+def _extremes(statistics: pq.Statistics) -> tuple[Scalar | None, Scalar | None]:
     try:
-        return to_scalar(said.min), to_scalar(said.max)
+        return to_scalar(statistics.min), to_scalar(statistics.max)
     except (ValueError, OverflowError):  # a date that Python has not, or a text that is none
         return None, None
 
@@ -185,8 +185,8 @@ def _range(chunk: Chunk) -> tuple[float, float] | None:
 def _is_integer(column: pq.ColumnChunkMetaData) -> bool:
     """True for integers, the usual type of keys. Measures are excluded: those of one row group do not predict
     another's."""
-    said = column.statistics
-    return said is not None and said.has_min_max and said.logical_type.type in ("NONE", "INT")
+    statistics = column.statistics
+    return statistics is not None and statistics.has_min_max and statistics.logical_type.type in ("NONE", "INT")
 
 
 def _dictionary(path: str, offset: int) -> _Dictionary | None:

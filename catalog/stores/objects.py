@@ -289,8 +289,8 @@ def _reason(text: str) -> str:
     if found is not None:
         return ": ".join(part for part in found.groups() if part)
     status = re.search(r"status code: (\d+ [A-Za-z ]+)", text)
-    said = " ".join(text.split("Debug source")[0].split())
-    return status[1].strip() if status is not None else _PREAMBLE.sub("", said)
+    message = " ".join(text.split("Debug source")[0].split())
+    return status[1].strip() if status is not None else _PREAMBLE.sub("", message)
 
 
 def is_remote(place: str) -> bool:

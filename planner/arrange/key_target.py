@@ -134,8 +134,8 @@ class Target:
         """A side of a join reduced by the keys that it has, or that the join equates with its own."""
         side = join.inputs[place]
         columns, same = frozenset(side.columns), dict(_equal(join)) if join.kind in _BOTH else {}
-        held = tuple((mine, key) for one, key in pairs if (mine := one if one in columns else same.get(one)) in columns)
-        return self.reduced(side, held) if len(held) == len(pairs) else None
+        own = tuple((mine, key) for one, key in pairs if (mine := one if one in columns else same.get(one)) in columns)
+        return self.reduced(side, own) if len(own) == len(pairs) else None
 
     def past_set(self, node: SetOp, pairs: Pairs) -> Iterator[Relation]:
         places = [(node.columns.index(one), key) for one, key in pairs]

@@ -40,9 +40,9 @@ class _Reducer:
 
     def chain(self, joins: list[Join]) -> Relation:
         """Rebuild semi and anti joins on top of each other, the lowest first."""
-        asking = joins[0].left
-        worth = {id(join) for join in joins if self.is_worth_it(asking, join)}
-        base = self.walk(asking)
+        probing = joins[0].left
+        worth = {id(join) for join in joins if self.is_worth_it(probing, join)}
+        base = self.walk(probing)
         result = base
         if worth:
             shared = Shared(f"keys_{next(self.numbers)}", base)
@@ -54,12 +54,12 @@ class _Reducer:
             result = with_inputs(join, (result, right))
         return result
 
-    def is_worth_it(self, asking: Relation, join: Join) -> bool:
+    def is_worth_it(self, probing: Relation, join: Join) -> bool:
         keys = [mine for mine, _ in _equalities(join)]
-        if not keys or any(not columns_of(key) <= frozenset(asking.columns) for key in keys):
+        if not keys or any(not columns_of(key) <= frozenset(probing.columns) for key in keys):
             return False
         rows = self.cardinality.rows(join.right)
-        return rows >= LARGE_ROWS and rows >= RATIO * self.cardinality.rows(asking)
+        return rows >= LARGE_ROWS and rows >= RATIO * self.cardinality.rows(probing)
 
     def reduced(self, right: Relation, shared: Shared, pairs: list[tuple[Expr, Expr]]) -> Join:
         number = next(self.numbers)

@@ -276,9 +276,9 @@ def _parts(node: Relation, path: tuple[int, ...], keys: tuple[Column, ...]) -> I
         case _:
             return
     for place, child in enumerate(node.inputs):
-        held = tuple(key for key in below if key is not None and key in child.columns)
-        if len(held) == len(keys):
-            yield from _parts(child, (*path, place), held)
+        carried = tuple(key for key in below if key is not None and key in child.columns)
+        if len(carried) == len(keys):
+            yield from _parts(child, (*path, place), carried)
 
 
 def replaced(node: Relation, path: tuple[int, ...], part: Relation) -> Relation:

@@ -16,6 +16,6 @@
     tree_cost.py       seconds of an operator tree
     observed.py        true rows, bytes and seconds of earlier runs, by signature
     observed_rows.py   finds them while a query is planned
-    alike.py           errors that plans have in common
+    join_errors.py     errors that plans have in common
     reestimate.py      corrects a plan's estimates by observations
 """

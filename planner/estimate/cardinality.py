@@ -131,7 +131,7 @@ class Cardinality:
         if known is not None:
             return known[1]
         profile = self._estimate(relation)
-        observed_rows = self.observed.believed(relation) if self.observed is not None else None
+        observed_rows = self.observed.known_rows(relation) if self.observed is not None else None
         profile = profile if observed_rows is None else replace(profile, rows=observed_rows)
         rows = min(MOST_ROWS, max(0.0, profile.rows))
         profile = profile if rows == profile.rows else replace(profile, rows=rows)

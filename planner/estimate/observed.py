@@ -35,7 +35,7 @@ class Joined:
 
 
 Errors = Mapping[Joined, float]
-"""True rows over estimated ones (:mod:`qoop.planner.estimate.alike`)."""
+"""True rows over estimated ones (:mod:`qoop.planner.estimate.join_errors`)."""
 
 MISJUDGED = 4.0
 """A plan one of whose stages had that many times more or fewer rows than estimated is not used again as it is. Less is

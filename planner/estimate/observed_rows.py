@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qoop.planner.algebra.relation import Opaque, Relation, Scan
-from qoop.planner.estimate.alike import filtered_columns, most_alike
+from qoop.planner.estimate.join_errors import filtered_columns, most_alike
 from qoop.planner.estimate.observed import Observations, Tables
 from qoop.planner.identity.provenance import Provenances
 from qoop.planner.plan import Signature
@@ -45,7 +45,7 @@ class ObservedRows:
         self._followed.add(self.tables(relation))
         self._following[self._provenances.rows(relation)] = rows
 
-    def believed(self, relation: Relation) -> float | None:
+    def known_rows(self, relation: Relation) -> float | None:
         """The observed rows of the relation, or else those that follow from other observations; None: neither."""
         rows = self.rows(relation)
         if rows is None and self.tables(relation) in self._followed:

@@ -41,7 +41,7 @@ def reestimated(
 
     The plan must have its first estimates, and `observed` must hold all observations: a correction of a corrected
     estimate would count growth twice. memory: bytes that a task of a stage is known to need at least.
-    errors: of plans that were estimated with the same knowledge (:mod:`~qoop.planner.estimate.alike`).
+    errors: of plans that were estimated with the same knowledge (:mod:`~qoop.planner.estimate.join_errors`).
 
     >>> plan = Plan((Stage("s", "", (), (), 1, "meaning"),), ())
     >>> reestimated(plan, Observations({"meaning": Observation(70)})).root.estimate.rows
@@ -115,7 +115,7 @@ def _without_calls(estimate: Estimate) -> float:
 
 
 def _error(stage: Stage, plan: Plan, below: Mapping[StageId, Tables], errors: Errors) -> float | None:
-    from qoop.planner.estimate.alike import error_of  # few jobs meet an error
+    from qoop.planner.estimate.join_errors import error_of  # few jobs meet an error
 
     return error_of(stage, plan, below, errors)
 

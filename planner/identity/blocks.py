@@ -763,18 +763,18 @@ def _over_left(right: Block, linking: Exprs) -> list[tuple[Expr, Expr]]:
 
 def _carried(right: Block, linking: Exprs) -> list[Expr]:
     """The conditions on a semi join's partners that hold for the row itself, too."""
-    return [said for predicate, said in _over_left(right, linking) if not is_volatile(predicate)]
+    return [over_left for predicate, over_left in _over_left(right, linking) if not is_volatile(predicate)]
 
 
 def _without_implied(left: Block, right: Block, linking: Sequence[Expr]) -> Block:
     """The right side without predicates that the left one fulfils in the columns that they are joined by."""
-    said = _over_left(right, linking)
-    if not said:
+    conditions = _over_left(right, linking)
+    if not conditions:
         return right
     classes, others = equal_columns(left.predicates)
     name = merged_names(str, classes)
     known = {text_of(predicate, name) for predicate in (*others, *linking)}
-    implied = {predicate for predicate, over_left in said if text_of(over_left, name) in known}
+    implied = {predicate for predicate, over_left in conditions if text_of(over_left, name) in known}
     return replace(right, predicates=tuple(p for p in right.predicates if p not in implied)) if implied else right
 
 

@@ -61,7 +61,7 @@ def _carried(source: Facts, there: Facts, side: Relation) -> Facts:
     equal = _closure((*source, *there))
     if not equal:
         return ()
-    alike = _closure(there)
+    equal_columns = _closure(there)
     have = dict.fromkeys(there)
     for predicate in (*source, *there):
         used = columns_of(predicate)
@@ -70,7 +70,7 @@ def _carried(source: Facts, there: Facts, side: Relation) -> Facts:
         (column,) = used
         for twin in equal.get(column, ()):
             if twin in side.columns and twin != column:
-                forms = [substitute(predicate, {column: same}) for same in alike.get(twin, (twin,))]
+                forms = [substitute(predicate, {column: same}) for same in equal_columns.get(twin, (twin,))]
                 if not any(form in have for form in forms):
                     have[substitute(predicate, {column: twin})] = None
     return tuple(have)[len(dict.fromkeys(there)) :]

@@ -178,10 +178,10 @@ class Binder:
 
         Raises ParseError or BindError."""
         from qoop.planner.sql.reading import (
+            has_same_reading,
             is_known,
             mark_python,
             parse,
-            reads_alike,
             tables_named,
         )  # loads sqlglot, which only binding needs
 
@@ -194,7 +194,7 @@ class Binder:
         ast = None if is_long(text) else parse(text)
         names = tables_mentioned(text, known) if ast is None else tables_named(ast)
         tables = {name: known[name] for name in known if name in names}
-        ast = ast if ast is not None and reads_alike(text, ast) and not any(map(is_known, functions)) else None
+        ast = ast if ast is not None and has_same_reading(text, ast) and not any(map(is_known, functions)) else None
         if ast is not None:
             mark_python(ast, functions)
         zone = dict(settings).get("timezone")

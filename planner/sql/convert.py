@@ -112,7 +112,7 @@ class Env:
                 return handler(self, node)
             if type(node) not in _BINARY and not isinstance(node, exp.Func):
                 raise Unsupported(f"{unknown[0]} in {node.sql(dialect='duckdb')[:60]}")
-        if _tells_the_time(node):
+        if _is_time_function(node):
             return self.present(node)
         if isinstance(node, exp.Anonymous) and _is_python(node):
             return self.python(node, self.functions[node.name.lower()])
@@ -301,7 +301,7 @@ class Env:
             raise Unsupported(f"{node.sql(dialect='duckdb')[:60]}")
         if any(_depends_on_text(child) for child in node.walk()):
             raise Unsupported(f"{node.sql(dialect='duckdb')[:60]}, which depends on the text around it")
-        if any(_asks_the_time(child) for child in node.walk()):
+        if any(_reads_time(child) for child in node.walk()):
             raise Unsupported(f"the time inside of {node.sql(dialect='duckdb')[:60]}")
         return _folded(self.templated(node))
 
@@ -397,7 +397,7 @@ def _result_type(node: exp.Expression) -> str | None:
     return "BIGINT" if isinstance(node, exp.Grouping) else None
 
 
-def _asks_the_time(node: object) -> bool:
+def _reads_time(node: object) -> bool:
     """True for functions that reckon from the current time, which no literal can be bound to."""
     if not isinstance(node, exp.Anonymous):
         return False
@@ -419,7 +419,7 @@ def _is_count_star(node: exp.Expression) -> bool:
 
 def _has_holes(node: exp.Expression) -> bool:
     return any(
-        isinstance(child, _CLOSED) or _tells_the_time(child) or _is_python(child) or _is_aggregate(child)
+        isinstance(child, _CLOSED) or _is_time_function(child) or _is_python(child) or _is_aggregate(child)
         for child in node.walk()
     )
 
@@ -428,7 +428,7 @@ def _is_python(node: object) -> bool:
     return isinstance(node, exp.Anonymous) and bool(node.meta.get("python"))
 
 
-def _tells_the_time(node: object) -> bool:
+def _is_time_function(node: object) -> bool:
     return isinstance(node, _NOW) or (isinstance(node, exp.Anonymous) and is_of_the_moment(node.name))
 
 

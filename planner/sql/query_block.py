@@ -56,10 +56,10 @@ def _at(item: exp.Ordered, place: int) -> exp.Ordered:
 def order_exprs(node: exp.Expression, width: int, places: Mapping[str, int], env: Env) -> list[Expr | int]:
     """The ORDER BY items over the block's own columns; its place in the select list, of that `width`, where an item
     names an output column, by number or by name (`places`, lower-case)."""
-    return [meant(item.this, places, env) for item in order_items(node, width)]
+    return [resolved(item.this, places, env) for item in order_items(node, width)]
 
 
-def meant(item: exp.Expression, places: Mapping[str, int], env: Env) -> Expr | int:
+def resolved(item: exp.Expression, places: Mapping[str, int], env: Env) -> Expr | int:
     """The expression that an item of ORDER BY or DISTINCT ON means, or its place in the select list."""
     key = without_parentheses(item)
     position = ordinal(key)

@@ -110,12 +110,12 @@ def tables_named(ast: exp.Expression) -> frozenset[str]:
     return frozenset(item.name.lower() for item in named)
 
 
-def reads_alike(text: str, ast: exp.Expression) -> bool:
+def has_same_reading(text: str, ast: exp.Expression) -> bool:
     """True if DuckDB sees the same query in the text and in what sqlglot prints of its tree.
 
     >>> import sqlglot
     >>> def alike(text):
-    ...     return reads_alike(text, sqlglot.parse_one(text, read="duckdb"))
+    ...     return has_same_reading(text, sqlglot.parse_one(text, read="duckdb"))
     >>> alike("SELECT max(a) FILTER (a IS NOT NULL) FROM t ORDER BY 1"), alike("SELECT ~a // b FROM t")
     (True, False)
     """

@@ -22,7 +22,7 @@ from qoop.planner.algebra.relation import (
 from qoop.planner.algebra.types import value_of_no_match
 from qoop.planner.sql.convert import Env, has_aggregate
 from qoop.planner.sql.from_clause import NO_SOURCE, FromClause
-from qoop.planner.sql.query_block import QueryBlock, meant, order_exprs, order_items, ordinal
+from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items, ordinal, resolved
 from qoop.planner.sql.scope import Cte, Scope, Unsupported
 from qoop.planner.sql.select_list import SelectItem, aliases, places, select_items
 from qoop.planner.sql.stars import expanded, has_columns
@@ -103,7 +103,7 @@ class SelectBlock:
         having_exprs = conjuncts(env.convert(having.this)) if having is not None else ()
         qualify_exprs = conjuncts(env.convert(qualify.this)) if qualify is not None else ()
         order = order_exprs(node, len(selects), places(selects), env)
-        on = [meant(item, places(selects), env) for item in self.distinct_on()]
+        on = [resolved(item, places(selects), env) for item in self.distinct_on()]
         if aggregated:
             self.aggregate(keys, env)
         self.relation = _attached(self.relation, env)
@@ -253,8 +253,8 @@ def _ast_conjuncts(node: exp.Expression) -> list[exp.Expression]:
 
 def _may_not_correlate(node: exp.Expression) -> bool:
     """True for a join or sample that DuckDB refuses in correlated subqueries, if only in some of its plans."""
-    said = {str(node.args.get(part)).upper() for part in ("side", "kind", "method")}
-    return isinstance(node, exp.TableSample) or not said.isdisjoint(("FULL", "SEMI", "ANTI", "POSITIONAL"))
+    words = {str(node.args.get(part)).upper() for part in ("side", "kind", "method")}
+    return isinstance(node, exp.TableSample) or not words.isdisjoint(("FULL", "SEMI", "ANTI", "POSITIONAL"))
 
 
 def _attached(relation: Relation, env: Env) -> Relation:

@@ -28,7 +28,7 @@ from qoop.catalog.duckdb_introspection import has_name
 from qoop.catalog.errors import BindError, ConfigError, DiskFull, ExecutionError, PlanError, QueryError
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.opening import confine, open_duckdb
-from qoop.catalog.paths import fault_of, unspeakable
+from qoop.catalog.paths import fault_of, text_fault
 from qoop.engine.failures import is_fatal
 from qoop.engine.storage.scratch import drafted
 from qoop.query.drawing.value_text import texts
@@ -178,7 +178,7 @@ class Result:
 
         Raises QueryError for options that DuckDB does not take, DiskFull if the file cannot be written.
         """
-        fault = fault_of(os.fspath(path)) or unspeakable(options)
+        fault = fault_of(os.fspath(path)) or text_fault(options)
         if fault is not None:
             raise QueryError(f"cannot write {os.fspath(path)!r} with {options!r}: {fault}")
         with drafted(os.fspath(path)) as draft:

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from qoop.catalog.sources import text
-from qoop.catalog.sources.alike import SAMPLE
+from qoop.catalog.sources.csv_sample import SAMPLE
 
 LATE = {
     "quotes come late": (["1,x"], ['2,"y,z"']),

@@ -101,7 +101,7 @@ class Option:
 
 def errors_seen(options: Iterable[Option], observed: Observations) -> Errors:
     """The errors in the number of joined rows that the plans have in common, which nothing was known of."""
-    from qoop.planner.estimate.alike import join_errors  # few jobs change plan
+    from qoop.planner.estimate.join_errors import join_errors  # few jobs change plan
 
     found: dict[Joined, float] = {}
     for option in options:

@@ -112,7 +112,7 @@ class Seen:
         Seconds are not either: they tell how busy the machine was, too, and next to plans that were never run, whose
         seconds are the model's, those that were would look slow on a slow day and never be chosen again.
         """
-        from qoop.planner.estimate.alike import join_errors, most_alike  # queries in stages alone come here
+        from qoop.planner.estimate.join_errors import join_errors, most_alike  # queries in stages alone come here
 
         below = tables_below(plan)
         with self._lock:

@@ -11,7 +11,7 @@ from planner_world import World
 from qoop.adaptive.replanning.decision import Option, errors_seen, reestimate
 from qoop.adaptive.replanning.observations import Seen
 from qoop.planner.algebra.canonical_text import leaf_name, scan_digest
-from qoop.planner.estimate.alike import join_errors
+from qoop.planner.estimate.join_errors import join_errors
 from qoop.planner.estimate.observed import NOTHING, Joined, Observation, Observations, Tables, tables_below
 from qoop.planner.estimate.reestimate import reestimated
 from qoop.planner.plan import Plan, Resources, Stage, StageId
