@@ -21,6 +21,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.profiles import CapacityProfile, Point, Stay
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.answers import Answer
@@ -54,7 +55,17 @@ from qoop.planner.plan import Plan, Resources
 
 T = TypeVar("T")
 
-__all__ = ["Fleet", "JobRun", "Kernels", "MachineShared", "MachineSlowed", "SimulatedJob", "SimulatedRun", "simulate"]
+__all__ = [
+    "Fleet",
+    "JobRun",
+    "Kernels",
+    "MachineShared",
+    "MachineSlowed",
+    "SimulatedJob",
+    "SimulatedRun",
+    "SimulationOptions",
+    "simulate",
+]
 
 
 class _NoRows:
@@ -286,6 +297,50 @@ class World(Protocol):
     def on(self, machines: Callable[[], Mapping[MachineId, Resources]]) -> Callable[[TaskSpec], Outcome]: ...
 
 
+@value
+class SimulationOptions:
+    """The costs that a simulation has, and the options of its cluster.
+
+    decision_seconds: virtual seconds that a decision about a plan takes, while the plan goes on.
+    switch_seconds: those of a change of plan: tasks go on, but nothing is begun and no report is read.
+    crowding: how many times as long everything takes on a machine while that many threads work there; None: as alone.
+    kernels: what it costs to open, to warm and to interrupt one; None: nothing.
+    heartbeats: how long messages take between the scheduler and the machines. queueing: how granted tasks wait at
+        these; None: they do not, so a slot is idle from the end of a task until another has been granted.
+    exchanges: how tasks read from other machines, over links of `Resources.network` in each direction; None: what
+        arrives shares the machine's link.
+    tenants, most_jobs, extra_slots: see `ClusterOptions`.
+    """
+
+    decision_seconds: float = 0.0
+    switch_seconds: float = 0.0
+    crowding: Callable[[float], float] | None = None
+    kernels: Kernels | None = None
+    heartbeats: Heartbeats = AT_ONCE
+    queueing: NodeQueueing | None = None
+    exchanges: Exchanges | None = None
+    tenants: Mapping[str, float] = field(default_factory=dict)
+    most_jobs: float = math.inf
+    extra_slots: bool = False
+
+    def cluster(self) -> ClusterOptions:
+        """The options of the cluster. A simulation warns of no deadline."""
+        return ClusterOptions(
+            extra_slots=self.extra_slots, tenants=self.tenants, watch_deadlines=False, most_jobs=self.most_jobs,
+            queueing=self.queueing,
+        )  # fmt: skip
+
+    def backend(self, fleet: Fleet, script: Callable[[TaskSpec], Outcome]) -> SimulatedBackend:
+        """The machines of a fleet, and all that happens to them."""
+        made = SimulatedBackend(
+            fleet.machines, VirtualClock(), script, self.kernels, alone=True, crowding=self.crowding,
+            heartbeats=self.heartbeats, queueing=self.queueing, exchanges=self.exchanges,
+        )  # fmt: skip
+        for at, event in fleet.changes:
+            made.happen(event, at)
+        return made
+
+
 @collector_waits()
 def simulate(
     fleet: Fleet,
@@ -293,88 +348,68 @@ def simulate(
     ground_truth: Callable[[TaskSpec], Outcome] | World = as_estimated,
     scheduler: Scheduler | None = None,
     check: bool = False,
-    decision_seconds: float = 0.0,
-    switch_seconds: float = 0.0,
-    crowding: Callable[[float], float] | None = None,
-    kernels: Kernels | None = None,
-    tenants: Mapping[str, float] | None = None,
-    most_jobs: float = math.inf,
-    heartbeats: Heartbeats = AT_ONCE,
-    queueing: NodeQueueing | None = None,
-    exchanges: Exchanges | None = None,
-    extra_slots: bool = False,
+    options: SimulationOptions | None = None,
 ) -> SimulatedRun:
     """Run the jobs on the fleet until all have ended, or nothing can happen any more.
 
-    truth: what an attempt comes to, which may depend on the machines there are (`World`). scheduler: the usual one if
-        None. check: look at all invariants after every turn.
-    decision_seconds: virtual seconds that a decision about a plan takes, while the plan goes on.
-    switch_seconds: that it takes to go over to another one: tasks go on, but nothing is begun and no report is heard.
-    crowding: how many times as long everything takes on a machine while that many threads work there; None: as alone.
-    kernels: what it costs to open, to warm and to interrupt one; None: nothing. tenants, most_jobs, extra_slots: see
-        `Cluster`.
-    heartbeats: how long words take between the scheduler and the machines. queueing: how granted tasks wait at these;
-        None: they do not, so a slot is idle from the end of a task until another has been granted.
-    exchanges: how tasks read from other machines, over links of `Resources.network` in each direction; None: what
-        arrives shares the machine's link.
-    Raises ConfigError if two jobs have one name.
+    ground_truth: what an attempt comes to, which may depend on the machines there are (`World`). scheduler: the usual
+    one if None. check: check all invariants after every turn. Raises ConfigError if two jobs have one name.
     """
     if len({job.name for job in jobs}) < len(jobs):
         raise ConfigError("the jobs of a simulation must have names of their own")
+    options = options or SimulationOptions()
     script = ground_truth.on(lambda: backend.machines()) if isinstance(ground_truth, World) else ground_truth
-    backend = SimulatedBackend(
-        fleet.machines, VirtualClock(), script, kernels, alone=True, crowding=crowding, heartbeats=heartbeats,
-        queueing=queueing, exchanges=exchanges,
-    )  # fmt: skip
-    for at, event in fleet.changes:
-        backend.happen(event, at)
-    planner = _VirtualPlanner(backend, decision_seconds, switch_seconds)
-    cluster = Cluster(
-        backend,
-        scheduler,
-        backend.clock,
-        thread=False,
-        planner=planner,
-        tenants=tenants,
-        watch_deadlines=False,
-        most_jobs=most_jobs,
-        queueing=queueing,
-        extra_slots=extra_slots,
-    )
+    backend = options.backend(fleet, script)
+    planner = _VirtualPlanner(backend, options.decision_seconds, options.switch_seconds)
+    cluster = Cluster(backend, scheduler, backend.clock, thread=False, planner=planner, options=options.cluster())
     backend.left_of = cluster.left_of
-    handles: dict[str, JobHandle] = {}
+    return _Simulation(backend, cluster).run(jobs, check)
 
-    everyone = list(jobs)
 
-    def arrive(job: SimulatedJob) -> None:
-        handles[job.name] = _submit(cluster, job)
+class _Simulation:
+    """Jobs that come to a cluster. handles: of those that have come, by name."""
+
+    def __init__(self, backend: SimulatedBackend, cluster: Cluster) -> None:
+        self._backend = backend
+        self._cluster = cluster
+        self._jobs: list[SimulatedJob] = []
+        self._handles: dict[str, JobHandle] = {}
+
+    def run(self, jobs: Sequence[SimulatedJob], check: bool) -> SimulatedRun:
+        """Run them, and those that come after them. check: see `simulate`."""
+        for job in jobs:
+            self._appoint(job, job.at)
+        while self._goes_on():
+            self._cluster.step()
+            if check:
+                self._cluster.check()
+        runs = tuple(_run_of(job, self._handles[job.name]) for job in self._jobs)
+        self._cluster.close()
+        seconds = max((run.ended for run in runs), default=0.0)
+        return SimulatedRun(runs, seconds, self._backend.task_events, self._backend.exchanged)
+
+    def _goes_on(self) -> bool:
+        expected = self._cluster.busy or len(self._handles) < len(self._jobs)
+        return expected and not (self._backend.idle and not self._cluster.waits)
+
+    def _appoint(self, job: SimulatedJob, at: float) -> None:
+        self._jobs.append(job)
+        self._backend.appoint(partial(self._submit, job), at)
+
+    def _submit(self, job: SimulatedJob) -> None:
+        plan = job.lighter if job.lighter is not None and self._cluster.overloaded else job.plan
+        request = JobRequest(
+            plan, job.tables, text=job.name, limits=job.limits, adaptive=job.adaptive, terms=job.terms, gain=job.gain
+        )
+        self._handles[job.name] = handle = self._cluster.submit(request)
         if job.then is not None:
-            handles[job.name].when_ended(partial(go_on, job.then))
+            handle.when_ended(partial(self._follow, job.then))
 
-    def go_on(then: Callable[[float], SimulatedJob | None]) -> None:
-        job = then(backend.clock.now())
+    def _follow(self, then: Callable[[float], SimulatedJob | None]) -> None:
+        now = self._backend.clock.now()
+        job = then(now)
         if job is not None:
-            everyone.append(job)
-            backend.appoint(partial(arrive, job), backend.clock.now())
-
-    for job in jobs:
-        backend.appoint(partial(arrive, job), job.at)
-    while (cluster.busy or len(handles) < len(everyone)) and not (backend.idle and not cluster.waits):
-        cluster.step()
-        if check:
-            cluster.check()
-    runs = tuple(_run_of(job, handles[job.name]) for job in everyone)
-    cluster.close()
-    return SimulatedRun(runs, max((run.ended for run in runs), default=0.0), backend.task_events, backend.exchanged)
-
-
-def _submit(cluster: Cluster, job: SimulatedJob) -> JobHandle:
-    plan = job.lighter if job.lighter is not None and cluster.overloaded else job.plan
-    request = JobRequest(
-        plan, job.tables, text=job.name, limits=job.limits, adaptive=job.adaptive, terms=job.terms,
-        gain=job.gain,
-    )  # fmt: skip
-    return cluster.submit(request)
+            self._appoint(job, now)
 
 
 def _run_of(job: SimulatedJob, handle: JobHandle) -> JobRun:

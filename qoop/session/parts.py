@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.planner_thread import PlannerThread
 from qoop.adaptive.cluster.sizing import Sizing
 from qoop.adaptive.monitor.judging import Size
@@ -85,16 +86,18 @@ def made(config: Config, tables: SessionTables) -> Parts:
         backend,
         _scheduler(config),
         trace=trace,
-        wait_for_capacity=config.wait_for_capacity,
-        extra_slots=not config.ray,
-        tenants=config.tenants,
-        most_jobs=config.most_jobs,
-        most_queued=config.most_queued,
-        queueing=_queueing(config),
-        program_kinds=_program_kinds,
+        options=ClusterOptions(
+            wait_for_capacity=config.wait_for_capacity,
+            extra_slots=not config.ray,
+            tenants=dict(config.tenants or {}),
+            most_jobs=config.most_jobs,
+            most_queued=config.most_queued,
+            queueing=_queueing(config),
+            program_kinds=_program_kinds,
+        ),
     )
     if share is not None:
-        share.wants = cluster.wanted
+        share.wants = cluster.demand
     return Parts(backend, cluster, Sizing(cluster, Size(config.slots, config.memory)), trace, tables)
 
 

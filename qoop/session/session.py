@@ -383,9 +383,9 @@ class Session:
             return self.start(planned, resume=reuse, terms=left, follows=follows, gain=gain)
 
         busy = (lambda: self.cluster.overloaded) if if_busy else None
-        cut_short = partial(self.cluster.cut_short, chosen.tenant) if if_busy else None
+        cut_short = partial(self.cluster.ended_early, chosen.tenant) if if_busy else None
         within = self._options.goal["exact_within"]
-        ways = goal, seed, begin, within, busy, cut_short, chosen.deadline, self.cluster.telling()
+        ways = goal, seed, begin, within, busy, cut_short, chosen.deadline, self.cluster.program_log()
         with self._written_out(query_text(with_parameters(text, parameters))) as query:
             return ask(query, self._tables, self.planning, self.config, *ways)
 
@@ -419,9 +419,8 @@ class Session:
         text = query_text(step)
         first = self.sql(start) if isinstance(start, str) else start
         begin = partial(self.start, resume=False, terms=self._options.terms_with(**terms))
-        return iterated(
-            text, first, self._tables, self.planning, begin, loss, until, most, former, curve, self.cluster.telling()
-        )
+        log = self.cluster.program_log()
+        return iterated(text, first, self._tables, self.planning, begin, loss, until, most, former, curve, log)
 
     def start(
         self,

@@ -479,7 +479,7 @@ class Later:
 
 def test_an_answer_from_before_the_memory_ran_out_is_not_the_last_word() -> None:
     bench, planner = Bench(2, script=hungry), Later()
-    bench.cluster._questions.planner = planner
+    bench.cluster._planner_requests.planner = planner
     handle = bench.submit(HUNGRY, LEAN, at_once=True)
     while not any(isinstance(record, MemoryExhausted) for record in handle.history()):
         bench.cluster.step(1.0)

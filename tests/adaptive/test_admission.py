@@ -15,6 +15,7 @@ from qoop.adaptive.cluster.admission import Admission
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.retrace.rerun import read_trace, rerun
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
@@ -33,7 +34,8 @@ def plan(name: str, tasks: int) -> Plan:
 
 def cluster_of(most: float, **more: float) -> Cluster:
     clock = VirtualClock()
-    return Cluster(SimulatedBackend({"m": Resources(2, 8e9)}, clock), clock=clock, thread=False, most_jobs=most, **more)
+    options = ClusterOptions(most_jobs=most, **more)  # type: ignore[arg-type]
+    return Cluster(SimulatedBackend({"m": Resources(2, 8e9)}, clock), clock=clock, thread=False, options=options)
 
 
 def begun(job: JobHandle) -> float:
@@ -91,7 +93,7 @@ def test_nobody_else_comes_while_outputs_are_more_than_fits_the_memory(output: i
 
     clock = VirtualClock()
     backend = SimulatedBackend({"m": Resources(2, 8e9)}, clock, script)
-    cluster = Cluster(backend, clock=clock, thread=False, most_jobs=2)
+    cluster = Cluster(backend, clock=clock, thread=False, options=ClusterOptions(most_jobs=2))
     long, short = cluster.submit(JobRequest(two_stages("long"))), cluster.submit(JobRequest(plan("short", 2)))
     other = cluster.submit(JobRequest(plan("other", 1)))
     while cluster.busy:

@@ -17,6 +17,7 @@ from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.granting.spare_resources import with_spare_memory
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.schedulers.base import Request
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import (
@@ -83,8 +84,9 @@ class Bench:
         self.backend = SimulatedBackend(machines, self.clock, script)
         self.trace = MemoryTrace()
         self.cluster = Cluster(
-            self.backend, clock=self.clock, trace=self.trace, thread=thread, wait_for_capacity=wait_for_capacity
-        )
+            self.backend, clock=self.clock, trace=self.trace, thread=thread,
+            options=ClusterOptions(wait_for_capacity=wait_for_capacity),
+        )  # fmt: skip
 
     def submit(self, plan: Plan | None = None, weight: float = 1.0, **options: object) -> JobHandle:
         return self.cluster.submit(JobRequest(plan or two_stages(), terms=Terms(weight=weight), **options))  # type: ignore[arg-type]
@@ -216,7 +218,7 @@ def test_a_backend_that_closes_may_wait_for_threads_that_ask_what_is_wanted() ->
         close = b.backend.close
 
         def joins() -> None:
-            asking = threading.Thread(target=b.cluster.wanted, daemon=True)
+            asking = threading.Thread(target=b.cluster.demand, daemon=True)
             asking.start()
             asking.join(60)
             ended.append(not asking.is_alive())

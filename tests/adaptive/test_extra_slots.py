@@ -16,6 +16,7 @@ from qoop.adaptive.cluster.granting.extra_slots import BRIEF_SECONDS, PATIENCE_S
 from qoop.adaptive.cluster.granting.last_resort import PATIENCE_SECONDS as LAST_PATIENCE
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.catalog.errors import Cancelled, ConfigError, Timeout
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
@@ -42,7 +43,8 @@ class World:
     ) -> None:
         self.clock = VirtualClock()
         self.backend = SimulatedBackend({"m": Resources(slots, slots * 1e9)}, self.clock, script)
-        self.cluster = Cluster(self.backend, clock=self.clock, thread=False, extra_slots=extra_slots)
+        options = ClusterOptions(extra_slots=extra_slots)
+        self.cluster = Cluster(self.backend, clock=self.clock, thread=False, options=options)
 
     def submit(self, plan: Plan) -> JobHandle:
         return self.cluster.submit(JobRequest(plan))
@@ -132,7 +134,7 @@ def test_next_to_a_task_of_which_much_is_left_it_waits_no_longer_than_its_patien
     big = world.submit(plan("big", 0.5, memory=0.9e9))
     world.until(5.1)
     assert began(big) == (pytest.approx(LAST_PATIENCE, abs=0.1), False)
-    assert first.status().waits_for == (big.id,) and first.status().gave_way == 1
+    assert first.status().blocked_by == (big.id,) and first.status().preemptions == 1
     world.end()
     assert first.state == big.state == "SUCCEEDED"
 
@@ -166,10 +168,10 @@ def test_jobs_that_take_much_longer_than_estimated_take_turns_and_all_end() -> N
 def test_a_job_that_waits_says_for_whom(session: qoop.Session) -> None:
     endless = [session.submit(ENDLESS.replace("3", str(number))) for number in (3, 4, 5, 6)]
     last = endless[-1]
-    status = until(lambda: (found := last.status()).waits_for and found)
+    status = until(lambda: (found := last.status()).blocked_by and found)
     (headline, *_) = view(last.id, status, Terminal(120, 20, False))
     assert status.left is None and "ends in" not in headline
-    assert f"waits for a slot of {', '.join(status.waits_for)}" in headline and "waits for" in brief(last.id, status)
+    assert f"waits for a slot of {', '.join(status.blocked_by)}" in headline and "waits for" in brief(last.id, status)
     for job in endless:
         job.cancel()
 

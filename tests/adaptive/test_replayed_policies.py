@@ -13,6 +13,7 @@ from memory_trace import MemoryTrace
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.messages import CancelAsked, JobRequest
+from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.trace import READABLE, VERSION, Chain
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.retrace.rerun import Recording, read_trace, rerun
@@ -49,8 +50,9 @@ def played(scheduler: str, kernels: Kernels | None = KERNELS) -> MemoryTrace:
     backend = SimulatedBackend({f"m{i}": SIZE for i in range(3)}, clock, truth, kernels, alone=True)
     weights = {"a": 2.0}
     cluster = Cluster(
-        backend, made(scheduler), clock, trace, thread=False, extra_slots=True, tenants=weights, most_jobs=8
-    )
+        backend, made(scheduler), clock, trace, thread=False,
+        options=ClusterOptions(extra_slots=True, tenants=weights, most_jobs=8),
+    )  # fmt: skip
     backend.happen(SlotsChanged("m0", Resources(1, 4e9)), 103.0)
     backend.happen(SlotsChanged("m0", SIZE), 109.0)
     backend.happen(CapacityNotice("m1", Resources(), 114.0), 111.0)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qoop.adaptive.replanning.adaptive import Adaptive
-from qoop.adaptive.simulation import Fleet, JobRun, SimulatedJob, SimulatedRun, simulate
+from qoop.adaptive.simulation import Fleet, JobRun, SimulatedJob, SimulatedRun, SimulationOptions, simulate
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.backends.simulated_nodes import Heartbeats
 from qoop.engine.events import MachineJoined, MachineLost, SlotsChanged
@@ -43,7 +43,7 @@ def fleet(count: int, slots: int) -> Fleet:
 def run(
     fleet: Fleet, jobs: list[SimulatedJob], queueing: NodeQueueing | None, beats: Heartbeats = BEATS
 ) -> SimulatedRun:
-    return simulate(fleet, jobs, heartbeats=beats, queueing=queueing, check=True)
+    return simulate(fleet, jobs, check=True, options=SimulationOptions(heartbeats=beats, queueing=queueing))
 
 
 def count(run: JobRun, kind: type) -> int:
@@ -62,7 +62,8 @@ def test_a_slot_does_not_wait_for_its_scheduler_where_the_next_task_is_there() -
 def test_slots_are_busy_for_as_long_as_queues_filled_up_at_each_beat_keep_them(length: int) -> None:
     truth = exponential(5.0)
     queueing = NodeQueueing(length, Ordering("fifo")) if length else None
-    ran = simulate(fleet(2, 10), [job("a", 1100)], truth, heartbeats=Heartbeats(3.0), queueing=queueing)
+    options = SimulationOptions(heartbeats=Heartbeats(3.0), queueing=queueing)
+    ran = simulate(fleet(2, 10), [job("a", 1100)], truth, options=options)
     done = [record for record in ran.jobs[0].history if isinstance(record, Succeeded) and 30 <= record.at <= 230]
     busy = sum(record.committed.seconds for record in done) / 20 / 200
     assert busy == pytest.approx(busy_part(10, 3.0, 5.0, length), abs=0.03)

@@ -11,7 +11,7 @@ import pytest
 from qoop.adaptive.profiles import CapacityProfile, Point, Stay
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.schedulers.terms import Terms
-from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
+from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, SimulationOptions, simulate
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated import MachineSlowed, Outcome
 from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
@@ -79,7 +79,8 @@ def test_a_slow_machine_stretches_what_runs_on_it_from_then_on() -> None:
 
 def test_tasks_that_share_a_machine_slow_each_other_down_while_they_do() -> None:
     jobs = [job("a", width=1), job("b", at=0.5, width=1)]
-    ran = simulate(Fleet.uniform(1, TWO), jobs, a_second, check=True, crowding={1: 1.0, 2: 2.0}.__getitem__)
+    options = SimulationOptions(crowding={1: 1.0, 2: 2.0}.__getitem__)
+    ran = simulate(Fleet.uniform(1, TWO), jobs, a_second, check=True, options=options)
     # a is half done when b comes; each does the next half in a second; then b has its other half alone
     assert (ran["a"].ended, ran["b"].ended) == (1.5, 2.0)
 
@@ -166,7 +167,7 @@ def test_a_job_changes_plan_when_machines_go_and_deciding_takes_virtual_time(dec
     fleet = Fleet.uniform(4, Resources(1, 8e9)).after(*((5.0, MachineLost(f"m{n}")) for n in (2, 3, 4)))
     adaptive = Adaptive(lambda _: [Candidate(many, ""), Candidate(one, "")], fleet.available, at_once=True)
     jobs = [SimulatedJob("a", 0.0, many, adaptive)]
-    (ran,) = simulate(fleet, jobs, decision_seconds=decision_seconds).jobs
+    (ran,) = simulate(fleet, jobs, options=SimulationOptions(decision_seconds=decision_seconds)).jobs
     assert ran.switches == 1
     assert len(ran.plans) == 2
     begun = [record.at for record in ran.history if isinstance(record, Started)]

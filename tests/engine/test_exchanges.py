@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
+from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, SimulationOptions, simulate
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.events import MachineLost, SlotsChanged
@@ -100,7 +100,8 @@ def run(
     plan: Plan, size: int, exchanges: Exchanges, fleet: Fleet, queueing: NodeQueueing | None = None
 ) -> SimulatedRun:
     jobs = [SimulatedJob("q", 0.0, plan)]
-    done = simulate(fleet, jobs, truth(size), check=True, exchanges=exchanges, queueing=queueing)
+    options = SimulationOptions(exchanges=exchanges, queueing=queueing)
+    done = simulate(fleet, jobs, truth(size), check=True, options=options)
     assert done.jobs[0].error is None
     return done
 

@@ -13,6 +13,7 @@ import pytest
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.trace import TraceFile
 from qoop.adaptive.retrace.rerun import read_trace, rerun
 from qoop.engine.backends.local import LocalBackend, Read
@@ -34,7 +35,8 @@ ENDLESS = "SELECT count(*) AS n FROM range(100000000000) a(i), range(1000) b(j) 
 @contextmanager
 def cluster_of(slots: int, queueing: NodeQueueing, trace: Path | None = None) -> Iterator[Cluster]:
     backend = LocalBackend(slots, 2**29, queueing=queueing)
-    cluster = Cluster(backend, queueing=queueing, trace=TraceFile(trace) if trace is not None else None)
+    written = TraceFile(trace) if trace is not None else None
+    cluster = Cluster(backend, trace=written, options=ClusterOptions(queueing=queueing))
     try:
         yield cluster
         cluster.check()

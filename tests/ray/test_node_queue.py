@@ -10,7 +10,7 @@ import pytest
 import qoop
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.messages import JobRequest
-from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
+from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulationOptions, simulate
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.history import Began, Ended, Lost, Started, Succeeded, Waiting
 from qoop.engine.node_queues.policy import usual
@@ -73,7 +73,8 @@ def test_the_simulator_does_again_what_nodes_with_queues_did(make_nodes: NodesMa
         machines = {name: one.capacity for name, one in session.cluster.machines().items()}
     took = {one.attempt.task.part: one.committed.seconds for one in history if isinstance(one, Succeeded)}
     fleet, jobs = Fleet(machines), [SimulatedJob("again", 0.0, plan)]
-    run = simulate(fleet, jobs, lambda spec: Outcome(took[spec.attempt.task.part]), queueing=usual(2)).jobs[0]
+    options = SimulationOptions(queueing=usual(2))
+    run = simulate(fleet, jobs, lambda spec: Outcome(took[spec.attempt.task.part]), options=options).jobs[0]
     real = next(one.at for one in reversed(history) if isinstance(one, Ended))
     assert run.seconds == pytest.approx(real, rel=0.15)
     waited = sum(isinstance(one, Waiting) for one in run.history)

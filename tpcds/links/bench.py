@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from qoop.adaptive.simulation import SimulatedJob, SimulatedRun, simulate
+from qoop.adaptive.simulation import SimulatedJob, SimulatedRun, SimulationOptions, simulate
 from qoop.catalog.errors import ConfigError, PlanError
 from qoop.engine.exchanges.terms import Exchanges
 from qoop.engine.node_queues.policy import NodeQueueing, usual
@@ -51,7 +51,8 @@ def ways() -> Mapping[str, Way]:
 def play(case: Drawn, way: Way, cluster: Cluster) -> SimulatedRun:
     """One run. Raises PlanError if it does not end."""
     fleet, jobs = cluster.fleet(), [SimulatedJob(case.name, 0.0, case.plan)]
-    run = simulate(fleet, jobs, case.truth, queueing=way.queueing, exchanges=way.terms)
+    options = SimulationOptions(queueing=way.queueing, exchanges=way.terms)
+    run = simulate(fleet, jobs, case.truth, options=options)
     if run.jobs[0].error is not None or run.seconds == math.inf:
         raise PlanError(f"{case.name} does not end: {run.jobs[0].error}")
     return run

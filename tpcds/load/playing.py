@@ -14,7 +14,7 @@ from qoop.adaptive.schedulers.base import Scheduler
 from qoop.adaptive.schedulers.described import made
 from qoop.adaptive.schedulers.reserving import Reserving
 from qoop.adaptive.schedulers.terms import Terms
-from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
+from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, SimulationOptions, simulate
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.task import TaskSpec
 from qoop.planner.finish import Finish
@@ -118,7 +118,7 @@ def summarised(item: Item, scheduler: Scheduler | None = None) -> Summary:
 def _simulated(item: Item, jobs: Sequence[SimulatedJob], truth: Truth, scheduler: Scheduler | None) -> SimulatedRun:
     policy = scheduler or made(POLICIES.get(item.policy, item.policy))
     fleet = Fleet.uniform(COARSE.machines, replace(COARSE.machine, network=0.0))
-    return simulate(fleet, jobs, truth, scheduler=Reserving(policy), most_jobs=item.most_jobs)
+    return simulate(fleet, jobs, truth, Reserving(policy), options=SimulationOptions(most_jobs=item.most_jobs))
 
 
 def _split(item: Item, scheduler: Scheduler | None) -> Summary:

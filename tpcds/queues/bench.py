@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from statistics import fmean
 from typing import Any
 
-from qoop.adaptive.simulation import Fleet, simulate
+from qoop.adaptive.simulation import Fleet, SimulationOptions, simulate
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated_nodes import Heartbeats
 from qoop.engine.node_queues.ordering import Ordering
@@ -49,7 +49,8 @@ def play(setting: Setting, queueing: NodeQueueing | None, seed: int) -> Measures
     jobs = drawn(setting, seed)
     fleet = Fleet.uniform(setting.machines, Resources(setting.slots, 64e9))
     simulated_jobs = [simulated(job, setting.noise, seed) for job in jobs]
-    run = simulate(fleet, simulated_jobs, truth(jobs, seed), heartbeats=BEATS, queueing=queueing)
+    options = SimulationOptions(heartbeats=BEATS, queueing=queueing)
+    run = simulate(fleet, simulated_jobs, truth(jobs, seed), options=options)
     return measured(run, jobs, setting)
 
 

@@ -24,7 +24,15 @@ from math import inf
 from statistics import median
 
 from qoop.adaptive.replanning.adaptive import Adaptive
-from qoop.adaptive.simulation import Fleet, Kernels, MachineShared, SimulatedJob, SimulatedRun, simulate
+from qoop.adaptive.simulation import (
+    Fleet,
+    Kernels,
+    MachineShared,
+    SimulatedJob,
+    SimulatedRun,
+    SimulationOptions,
+    simulate,
+)
 from qoop.catalog.errors import Revoked
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.events import SlotsChanged
@@ -205,10 +213,11 @@ class Replica:
             fleet = fleet.after((0.0, MachineShared(MACHINE, 1)), (planning, MachineShared(MACHINE, 0)))
         submitted = [SimulatedJob(f"j{n}", at, plan, adaptive) for n, (at, plan, adaptive) in enumerate(jobs)]
         read = frozenset().union(*(tables_of(plan) for _, plan, _ in jobs)) if warm else frozenset()
-        return simulate(
-            fleet, submitted, self.outcome, decision_seconds=self.decision, crowding=self.crowding,
-            kernels=replace(self.kernels, read=read), extra_slots=True,
+        options = SimulationOptions(
+            decision_seconds=self.decision, crowding=self.crowding, kernels=replace(self.kernels, read=read),
+            extra_slots=True,
         )  # fmt: skip
+        return simulate(fleet, submitted, self.outcome, options=options)
 
     def crowding(self, threads: float) -> float:
         """The factor by which everything takes longer while `threads` threads work."""

@@ -34,7 +34,7 @@ from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.adaptive.schedulers.reserving import Reserving
 from qoop.adaptive.schedulers.sjf import SJF
 from qoop.adaptive.schedulers.tetris import Tetris
-from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
+from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, SimulationOptions, simulate
 from qoop.catalog.errors import ExecutionError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.task import TaskSpec
@@ -203,7 +203,8 @@ def _adaptive(query: Query, planner: Planner) -> Adaptive:
 
 def _simulated(directory: str, jobs: Sequence[SimulatedJob], scheduler: Scheduler) -> SimulatedRun:
     fleet = Fleet.uniform(PAPER.machines, PAPER.machine)
-    run = simulate(fleet, jobs, _ground_truth(directory), scheduler, decision_seconds=DECISION_SECONDS)
+    options = SimulationOptions(decision_seconds=DECISION_SECONDS)
+    run = simulate(fleet, jobs, _ground_truth(directory), scheduler, options=options)
     for job in run.jobs:
         if job.error is not None:
             raise ExecutionError(f"{job.name} failed in the simulation: {job.error}") from job.error

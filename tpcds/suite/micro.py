@@ -16,7 +16,7 @@ from qoop.adaptive.profiles import CapacityProfile
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.baselines import clarinet, volcano
 from qoop.adaptive.replanning.greedy import Greedy
-from qoop.adaptive.simulation import Fleet, JobRun, SimulatedJob, World, simulate
+from qoop.adaptive.simulation import Fleet, JobRun, SimulatedJob, SimulationOptions, World, simulate
 from qoop.catalog.errors import ExecutionError
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.history import Decided, Succeeded
@@ -78,9 +78,8 @@ class Scenario:
 
     def _run(self, candidate: Candidate, adaptive: Adaptive | None) -> JobRun:
         jobs = [SimulatedJob("query", 0.0, candidate.plan, adaptive, limits=self.limits)]
-        run = simulate(
-            self.fleet, jobs, self.ground_truth, decision_seconds=DECISION_SECONDS, switch_seconds=self.switching
-        )
+        options = SimulationOptions(decision_seconds=DECISION_SECONDS, switch_seconds=self.switching)
+        run = simulate(self.fleet, jobs, self.ground_truth, options=options)
         (job,) = run.jobs
         if job.error is not None:
             raise job.error

@@ -3,8 +3,13 @@
 ::
 
     cluster.py          the loop: jobs, machines and a scheduler
+    options.py          how the loop behaves
+    job_table.py        the jobs that the loop has
+    active_job.py       one of them, with its run, plans and remaining work
+    fair_shares.py      divides the machines between the jobs
     granting/           gives out what machines have, in every turn
-    active_job.py       a job that the loop has
+    backend_size.py     resizes the backend, at once or as announced
+    time_limits.py      the times at which jobs fail
     past_jobs.py        accounts of the jobs that have ended
     job_handle.py       a submitted job as its owner sees it
     job_status.py       how a job stands, for people
@@ -12,12 +17,13 @@
     admission.py        jobs that queue until they may run
     deadlines.py        whether running jobs will meet their deadlines
     remaining_work.py   what a job has still to do, for schedulers
-    questions.py        asks the planner about jobs, and does what it answers
+    planner_requests.py requests to the planner about jobs, and what its replies change
     planner_thread.py   where decisions are worked out
     tenants.py          what tenants are sure of and use, and how fairly they are served
     sizing.py           how large a session is
     announcements.py    the sizes that the machines are to have later
     arbiter.py          several sessions on one Ray cluster
+    program_log.py      the programs above the jobs, as a trace has them
     recorder.py         puts down turns of the loop
     ticks.py            what goes into one turn of the loop, and what comes out
     trace.py            the record of a session

@@ -2,22 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qoop.engine.task import JobId
+from qoop.adaptive.cluster.job_handle import JobHandle, JobLoop
+from qoop.adaptive.cluster.remaining_work import RunRemainingWork
+from qoop.adaptive.replanning.decision import Option
+from qoop.adaptive.replanning.replanner import Replanner
+from qoop.catalog.value import changed
+from qoop.engine.run import Run
+from qoop.engine.task import JobId, own_non_deterministic
+from qoop.planner.search.candidate import Candidate
 
 if TYPE_CHECKING:
-    from qoop.adaptive.cluster.job_handle import JobHandle
-    from qoop.adaptive.cluster.messages import JobRequest
-    from qoop.adaptive.cluster.remaining_work import RunRemainingWork
-    from qoop.adaptive.replanning.replanner import Replanner
+    from qoop.adaptive.cluster.messages import JobRequest, Submitted
+    from qoop.engine.clock import Clock
+    from qoop.engine.driver import Driver
     from qoop.engine.events import Command
-    from qoop.engine.run import Run
 
 Order = Callable[[JobId, "Iterable[Command]"], None]
 """Obeys what a job's run says after something was done to it."""
+
+
+class JobPlans:
+    """The plans of a job. replanner: None: the job keeps its plan."""
+
+    def __init__(self, run: Run, replanner: Replanner | None, request: JobRequest) -> None:
+        self._run = run
+        self._replanner = replanner
+        self._pace = request.pace
+        self._first = Option("", Candidate(request.plan, "launch"), pace=request.pace)
+
+    @property
+    def running(self) -> Option:
+        """The plan that the job runs, once it runs one."""
+        if self._replanner is not None:
+            return self._replanner.option
+        return Option("", Candidate(self._run.plan, ""), pace=self._pace)
+
+    @property
+    def known(self) -> Sequence[Option]:
+        """The plans that the job may run, as far as they are known."""
+        return self._replanner.options if self._replanner is not None else ()
+
+    @property
+    def kept(self) -> Sequence[Option]:
+        """The plans that the job may still change to, the one that runs first."""
+        return self._replanner.kept if self._replanner is not None else (self._first,)
 
 
 @dataclass(slots=True)
@@ -35,9 +67,42 @@ class ActiveJob:
     submitted: float
     ends_at: float | None
     replanner: Replanner | None
+    plans: JobPlans
     remaining_work: RunRemainingWork
 
     @property
     def tenant(self) -> str:
         """The tenant of the job."""
         return self.request.terms.tenant
+
+    @property
+    def needed_at(self) -> float:
+        """The time when its answer is needed, by the cluster's clock; infinite: at any time."""
+        return self.submitted + self.request.terms.deadline
+
+
+def active_job(message: Submitted, loop: JobLoop, clock: Clock, driver: Driver, most_memory: float) -> ActiveJob:
+    """The job that a message submits. loop: the one that will run it. most_memory: bytes that its tasks may take."""
+    name, request = message.job, message.request
+    run = _run(name, request, most_memory)
+    request = changed(request, plan=own_non_deterministic(request.plan, name))
+    adaptive = request.adaptive
+    replanner = Replanner(name, adaptive, run, request.plan, request.pace) if adaptive is not None else None
+    plans = JobPlans(run, replanner, request)
+    work = RunRemainingWork(run, clock, lambda: driver.served(name, clock.now()), lambda: plans.kept)
+    handle = JobHandle(loop, message, run, plans, work.alone)
+    ends_at = message.at + request.timeout if request.timeout is not None else None
+    return ActiveJob(handle, run, request, message.arrival, message.at, ends_at, replanner, plans, work)
+
+
+def _run(name: JobId, request: JobRequest, most_memory: float) -> Run:
+    changes, limits = request.adaptive is not None, request.limits
+    limits = changed(
+        limits,
+        most_memory=most_memory,
+        keep_checkpoints=changes or limits.keep_checkpoints,
+        leave_exhausted=changes or limits.leave_exhausted,
+    )
+    last = request.last_resort and own_non_deterministic(request.last_resort, name)
+    options = request.settings, request.durable, limits, request.saving, request.functions, last
+    return Run(name, request.tables, *options)

@@ -13,12 +13,13 @@ had all slots; an approximate answer, where statistics say how much of its table
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.job_status import Left, left_of
 from qoop.adaptive.cluster.messages import SampleTold
-from qoop.adaptive.replanning.decision import Option, pace_of
+from qoop.adaptive.replanning.decision import pace_of
 from qoop.adaptive.replanning.pace import end
 from qoop.adaptive.schedulers.shares import times
 from qoop.engine.history import AnotherTime, DeadlineTold, InPart
@@ -27,8 +28,11 @@ from qoop.engine.task import JobId
 from qoop.planner.finish import Done
 from qoop.planner.plan import Resources
 
-LOOK, LOOK_PART = 0.5, 0.05
-"""Seconds between looks at a job at least, or that part of what is left until its deadline or its end."""
+if TYPE_CHECKING:
+    from qoop.adaptive.cluster.active_job import ActiveJob
+
+CHECK_SECONDS, CHECK_PART = 0.5, 0.05
+"""Seconds between checks of a job at least, or that part of what is left until its deadline or its end."""
 
 MARGIN = 0.1
 """A verdict is told if the likely end is past the deadline, or before it, by that part of what is left."""
@@ -39,61 +43,56 @@ _MORE = (2, 4, 8, 16)
 IN_TIME, LATE, MISSED = "in time", "late", "missed"
 
 
-Running = tuple[Run, Callable[[], Option]]
-"""A job, and the plan that it runs."""
-
-
 @dataclass(slots=True)
 class _Watched:
-    run: Run
-    runs: Callable[[], Option]
-    needed_at: float
-    given: float
-    look_at: float
+    job: ActiveJob
+    check_at: float
     verdict: str = IN_TIME
     sample: SampleTold | None = None
 
 
 class Deadlines:
-    """The jobs that have deadlines. next_at: when one of them is to be looked at next; infinite: never.
+    """The jobs that have deadlines.
 
     active: all jobs, those without deadlines too. capacity: of all machines.
     """
 
-    def __init__(self, active: Callable[[], Iterable[Running]], capacity: Callable[[], Resources]) -> None:
+    def __init__(self, active: Mapping[JobId, ActiveJob], capacity: Callable[[], Resources]) -> None:
         self._jobs: dict[JobId, _Watched] = {}
         self._active = active
         self._capacity = capacity
 
     @property
     def next_at(self) -> float:
-        return min((one.look_at for one in self._jobs.values()), default=math.inf)
+        """The time of the next check of a job; infinite: there is none."""
+        return min((one.check_at for one in self._jobs.values()), default=math.inf)
 
-    def add(self, run: Run, runs: Callable[[], Option], needed_at: float, given: float, now: float) -> None:
-        """A job whose answer is needed by that time has come. runs: the plan that it runs. given: seconds that it was
-        given."""
-        self._jobs[run.job] = _Watched(run, runs, needed_at, given, now + LOOK)
+    def add(self, job: ActiveJob, now: float) -> None:
+        """Watch a job that has come, if it has a deadline."""
+        if job.needed_at < math.inf:
+            self._jobs[job.run.job] = _Watched(job, now + CHECK_SECONDS)
 
-    def sample(self, told: SampleTold) -> None:
+    def take(self, sample: SampleTold) -> None:
         """The part that an approximate answer would read has become known."""
-        if told.job in self._jobs:
-            self._jobs[told.job].sample = told
+        if sample.job in self._jobs:
+            self._jobs[sample.job].sample = sample
 
     def remove(self, job: JobId) -> None:
-        """It has ended."""
+        """The job has ended."""
         self._jobs.pop(job, None)
 
-    def look(self, now: float) -> Iterator[tuple[Run, DeadlineTold]]:
-        """News of jobs since the last time, as records of their histories."""
+    def verdicts(self, now: float) -> Iterator[tuple[Run, DeadlineTold]]:
+        """The verdicts that have changed, as records of the jobs' histories."""
         for one in self._jobs.values():
-            if now >= one.look_at:
-                told = self._look(one, now)
-                if told is not None:
-                    yield one.run, told
+            if now >= one.check_at:
+                changed = self._checked(one, now)
+                if changed is not None:
+                    yield one.job.run, changed
 
-    def _look(self, one: _Watched, now: float) -> DeadlineTold | None:
-        slack, left = one.needed_at - now, _left(one, now)
-        one.look_at = now + max(LOOK, LOOK_PART * min(abs(slack), left.likely if left is not None else math.inf))
+    def _checked(self, one: _Watched, now: float) -> DeadlineTold | None:
+        slack, left = one.job.needed_at - now, _left_of(one.job, now)
+        seconds = CHECK_PART * min(abs(slack), left.likely if left is not None else math.inf)
+        one.check_at = now + max(CHECK_SECONDS, seconds)
         verdict = verdict_of(left, slack, one.verdict)
         if verdict == one.verdict:
             return None
@@ -101,20 +100,20 @@ class Deadlines:
         late = left.likely - slack if left is not None else -slack
         if verdict == IN_TIME:
             return DeadlineTold(0.0, late, False)
-        enough = _enough(one, now, slack) if verdict == LATE else None
+        enough = _enough(one.job, now, slack) if verdict == LATE else None
         return DeadlineTold(
             0.0, late, verdict == MISSED, enough, self._another_time(one, now), _in_part(one, now, slack)
         )
 
     def _another_time(self, one: _Watched, now: float) -> AnotherTime | None:
         """The time at which the others that there are will have ended, if that is what the job lacks."""
-        seconds = _whole(one, now, self._capacity())
-        others = [job for job in self._active() if job[0] is not one.run and not job[0].ending]
-        if not others or seconds is None or seconds * (1.0 + MARGIN) > one.given:
+        seconds = _whole(one.job, now, self._capacity())
+        others = [job for job in self._active.values() if job is not one.job and not job.run.ending]
+        if not others or seconds is None or seconds * (1.0 + MARGIN) > one.job.request.terms.deadline:
             return None
-        left = [_likely(run, runs, now) for run, runs in others]
+        left = [_likely(job, now) for job in others]
         wait = max((each for each in left if each is not None), default=None)
-        return AnotherTime(tuple(run.job for run, _ in others), None if None in left else wait, seconds)
+        return AnotherTime(tuple(job.run.job for job in others), None if None in left else wait, seconds)
 
 
 def verdict_of(left: Left | None, slack: float, before: str) -> str:
@@ -133,13 +132,13 @@ def verdict_of(left: Left | None, slack: float, before: str) -> str:
     return IN_TIME if left.likely < slack * (1.0 - MARGIN) else before
 
 
-def _enough(one: _Watched, now: float, slack: float) -> float | None:
+def _enough(job: ActiveJob, now: float, slack: float) -> float | None:
     """The slots with which the job would likely end in time, where some number would do."""
-    share = one.run.share
+    share = job.run.share
     if share is None or slack <= 0:
         return None
-    for more in (1, *_MORE) if one.run.expected(now) else _MORE:  # those there are would do, if they stayed
-        left = _left(one, now, times(share, more))
+    for more in (1, *_MORE) if job.run.expected(now) else _MORE:  # those there are would do, if they stayed
+        left = _left_of(job, now, times(share, more))
         if left is not None and left.likely <= slack:
             return share.cpu * more
     return None
@@ -147,39 +146,38 @@ def _enough(one: _Watched, now: float, slack: float) -> float | None:
 
 def _in_part(one: _Watched, now: float, slack: float) -> InPart | None:
     """An approximate answer that begins now, if it would be in time."""
-    seconds = _whole(one, now, one.run.share) if one.sample is not None and one.run.share is not None else None
-    if one.sample is None or seconds is None or seconds * one.sample.part > slack:
+    if one.sample is None or one.job.run.share is None:
+        return None
+    seconds = _whole(one.job, now, one.job.run.share)
+    if seconds is None or seconds * one.sample.part > slack:
         return None
     return InPart(one.sample.within, seconds * one.sample.part)
 
 
-def _whole(one: _Watched, now: float, share: Resources) -> float | None:
-    """Seconds of the whole job on a share, by the plan and at the pace of now; None: nobody knows.
+def _whole(job: ActiveJob, now: float, share: Resources) -> float | None:
+    """Seconds of the whole job on a share, by the plan and at the pace of now; None: not known.
 
     No less than its longest running task has taken and what is left then: of DuckDB's plan only that tells its pace.
     """
-    left = _left(one, now, share)
+    left = _left_of(job, now, share)
     if left is None:
         return None
-    option, finished, slots = one.runs(), one.run.finished(now), min(1.0, share.cpu)
+    option, finished, slots = job.plans.running, job.run.finished(now), min(1.0, share.cpu)
     whole = times(share, 1.0 / slots)
     seconds = end(option.candidate.finish, Done(), whole, pace_of(option, finished, whole)) / slots
     spent = max((max(each) for each in finished.running.values() if each), default=0.0)
     return max(seconds, left.likely + spent)
 
 
-def _likely(run: Run, runs: Callable[[], Option], now: float) -> float | None:
-    left = _left_of(run, runs, now)
+def _likely(job: ActiveJob, now: float) -> float | None:
+    left = _left_of(job, now)
     return left.likely if left is not None else None
 
 
-def _left(one: _Watched, now: float, share: Resources | None = None) -> Left | None:
-    return _left_of(one.run, one.runs, now, share)
-
-
-def _left_of(run: Run, runs: Callable[[], Option], now: float, share: Resources | None = None) -> Left | None:
+def _left_of(job: ActiveJob, now: float, share: Resources | None = None) -> Left | None:
     """share: in place of what the job has and should have later."""
+    run = job.run
     if run.share is None or run.ending or not run.plans:
         return None
     coming = run.expected(now) if share is None else ()
-    return left_of(runs(), run.finished(now), share or run.share, coming)
+    return left_of(job.plans.running, run.finished(now), share or run.share, coming)

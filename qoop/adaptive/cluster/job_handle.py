@@ -24,7 +24,6 @@ from qoop.adaptive.cluster.job_status import (
     work_done,
 )
 from qoop.adaptive.cluster.messages import CancelAsked, HoldAsked, PinAsked, ReconsiderAsked, ReleaseAsked, SuspendAsked
-from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError, Suspended
 from qoop.engine.events import Committed
 from qoop.engine.history import Record
@@ -37,12 +36,13 @@ from qoop.planner.plan import Plan
 if TYPE_CHECKING:
     import threading
 
-    from qoop.adaptive.cluster.messages import Message
+    from qoop.adaptive.cluster.active_job import JobPlans
+    from qoop.adaptive.cluster.messages import Message, Submitted
     from qoop.adaptive.replanning.decision import Option
     from qoop.catalog.forks import CreatorProcess
     from qoop.planner.plan import Resources
 
-LOOK = 0.1
+WAKE_SECONDS = 0.1
 """Seconds between looks for Ctrl-C: one that comes just before the main thread begins to wait wakes nobody."""
 
 _PAUSE = 0.01
@@ -68,38 +68,25 @@ class JobLoop(Protocol):
 
     def place_in_queue(self, job: JobId) -> int | None: ...
 
-    def waits_for(self, job: JobId) -> tuple[JobId, ...]: ...
+    def blocked_by(self, job: JobId) -> tuple[JobId, ...]: ...
 
-    def gave_way(self, job: JobId) -> int: ...
+    def preemptions(self, job: JobId) -> int: ...
 
 
 class JobHandle:
     """A submitted job as its owner sees it. All methods may be called from any thread."""
 
-    def __init__(
-        self,
-        cluster: JobLoop,
-        job: JobId,
-        run: Run,
-        submitted: float,
-        terms: Terms,
-        alone: Alone,
-        text: str,
-        runs: Callable[[], Option],
-        options: Callable[[], Sequence[Option]] = tuple,
-    ) -> None:
-        """alone: the seconds that the job takes alone on a number of slots. text: of the query. runs: the plan that it
-        runs, once it runs one. options: the plans that it may run, as far as they are known."""
-        self.id = job
-        self.terms = terms
-        self.text = text
+    def __init__(self, cluster: JobLoop, message: Submitted, run: Run, plans: JobPlans, alone: Alone) -> None:
+        """message: the submission. alone: the seconds that the job takes alone on a number of slots."""
+        self.id = message.job
+        self.terms = message.request.terms
+        self.text = message.request.text
         self.done: Future[tuple[Committed, ...]] = Future()
         self._cluster = cluster
         self._run = run
-        self._submitted = submitted
+        self._submitted = message.at
+        self._plans = plans
         self._alone = alone
-        self._runs = runs
-        self._options = options
         self._least: tuple[int, float, float] = (0, 0.0, 0.0)
 
     def check(self) -> None:
@@ -116,13 +103,13 @@ class JobHandle:
         """The state for people: a job that has no plan yet is STARTING, one none of whose tasks has begun QUEUED, one
         that was suspended SUSPENDED."""
         state = self._run.state
-        if not state.final and self._waits_for_its_turn():
+        if not state.final and self._blocked_by_its_turn():
             return "QUEUED"
         if state is State.SWITCHING and not self._run.plans:
             return "STARTING"
         return "SUSPENDED" if state.final and isinstance(self._run.error, Suspended) else state.value
 
-    def _waits_for_its_turn(self) -> bool:
+    def _blocked_by_its_turn(self) -> bool:
         """True if the job is not admitted yet, or has a plan and no task that a slot has begun; False in a forked
         process, which cannot look."""
         if not self._cluster.creator_process.is_here:
@@ -147,7 +134,7 @@ class JobHandle:
         self.check()
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self.done.done():
-            left = LOOK if deadline is None else min(LOOK, deadline - time.monotonic())
+            left = WAKE_SECONDS if deadline is None else min(WAKE_SECONDS, deadline - time.monotonic())
             if left < 0:
                 return False
             with contextlib.suppress(futures.TimeoutError):
@@ -184,7 +171,7 @@ class JobHandle:
         asked = PinAsked(self.id)
         self._cluster.post(asked)
         while not (asked.done.done() or self.done.done()):
-            futures.wait([asked.done], LOOK)
+            futures.wait([asked.done], WAKE_SECONDS)
         return asked.done.done() and asked.done.result()
 
     def cancel(self, error: Cancelled | None = None) -> None:
@@ -208,7 +195,7 @@ class JobHandle:
                 time.sleep(_PAUSE)
             self._cluster.post(asked)
             while not (asked.kept.done() or self.done.done()):
-                futures.wait([asked.kept, self.done], LOOK, futures.FIRST_COMPLETED)
+                futures.wait([asked.kept, self.done], WAKE_SECONDS, futures.FIRST_COMPLETED)
             if self.done.done():
                 raise ConfigError(f"the job {self.id} has {self.state.lower()}: it cannot be suspended any more")
             yield asked.kept.result()
@@ -248,12 +235,12 @@ class JobHandle:
             now, run, progress = self._cluster.now(), self._run, self._run.progress()
             used = self._cluster.used_by(self.id)
             going_on = run.plans and not run.ending and run.share is not None
-            waits_for, gave_way = self._cluster.waits_for(self.id), self._cluster.gave_way(self.id)
-            finished = run.finished(now) if going_on and not waits_for else None
+            blocked_by, preemptions = self._cluster.blocked_by(self.id), self._cluster.preemptions(self.id)
+            finished = run.finished(now) if going_on and not blocked_by else None
             coming = run.expected(now)
             elapsed = run.history[-1].at if run.state.final and run.history else now - self._submitted
             history, place = list(run.history), self._cluster.place_in_queue(self.id)
-            plan = self._runs() if finished is not None else None
+            plan = self._plans.running if finished is not None else None
         left = None
         if finished is not None and plan is not None:
             assert run.share is not None
@@ -267,7 +254,7 @@ class JobHandle:
         takes = elapsed + (left.likely if left is not None else 0.0)
         ends = left is not None or run.state.final
         return JobStatus(
-            progress, elapsed, run.share, used, left, waits_for, gave_way,
+            progress, elapsed, run.share, used, left, blocked_by, preemptions,
             waited=waited(history, elapsed),
             place=place,
             deadline=self.terms.deadline - elapsed if self.terms.deadline < math.inf else None,
@@ -310,7 +297,7 @@ class JobHandle:
     def options(self) -> Sequence[Option]:
         """The plans that it may run, as far as they are known."""
         with self._cluster.lock:
-            return self._options()
+            return self._plans.known
 
     def plans(self) -> tuple[Plan, ...]:
         """The plans it has run, in order."""

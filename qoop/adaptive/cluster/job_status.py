@@ -60,7 +60,7 @@ class JobStatus:
 
     elapsed: seconds since it was submitted. share: what it is sure of, None before it was told. used: by its running
     tasks. left: None if it has ended, cannot go on (there is no slot, and none is expected), or waits for one.
-    waits_for: the jobs that have the slots then. gave_way: how often a task of it was interrupted for another job.
+    blocked_by: the jobs that have the slots then. preemptions: how often a task of it was interrupted for another job.
     waited: of the elapsed seconds, those before its first task began. place: in the queue of jobs that are not admitted
     yet, from 1; None: it is not in it. deadline: seconds until its answer is needed,
     below 0: that is over; None: it has none. rho: the time that it takes, to its likely end, over the time that it
@@ -74,8 +74,8 @@ class JobStatus:
     share: Resources | None
     used: Resources
     left: Left | None
-    waits_for: tuple[JobId, ...] = ()
-    gave_way: int = 0
+    blocked_by: tuple[JobId, ...] = ()
+    preemptions: int = 0
     waited: float = 0.0
     place: int | None = None
     deadline: float | None = None

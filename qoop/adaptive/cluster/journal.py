@@ -9,7 +9,7 @@ outlive the process, tasks that failed and are tried again, memory that was too 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from qoop.catalog.errors import GuardMismatch, Revoked
@@ -44,8 +44,13 @@ class Journal:
         """A job has come."""
         _log.info("%s: %s", job, text)
 
+    def tell_all(self, histories: Iterable[tuple[JobId, Sequence[Record]]]) -> None:
+        """Log what is new of each job."""
+        for job, history in histories:
+            self.tell(job, history)
+
     def tell(self, job: JobId, history: Sequence[Record]) -> None:
-        """Log what is new."""
+        """Log what is new of one job."""
         since, self._told[job] = self._told.get(job, 0), len(history)
         for record in islice(history, since, None):
             level = level_of(record)

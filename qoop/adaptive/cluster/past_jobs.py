@@ -77,7 +77,7 @@ class PastJobs:
             records = len(ended.records) * _RECORD
             self._ended.put(ended, records + len(ended.text) + _characters([*ended.run, *options]))
 
-    def cut_short(self, tenant: str, part: float) -> None:
+    def ended_early(self, tenant: str, part: float) -> None:
         """An answer of a tenant ended early for others. part: of its table that was not read."""
         self._cut[tenant] += 1
         self._skipped[tenant] += part

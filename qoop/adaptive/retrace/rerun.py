@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.messages import Answered, Message, PinAsked, ResizeAsked, Submitted, SuspendAsked
+from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.ticks import Found, Opened, Refused
 from qoop.adaptive.cluster.trace import FORMAT, INPUTS, MESSAGES, OUTPUTS, READABLE, Chain, Lines
 from qoop.adaptive.cluster.trace_codec import TraceCodec
@@ -346,14 +347,16 @@ class _Again:
             scheduler,
             self._clock,
             self._out,
-            False,
-            opened.wait_for_capacity,
-            self._planner,
-            opened.extra_slots,
-            opened.tenants,
-            most_jobs=opened.most_jobs,
-            queueing=_queueing(opened.queueing),
-            program_kinds=program_kinds,
+            thread=False,
+            planner=self._planner,
+            options=ClusterOptions(
+                wait_for_capacity=opened.wait_for_capacity,
+                extra_slots=opened.extra_slots,
+                tenants=opened.tenants,
+                most_jobs=opened.most_jobs,
+                queueing=_queueing(opened.queueing),
+                program_kinds=program_kinds,
+            ),
         )
 
     @property

@@ -152,7 +152,7 @@ def _headline(job: str, status: JobStatus, terminal: Terminal) -> str:
         f"{size(status.share.memory)} for tasks" if status.share and terminal.width >= 120 else "",
         _waiting(status.queued, "queued"),
         span(status.elapsed),
-        f"interrupted for others: {status.gave_way}" if status.gave_way else "",
+        f"interrupted for others: {status.preemptions}" if status.preemptions else "",
     ]
     return " · ".join(filter(None, parts))
 
@@ -169,8 +169,8 @@ def _slots(status: JobStatus) -> str:
 def _why_not(status: JobStatus) -> str:
     if status.place is not None:
         return f"waits in the queue, at place {status.place}"
-    if status.waits_for:
-        return f"waits for a slot of {', '.join(status.waits_for)}"
+    if status.blocked_by:
+        return f"waits for a slot of {', '.join(status.blocked_by)}"
     if status.share is not None and status.share.cpu < 1:
         return "waits for its turn" if status.share.cpu > 0 else "waits for a slot"
     return ""

@@ -25,6 +25,7 @@ from qoop.adaptive.cluster.messages import (
     ResizeAsked,
     SuspendAsked,
 )
+from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.decision import Decision, Question, switch_to
 from qoop.adaptive.replanning.greedy import Greedy
@@ -180,7 +181,8 @@ class World:
         self.watch = Watch(self.backend, schedule.scheduler, schedule.patience)
         self.cluster = Cluster(
             self.backend, scheduler, self.clock, self.watch, thread=False,
-            wait_for_capacity=schedule.wait or math.inf, planner=SlowPlanner(self, schedule.think),
+            planner=SlowPlanner(self, schedule.think),
+            options=ClusterOptions(wait_for_capacity=schedule.wait or math.inf),
         )  # fmt: skip
         self.watch.cluster = self.cluster
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []

@@ -91,7 +91,7 @@ class ExtraGrants:
         why = f"{other} has waited for {waited:.0f} s with nothing running; {lost:.0f} s are lost"
         self._order(job.run.job, job.run.give_up([one.attempt], why, now=now))
 
-    def gave_way(self, job: JobId) -> int:
+    def preemptions(self, job: JobId) -> int:
         """The number of times that a task of the job was interrupted for another job."""
         return self._last_resort.times(job) if self._last_resort is not None else 0
 

@@ -30,6 +30,7 @@ from qoop.planner.plan import Resources
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob, Order
     from qoop.adaptive.cluster.granting.node_places import NodePlaces
+    from qoop.adaptive.cluster.options import ClusterOptions
     from qoop.engine.driver import Driver
     from qoop.engine.events import Grant
     from qoop.engine.node_queues.policy import NodeQueueing
@@ -44,7 +45,7 @@ class Granter:
     """Starts the tasks of a cluster's jobs.
 
     jobs: those that there are; the cluster changes them. order: see `Order`. note_tick: is called before something is
-    decided that no event led to. tenants: weights. queueing: see `Cluster`. extra_slots: whether there are any.
+    decided that no event led to.
     """
 
     def __init__(
@@ -54,19 +55,18 @@ class Granter:
         scheduler: Scheduler,
         order: Order,
         note_tick: Callable[[], None],
-        tenants: Mapping[str, float],
-        queueing: NodeQueueing | None = None,
-        extra_slots: bool = False,
+        options: ClusterOptions,
     ) -> None:
         self._jobs = jobs
         self._driver = driver
         self._scheduler = scheduler
         self._order = order
-        self._tenants = tenants
+        self._tenants = options.tenants
         self.waiting = Waiting()
         self.limits = TenantLimits(jobs, driver)
-        self.extra = ExtraGrants(jobs, driver, order, note_tick) if extra_slots else None
+        self.extra = ExtraGrants(jobs, driver, order, note_tick) if options.extra_slots else None
         self._elastic = ElasticAttempts(jobs, driver, self.limits, order)
+        queueing = options.queueing
         self._places = None if queueing is None else _node_places(jobs, driver, scheduler, queueing, order)
 
     def grant(self, now: float) -> None:

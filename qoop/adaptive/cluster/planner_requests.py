@@ -1,4 +1,4 @@
-"""Asks the planner about jobs that run, and does what it answers.
+"""Requests to the planner about jobs that run, and what its replies change.
 
 ::
 
@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.granting.granter import touched
@@ -20,46 +20,34 @@ from qoop.engine.history import Decided
 from qoop.engine.task import JobId
 
 if TYPE_CHECKING:
-    from qoop.adaptive.cluster.active_job import ActiveJob, Order
+    from qoop.adaptive.cluster.active_job import ActiveJob
+    from qoop.adaptive.cluster.job_table import JobTable
     from qoop.adaptive.cluster.planner_thread import Planner
     from qoop.adaptive.cluster.recorder import Recorder
     from qoop.adaptive.replanning.replanner import Replanner
     from qoop.engine.driver import Driver
-    from qoop.engine.events import Committed
-    from qoop.engine.task import CheckpointKey
-
-Present = Callable[["ActiveJob", "Sequence[CheckpointKey]"], "Sequence[Committed]"]
-"""Those outputs of some keys that there are already, which are kept for the job. Raises QoopError."""
 
 
-class Questions:
-    """The questions about a cluster's jobs. post: sends the loop a message, from any thread."""
+class PlannerRequests:
+    """The requests to the planner about a cluster's jobs. post: sends the loop a message, from any thread."""
 
     def __init__(
-        self,
-        jobs: Mapping[JobId, ActiveJob],
-        driver: Driver,
-        planner: Planner,
-        recorder: Recorder,
-        present: Present,
-        order: Order,
-        post: Callable[[Answered], None],
+        self, jobs: JobTable, driver: Driver, planner: Planner, recorder: Recorder, post: Callable[[Answered], None]
     ) -> None:
         self._jobs = jobs
         self._driver = driver
         self.planner = planner
         self._recorder = recorder
-        self._present = present
-        self._order = order
         self._post = post
-        self._due: dict[JobId, float] = {}  # when jobs want to be thought about at the latest
+        self._due: dict[JobId, float] = {}  # when jobs must be decided about at the latest
 
     def tick(self, now: float) -> None:
         """Hand what has to be thought over to the planner; its answers come by mail."""
         for name, due in self._due.items():
             if now >= due:
+                self._recorder.note_tick()  # a rerun has no turn that is not in the trace, and this one changes state
                 self._driver.touched[name] = None
-        for job in touched(self._jobs, self._driver):
+        for job in touched(self._jobs.active, self._driver):
             if job.replanner is not None:
                 self._tick_one(job, job.replanner, now)
 
@@ -78,7 +66,7 @@ class Questions:
 
     def take(self, message: Answered, now: float) -> None:
         """Do what an answer says."""
-        job = self._jobs.get(message.job)
+        job = self._jobs.active.get(message.job)
         if job is None or job.replanner is None:
             return
         before = len(job.run.history)
@@ -93,7 +81,7 @@ class Questions:
         for record in job.run.history[before:]:
             if isinstance(record, Decided):
                 self._recorder.note(Decision(message.job, record))
-        self._order(message.job, commands)
+        self._jobs.order(message.job, commands)
 
     def _adopted(self, job: ActiveJob, replanner: Replanner, answer: Answer | Useful, now: float) -> int:
         """Pin the outputs that the backend has of plans that have just become known; returns their number."""
@@ -101,7 +89,7 @@ class Questions:
         if not unseen:
             return 0
         try:
-            found = self._present(job, unseen)
+            found = self._jobs.present(job, unseen)
         except QoopError:  # it has been noted; the job does without
             return 0
         job.run.adopt(found, now=now)

@@ -1,0 +1,63 @@
+"""The fair shares of a cluster's jobs, and what the machines had together over time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING
+
+from qoop.adaptive.cluster.past_jobs import REMEMBERED
+from qoop.adaptive.schedulers.shares import parts, times
+from qoop.engine.events import ShareChanged
+
+if TYPE_CHECKING:
+    from qoop.adaptive.cluster.active_job import ActiveJob
+    from qoop.adaptive.cluster.granting.granter import Granter
+    from qoop.adaptive.schedulers.base import Scheduler
+    from qoop.engine.driver import Driver
+    from qoop.engine.task import JobId
+    from qoop.planner.plan import Resources
+
+
+class FairShares:
+    """Divides the machines between the jobs.
+
+    stale: jobs or the capacity have changed since the last division. opened: the time at which the cluster began.
+    """
+
+    def __init__(
+        self, jobs: Mapping[JobId, ActiveJob], driver: Driver, scheduler: Scheduler, granter: Granter, opened: float
+    ) -> None:
+        self._jobs = jobs
+        self._driver = driver
+        self._scheduler = scheduler
+        self._granter = granter
+        self.stale = False
+        self._sizes = deque([(opened, driver.capacity)], maxlen=REMEMBERED)
+
+    def divide(self, queued: Container[JobId], now: float) -> None:
+        """Report its share to each job, if one may have changed. queued: jobs that are not admitted: they have none."""
+        if not self.stale:
+            return
+        self._note_size(now)
+        self.stale = False
+        requests = [self._granter.request(job) for name, job in self._jobs.items() if name not in queued]
+        if requests:
+            promised = self._driver.promised
+            shares = self._scheduler.fair_shares(requests, promised, now)
+            later = self._driver.coming(now)
+            # the scheduler divides one capacity: the shares of announced ones are in proportion
+            part = parts(requests, shares, promised) if later else {}
+            changes = [
+                ShareChanged(name, share, tuple((at, times(capacity, part[name])) for at, capacity in later))
+                for name, share in shares.items()
+            ]
+            self._driver.take(changes, now)
+
+    def _note_size(self, now: float) -> None:
+        if self._driver.capacity != self._sizes[-1][1]:
+            self._sizes.append((now, self._driver.capacity))
+
+    def sizes(self) -> list[tuple[float, Resources]]:
+        """The resources of all machines together: from when on, by the cluster's clock, and what."""
+        return list(self._sizes)

@@ -1,0 +1,211 @@
+"""The jobs of a cluster: each begins, is held or cancelled, and ends here, always in the loop's thread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from qoop.adaptive.cluster.granting.granter import touched
+from qoop.adaptive.cluster.ticks import Found
+from qoop.catalog.errors import Cancelled, GuardMismatch, Overloaded, QoopError
+from qoop.engine.history import NotContinued
+from qoop.engine.state import State
+from qoop.engine.storage.guard import complete
+from qoop.engine.task import CheckpointKey, JobId, checkpoint_key
+from qoop.planner.plan import STORE_PER_KERNEL
+
+if TYPE_CHECKING:
+    from qoop.adaptive.cluster.active_job import ActiveJob
+    from qoop.adaptive.cluster.admission import Admission
+    from qoop.adaptive.cluster.messages import SuspendAsked
+    from qoop.adaptive.cluster.recorder import Recorder
+    from qoop.engine.backends.base import Backend
+    from qoop.engine.driver import Driver
+    from qoop.engine.events import Command, Committed
+    from qoop.planner.plan import Plan
+
+
+class JobTable:
+    """The jobs of a cluster.
+
+    active: those that the loop has, by name; other parts of the loop read it. coming: those whose message has not been
+    opened. admission: the queue of jobs, where their number is limited.
+    """
+
+    def __init__(self, backend: Backend, driver: Driver, recorder: Recorder, most_jobs: float) -> None:
+        self.active: dict[JobId, ActiveJob] = {}
+        self.coming: dict[JobId, ActiveJob] = {}
+        self.admission = _admission(most_jobs) if most_jobs < math.inf else None
+        self._backend = backend
+        self._driver = driver
+        self._recorder = recorder
+
+    def __len__(self) -> int:
+        return len(self.active) + len(self.coming)
+
+    @property
+    def queued(self) -> Admission | tuple[()]:
+        """The jobs that are not admitted yet."""
+        return self.admission if self.admission is not None else ()
+
+    @property
+    def is_full(self) -> bool:
+        """True while a job that comes has to queue."""
+        return self.admission is not None and len(self) >= self.admission.most
+
+    def check_room(self, most_queued: float) -> None:
+        """Raise Overloaded if no more than `most_queued` jobs may queue, and so many do."""
+        if self.admission is None or not self.is_full:
+            return
+        waiting = len(self.admission) + len(self.coming)
+        if waiting < most_queued:
+            return
+        work = sum(job.run.work_left for job in self.active.values())
+        seconds = work / max(1.0, self._driver.capacity.cpu)
+        raise Overloaded(
+            f"{len(self.active) - len(self.admission)} jobs run and {waiting} wait, which is all that may: try again "
+            f"in about {max(1.0, seconds / 2):.0f} s, or raise most_jobs or most_queued"
+        )
+
+    def demand(self) -> Mapping[str, float]:
+        """By tenant the slots of all tasks of its jobs that have not ended."""
+        found: dict[str, float] = {}
+        for job in self.active.values():
+            slots = sum(stage.slots * count for stage, count in job.run.left())
+            found[job.tenant] = found.get(job.tenant, 0.0) + slots
+        return found
+
+    def order(self, job: JobId, commands: Iterable[Command]) -> None:
+        """Obey what a job's run says after something was done to it."""
+        self.touch(job)
+        self._driver.obey(commands)
+
+    def touch(self, job: JobId) -> None:
+        """Mark a job as changed: the rest of the turn deals with it."""
+        self._driver.touched[job] = None
+
+    def put_in_queue(self, job: ActiveJob, weight: float) -> None:
+        """Hold a job until it is admitted, where the number of jobs is limited. weight: of its tenant."""
+        if self.admission is not None and not job.request.follows:
+            self.admission.put(job.run.job, job.arrival, job.tenant, weight)
+            job.run.hold()
+
+    def begin(self, job: ActiveJob, now: float) -> None:
+        """Begin the plan of a job, with the outputs that are present."""
+        run, plan = job.run, job.request.plan
+        try:
+            found = self.present(job, _keys(plan)) if job.request.reuse else ()
+            self.order(run.job, run.switch(plan, found, now=now))
+            if job.request.earlier and not run.continued:
+                run.note(NotContinued(0.0, job.request.earlier), now=now)
+        except QoopError as error:
+            self.order(run.job, run.fail(error, now=now))
+
+    def present(self, job: ActiveJob, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+        """Those of the outputs that the backend has already; they are kept for the job. Raises QoopError."""
+        try:
+            found = tuple(self._backend.present(keys, job.run.job))
+        except QoopError as error:
+            self._recorder.note(Found(job.run.job, (), error))
+            raise
+        self._recorder.note(Found(job.run.job, found))
+        return found
+
+    def admit(self) -> bool:
+        """Let jobs that queue begin, as far as may be. True if one does."""
+        if not self.admission:
+            return False
+        active = [job for name, job in self.active.items() if name not in self.admission]
+        most = STORE_PER_KERNEL * self._driver.capacity.memory
+        crowded = sum(job.run.present_bytes for job in active) > most
+        admitted = list(self.admission.admit([job.tenant for job in active], crowded))
+        for name in admitted:
+            self.active[name].run.go_on()
+            self.touch(name)
+        return bool(admitted)
+
+    def cancel(self, job: JobId, now: float, error: Cancelled | None = None) -> None:
+        """Cancel a job, unless it has ended."""
+        if job in self.active:
+            self.order(job, self.active[job].run.cancel(now=now, error=error))
+
+    def cancel_all(self, now: float) -> None:
+        """Cancel all jobs that have not ended."""
+        for name in list(self.active):
+            self.cancel(name, now)
+
+    def hold(self, job: JobId, on: bool) -> None:
+        """Begin nothing new of a job; on: False: begin it again."""
+        if job in self.active and (self.admission is None or job not in self.admission):
+            run = self.active[job].run
+            run.hold() if on else run.go_on()
+            self.touch(job)
+
+    def reconsider(self, job: JobId, why: str, now: float) -> None:
+        """Have the choice of a job's plan decided again."""
+        if job in self.active and (replanner := self.active[job].replanner) is not None:
+            replanner.reconsider(why, now)
+            self.touch(job)
+
+    def pin(self, job: JobId, done: Future[bool]) -> None:
+        """Keep the parts of the root that are present, whatever plan runs."""
+        found = self.active.get(job)
+        pinned = found is not None and found.run.lasting and bool(found.run.first_outputs)
+        if found is not None and pinned and found.replanner is not None:
+            found.replanner.pin()
+        done.set_result(pinned)
+
+    def suspend(self, message: SuspendAsked) -> None:
+        """Hold a job, unless it has ended; its outputs that may serve elsewhere are the result of the promise."""
+        found = self.active.get(message.job)
+        if found is None or found.run.ending:
+            message.kept.set_result(())
+            return
+        keys = [output.key for output in found.run.progress().present if output.width]
+        try:
+            message.kept.set_result(tuple(self._backend.present(keys, message.owner)))
+        except QoopError as error:
+            message.kept.set_exception(error)
+        self.hold(message.job, on=True)
+
+    def take_ended(self) -> Iterator[ActiveJob]:
+        """The jobs of which nothing is left running; the table has them no more."""
+        for job in touched(self.active, self._driver):
+            if job.run.state.final:
+                del self.active[job.run.job]
+                if self.admission is not None:
+                    self.admission.remove(job.run.job)
+                yield job
+
+    def abandon(self, error: QoopError) -> None:
+        """Forget all jobs; they fail with the error."""
+        for job in (*self.active.values(), *self.coming.values()):
+            if not job.handle.done.done():
+                job.handle.done.set_exception(error)
+        self.active.clear()
+        self.coming.clear()
+
+
+def resolve(job: ActiveJob) -> None:
+    """Report to the owner how the job ended."""
+    if job.run.state is State.SUCCEEDED:
+        job.handle.done.set_result(job.run.outputs)
+    else:
+        assert job.run.error is not None
+        if isinstance(job.run.error, GuardMismatch):
+            from qoop.planner.plan_json import dump
+
+            complete(job.run.error, {"query": job.request.text, "plans": [dump(job.run.plan)]})
+        job.handle.done.set_exception(job.run.error)
+
+
+def _admission(most: float) -> Admission:
+    from qoop.adaptive.cluster.admission import Admission  # few sessions have a limit
+
+    return Admission(most)
+
+
+def _keys(plan: Plan) -> list[CheckpointKey]:
+    return [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]
