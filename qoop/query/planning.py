@@ -20,11 +20,11 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
 from qoop.adaptive.replanning.greedy import BOTH_ERR, LONG_SECONDS, Greedy, held_to_take
 from qoop.adaptive.replanning.observations import Seen, committed, done_parts, misestimate, outputs
 from qoop.adaptive.replanning.pace import MachinePace
+from qoop.adaptive.replanning.planner_thread import InlinePlanner, Planner
 from qoop.adaptive.replanning.policies import policy_named
 from qoop.adaptive.replanning.seconds_seen import SecondsSeen
 from qoop.catalog.errors import BindError, CatalogError, QueryError

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.options import ClusterOptions
-from qoop.adaptive.cluster.planner_thread import PlannerThread
 from qoop.adaptive.cluster.sizing import Sizing
 from qoop.adaptive.monitor.judging import Size
+from qoop.adaptive.replanning.planner_thread import PlannerThread
 from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import chosen_key
 from qoop.catalog.value import value

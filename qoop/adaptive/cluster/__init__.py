@@ -18,12 +18,9 @@
     deadlines.py        whether running jobs will meet their deadlines
     remaining_work.py   what a job has still to do, for schedulers
     planner_requests.py requests to the planner about jobs, and what its replies change
-    planner_thread.py   where decisions are worked out
     tenants.py          what tenants are sure of and use, and how fairly they are served
     sizing.py           how large a session is
-    announcements.py    the sizes that the machines are to have later
     arbiter.py          several sessions on one Ray cluster
-    program_log.py      the programs above the jobs, as a trace has them
     recorder.py         puts down turns of the loop
     ticks.py            what goes into one turn of the loop, and what comes out
     trace.py            the record of a session

@@ -19,7 +19,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
 from itertools import count
 from typing import TYPE_CHECKING
@@ -52,10 +52,10 @@ from qoop.adaptive.cluster.messages import (
 from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.past_jobs import PastJobs
 from qoop.adaptive.cluster.planner_requests import PlannerRequests
-from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner, PlannerThread
-from qoop.adaptive.cluster.recorder import Recorder
+from qoop.adaptive.cluster.recorder import ProgramLog, Recorder
 from qoop.adaptive.cluster.ticks import JobEnded, Opened
 from qoop.adaptive.cluster.time_limits import TimeLimits
+from qoop.adaptive.replanning.planner_thread import InlinePlanner, Planner, PlannerThread
 from qoop.adaptive.schedulers.base import Scheduler
 from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.adaptive.schedulers.reserving import Reserving
@@ -74,10 +74,9 @@ _GRACE = 10.0
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.deadlines import Deadlines
-    from qoop.adaptive.cluster.program_log import ProgramLog
     from qoop.adaptive.cluster.tenants import TenantStatus
     from qoop.adaptive.cluster.trace import Trace
-    from qoop.adaptive.program_log import ProgramKinds, Tell
+    from qoop.adaptive.program_log import Tell
     from qoop.engine.node_queues.ticket import JobLeft
 
 
@@ -129,7 +128,7 @@ class Cluster:
         )  # fmt: skip
         self._mail: deque[Message] = deque()
         self._numbers = count(1)
-        self._program_log = _program_log(options.program_kinds, self.post) if trace is not None else None
+        self._program_log = ProgramLog(options.program_kinds, self.post) if trace is not None else None
         self._closing = False
         self._give_up_at: float | None = None
         self._broken: ExecutionError | None = None
@@ -164,14 +163,15 @@ class Cluster:
         full.
         """
         with self.lock:
-            self._table.check_room(self._options.most_queued)
+            self._table.check_queue(self._options.most_queued)
         number = next(self._numbers)
         return self.enter(Submitted(f"job{number}", number, self._clock.now(), request))
 
     @property
     def overloaded(self) -> bool:
         """True while a job that comes has to queue, since as many run as may."""
-        return self._table.is_full
+        with self.lock:
+            return self._table.is_full
 
     def ended_early(self, tenant: str, part: float) -> None:
         """An answer of a tenant ended early for others. part: of its table that was not read."""
@@ -494,9 +494,3 @@ class Cluster:
             self._broken.__cause__ = cause
             self._driver.stop_all()
             self._table.abandon(self._broken)
-
-
-def _program_log(kinds: ProgramKinds, post: Callable[[Message], None]) -> ProgramLog:
-    from qoop.adaptive.cluster.program_log import ProgramLog  # few sessions are traced
-
-    return ProgramLog(kinds, post)

@@ -55,8 +55,8 @@ class JobTable:
         """True while a job that comes has to queue."""
         return self.admission is not None and len(self) >= self.admission.most
 
-    def check_room(self, most_queued: float) -> None:
-        """Raise Overloaded if no more than `most_queued` jobs may queue, and so many do."""
+    def check_queue(self, most_queued: float) -> None:
+        """Raise Overloaded if `most_queued` jobs queue already."""
         if self.admission is None or not self.is_full:
             return
         waiting = len(self.admission) + len(self.coming)

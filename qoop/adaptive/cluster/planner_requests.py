@@ -22,8 +22,8 @@ from qoop.engine.task import JobId
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob
     from qoop.adaptive.cluster.job_table import JobTable
-    from qoop.adaptive.cluster.planner_thread import Planner
     from qoop.adaptive.cluster.recorder import Recorder
+    from qoop.adaptive.replanning.planner_thread import Planner
     from qoop.adaptive.replanning.replanner import Replanner
     from qoop.engine.driver import Driver
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.cluster.ticks import Tick
+from qoop.adaptive.cluster.messages import ProgramTold
+from qoop.adaptive.cluster.ticks import ProgramStepped, Tick
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.trace import Trace
+    from qoop.adaptive.program_log import ProgramKinds, Programs, Tell
 
 
 class Recorder:
@@ -54,3 +58,31 @@ class Recorder:
             self._noted = True
             self._ticks += 1
             self._trace.record(self.now, Tick(self._ticks, self.now))
+
+
+class ProgramLog:
+    """Passes messages to programs on to the cluster's loop, and works out their steps. post: sends the loop a message.
+
+    kinds: see `ClusterOptions`.
+    """
+
+    def __init__(self, kinds: ProgramKinds, post: Callable[[ProgramTold], None]) -> None:
+        self._kinds = kinds
+        self._post = post
+        self._numbers = count(1)
+        self._programs: Programs | None = None
+
+    def opened(self) -> Tell:
+        """Takes each message to one program."""
+        name = f"program{next(self._numbers)}"
+        from qoop.adaptive.program_log import telling  # few sessions are traced
+
+        return telling(lambda message, began: self._post(ProgramTold(name, message, began)))
+
+    def take(self, message: ProgramTold) -> ProgramStepped:
+        """The steps that follow from a message."""
+        if self._programs is None:
+            from qoop.adaptive.program_log import Programs  # few traces have programs
+
+            self._programs = Programs(self._kinds())
+        return ProgramStepped(message.program, self._programs.take(message.program, message.message, message.began))
