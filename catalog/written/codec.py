@@ -2,8 +2,8 @@
 
 A dataclass is written field by field under the names of its fields. Fields with their default are left out, and so are
 those that do not count in comparisons. The form of a field follows from its type, so that a new field needs no code
-here. Plans (:mod:`qoop.planner.plan_json`), traces (:mod:`qoop.adaptive.cluster.trace`) and messages to nodes of Ray
-(:mod:`qoop.engine.backends.ray.messages`) are written with it.
+here. Plans (:mod:`qoop.planner.plan_json`), traces (:mod:`qoop.adaptive.cluster.recording.trace`) and messages to nodes
+of Ray (:mod:`qoop.engine.backends.ray.messages`) are written with it.
 """
 
 from __future__ import annotations

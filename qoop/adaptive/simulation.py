@@ -20,8 +20,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.messages import JobRequest
 from qoop.adaptive.cluster.options import ClusterOptions
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.profiles import CapacityProfile, Point, Stay
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.answers import Answer

@@ -20,11 +20,11 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
 from qoop.adaptive.replanning.greedy import BOTH_ERR, LONG_SECONDS, Greedy, held_to_take
 from qoop.adaptive.replanning.observations import Seen, committed, done_parts, misestimate, outputs
 from qoop.adaptive.replanning.pace import MachinePace
-from qoop.adaptive.replanning.planner_thread import InlinePlanner, Planner
 from qoop.adaptive.replanning.policies import policy_named
 from qoop.adaptive.replanning.seconds_seen import SecondsSeen
 from qoop.catalog.errors import BindError, CatalogError, QueryError
@@ -305,8 +305,9 @@ class QueryPlanning:
         return FirstLook(prepared.bound, prepared.tables, (usual, *finer, *lone), prepared)
 
     def _finer(self, prepared: Prepared, usual: Candidate, share: Resources) -> Sequence[Candidate]:
-        """Plans as for more slots than there are, where the usual plan has a task of more than a second. They divide its
-        rows into more parts: less is lost with the process, and less spills.
+        """Plans as for more slots than there are, where the usual plan has a task of more than a second.
+
+        They divide its rows into more parts: less is lost with the process, and less spills.
         """
         if usual.longest_task(share) <= LONG_SECONDS:
             return ()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.options import ClusterOptions
+from qoop.adaptive.cluster.planner_thread import PlannerThread
 from qoop.adaptive.cluster.sizing import Sizing
 from qoop.adaptive.monitor.judging import Size
-from qoop.adaptive.replanning.planner_thread import PlannerThread
 from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import chosen_key
 from qoop.catalog.value import value
@@ -26,7 +26,7 @@ from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.arbiter import RayShare
-    from qoop.adaptive.cluster.trace import TraceFile
+    from qoop.adaptive.cluster.recording.trace import TraceFile
     from qoop.adaptive.schedulers.base import Scheduler
     from qoop.engine.node_queues.policy import NodeQueueing
     from qoop.session.pages import OpenPage
@@ -124,7 +124,7 @@ def _backend(config: Config, share: RayShare | None) -> LastingBackend:
 
 
 def _trace_file(path: Path) -> TraceFile:
-    from qoop.adaptive.cluster.trace import TraceFile  # few sessions are traced
+    from qoop.adaptive.cluster.recording.trace import TraceFile  # few sessions are traced
 
     return TraceFile(path)
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pyarrow as pa
 
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.messages import JobRequest, SampleTold
+from qoop.adaptive.cluster.recording.messages import JobRequest, SampleTold
 from qoop.adaptive.cluster.sizing import Auto
 from qoop.adaptive.replanning.policies import by_deadline
 from qoop.adaptive.replanning.worthwhile import Worthwhile

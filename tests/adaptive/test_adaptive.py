@@ -15,9 +15,9 @@ from memory_trace import MemoryTrace
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.messages import JobRequest, PinAsked
-from qoop.adaptive.cluster.ticks import Decision as Noted
-from qoop.adaptive.cluster.ticks import Found
+from qoop.adaptive.cluster.recording.messages import JobRequest, PinAsked
+from qoop.adaptive.cluster.recording.ticks import Decision as Noted
+from qoop.adaptive.cluster.recording.ticks import Found
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
 from qoop.adaptive.replanning.decision import Decision, Question, switch_to
 from qoop.adaptive.replanning.triggers import changed

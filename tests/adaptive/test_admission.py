@@ -14,8 +14,8 @@ import qoop
 from qoop.adaptive.cluster.admission import Admission
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.messages import JobRequest
 from qoop.adaptive.cluster.options import ClusterOptions
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.retrace.rerun import read_trace, rerun
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend

@@ -16,8 +16,8 @@ from waits import until
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.granting.spare_resources import with_spare_memory
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.messages import JobRequest
 from qoop.adaptive.cluster.options import ClusterOptions
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.schedulers.base import Request
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import (

@@ -15,7 +15,7 @@ import qoop
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.deadlines import IN_TIME, LATE, MISSED, verdict_of
 from qoop.adaptive.cluster.job_status import JobStatus, Left, PastJob, rho_of
-from qoop.adaptive.cluster.messages import JobRequest, SampleTold
+from qoop.adaptive.cluster.recording.messages import JobRequest, SampleTold
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.replanning.policies import by_deadline, policy_named

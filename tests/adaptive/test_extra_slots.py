@@ -15,8 +15,8 @@ from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.granting.extra_slots import BRIEF_SECONDS, PATIENCE_SECONDS, most_extra
 from qoop.adaptive.cluster.granting.last_resort import PATIENCE_SECONDS as LAST_PATIENCE
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.messages import JobRequest
 from qoop.adaptive.cluster.options import ClusterOptions
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.catalog.errors import Cancelled, ConfigError, Timeout
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock

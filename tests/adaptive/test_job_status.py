@@ -11,7 +11,7 @@ import pytest
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.job_status import JobStatus, Left
-from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.replanning.end_seconds import LEAST, MOST
 from qoop.adaptive.replanning.pace import ends_of_stages
 from qoop.adaptive.schedulers.terms import Terms

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.adaptive.cluster.journal import Journal, level_of
+from qoop.adaptive.cluster.recording.journal import Journal, level_of
 from qoop.catalog.errors import CheckpointError, ExecutionError, Revoked
 from qoop.engine.history import Ended, Failed, Lost, Record, Started, Succeeded
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId

@@ -10,7 +10,7 @@ import pytest
 import qoop
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.replanning.pace import MachinePace
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock

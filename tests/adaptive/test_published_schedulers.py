@@ -15,7 +15,7 @@ from scheduler_world import Known, empty, fill, request
 
 import qoop
 from qoop.adaptive.cluster.cluster import Cluster
-from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.cluster.remaining_work import RunRemainingWork
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.greedy import Greedy

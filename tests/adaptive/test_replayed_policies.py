@@ -12,9 +12,9 @@ import pytest
 from memory_trace import MemoryTrace
 
 from qoop.adaptive.cluster.cluster import Cluster
-from qoop.adaptive.cluster.messages import CancelAsked, JobRequest
 from qoop.adaptive.cluster.options import ClusterOptions
-from qoop.adaptive.cluster.trace import READABLE, VERSION, Chain
+from qoop.adaptive.cluster.recording.messages import CancelAsked, JobRequest
+from qoop.adaptive.cluster.recording.trace import READABLE, VERSION, Chain
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.retrace.rerun import Recording, read_trace, rerun
 from qoop.adaptive.schedulers.described import MODULES, made, named

@@ -20,10 +20,10 @@ import qoop
 from qoop.__main__ import main
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.messages import CancelAsked, JobRequest, PinAsked, SuspendAsked
 from qoop.adaptive.cluster.options import ClusterOptions
-from qoop.adaptive.cluster.trace import INPUTS, OUTPUTS, Chain
-from qoop.adaptive.cluster.trace_codec import read_error, write_error
+from qoop.adaptive.cluster.recording.messages import CancelAsked, JobRequest, PinAsked, SuspendAsked
+from qoop.adaptive.cluster.recording.trace import INPUTS, OUTPUTS, Chain
+from qoop.adaptive.cluster.recording.trace_codec import read_error, write_error
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.retrace.rerun import Recording, read_trace, rerun

@@ -10,7 +10,7 @@ from memory_trace import MemoryTrace
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.granting.revocation import MARGIN, Fate, decide, in_time, offers, remaining
-from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.schedulers.base import Request
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend
 from qoop.engine.clock import VirtualClock

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import qoop
 from qoop.adaptive.cluster.cluster import Cluster
-from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.schedulers.base import Request
 from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.adaptive.schedulers.terms import Terms

@@ -29,7 +29,7 @@ import duckdb
 from attack_outcome import Outcome
 
 import qoop
-from qoop.adaptive.cluster.trace import Chain
+from qoop.adaptive.cluster.recording.trace import Chain
 from qoop.adaptive.retrace.rerun import read_trace, rerun
 from qoop.catalog.signed_json import sealed
 from qoop.catalog.user_key import user_key

@@ -12,9 +12,9 @@ import pytest
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.messages import JobRequest
 from qoop.adaptive.cluster.options import ClusterOptions
-from qoop.adaptive.cluster.trace import TraceFile
+from qoop.adaptive.cluster.recording.messages import JobRequest
+from qoop.adaptive.cluster.recording.trace import TraceFile
 from qoop.adaptive.retrace.rerun import read_trace, rerun
 from qoop.engine.backends.local import LocalBackend, Read
 from qoop.engine.events import Begun, Event, Queued, TaskStopped, TaskSucceeded

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.adaptive.cluster.messages import ProgramTold
+from qoop.adaptive.cluster.recording.messages import ProgramTold
 from qoop.adaptive.program_log import Programs
 from qoop.adaptive.retrace.rerun import Recording, read_trace, rerun
 from qoop.catalog.errors import PlanError

@@ -9,7 +9,7 @@ import pytest
 
 import qoop
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulationOptions, simulate
 from qoop.engine.backends.simulated import Outcome
 from qoop.engine.history import Began, Ended, Lost, Started, Succeeded, Waiting

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from qoop.adaptive.cluster.trace import Chain, Lines, Tick, header
+from qoop.adaptive.cluster.recording.trace import Chain, Lines, Tick, header
 
 
 @dataclass(frozen=True)

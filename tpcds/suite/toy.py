@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from qoop.adaptive.cluster.cluster import Cluster
-from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.baselines import AtLaunch, clarinet, hindsight, volcano
 from qoop.adaptive.replanning.greedy import Greedy

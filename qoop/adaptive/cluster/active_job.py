@@ -16,7 +16,7 @@ from qoop.engine.task import JobId, own_non_deterministic
 from qoop.planner.search.candidate import Candidate
 
 if TYPE_CHECKING:
-    from qoop.adaptive.cluster.messages import JobRequest, Submitted
+    from qoop.adaptive.cluster.recording.messages import JobRequest, Submitted
     from qoop.engine.clock import Clock
     from qoop.engine.driver import Driver
     from qoop.engine.events import Command

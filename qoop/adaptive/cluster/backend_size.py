@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.cluster.ticks import Refused, Resizing
+from qoop.adaptive.cluster.recording.ticks import Refused, Resizing
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
 from qoop.engine.events import SlotsChanged
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.fair_shares import FairShares
-    from qoop.adaptive.cluster.messages import ResizeAsked
-    from qoop.adaptive.cluster.recorder import Recorder
+    from qoop.adaptive.cluster.recording.messages import ResizeAsked
+    from qoop.adaptive.cluster.recording.recorder import Recorder
     from qoop.engine.backends.base import Backend
     from qoop.engine.driver import Driver
     from qoop.engine.events import Event

@@ -31,8 +31,12 @@ from qoop.adaptive.cluster.granting.granter import Granter
 from qoop.adaptive.cluster.job_handle import WAKE_SECONDS, JobHandle
 from qoop.adaptive.cluster.job_status import EndedJob, JobStatus
 from qoop.adaptive.cluster.job_table import JobTable, resolve
-from qoop.adaptive.cluster.journal import Journal
-from qoop.adaptive.cluster.messages import (
+from qoop.adaptive.cluster.options import ClusterOptions
+from qoop.adaptive.cluster.past_jobs import PastJobs
+from qoop.adaptive.cluster.planner_requests import PlannerRequests
+from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner, PlannerThread
+from qoop.adaptive.cluster.recording.journal import Journal
+from qoop.adaptive.cluster.recording.messages import (
     Answered,
     CancelAsked,
     CloseAsked,
@@ -49,13 +53,9 @@ from qoop.adaptive.cluster.messages import (
     Submitted,
     SuspendAsked,
 )
-from qoop.adaptive.cluster.options import ClusterOptions
-from qoop.adaptive.cluster.past_jobs import PastJobs
-from qoop.adaptive.cluster.planner_requests import PlannerRequests
-from qoop.adaptive.cluster.recorder import ProgramLog, Recorder
-from qoop.adaptive.cluster.ticks import JobEnded, Opened
+from qoop.adaptive.cluster.recording.recorder import ProgramLog, Recorder
+from qoop.adaptive.cluster.recording.ticks import JobEnded, Opened
 from qoop.adaptive.cluster.time_limits import TimeLimits
-from qoop.adaptive.replanning.planner_thread import InlinePlanner, Planner, PlannerThread
 from qoop.adaptive.schedulers.base import Scheduler
 from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.adaptive.schedulers.reserving import Reserving
@@ -74,8 +74,8 @@ _GRACE = 10.0
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.deadlines import Deadlines
+    from qoop.adaptive.cluster.recording.trace import Trace
     from qoop.adaptive.cluster.tenants import TenantStatus
-    from qoop.adaptive.cluster.trace import Trace
     from qoop.adaptive.program_log import Tell
     from qoop.engine.node_queues.ticket import JobLeft
 

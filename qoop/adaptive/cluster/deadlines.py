@@ -7,7 +7,7 @@ end past it a certainty. A deadline ends nothing.
 
 The ways to meet it are told with it: more slots; another time, where the query would take less than it was given if it
 had all slots; an approximate answer, where statistics say how much of its tables that would read
-(:class:`~qoop.adaptive.cluster.messages.SampleTold`).
+(:class:`~qoop.adaptive.cluster.recording.messages.SampleTold`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.job_status import Left, left_of
-from qoop.adaptive.cluster.messages import SampleTold
+from qoop.adaptive.cluster.recording.messages import SampleTold
 from qoop.adaptive.replanning.decision import pace_of
 from qoop.adaptive.replanning.pace import end
 from qoop.adaptive.schedulers.shares import times

@@ -23,7 +23,14 @@ from qoop.adaptive.cluster.job_status import (
     waited,
     work_done,
 )
-from qoop.adaptive.cluster.messages import CancelAsked, HoldAsked, PinAsked, ReconsiderAsked, ReleaseAsked, SuspendAsked
+from qoop.adaptive.cluster.recording.messages import (
+    CancelAsked,
+    HoldAsked,
+    PinAsked,
+    ReconsiderAsked,
+    ReleaseAsked,
+    SuspendAsked,
+)
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError, Suspended
 from qoop.engine.events import Committed
 from qoop.engine.history import Record
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
     import threading
 
     from qoop.adaptive.cluster.active_job import JobPlans
-    from qoop.adaptive.cluster.messages import Message, Submitted
+    from qoop.adaptive.cluster.recording.messages import Message, Submitted
     from qoop.adaptive.replanning.decision import Option
     from qoop.catalog.forks import CreatorProcess
     from qoop.planner.plan import Resources

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.granting.granter import touched
-from qoop.adaptive.cluster.ticks import Found
+from qoop.adaptive.cluster.recording.ticks import Found
 from qoop.catalog.errors import Cancelled, GuardMismatch, Overloaded, QoopError
 from qoop.engine.history import NotContinued
 from qoop.engine.state import State
@@ -19,8 +19,8 @@ from qoop.planner.plan import STORE_PER_KERNEL
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob
     from qoop.adaptive.cluster.admission import Admission
-    from qoop.adaptive.cluster.messages import SuspendAsked
-    from qoop.adaptive.cluster.recorder import Recorder
+    from qoop.adaptive.cluster.recording.messages import SuspendAsked
+    from qoop.adaptive.cluster.recording.recorder import Recorder
     from qoop.engine.backends.base import Backend
     from qoop.engine.driver import Driver
     from qoop.engine.events import Command, Committed

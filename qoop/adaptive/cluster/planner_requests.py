@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.granting.granter import touched
-from qoop.adaptive.cluster.messages import Answered
-from qoop.adaptive.cluster.ticks import Decision, Questioned
+from qoop.adaptive.cluster.recording.messages import Answered
+from qoop.adaptive.cluster.recording.ticks import Decision, Questioned
 from qoop.adaptive.replanning.answers import Answer, Useful, Work
 from qoop.catalog.errors import ExecutionError, QoopError
 from qoop.engine.history import Decided
@@ -22,8 +22,8 @@ from qoop.engine.task import JobId
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob
     from qoop.adaptive.cluster.job_table import JobTable
-    from qoop.adaptive.cluster.recorder import Recorder
-    from qoop.adaptive.replanning.planner_thread import Planner
+    from qoop.adaptive.cluster.planner_thread import Planner
+    from qoop.adaptive.cluster.recording.recorder import Recorder
     from qoop.adaptive.replanning.replanner import Replanner
     from qoop.engine.driver import Driver
 

@@ -4,7 +4,6 @@
 
     adaptive.py       what a job needs to change plan
     triggers.py       when it is time to think again
-    planner_thread.py where decisions are worked out: a thread of low priority, or the caller's
     replanner.py      asks at that time, and applies the answers
     answers.py        how a question is answered, in the planner thread
     decision.py       carries progress over to every plan: what a policy decides on, and its answer

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.messages import Answered, Message, PinAsked, ResizeAsked, Submitted, SuspendAsked
 from qoop.adaptive.cluster.options import ClusterOptions
-from qoop.adaptive.cluster.ticks import Found, Opened, Refused
-from qoop.adaptive.cluster.trace import FORMAT, INPUTS, MESSAGES, OUTPUTS, READABLE, Chain, Lines
-from qoop.adaptive.cluster.trace_codec import TraceCodec
+from qoop.adaptive.cluster.recording.messages import Answered, Message, PinAsked, ResizeAsked, Submitted, SuspendAsked
+from qoop.adaptive.cluster.recording.ticks import Found, Opened, Refused
+from qoop.adaptive.cluster.recording.trace import FORMAT, INPUTS, MESSAGES, OUTPUTS, READABLE, Chain, Lines
+from qoop.adaptive.cluster.recording.trace_codec import TraceCodec
 from qoop.adaptive.replanning.answers import Answer, Useful
 from qoop.adaptive.replanning.decision import Policy
 from qoop.adaptive.retrace.story import story

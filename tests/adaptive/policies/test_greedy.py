@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from policies_world import ask, option
 
-from qoop.adaptive.cluster.trace_codec import TraceCodec
+from qoop.adaptive.cluster.recording.trace_codec import TraceCodec
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.decision import START, Policy, Stay, Switch
 from qoop.adaptive.replanning.greedy import Greedy

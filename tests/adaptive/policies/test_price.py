@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from policies_world import ask, option
 
 from qoop.adaptive.cluster.cluster import Cluster
-from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.decision import Decision, Question, Stay, Switch
 from qoop.adaptive.replanning.greedy import Greedy

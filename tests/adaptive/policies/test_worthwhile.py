@@ -14,7 +14,7 @@ from policies_world import option
 
 import qoop
 from qoop.adaptive.cluster.cluster import Cluster
-from qoop.adaptive.cluster.messages import JobRequest
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.replanning.worthwhile import Course, Worthwhile
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.simulated import SimulatedBackend

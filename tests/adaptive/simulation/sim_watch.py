@@ -27,7 +27,7 @@ from sim_history import check_history
 from sim_shape import Shape
 
 from qoop.adaptive.cluster.cluster import Cluster
-from qoop.adaptive.cluster.messages import (
+from qoop.adaptive.cluster.recording.messages import (
     Answered,
     CancelAsked,
     CloseAsked,
@@ -36,7 +36,7 @@ from qoop.adaptive.cluster.messages import (
     Submitted,
     SuspendAsked,
 )
-from qoop.adaptive.cluster.ticks import Decision, Found, JobEnded, Questioned, Refused, Resizing, Tick
+from qoop.adaptive.cluster.recording.ticks import Decision, Found, JobEnded, Questioned, Refused, Resizing, Tick
 from qoop.catalog.errors import CheckpointError, NoCapacity, OutOfMemory, Revoked, Timeout
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.events import (

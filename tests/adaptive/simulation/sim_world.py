@@ -16,7 +16,8 @@ from sim_watch import Watch
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.messages import (
+from qoop.adaptive.cluster.options import ClusterOptions
+from qoop.adaptive.cluster.recording.messages import (
     CancelAsked,
     HoldAsked,
     JobRequest,
@@ -25,7 +26,6 @@ from qoop.adaptive.cluster.messages import (
     ResizeAsked,
     SuspendAsked,
 )
-from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.decision import Decision, Question, switch_to
 from qoop.adaptive.replanning.greedy import Greedy

@@ -13,8 +13,8 @@ import pytest
 from scheduler_world import Known, empty, fill, request
 
 import qoop
-from qoop.adaptive.cluster.messages import JobRequest
-from qoop.adaptive.cluster.trace_codec import TraceCodec
+from qoop.adaptive.cluster.recording.messages import JobRequest
+from qoop.adaptive.cluster.recording.trace_codec import TraceCodec
 from qoop.adaptive.schedulers.base import Request
 from qoop.adaptive.schedulers.described import made
 from qoop.adaptive.schedulers.quality.sharing import Quality

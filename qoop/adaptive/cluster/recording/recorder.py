@@ -6,11 +6,11 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.cluster.messages import ProgramTold
-from qoop.adaptive.cluster.ticks import ProgramStepped, Tick
+from qoop.adaptive.cluster.recording.messages import ProgramTold
+from qoop.adaptive.cluster.recording.ticks import ProgramStepped, Tick
 
 if TYPE_CHECKING:
-    from qoop.adaptive.cluster.trace import Trace
+    from qoop.adaptive.cluster.recording.trace import Trace
     from qoop.adaptive.program_log import ProgramKinds, Programs, Tell
 
 

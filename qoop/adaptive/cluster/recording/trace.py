@@ -12,7 +12,7 @@ As JSON lines (law 8: no pickle), each written once the tick is over::
     {"end": 1}                                              the session was closed after that many ticks
 
 Every line ends with ``"sum": "…"``, which sums the line and all before it (:class:`Chain`).
-:mod:`qoop.adaptive.cluster.ticks` and :mod:`qoop.adaptive.cluster.messages` say what the lines mean,
+:mod:`qoop.adaptive.cluster.recording.ticks` and :mod:`qoop.adaptive.cluster.recording.messages` define the lines,
 :mod:`qoop.adaptive.retrace.rerun` goes through them again.
 """
 
@@ -29,7 +29,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
-from qoop.adaptive.cluster.messages import (
+from qoop.adaptive.cluster.recording.messages import (
     Answered,
     CancelAsked,
     CloseAsked,
@@ -44,7 +44,7 @@ from qoop.adaptive.cluster.messages import (
     Submitted,
     SuspendAsked,
 )
-from qoop.adaptive.cluster.ticks import (
+from qoop.adaptive.cluster.recording.ticks import (
     Decision,
     Found,
     JobEnded,
@@ -56,7 +56,7 @@ from qoop.adaptive.cluster.ticks import (
     Starting,
     Tick,
 )
-from qoop.adaptive.cluster.trace_codec import TraceCodec
+from qoop.adaptive.cluster.recording.trace_codec import TraceCodec
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.stores.private import open_private
