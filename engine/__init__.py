@@ -5,6 +5,7 @@
     events.py        events, commands, demands and grants
     task.py          one task: its stage, its part, where its inputs lie
     run.py           the state machine of one job: events in, commands out
+    running/         the parts of a run: its attempts, its outputs, the plan that runs
     frontier.py      the tasks that still have to run, and those that can run now
     state.py         states of a job and limits of a run
     demand.py        the memory and cpu that a task asks for
@@ -24,7 +25,6 @@
     failures.py      turns errors of DuckDB, Arrow and the system into ours
     progress.py      the progress of a job
     history.py       the records of a job: what it did and why
-    invariants.py    the invariants of a run, checked after every event
     clock.py         wall time and simulated time
     interpreter.py   limits how long a thread keeps Python's lock
 """

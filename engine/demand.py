@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from qoop.engine.frontier import StageNode
-from qoop.engine.task import Content, MachineId
+from qoop.engine.events import Demand
+from qoop.engine.frontier import Frontier, StageNode
+from qoop.engine.task import Content, JobId, MachineId, TaskId
 from qoop.planner.packing import cap, least, on_threads
 from qoop.planner.plan import Resources
 
@@ -107,3 +108,38 @@ class Demands:
     def _least(self) -> float:
         by_slot = [capacity.memory / capacity.cpu for capacity in self._lasting.values() if capacity.cpu >= 1]
         return float(math.floor(min(self._least_memory, *by_slot))) if by_slot else self._least_memory
+
+
+class ReadyDemands:
+    """The demands of a run's ready tasks, made again only where one has changed: a scheduler reads them often."""
+
+    def __init__(self, job: JobId, demands: Demands) -> None:
+        self._job = job
+        self._demands = demands
+        self._by_stage: dict[StageNode, tuple[int, tuple[Resources, float], Demand]] = {}
+        self._now: tuple[Demand, ...] = ()
+        self._version = (-1, -1, -1)  # of the frontier, the demands and what is exhausted
+
+    def forget(self) -> None:
+        """The plan has changed."""
+        self._by_stage.clear()
+        self._version = (-1, -1, -1)
+
+    def of(self, frontier: Frontier, exhausted: Collection[Content]) -> tuple[Demand, ...]:
+        """The next ready task of every stage that has one, but those whose content is exhausted."""
+        version = frontier.changes, self._demands.changes, len(exhausted)
+        if version != self._version:
+            self._version = version
+            stages = frontier.ready_stages()
+            if exhausted:
+                stages = [node for node in stages if node.content not in exhausted]
+            self._now = tuple(map(self._demand, stages))
+        return self._now
+
+    def _demand(self, node: StageNode) -> Demand:
+        part, needs = node.next_ready().part, self._demands.asked(node)
+        known = self._by_stage.get(node)
+        if known is None or known[0] != part or known[1] is not needs:
+            demand = Demand(self._job, TaskId(self._job, node.stage.id, part), *needs)
+            known = self._by_stage[node] = part, needs, demand
+        return known[2]

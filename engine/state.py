@@ -1,4 +1,4 @@
-"""The states of a job, the limits of a run, and its living attempts.
+"""The states of a job and the limits of a run.
 
 ::
 
@@ -20,16 +20,11 @@ legal at any time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 from typing import Protocol
 
 from qoop.catalog.value import value
-from qoop.engine.events import WorkSeen
-from qoop.engine.frontier import StageNode
-from qoop.engine.task import AttemptId, CheckpointKey, MachineId
-from qoop.planner.packing import duration_ratio
 from qoop.planner.plan import Plan, Resources, StageId
 
 
@@ -99,47 +94,3 @@ class Saving(Protocol):
     def stages(self, plan: Plan, share: Resources) -> frozenset[StageId]:
         """The stages of the plan whose outputs are, if it runs on this share."""
         ...
-
-
-@dataclass(slots=True)
-class Attempt:
-    """A living attempt. void: its output rests on data that is being made again and must not be used.
-
-    most: slots that it can be granted while it runs; 0: it keeps its resources to the end. asked: it was told to go on
-    with others, and has not said yet which it has. since: when it would have begun to be as far as it is, with the
-    slots that it has now. extra: it runs on a slot that its machine has not got. granted: when it
-    was. queued: its machine has said that it waits there; begun: that it waits no more, which is its last word on that.
-    seen: the last report of its progress.
-    """
-
-    id: AttemptId
-    key: CheckpointKey
-    stage: StageNode
-    machine: MachineId
-    resources: Resources
-    started: float
-    stopping: bool = False
-    void: bool = False
-    most: int = 0
-    extra: bool = False
-    asked: bool = False
-    since: float = 0.0
-    granted: float = 0.0
-    queued: bool = False
-    begun: bool = False
-    seen: WorkSeen | None = None
-
-    def spent(self, now: float) -> float:
-        """Seconds of the slots it has now in which it would have come as far as it is."""
-        return 0.0 if self.queued else now - self.since
-
-    def begin(self, now: float) -> None:
-        """It waits no more; what it is to do, it does from now on."""
-        if self.queued:
-            self.started = self.since = now
-        self.queued, self.begun = False, True
-
-    def regrant(self, resources: Resources, now: float) -> None:
-        """It has these resources from now on."""
-        self.since = now - self.spent(now) * duration_ratio(self.resources.cpu, resources.cpu)
-        self.resources, self.asked = resources, False

@@ -30,6 +30,9 @@ from qoop.engine.demand import Demands
 from qoop.engine.driver import Driver
 from qoop.engine.frontier import Frontier
 from qoop.engine.run import Run
+from qoop.engine.running import retries
+from qoop.engine.running.outputs import Outputs
+from qoop.engine.running.plan import RunningPlan
 
 WITHIN = 2_000
 """Schedules in which every mutant must be caught."""
@@ -66,40 +69,43 @@ class Mutant:
 
 
 MUTANTS = (
-    Mutant("a single output is never released", Run, "_release", "if gone:", "if len(gone) > 1:"),
+    Mutant("a single output is never released", Outputs, "release", "if keys:", "if len(keys) > 1:"),
     Mutant(
         "a report of an attempt that has ended counts", Run, "_succeeded",
         "attempt is not None and not attempt.void and not self.ending", "not self.ending",
     ),
-    Mutant("a lost checkpoint is forgotten", Run, "_lost", "self._drop(key) is None", "True"),
-    Mutant("what others need is released at a switch", Run, "_useless", "or not task.wanted", "or True"),
+    Mutant("a lost checkpoint is forgotten", Run, "_lost", "self._outputs.drop(key) is None", "True"),
+    Mutant("what others need is released at a switch", Outputs, "useless", "or not task.wanted", "or True"),
     Mutant(
-        "a switch goes on with what the plan makes of other things", Run, "_change",
+        "a switch goes on with what the plan makes of other things", RunningPlan, "change",
         "before is not None and not same", "False and before is not None",
     ),
     Mutant(
-        "a switch does not stop what it has no use for", Run, "_stop_useless",
+        "a switch does not stop what it has no use for", RunningPlan, "_stop_useless",
         "task is None or", "task is not None and",
     ),
     Mutant(
-        "a switch forgets what runs", Run, "_change",
-        "{attempt.key for attempt in self._attempts.values()}", "set()",
+        "a switch forgets what runs", RunningPlan, "change",
+        "{attempt.key for attempt in self._attempts}", "set()",
     ),
     Mutant(
         "a job ends before its attempts", Run, "_conclude",
         "self._outcome is None or self._attempts", "self._outcome is None",
     ),
-    Mutant("a job that ends stops nothing", Run, "_decide", 'self._stop(attempt, f"the job is {outcome}")', "pass"),
-    Mutant("one failure more than the limit", Run, "_count", "failures >= limit", "failures > limit"),
+    Mutant(
+        "a job that ends stops nothing", Run, "_decide",
+        'self._attempts.stop(attempt, f"the job is {outcome}")', "pass",
+    ),
+    Mutant("one failure more than the limit", retries, "_counted", "failures < limit", "failures <= limit"),
     Mutant(
         "losing a machine is no failure at all", Run, "_machine_lost",
         "self._judge(attempt, error, retryable=True)", "pass",
     ),
     Mutant(
-        "non-deterministic stages meet another plan", Run, "_drop_dependents",
-        "if self._frontier is None:", "if True:",
+        "non-deterministic stages meet another plan", RunningPlan, "_drop_dependents",
+        "if self.frontier is None:", "if True:",
     ),
-    Mutant("an attempt at spoiled data is not void", Run, "_spoil", "attempt.void = True", "pass"),
+    Mutant("an attempt at spoiled data is not void", RunningPlan, "_spoil", "_attempts.void(", "_attempts.stop("),
     Mutant(
         "a non-deterministic stage made again spoils nothing", Frontier, "_review",
         "if active and task.made", "if False and task.made",
@@ -141,17 +147,17 @@ MUTANTS = (
     ),
     Mutant("machines that come are not seen", Driver, "take", "self._availability = self._all_available()", "pass"),
     Mutant("what a late writer left is not given back", Driver, "_give_back", "job not in self.runs", "False"),
-    Mutant("what was found is not taken", Run, "_change", "self._take_found(found)  #", "#"),
+    Mutant("what was found is not taken", Run, "_change", "self._outputs.add_found(found)  #", "#"),
     Mutant(
         "a plan that cannot start keeps what was found", Run, "_change",
-        "self._take_found(found)  # first, since they are released at the end, however it comes\n"
-        "    self._need_tables(plan)",
-        "self._need_tables(plan)\n    self._take_found(found)",
+        "self._outputs.add_found(found)  # first, since they are released at the end, however it comes\n"
+        "    self._specs.need_tables(plan)",
+        "self._specs.need_tables(plan)\n    self._outputs.add_found(found)",
     ),
     Mutant("non-deterministic stages are owned, what rests on them is not", cluster, "own_non_deterministic",
            "item.stage in own", "False"),
     Mutant(
-        "a late output of an old non-deterministic stage stays", Run, "_void_attempts_at",
+        "a late output of an old non-deterministic stage stays", RunningPlan, "void_attempts_at",
         "attempt.key == key", "False",
     ),
     Mutant("an ended job is told more", Run, "handle", "if self.state.final:", "if False:"),

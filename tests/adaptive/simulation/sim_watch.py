@@ -252,7 +252,7 @@ class Watch:
     def _condition_of(self, job: JobModel, attempt: AttemptId, living: Living | None) -> str:
         if living is None:
             return "gone"
-        known = job.run._attempts.get(attempt.number)
+        known = job.run._attempts.get(attempt)
         assert known is not None, f"{attempt} is alive, but its job does not know it"
         return "void" if known.void else "stopping" if living.stopping else "runs"
 
@@ -378,7 +378,7 @@ class Watch:
         self._fits(machine, spec, where)
         self._goes_first(job, spec, where)
         shape = self._shape(run.plan)
-        assert spec.key in shape.active(job.run._present), f"{where} begins without need\n{run.story(spec.key)}"
+        assert spec.key in shape.active(job.run._outputs.present), f"{where} begins without need\n{run.story(spec.key)}"
         reads = tuple(item.reads for item in spec.inputs)
         assert reads == shape.tasks[spec.key].reads, f"{where} reads {reads} instead of {shape.tasks[spec.key].reads}"
         self._begin(job, machine, spec, shape)
@@ -452,7 +452,7 @@ class Watch:
         shape = self._shape(job.run.plan)
         task = shape.tasks.get(living.key)
         reason = (
-            job.run.ending or task is None or task.dependent or living.key not in shape.active(job.run._present)
+            job.run.ending or task is None or task.dependent or living.key not in shape.active(job.run._outputs.present)
             or living.machine in self._leaving or self._dependent_before(job, living.key)
             or living.made_of != task.made_of
         )  # fmt: skip
@@ -474,7 +474,7 @@ class Watch:
         shape = self._shape(job.run.plan)
         task = shape.tasks.get(key)
         had = key in job.present and (task is None or not task.dependent)
-        assert not had or key not in shape.wanted(job.run._present), (
+        assert not had or key not in shape.wanted(job.run._outputs.present), (
             f"{name} lets go of {key}, which it needs\n{job.run.story(key)}"
         )
 
@@ -513,7 +513,7 @@ class Watch:
     def _job_holds(self, name: JobId, job: JobModel) -> None:
         run = job.run
         run.check()
-        present = set(run._present)
+        present = set(run._outputs.present)
         mine = self._of_job.get(name, set())
         for key in present - mine:
             raise AssertionError(f"{name} believes to hold {key}\n{run.story(key)}")
@@ -674,7 +674,7 @@ def _condition(run: Run) -> str:
 
 def _state_outside(job: JobModel, key: CheckpointKey) -> str:
     """Of a task that was not in the plan before."""
-    if key in job.run._present:
+    if key in job.run._outputs.present:
         return "spare"
     return "stopping" if any(living.key == key for living in job.living.values()) else "idle"
 

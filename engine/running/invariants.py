@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 
 from qoop.engine.frontier import Frontier
-from qoop.engine.state import Attempt
+from qoop.engine.running.attempts import Attempt, AttemptState
 from qoop.engine.task import CheckpointKey
 
 Story = Callable[[CheckpointKey], str]
 
 
 def check_attempts(attempts: Sequence[Attempt], story: Story) -> None:
-    """No key has two attempts, and none is queued after it began."""
+    """No key has two attempts, none runs while it waits, and the state follows the reports until a stop."""
     for attempt in attempts:
-        assert not (attempt.queued and attempt.begun), f"{attempt.id} is queued, but has begun\n{story(attempt.key)}"
+        assert attempt.stopping or attempt.state is attempt.reported, (
+            f"{attempt.id}: {attempt.state}, {attempt.reported}"
+        )
+        assert attempt.reported not in (AttemptState.STOPPING, AttemptState.VOID), f"{attempt.id}: {attempt.reported}"
         assert not attempt.queued or attempt.started == attempt.granted, (
             f"{attempt.id} is queued, but runs since {attempt.started}\n{story(attempt.key)}"
         )

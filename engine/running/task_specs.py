@@ -1,0 +1,75 @@
+"""The orders of a job's tasks: what is fixed for the job, and what a stage and an attempt add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from qoop.catalog.errors import PlanError
+from qoop.catalog.functions.function import UserFunction
+from qoop.catalog.table import Table
+from qoop.engine.frontier import Frontier, TaskNode
+from qoop.engine.running.attempts import Attempt
+from qoop.engine.running.retries import name
+from qoop.engine.state import Limits, Saving
+from qoop.engine.task import TaskSpec
+from qoop.planner.plan import Plan, Resources, StageId
+
+
+class TaskSpecs:
+    """Makes the `TaskSpec` of an attempt. The arguments are those of `Run`."""
+
+    def __init__(
+        self,
+        tables: Mapping[str, Table],
+        settings: tuple[tuple[str, str], ...],
+        functions: tuple[UserFunction, ...],
+        durable: bool,
+        saving: Saving | None,
+        limits: Limits,
+    ) -> None:
+        self._tables = tables
+        self._settings = settings
+        self._functions = functions
+        self._durable = durable
+        self._saving = saving
+        self._limits = limits
+        self._saved: tuple[Plan, frozenset[StageId]] | None = None
+
+    def need_tables(self, plan: Plan) -> None:
+        """Raise PlanError if a stage reads a table that the job does not have."""
+        for stage in plan.stages:
+            for item in stage.table_inputs:
+                if item.table not in self._tables:
+                    known = ", ".join(sorted(self._tables)) or "none"
+                    raise PlanError(f"{name(stage)} reads table {item.table}; the job has {known}")
+
+    def make(self, attempt: Attempt, task: TaskNode, frontier: Frontier, share: Resources | None) -> TaskSpec:
+        """The order of an attempt at a task of the plan that runs."""
+        stage = task.stage.stage
+        return TaskSpec(
+            attempt=attempt.id,
+            stage=stage,
+            key=task.key,
+            inputs=frontier.inputs(task),
+            tables={item.table: self._tables[item.table] for item in stage.table_inputs},
+            resources=attempt.resources,
+            settings=frontier.plan.settings + self._settings,
+            # a non-deterministic output is worth nothing to another process
+            durable=self._durable and not task.stage.dependent and self._saves(stage.id, frontier.plan, share),
+            shared=not task.stage.dependent,
+            answer=task.stage is frontier.root,
+            locked=self._limits.locked,
+            functions=self._functions,
+            most=attempt.most,
+            extra=attempt.extra,
+            profiled=self._limits.profiled,
+            path=task.stage.tail,
+        )
+
+    def _saves(self, stage: StageId, plan: Plan, share: Resources | None) -> bool:
+        """True if the outputs of a stage of this plan are to survive the process."""
+        if self._saving is None:
+            return True
+        if self._saved is None or self._saved[0] is not plan:
+            self._saved = (plan, self._saving.stages(plan, share or Resources(1.0)))
+        return stage in self._saved[1]
