@@ -24,7 +24,6 @@ from qoop.catalog.errors import (
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.engine.data_locality import DataLocality
-from qoop.engine.demand import ReadyDemands
 from qoop.engine.events import (
     Begun,
     CallsSeen,
@@ -33,7 +32,6 @@ from qoop.engine.events import (
     CheckpointSaved,
     Command,
     Committed,
-    Demand,
     Event,
     MachineJoined,
     MachineLost,
@@ -101,7 +99,6 @@ class Run(RunView):
         self._specs = TaskSpecs(tables, settings, functions, durable, saving, limits)
         self._last_resort = last_resort
         self._data_locality = DataLocality() if limits.near else None
-        self._ready = ReadyDemands(job, self._demands)
         self._all_saved = True
         self._on_hold = False
         self._switches = 0
@@ -177,16 +174,6 @@ class Run(RunView):
                 self._take(event)
                 self._clear_up()
         return self._log.flush()
-
-    def ready(self) -> tuple[Demand, ...]:
-        """The next ready task of every stage that has one, with the least resources it needs.
-
-        Longest estimated path to the end of the job first, then plan order. A demand never exceeds every
-        empty machine: what fits none asks for all that the one with the most memory has.
-        """
-        if self._frontier is None or self._outcome is not None or self.state is not State.RUNNING:
-            return ()
-        return self._ready.of(self._frontier, self._retries.exhausted)
 
     def grant(
         self, task: TaskId, machine: MachineId, resources: Resources, extra: bool = False, *, now: float

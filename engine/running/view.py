@@ -9,8 +9,8 @@ from math import floor
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import OutOfMemory, QoopError
-from qoop.engine.demand import Demands
-from qoop.engine.events import Committed, Running, WorkSeen
+from qoop.engine.demand import Demands, ReadyDemands
+from qoop.engine.events import Committed, Demand, Running, WorkSeen
 from qoop.engine.frontier import Frontier
 from qoop.engine.history import Coming, mentions
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of, weights_of
@@ -51,6 +51,7 @@ class RunView:
         self._outputs = Outputs(self._log, job, limits.keep_checkpoints)
         self._running_plan = RunningPlan(self._log, job, self._attempts, self._outputs)
         self._demands = Demands(limits.min_memory, limits.most_memory)
+        self._ready = ReadyDemands(job, self._demands)
         self._retries = Retries(self._log, limits, self._demands)
         self._coming: Coming = ()
         self._slowed = 1.0
@@ -144,6 +145,16 @@ class RunView:
     def work_left(self) -> float:
         """Slot seconds of the tasks that have not ended, those that run included, by the plan's estimates."""
         return max(0.0, self._frontier.work) if self._frontier is not None and not self.ending else 0.0
+
+    def ready(self) -> tuple[Demand, ...]:
+        """The next ready task of every stage that has one, with the least resources it needs.
+
+        Longest estimated path to the end of the job first, then plan order. A demand never exceeds every
+        empty machine: what fits none asks for all that the one with the most memory has.
+        """
+        if self._frontier is None or self._outcome is not None or self.state is not State.RUNNING:
+            return ()
+        return self._ready.of(self._frontier, self._retries.exhausted)
 
     def progress(self) -> Progress:
         """The progress of the job."""
