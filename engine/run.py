@@ -100,20 +100,20 @@ class Run(RunView):
         self._last_resort = last_resort
         self._data_locality = DataLocality() if limits.near else None
         self._all_saved = True
-        self._on_hold = False
+        self._paused = False
         self._switches = 0
 
     # --- what the driver calls ------------------------------------------------------------------------------
 
-    def hold(self) -> None:
-        """Start nothing new until `go_on`, whichever plan comes meanwhile; attempts under way go on."""
-        self._on_hold = True
+    def pause(self) -> None:
+        """Start nothing new until `resume`, whichever plan comes meanwhile; attempts under way go on."""
+        self._paused = True
         if self.state is State.RUNNING:
             self._move(State.SWITCHING)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Start what is ready again."""
-        self._on_hold = False
+        self._paused = False
         if self.state is State.SWITCHING and self._frontier is not None:
             self._move(State.RUNNING)
 
@@ -140,7 +140,7 @@ class Run(RunView):
         self.plans.append(plan)
         self._demands.forget()
         self._ready.forget()
-        if not self._on_hold:
+        if not self._paused:
             self._move(State.RUNNING)
         self._record_switch(why)
         self._clear_up()

@@ -3,10 +3,10 @@
 ::
 
     state       may become                          when
-    SWITCHING   RUNNING                             `switch` has compared the plan with the checkpoints; after `hold`,
-                                                    `go_on`
+    SWITCHING   RUNNING                             `switch` has compared the plan with the checkpoints; after `pause`,
+                                                    `resume`
                 SUCCEEDED, FAILED, CANCELLED
-    RUNNING     SWITCHING                           `hold`, or a switch: nothing new starts, attempts go on
+    RUNNING     SWITCHING                           `pause`, or a switch: nothing new starts, attempts go on
                 SUCCEEDED                           all parts of the root are present and no attempt is alive
                 FAILED                              a task failed for good, or `fail` was called
                 CANCELLED                           `cancel` was called

@@ -714,13 +714,13 @@ def test_a_non_deterministic_stage_made_again_after_a_switch_to_the_same_plan_sp
 
 def test_nothing_starts_while_it_is_held_whichever_plan_it_has() -> None:
     s = Script(LEFT)
-    s.run.hold()
+    s.run.pause()
     assert s.run.state is State.SWITCHING
     assert s.ready == []
     s.switch(RIGHT)
     assert s.ready == []
     s.switch(LEFT)
-    s.run.go_on()
+    s.run.resume()
     assert s.run.state is State.RUNNING
     assert s.ready == ["a.0", "b.0"]
 
@@ -921,12 +921,12 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(choice=st.integers(0, 1), pause=st.booleans())
     def switched(self, choice: int, pause: bool) -> None:
         if pause:
-            self.run.hold()
+            self.run.pause()
         self.now += 1
         self.obey(self.run.switch(self.plans[choice], now=self.now))
         if pause:
             assert not self.run.ready()
-            self.run.go_on()
+            self.run.resume()
 
     @rule()
     def machine_lost(self) -> None:

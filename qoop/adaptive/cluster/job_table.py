@@ -90,7 +90,7 @@ class JobTable:
         """Hold a job until it is admitted, where the number of jobs is limited. weight: of its tenant."""
         if self.admission is not None and not job.request.follows:
             self.admission.put(job.run.job, job.arrival, job.tenant, weight)
-            job.run.hold()
+            job.run.pause()
 
     def begin(self, job: ActiveJob, now: float) -> None:
         """Begin the plan of a job, with the outputs that are present."""
@@ -122,7 +122,7 @@ class JobTable:
         crowded = sum(job.run.present_bytes for job in active) > most
         admitted = list(self.admission.admit([job.tenant for job in active], crowded))
         for name in admitted:
-            self.active[name].run.go_on()
+            self.active[name].run.resume()
             self.touch(name)
         return bool(admitted)
 
@@ -140,7 +140,7 @@ class JobTable:
         """Begin nothing new of a job; on: False: begin it again."""
         if job in self.active and (self.admission is None or job not in self.admission):
             run = self.active[job].run
-            run.hold() if on else run.go_on()
+            run.pause() if on else run.resume()
             self.touch(job)
 
     def reconsider(self, job: JobId, why: str, now: float) -> None:

@@ -120,7 +120,7 @@ MUTANTS = (
         'part if mode == "partition"', '0 if mode == "partition"',
     ),
     Mutant("memory is not raised", Demands, "raise_memory", "min(2 * had, whole)", "had"),
-    Mutant("holding a job does nothing", Run, "hold", "self.state is State.RUNNING", "False"),
+    Mutant("pausing a job does nothing", Run, "pause", "self.state is State.RUNNING", "False"),
     Mutant("a heavier job gets less", Request, "share_of", "/ self.weight", "* self.weight"),
     Mutant(
         "resources that are used is granted", max_min, "first_fitting",
