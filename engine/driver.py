@@ -367,7 +367,7 @@ class Driver:
             return 0.0
         return sum(self._charges[attempt].resources.cpu for attempt in self._extra if attempt.task.job == job)
 
-    def settle(self, attempt: AttemptId) -> None:
+    def promote(self, attempt: AttemptId) -> None:
         """Give an attempt on an extra slot one of its machine's, and its memory, if they are free."""
         charge = self._charges.get(attempt)
         if charge is None or charge.machine not in self._capacity:
@@ -377,9 +377,9 @@ class Driver:
         self._discharge(attempt, ended=False)
         self._charge(attempt, _Charge(charge.job, charge.machine, charge.resources))
         if charge.job in self.runs:
-            self.runs[charge.job].settle(attempt)
+            self.runs[charge.job].promote(attempt)
             self.touched[charge.job] = None  # it holds more of what there is, which its share is to say
-        self._backend.settle(attempt)
+        self._backend.promote(attempt)
 
     def _discharge(self, attempt: AttemptId, ended: bool = True) -> None:
         charge = self._charges.pop(attempt, None)

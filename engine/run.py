@@ -209,7 +209,7 @@ class Run(RunView):
         self._log.tick(now)
         return [*self._attempts.regrant(id, resources)]
 
-    def settle(self, id: AttemptId) -> None:
+    def promote(self, id: AttemptId) -> None:
         """An attempt that ran on an extra slot has one of its machine's from now on."""
         self._attempts.promote(id)
 

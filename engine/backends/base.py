@@ -38,7 +38,7 @@ class Backend(Protocol):
         follows with those that it has then, unless it ends first. Unknown or ended attempts are ignored."""
         ...
 
-    def settle(self, attempt: AttemptId) -> None:
+    def promote(self, attempt: AttemptId) -> None:
         """An attempt that began on a slot which its machine had not got (`TaskSpec.extra`) has one of them now."""
         ...
 

@@ -317,7 +317,7 @@ class LocalBackend:
             found.resources = resources
             self._help(self._change, found, False, name="qoop-regrant")
 
-    def settle(self, attempt: AttemptId) -> None:
+    def promote(self, attempt: AttemptId) -> None:
         """It counts among those that the slots are for."""
         found = self._attempts.get(attempt)
         if found is not None:

@@ -253,7 +253,7 @@ class SimulatedBackend:
     def regrant(self, attempt: AttemptId, resources: Resources) -> None:
         self._plan(self.clock.now(), lambda: self._change_grant(attempt, resources))
 
-    def settle(self, attempt: AttemptId) -> None:
+    def promote(self, attempt: AttemptId) -> None:
         running = self._running.get(attempt)
         if running is not None:
             running.spec = replace(running.spec, extra=False)

@@ -286,7 +286,7 @@ class RayBackend:
         """Let an elastic attempt go on with other resources."""
         self._pass_on(attempt, Change(attempt, resources))
 
-    def settle(self, attempt: AttemptId) -> None:
+    def promote(self, attempt: AttemptId) -> None:
         """Have its node count it among those that have a slot."""
         self._pass_on(attempt, Settle(attempt))
 

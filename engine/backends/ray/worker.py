@@ -104,7 +104,7 @@ class NodeWorker:
                 case Change(attempt, resources):
                     self._backend.regrant(attempt, resources)
                 case Settle(attempt):
-                    self._backend.settle(attempt)
+                    self._backend.promote(attempt)
                 case Allow(resources):
                     self._backend.allow(resources)
                 case Drop(job, keys):

@@ -530,7 +530,7 @@ class _RecordedBackend:
     def stop(self, attempt: AttemptId) -> None:
         pass
 
-    def settle(self, attempt: AttemptId) -> None:
+    def promote(self, attempt: AttemptId) -> None:
         pass
 
     def regrant(self, attempt: AttemptId, resources: Resources) -> None:

@@ -33,11 +33,11 @@ class ExtraGrants:
         self._slots = ExtraSlots()
         self._last_resort: LastResort | None = None  # made when a job waits with nothing running
 
-    def settle(self) -> None:
+    def promote(self) -> None:
         """Let attempts on extra slots have those that are free, unless one was freed for somebody else."""
         if self._last_resort is None or self._last_resort.served is None:
             for attempt in list(self._driver.extra()):
-                self._driver.settle(attempt)
+                self._driver.promote(attempt)
 
     def grant(self, granter: Granter, now: float) -> None:
         """Start a task of each job that has waited for long enough with nothing running, as far as machines go."""

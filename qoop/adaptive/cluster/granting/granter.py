@@ -72,7 +72,7 @@ class Granter:
     def grant(self, now: float) -> None:
         """Start what can be started, and change what those that run have."""
         if self.extra is not None:
-            self.extra.settle()
+            self.extra.promote()
         self._grant_all(now)
         if self._places is not None:
             self._places.grant(self, now)
