@@ -48,7 +48,7 @@ def available_of(resources: Resources) -> str:
 class Switched:
     """The job began (number 1) or changed plan: a start is a switch (law 4).
 
-    why: the failure of a stage that had it go over to its last resort; empty where a decision says why.
+    why: the error of a stage, where the run changed to its fallback plan; empty where a decision says why.
     """
 
     at: float

@@ -80,8 +80,8 @@ class Run(RunView):
     tables: the pinned tables by name. settings: SET options besides those of the plan.
     durable: outputs must survive the process. saving: which stages' need, of a plan; None: all.
     functions: of Python, that its stages may call.
-    last_resort: the plan that it goes over to, once and for all, where a stage fails by what it computes: one plan may
-    evaluate what another need not, as an expression over rows that a join drops. None: it fails.
+    fallback_plan: used once, for the rest of the job, when a stage raises an evaluation error: one plan may evaluate
+    what another need not, as an expression over rows that a join drops. None: the job fails.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class Run(RunView):
         limits: Limits = USUAL_LIMITS,
         saving: Saving | None = None,
         functions: tuple[UserFunction, ...] = (),
-        last_resort: Plan | None = None,
+        fallback_plan: Plan | None = None,
     ) -> None:
         super().__init__(job, limits)
         self._specs = TaskSpecs(tables, settings, functions, durable, saving, limits)
-        self._last_resort = last_resort
+        self._fallback_plan = fallback_plan
         self._data_locality = DataLocality() if limits.near else None
         self._all_saved = True
         self._paused = False
@@ -122,11 +122,11 @@ class Run(RunView):
 
         found: checkpoints from outside; those this run has already need not be named. Attempts that the plan does
         not need, or would make of other things, are stopped; those that it shares go on. What depends on a
-        non-deterministic stage (law 12) is taken over only where the plan stays the same. A settled run keeps its plan.
+        non-deterministic stage (law 12) is taken over only where the plan stays the same. A run on its fallback plan keeps its plan.
         Raises PlanError if a stage reads a table that the job does not have.
         """
         self._log.tick(now)
-        if self._outcome is None and not self.state.final and not self.settled:
+        if self._outcome is None and not self.state.final and not self.on_fallback:
             self._change(plan, found)
         return self._log.flush()
 
@@ -331,9 +331,9 @@ class Run(RunView):
             self._fail_for(self._retries.revoked(attempt, error))
         elif retryable:
             self._fail_for(self._retries.failed(attempt, error))
-        elif self._last_resort is not None and self._may_go_over(attempt, error):
-            self.settled = True
-            self._change(self._last_resort, why=str(error))
+        elif self._fallback_plan is not None and self._may_go_over(attempt, error):
+            self.on_fallback = True
+            self._change(self._fallback_plan, why=str(error))
         else:
             self._decide(State.FAILED, error)
 
@@ -344,7 +344,7 @@ class Run(RunView):
     def _may_go_over(self, attempt: Attempt, error: QoopError) -> bool:
         """True if another plan may compute what this one cannot, and no row of the answer can have been handed out."""
         computing = type(error) is ExecutionError and not attempt.stage.stage.whole
-        return computing and not self.settled and not self.first_outputs
+        return computing and not self.on_fallback and not self.first_outputs
 
     def _stopped(self, id: AttemptId) -> None:
         attempt = self._end_attempt(id)

@@ -34,7 +34,7 @@ class RunView:
     state: of the job. error: that ended or will end it. share: its fair share, once one was announced.
     history: the records so far. plans: those it was started with or changed to, in order: the n-th is the one of the
     record `Switched` with number n.
-    settled: it runs by its last resort.
+    on_fallback: it runs its fallback plan.
     """
 
     def __init__(self, job: JobId, limits: Limits) -> None:
@@ -43,7 +43,7 @@ class RunView:
         self.error: QoopError | None = None
         self.share: Resources | None = None
         self.plans: list[Plan] = []
-        self.settled = False
+        self.on_fallback = False
         self._limits = limits
         self._log = RunLog()
         self.history = self._log.history

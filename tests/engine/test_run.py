@@ -76,10 +76,10 @@ class Script:
     """A run, spoken to in short: ``"a.0"`` is part 0 of stage a."""
 
     def __init__(
-        self, plan: str, machine: Resources = MACHINE, limits: Limits | None = None, last_resort: str | None = None
+        self, plan: str, machine: Resources = MACHINE, limits: Limits | None = None, fallback_plan: str | None = None
     ) -> None:
-        last = None if last_resort is None else make_plan(last_resort)
-        self.run = Run("j", {}, limits=limits or Limits(), last_resort=last)
+        last = None if fallback_plan is None else make_plan(fallback_plan)
+        self.run = Run("j", {}, limits=limits or Limits(), fallback_plan=last)
         self.now = 0.0
         self.attempts: dict[str, AttemptId] = {}
         self.specs: dict[AttemptId, CheckpointKey] = {}
@@ -331,12 +331,12 @@ def test_a_failure_of_the_work_itself_ends_the_job_and_stops_the_rest() -> None:
     assert s.run.error is error
 
 
-def test_a_failure_of_the_work_itself_has_it_go_over_to_the_last_resort_once() -> None:
-    s = Script("a 2\nb 1\nroot 1 all:a all:b", last_resort="own 1")
+def test_a_failure_of_the_work_itself_has_it_go_over_to_the_fallback_plan_once() -> None:
+    s = Script("a 2\nb 1\nroot 1 all:a all:b", fallback_plan="own 1")
     s.play("b.0")
     s.start("a.0", "a.1")
     assert s.fail("a.0", ExecutionError("an overflow"), retryable=False) == ["release b.0", "stop a.1"]
-    assert s.run.state is State.RUNNING and s.run.settled
+    assert s.run.state is State.RUNNING and s.run.on_fallback
     assert s.ready == ["own.0"]
     s.switch("a 1\nroot 1 all:a")
     assert s.ready == ["own.0"]
@@ -347,8 +347,8 @@ def test_a_failure_of_the_work_itself_has_it_go_over_to_the_last_resort_once() -
     assert str(s.run.error) == "an overflow again"
 
 
-def test_the_last_resort_is_none_once_rows_of_the_answer_may_have_been_handed_out() -> None:
-    s = Script("root 2", last_resort="own 1")
+def test_the_fallback_plan_is_none_once_rows_of_the_answer_may_have_been_handed_out() -> None:
+    s = Script("root 2", fallback_plan="own 1")
     s.play("root.0")
     s.start("root.1")
     s.fail("root.1", ExecutionError("an overflow"), retryable=False)
@@ -356,8 +356,8 @@ def test_the_last_resort_is_none_once_rows_of_the_answer_may_have_been_handed_ou
 
 
 @pytest.mark.parametrize("error", [SourceError("gone"), PlanError("of ours")])
-def test_the_last_resort_is_none_where_another_plan_would_fail_as_well(error: QoopError) -> None:
-    s = Script("a 1\nroot 1 all:a", last_resort="own 1")
+def test_the_fallback_plan_is_none_where_another_plan_would_fail_as_well(error: QoopError) -> None:
+    s = Script("a 1\nroot 1 all:a", fallback_plan="own 1")
     s.start("a.0")
     s.fail("a.0", error, retryable=False)
     assert s.run.state is State.FAILED

@@ -236,8 +236,8 @@ class Replanner:
                     self._waiting.pop(SHARE, None)  # it may have come back to what it was
                 case Switched(_, number):
                     self._plan = self._run.plans[number - 1]
-                    if self._run.settled:
-                        self._settle()
+                    if self._run.on_fallback:
+                        self._end_at_fallback()
                 case StageDone(_, stage, _, rows, size_of, _, estimated):
                     self._news.append((self._plan, stage, Observation(rows, size_of)))
                     self._misestimates += self._adaptive.triggers.misjudged(rows, estimated)
@@ -273,8 +273,8 @@ class Replanner:
         if cause is not None:
             self._wait(cause, now)
 
-    def _settle(self) -> None:
-        """The run has gone over to its last resort: that is the plan that runs, and there is nothing to decide."""
+    def _end_at_fallback(self) -> None:
+        """The run has changed to its fallback plan, and keeps it: there is nothing to decide."""
         last = Option(plan_name(len(self._options)), Candidate(self._plan, "DuckDB"))
         self._options, self._running = (*self._options, last), len(self._options)
         self._slots = None
@@ -282,7 +282,7 @@ class Replanner:
     @property
     def _over(self) -> bool:
         """True if the plan is not to change any more."""
-        return self._run.ending or self._run.settled
+        return self._run.ending or self._run.on_fallback
 
     @property
     def _share(self) -> Resources | None:
