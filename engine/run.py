@@ -146,7 +146,7 @@ class Run(RunView):
         self._clear_up()
 
     def adopt(self, found: Iterable[Committed], *, now: float) -> None:
-        """Hold outputs that were found outside and that it `lacks`: plans that it may change to can use them."""
+        """Hold outputs that were found outside and that are `missing`: plans that it may change to can use them."""
         self._log.tick(now)
         self._outputs.add_found(found)
 

@@ -260,7 +260,7 @@ class RunView:
         """Attempts that can be granted other resources now."""
         return tuple(map(self._shown, self._attempts.elastic()))
 
-    def lacks(self, keys: Iterable[CheckpointKey]) -> list[CheckpointKey]:
+    def missing(self, keys: Iterable[CheckpointKey]) -> list[CheckpointKey]:
         """Those of the keys that it neither holds nor makes under the plan that runs."""
         return [key for key in keys if key not in self._outputs.present and self._running_plan.node(key) is None]
 

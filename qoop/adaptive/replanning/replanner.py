@@ -178,7 +178,7 @@ class Replanner:
             if usable
             for part in range(stage.width)
         )
-        return self._run.lacks(dict.fromkeys(keys))
+        return self._run.missing(dict.fromkeys(keys))
 
     def take(self, answer: Answer | Useful, now: float, found: int = 0) -> list[Command]:
         """Apply an answer, if it still holds; else the question is asked again.
