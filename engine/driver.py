@@ -65,7 +65,7 @@ class Driver:
 
     Resources that were taken away count as used until the attempts in them have reported: meanwhile what is free is
     negative, and nothing may be granted there. `leaving` are the notices that are pending, by machine, also of more;
-    `touched` the jobs to which anything has happened, in that order, until somebody empties it. Where tasks wait at
+    `dirty_jobs` the jobs that changed since the last grant round, in that order. Where tasks wait at
     machines (:mod:`qoop.engine.node_queues`), `nodes` knows of them; what these will take is not free, so that less
     than nothing is, but no job is charged for it before they begin.
     observe: is shown every event that comes in and every command that goes out.
@@ -84,7 +84,7 @@ class Driver:
         self._extra: dict[AttemptId, MachineId] = {}
         self._answers: dict[JobId, set[CheckpointKey]] = {}  # of jobs that are gone, as long as somebody has them
         self.runs: dict[JobId, Run] = {}
-        self.touched: dict[JobId, None] = {}
+        self.dirty_jobs: dict[JobId, None] = {}
         self.leaving: dict[MachineId, CapacityNotice] = {}
         self._expected: tuple[tuple[float, Resources], ...] = ()
         self.nodes: NodesView | None = None
@@ -169,7 +169,7 @@ class Driver:
         """Let the run take part: it learns of the machines, and its events reach it from now on."""
         self.runs[run.job] = run
         self._arrivals[run.job] = next(self._order)
-        self.touched[run.job] = None
+        self.dirty_jobs[run.job] = None
         joined = [MachineJoined(name, capacity) for name, capacity in self._capacity.items()]
         self.obey(run.handle(*joined, *self.leaving.values(), now=now))
 
@@ -288,7 +288,7 @@ class Driver:
         for job in jobs:
             run = self.runs.get(job)
             if run is not None:
-                self.touched[job] = None
+                self.dirty_jobs[job] = None
                 if commands := run.handle(event, now=now):
                     self.obey(commands)
 
@@ -378,7 +378,7 @@ class Driver:
         self._charge(attempt, _Charge(charge.job, charge.machine, charge.resources))
         if charge.job in self.runs:
             self.runs[charge.job].promote(attempt)
-            self.touched[charge.job] = None  # it holds more of what there is, which its share is to say
+            self.dirty_jobs[charge.job] = None  # it holds more of what there is, which its share is to say
         self._backend.promote(attempt)
 
     def _discharge(self, attempt: AttemptId, ended: bool = True) -> None:

@@ -21,7 +21,7 @@ from qoop.catalog.table import Table
 from qoop.catalog.value import changed
 from qoop.engine.backends.ray.line import Line, NodeEnd, SessionEnd, new_key
 from qoop.engine.backends.ray.messages import read, written
-from qoop.engine.backends.ray.orders import NO_STAGE, Allow, Begin, Change, Drop, End, Order, Settle, stage_text
+from qoop.engine.backends.ray.orders import NO_STAGE, Allow, Begin, Change, Drop, End, Order, Promote, stage_text
 from qoop.engine.backends.ray.peers import Place
 from qoop.engine.digest import Digest
 from qoop.engine.events import (
@@ -143,7 +143,7 @@ def test_orders_and_events_are_the_same_again() -> None:
     every: list[Order | Event] = [
         Begin(spec, stage_text(Stage("s", "SELECT 1", (), (("x", "INTEGER"),), 2, "f")), (), ((place, (key, more)),)),
         Begin(changed(spec, ticket=None), "{}", (), (), (), ("f",), True),
-        End(attempt), Change(attempt, resources), Settle(attempt), Allow(resources), Drop("job", (key, more)),
+        End(attempt), Change(attempt, resources), Promote(attempt), Allow(resources), Drop("job", (key, more)),
         Queued(attempt), Begun(attempt), TaskSucceeded(attempt, committed, TaskAccount(1.0, 2.0, 3.0, 4.0), profile),
         TaskStopped(attempt), TaskRegranted(attempt, resources), CallsSeen(attempt, calls), CheckpointLost(key),
         WorkSeen(attempt, 0.25, 1.5), WorkSeen(attempt, None),

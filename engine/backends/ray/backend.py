@@ -49,7 +49,7 @@ from qoop.engine.backends.ray.orders import (
     Drop,
     End,
     Order,
-    Settle,
+    Promote,
     stage_text,
 )
 from qoop.engine.backends.ray.peers import AT_ONCE, Peers, PeerServer, PeerTable, Place, new_secret
@@ -288,7 +288,7 @@ class RayBackend:
 
     def promote(self, attempt: AttemptId) -> None:
         """Have its node count it among those that have a slot."""
-        self._pass_on(attempt, Settle(attempt))
+        self._pass_on(attempt, Promote(attempt))
 
     def _pass_on(self, attempt: AttemptId, order: Order) -> None:
         """Tell the node of an attempt, if that has not ended."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from qoop.catalog.errors import PlanError
 from qoop.catalog.written.codec import Codec
-from qoop.engine.backends.ray.orders import NO_STAGE, Allow, Begin, Change, Drop, End, Order, Settle
+from qoop.engine.backends.ray.orders import NO_STAGE, Allow, Begin, Change, Drop, End, Order, Promote
 from qoop.engine.backends.ray.peers import Place
 from qoop.engine.digest import Digest, digest_from_json, digest_to_json
 from qoop.engine.events import (
@@ -35,7 +35,7 @@ from qoop.planner.plan import Resources
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        Begin, End, Change, Settle, Allow, Drop,
+        Begin, End, Change, Promote, Allow, Drop,
         Queued, Begun, TaskSucceeded, TaskStopped, TaskRegranted, CallsSeen, WorkSeen, CheckpointLost, CheckpointSaved,
     )
 }  # fmt: skip

@@ -65,7 +65,7 @@ class Change:
 
 
 @value
-class Settle:
+class Promote:
     """This attempt has a slot of the node's from now on."""
 
     attempt: AttemptId
@@ -86,4 +86,4 @@ class Drop:
     keys: tuple[CheckpointKey, ...]
 
 
-Order = Begin | End | Change | Settle | Allow | Drop
+Order = Begin | End | Change | Promote | Allow | Drop

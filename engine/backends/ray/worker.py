@@ -19,7 +19,7 @@ from qoop.catalog.value import changed, value
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.backends.ray.line import NodeEnd
 from qoop.engine.backends.ray.nodes import be_as_urgent_as_the_node, host
-from qoop.engine.backends.ray.orders import Allow, Begin, Change, Drop, End, Order, Settle, stage_of
+from qoop.engine.backends.ray.orders import Allow, Begin, Change, Drop, End, Order, Promote, stage_of
 from qoop.engine.backends.ray.peers import AT_ONCE, PeerInputs, PeerServer, Place
 from qoop.engine.events import Committed, Event, TaskFailed
 from qoop.engine.failures import to_failure
@@ -103,7 +103,7 @@ class NodeWorker:
                     (self._door or self._backend).stop(attempt)
                 case Change(attempt, resources):
                     self._backend.regrant(attempt, resources)
-                case Settle(attempt):
+                case Promote(attempt):
                     self._backend.promote(attempt)
                 case Allow(resources):
                     self._backend.allow(resources)

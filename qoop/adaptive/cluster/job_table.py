@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.cluster.granting.granter import touched
+from qoop.adaptive.cluster.granting.granter import dirty_jobs
 from qoop.adaptive.cluster.recording.ticks import Found
 from qoop.catalog.errors import Cancelled, GuardMismatch, Overloaded, QoopError
 from qoop.engine.history import NotContinued
@@ -84,7 +84,7 @@ class JobTable:
 
     def touch(self, job: JobId) -> None:
         """Mark a job as changed: the rest of the turn deals with it."""
-        self._driver.touched[job] = None
+        self._driver.dirty_jobs[job] = None
 
     def put_in_queue(self, job: ActiveJob, weight: float) -> None:
         """Hold a job until it is admitted, where the number of jobs is limited. weight: of its tenant."""
@@ -172,7 +172,7 @@ class JobTable:
 
     def take_ended(self) -> Iterator[ActiveJob]:
         """The jobs of which nothing is left running; the table has them no more."""
-        for job in touched(self.active, self._driver):
+        for job in dirty_jobs(self.active, self._driver):
             if job.run.state.final:
                 del self.active[job.run.job]
                 if self.admission is not None:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.cluster.granting.granter import touched
+from qoop.adaptive.cluster.granting.granter import dirty_jobs
 from qoop.adaptive.cluster.recording.messages import Answered
 from qoop.adaptive.cluster.recording.ticks import Decision, Questioned
 from qoop.adaptive.replanning.answers import Answer, Useful, Work
@@ -46,8 +46,8 @@ class PlannerRequests:
         for name, due in self._due.items():
             if now >= due:
                 self._recorder.note_tick()  # a rerun has no turn that is not in the trace, and this one changes state
-                self._driver.touched[name] = None
-        for job in touched(self._jobs.active, self._driver):
+                self._driver.dirty_jobs[name] = None
+        for job in dirty_jobs(self._jobs.active, self._driver):
             if job.replanner is not None:
                 self._tick_one(job, job.replanner, now)
 

@@ -139,7 +139,7 @@ MUTANTS = (
     ),
     Mutant("shares stay when a job ends", Cluster, "_finish_ended_jobs", "self._shares_stale = True", "pass"),
     Mutant("deadlines pass", Cluster, "_end_late_jobs", "now >= ends_at", "False"),
-    Mutant("requests are not renewed", Driver, "_tell", "self.touched[job] = None", "pass"),
+    Mutant("requests are not renewed", Driver, "_tell", "self.dirty_jobs[job] = None", "pass"),
     Mutant("a job that is cancelled is not looked at", Cluster, "_order", "self._touch(job)", "pass"),
     Mutant(
         "what becomes free is not seen", Driver, "_discharge",

@@ -126,8 +126,8 @@ class Granter:
 
     def _grant_all(self, now: float) -> None:
         """Start tasks until the scheduler finds none that fits."""
-        self._let_wait(touched(self._jobs, self._driver))
-        self._driver.touched.clear()
+        self._let_wait(dirty_jobs(self._jobs, self._driver))
+        self._driver.dirty_jobs.clear()
         availability = self._driver.availability()
         while self.waiting and availability.open:
             found = self._next_grant(self.waiting, availability, now)
@@ -171,9 +171,9 @@ class Granter:
                 self._order(job, self._jobs[job].run.give_up([attempt], why, now=now))
 
 
-def touched(jobs: Mapping[JobId, ActiveJob], driver: Driver) -> list[ActiveJob]:
+def dirty_jobs(jobs: Mapping[JobId, ActiveJob], driver: Driver) -> list[ActiveJob]:
     """The jobs that anything has happened to since they last got resources, in the order in which they came."""
-    found = [jobs[name] for name in driver.touched if name in jobs]
+    found = [jobs[name] for name in driver.dirty_jobs if name in jobs]
     return found if len(found) < 2 else sorted(found, key=_arrival)
 
 
