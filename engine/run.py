@@ -122,8 +122,8 @@ class Run(RunView):
 
         found: checkpoints from outside; those this run has already need not be named. Attempts that the plan does
         not need, or would make of other things, are stopped; those that it shares go on. What depends on a
-        non-deterministic stage (law 12) is taken over only where the plan stays the same. A run on its fallback plan keeps its plan.
-        Raises PlanError if a stage reads a table that the job does not have.
+        non-deterministic stage (law 12) is taken over only where the plan stays the same. A run on its fallback plan
+        keeps that. Raises PlanError if a stage reads a table that the job does not have.
         """
         self._log.tick(now)
         if self._outcome is None and not self.state.final and not self.on_fallback:

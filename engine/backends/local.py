@@ -8,7 +8,8 @@ Memory, of which anonymous memory of the process is meant: half goes to the kern
 divided among attempts by the driver), and a quarter of what is left besides Python and its libraries (0.11 GB) to
 outputs held in memory, beyond which they are spilled. DuckDB's own plan, which keeps none on the way, has more of it
 while it runs alone (`ALONE_SHARE`). The rest is for what neither counts: batches that are made and
-cut, and what DuckDB takes beyond its limit. What is free goes back to the system where little is left (`relief`).
+cut, and what DuckDB takes beyond its limit. What is free goes back to the system where little is left
+(`release_memory`).
 
 `resize` takes slots and memory away at once. Of the attempts that are under way, those begun last go first: they
 lose least. An elastic one goes on with what is left; any other keeps what it was granted as long as it runs. When
@@ -38,7 +39,7 @@ import pyarrow as pa
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError, Revoked
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.last_first import LastFirst
-from qoop.engine.backends.relief import Relief
+from qoop.engine.backends.release_memory import MemoryReleaser
 from qoop.engine.backends.work_watch import WorkWatch
 from qoop.engine.clock import Stopwatch
 from qoop.engine.events import (
@@ -184,7 +185,7 @@ class LocalBackend:
         except BaseException:
             self._scratch.close()
             raise
-        self._relief = Relief(memory)
+        self._memory_releaser = MemoryReleaser(memory)
         self._work_watch = WorkWatch(self._events.put)
         self._ledger = Ledger()
         self._work: deque[_Attempt] = deque()
@@ -332,7 +333,7 @@ class LocalBackend:
         self.allow(self._capacity)  # first: nothing that waits is to begin in what is taken away
         self._revoke()
         falls = memory < self._memory
-        self._memory = self._relief.memory = memory
+        self._memory = self._memory_releaser.memory = memory
         self.store.budget = _for_outputs(memory)
         self._staff(slots, fresh=falls)
         if falls:
@@ -365,7 +366,7 @@ class LocalBackend:
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """The job no longer needs these outputs."""
         self.store.release(job, keys)
-        self._relief.relieve(_CROWDED)
+        self._memory_releaser.release(_CROWDED)
 
     def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
         """The rows of an output (the root's are the result). Raises CheckpointError."""
@@ -386,7 +387,7 @@ class LocalBackend:
         for thread in (*self._workers, *self._helpers):
             thread.join()
         self._work_watch.close()
-        self._relief.close()
+        self._memory_releaser.close()
         end_short_turns()
         try:
             self.store.close()
@@ -481,7 +482,7 @@ class LocalBackend:
         """Spill what no longer may be in memory. If that fails, so will the next output, and tell."""
         with contextlib.suppress(DiskFull, Stopped):
             self.store.trim(self._check_open)
-        self._relief.relieve(_CROWDED)
+        self._memory_releaser.release(_CROWDED)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -536,7 +537,7 @@ class LocalBackend:
             self._events.put(Begun(attempt.spec.attempt))
         try:
             kernel = kernel or Kernel(spill, self._ledger)
-            with self._relief.watched():
+            with self._memory_releaser.watched():
                 events = self._attempt(kernel, attempt, waited)
         except BaseException as error:
             events = _failed(attempt.spec, error)
@@ -597,7 +598,7 @@ class LocalBackend:
         with writing:
             committed = self.store.put(committed, job, made.tables, durable, attempt.check, origin, made.mapped)
             del made  # if it was spilled, this frees it
-            self._relief.relieve(_CROWDED)
+            self._memory_releaser.release(_CROWDED)
         rest = time.perf_counter() - began - reading.seconds - writing.seconds
         return committed, TaskAccount(waited, reading.seconds, rest, writing.seconds)
 

@@ -1,4 +1,7 @@
-"""The filters of a stage whose predicates may run in any order, inside one kernel (see `ordering` and `together`)."""
+"""The filters of a stage whose predicates may run in any order, inside one kernel.
+
+See `ordering` and `fused_filter`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import pyarrow as pa
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.lexer import quoted
 from qoop.engine.functions.calls import Calls
+from qoop.engine.functions.fused_filter import InTurn, OneCall, as_one_call
 from qoop.engine.functions.ledger import Ledger
 from qoop.engine.functions.measured import Meter, row_seconds
 from qoop.engine.functions.ordering import (
@@ -27,7 +31,6 @@ from qoop.engine.functions.ordering import (
     in_orders,
     orders_of,
 )
-from qoop.engine.functions.together import InTurn, OneCall, as_one_call
 
 Texts = tuple[str, ...]
 AddTo = Callable[[duckdb.DuckDBPyConnection], None]
@@ -42,7 +45,7 @@ class Filters:
     def __init__(self, ledger: Ledger, calls: Calls) -> None:
         self._ledger, self._calls = ledger, calls
         self._filters: list[_Filter] = []
-        self._together: dict[Texts, tuple[_Filter, OneCall, InTurn]] = {}
+        self._fused: dict[Texts, tuple[_Filter, OneCall, InTurn]] = {}
         self._answered: dict[tuple[int, int], tuple[int, int]] = {}
 
     @property
@@ -56,7 +59,7 @@ class Filters:
         self._answered = {}
         if not self._filters:
             return sql
-        calls = {n: self._together[one.texts][1] for n, one in enumerate(self._filters) if one.is_one_call}
+        calls = {n: self._fused[one.texts][1] for n, one in enumerate(self._filters) if one.is_one_call}
         printed = {n: f"{quoted(_name(self._filters[n]))}({', '.join(call.arguments)})" for n, call in calls.items()}
         return in_orders(sql, [one.orders for one in self._filters], printed)
 
@@ -76,14 +79,14 @@ class Filters:
         """Count the calls of the task that have not been counted yet."""
         for one in self._filters:
             if one.is_one_call:
-                self._together[one.texts][2].settle()
+                self._fused[one.texts][2].settle()
 
     def needed(self) -> Mapping[str, AddTo]:
         """By name what a connection must know to run the filters."""
         found: dict[str, AddTo] = {}
         for one in self._filters:
             if one.is_one_call:
-                found[_name(one)] = partial(self._add_together, one.texts)
+                found[_name(one)] = partial(self._add_fused, one.texts)
             else:
                 found[ORDER] = self._add_asking
         return found
@@ -92,19 +95,19 @@ class Filters:
         """A filter of the task. One that is one call goes on from task to task: DuckDB has its function."""
         if texts in self._ledger.as_written or texts in self._ledger.apart:
             return _Filter(texts, functions, self._ledger)
-        if texts not in self._together:
+        if texts not in self._fused:
             call = as_one_call(texts, functions)
             if call is None:
                 return _Filter(texts, functions, self._ledger)
             one = _Filter(texts, functions, self._ledger, is_one_call=True)
-            self._together[texts] = one, call, InTurn(call.predicates, self._calls, one.again)
-        known, _, turn = self._together[texts]
+            self._fused[texts] = one, call, InTurn(call.predicates, self._calls, one.again)
+        known, _, turn = self._fused[texts]
         known.moved = False
         turn.begin()
         return known
 
-    def _add_together(self, texts: Texts, connection: duckdb.DuckDBPyConnection) -> None:
-        one, call, turn = self._together[texts]
+    def _add_fused(self, texts: Texts, connection: duckdb.DuckDBPyConnection) -> None:
+        one, call, turn = self._fused[texts]
         types = [duckdb.sqltype(type_) for type_ in call.types]
         connection.create_function(  # type: ignore[call-overload]
             _name(one), turn.row, types, duckdb.sqltype("BOOLEAN"), null_handling="special", side_effects=True

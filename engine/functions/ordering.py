@@ -9,7 +9,8 @@ every vector of 2048 rows, and counts what goes into each predicate and what com
 
 Counting takes as long as calling a quick function, so it is done for the first vectors, and then for one in
 :data:`COUNTED`. DuckDB asks again for each WHEN, so the order that is known to be the best stands first. A filter of
-nothing but plain calls is one call instead, which counts for next to nothing (:mod:`~qoop.engine.functions.together`).
+nothing but plain calls is one call instead, which counts for next to nothing
+(:mod:`~qoop.engine.functions.fused_filter`).
 
 The best order is that of the rank (selectivity - 1) / cost (Hellerstein and Stonebraker 1993); with numbers that are
 taken for independent it is the order of the least expected cost, which `best` takes. The rows are the same in any
@@ -42,7 +43,7 @@ _FORGET = 65_536
 
 Order = tuple[int, ...]
 
-_NONE_TOGETHER: Mapping[int, str] = {}
+_NONE_FUSED: Mapping[int, str] = {}
 
 
 def filters_of(sql: str) -> list[tuple[str, ...]]:
@@ -68,15 +69,15 @@ def orders_of(count: int, best: Order | None = None) -> list[Order]:
     return list(dict.fromkeys([known, text, *((*known[place:], *known[:place]) for place in text)]))
 
 
-def in_orders(sql: str, orders: Sequence[Sequence[Order]], together: Mapping[int, str] = _NONE_TOGETHER) -> str:
+def in_orders(sql: str, orders: Sequence[Sequence[Order]], fused: Mapping[int, str] = _NONE_FUSED) -> str:
     """The SQL of a stage with its filters in the orders that can be chosen among, each filter by its number: first all
-    orders as they are, then all of them with what they count. together: those that are one call."""
+    orders as they are, then all of them with what they count. fused: those that are one call."""
     numbers = iter(range(len(orders)))
 
     def printed(found: re.Match[str]) -> str:
         number = next(numbers)
-        if number in together:
-            return together[number]
+        if number in fused:
+            return fused[number]
         predicates = found.group(1).split(_AND)
         chains = [_chain(predicates, order) for order in orders[number]]
         told = [f'"{PASSED}"({number}::INTEGER, {place}::INTEGER, {one})' for place, one in enumerate(predicates)]

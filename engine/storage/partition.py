@@ -17,7 +17,7 @@ import pyarrow as pa
 from qoop.planner.plan import Stage
 
 POOL = pa.system_memory_pool()
-"""For rows that are made by one thread and freed by another (`engine/backends/relief.py`)."""
+"""For rows that are made by one thread and freed by another (`engine/backends/release_memory.py`)."""
 
 
 def quoted(name: str) -> str:

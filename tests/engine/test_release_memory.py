@@ -13,7 +13,7 @@ import pytest
 from waits import until
 
 from qoop.catalog.opening import open_duckdb
-from qoop.engine.backends.relief import Relief, anonymous_memory
+from qoop.engine.backends.release_memory import MemoryReleaser, anonymous_memory
 from qoop.engine.storage.partition import cut
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
@@ -31,26 +31,26 @@ def worked() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def test_what_duckdb_has_freed_goes_back(worked: duckdb.DuckDBPyConnection) -> None:
     before = anonymous_memory()
-    with closing(Relief(memory=1)) as relief:
-        relief.relieve(share=1.0)
+    with closing(MemoryReleaser(memory=1)) as releaser:
+        releaser.release(share=1.0)
         assert anonymous_memory() < before - FREED
     assert worked.execute("SELECT 1").fetchall() == [(1,)]
 
 
 def test_it_goes_back_in_the_midst_of_work_and_only_then(worked: duckdb.DuckDBPyConnection) -> None:
     before = anonymous_memory()
-    with closing(Relief(memory=1)) as relief:
+    with closing(MemoryReleaser(memory=1)) as releaser:
         time.sleep(0.1)
         assert anonymous_memory() > before - FREED
-        with relief.watched():
+        with releaser.watched():
             until(lambda: anonymous_memory() <= before - FREED)
 
 
 def test_who_has_memory_left_keeps_it(worked: duckdb.DuckDBPyConnection) -> None:
     before = anonymous_memory()
-    with closing(Relief(memory=1 << 40)) as relief, relief.watched():
+    with closing(MemoryReleaser(memory=1 << 40)) as releaser, releaser.watched():
         time.sleep(0.1)
-        relief.relieve(share=0.6)
+        releaser.release(share=0.6)
         assert anonymous_memory() > before - FREED
 
 

@@ -36,7 +36,7 @@ _LIMIT = "SET memory_limit = '16MB'"
 _PAGE = resource.getpagesize()
 
 
-class Relief:
+class MemoryReleaser:
     """Looks at this process while there is work, and gives back what is free if it holds much.
 
     memory: bytes that it should hold at most; may be changed.
@@ -48,13 +48,13 @@ class Relief:
         self._closed = False
         self._giving = threading.Lock()
         self._instance: duckdb.DuckDBPyConnection | None = None
-        self._thread = WhileWorking(self._look, "qoop-relief", first=_PAUSE)
+        self._thread = WhileWorking(self._look, "qoop-release", first=_PAUSE)
 
     def watched(self) -> AbstractContextManager[None]:
         """Within it there is work."""
         return self._thread.watched()
 
-    def relieve(self, share: float, growth: float = 0.0) -> int:
+    def release(self, share: float, growth: float = 0.0) -> int:
         """Give back what is free if the process holds more than a share of its memory, and, with `growth`, that
         fraction of the whole more than after the last time. Returns the bytes that it holds then."""
         threshold = share * self.memory
@@ -78,7 +78,7 @@ class Relief:
 
     def _look(self) -> float:
         """Returns the seconds until the next look."""
-        spare = _CROWDED * self.memory - self.relieve(_CROWDED, _GROWTH)
+        spare = _CROWDED * self.memory - self.release(_CROWDED, _GROWTH)
         return min(_LONGEST, max(_PAUSE, spare / _FASTEST))
 
     def _give_back(self) -> None:
