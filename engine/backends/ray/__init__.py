@@ -6,10 +6,10 @@
     nodes.py         which nodes there are
     worker.py        the actor on a node, with a local backend of the node's size
     agent.py         the actor on a node that serves all sessions
-    gate.py          its slots, in front of the backends of the sessions
-    post.py          the calls to either
+    slot_gate.py     its slots, in front of the backends of the sessions
+    channel.py       the calls to either
     orders.py        what a session tells a node
-    line.py          the connection between them
+    connection.py    the connection between them
     messages.py      what goes over it, as JSON
     peers.py         outputs read from node to node by Arrow Flight
     pulls.py         outputs read from several nodes at once

@@ -1,7 +1,7 @@
 """The agent of a node: one process that runs the tasks of all sessions of a cluster there.
 
 The first session that finds none on a node has Ray begin it, under a name that the others know; it ends `EMPTY`
-seconds after the last session. Slots and the queue in front of them are common (`gate`). Stores, secrets, kernels and
+seconds after the last session. Slots and the queue in front of them are common (`slot_gate`). Stores, secrets, kernels and
 what these may open are those of each session: kernels of one session may read files that another must not. A session
 that is not heard of for `LEASE` seconds has died; what it had here is dropped.
 """
@@ -23,9 +23,9 @@ import duckdb
 
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.local import KERNEL_SHARE
-from qoop.engine.backends.ray.gate import Gate
 from qoop.engine.backends.ray.nodes import load
 from qoop.engine.backends.ray.orders import Order
+from qoop.engine.backends.ray.slot_gate import SlotGate
 from qoop.engine.backends.ray.worker import Introduced, NodeConfig, NodeWorker
 from qoop.engine.events import Committed, Event
 from qoop.engine.node_queues.shared import Member
@@ -63,7 +63,7 @@ class NodeAgent:
 
     def __init__(self, slots: int, memory: int) -> None:
         self._memory = memory
-        self._gate = Gate(Resources(slots, int(memory * KERNEL_SHARE)))
+        self._gate = SlotGate(Resources(slots, int(memory * KERNEL_SHARE)))
         self._guests: dict[str, _Guest] = {}
         self._lock = threading.Lock()
         self._empty_since = time.monotonic() + FIRST - EMPTY  # who has it begun may hear of that late
@@ -76,9 +76,9 @@ class NodeAgent:
         with self._lock:
             if len(self._guests) >= MOST:
                 raise ConfigError(f"an agent serves {MOST} sessions, and {len(self._guests)} are here")
-            door = self._gate.open(member, config.queueing)
+            client = self._gate.open(member, config.queueing)
             try:
-                worker = NodeWorker(config, door)
+                worker = NodeWorker(config, client)
             except BaseException:
                 self._gate.shut(member.name)
                 raise
@@ -91,11 +91,11 @@ class NodeAgent:
         self._guest(name).heard = time.monotonic()
 
     def bring(self, name: str, number: int, orders: Sequence[Order]) -> None:
-        """Orders that the session's line only names."""
+        """Orders that the connection of the session only names."""
         self._guest(name).worker.bring(number, orders)
 
     def fetch(self, name: str, number: int) -> Sequence[Event]:
-        """Events that the session's line only names."""
+        """Events that the connection of the session only names."""
         return self._guest(name).worker.fetch(number)
 
     def hold(self, name: str, job: JobId, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:

@@ -2,7 +2,7 @@
 
 On every node lives one actor, which holds what `LocalBackend` holds on one machine: a thread with a warm kernel for
 each slot, and a store of outputs. Ray starts and places it (node affinity) and says which nodes there are; it is never
-given a graph of tasks (law 5). Orders and events go by a line of our own (`line`). What a node has put out stays there,
+given a graph of tasks (law 5). Orders and events go by a connection of our own (`connection`). What a node has put out stays there,
 and is read by other nodes and by the session from it (`peers`); durable outputs are also written behind to the
 directory of checkpoints, which all nodes share. Parts of the answer are brought to the session's process before they
 count as made. When a node is lost, what is in that directory is read from there, and the rest is redone.
@@ -39,7 +39,8 @@ from qoop.catalog.table import Table
 from qoop.catalog.value import changed, value
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.local import Read
-from qoop.engine.backends.ray.line import new_key
+from qoop.engine.backends.ray.channel import Channel, OwnProcess, SharedAgent
+from qoop.engine.backends.ray.connection import new_key
 from qoop.engine.backends.ray.nodes import Attachment, ControlAway, Node, host, living, load, seconds_left
 from qoop.engine.backends.ray.orders import (
     NO_STAGE,
@@ -53,7 +54,6 @@ from qoop.engine.backends.ray.orders import (
     stage_text,
 )
 from qoop.engine.backends.ray.peers import AT_ONCE, Peers, PeerServer, PeerTable, Place, new_secret
-from qoop.engine.backends.ray.post import OwnProcess, Post, SharedAgent
 from qoop.engine.backends.ray.tls import is_wanted
 from qoop.engine.backends.ray.worker import Introduced, NodeConfig
 from qoop.engine.clock import WallClock
@@ -102,7 +102,7 @@ class _Machine:
 
     name: MachineId
     node: Node
-    post: Post
+    channel: Channel
     place: Place
     whole: Resources
     slots: int
@@ -121,7 +121,7 @@ class _Recruit:
     """A process that has not said yet that it is there."""
 
     node: Node
-    post: Post
+    channel: Channel
     deadline: float
 
 
@@ -399,14 +399,14 @@ class RayBackend:
     def _end(self, actors: Iterable[_Machine | _Recruit]) -> None:
         """End actors; those that are at work are given a while for it."""
         try:
-            ending = {one: one.post.close() for one in actors if isinstance(one, _Machine)}
+            ending = {one: one.channel.close() for one in actors if isinstance(one, _Machine)}
             if ending:
                 self._ray.wait(list(ending.values()), num_returns=len(ending), timeout=_CLOSE)
             for one in actors:
                 if isinstance(one, _Machine):
-                    one.post.end(ending[one])
+                    one.channel.end(ending[one])
                 else:
-                    one.post.abandon()
+                    one.channel.abandon()
         except self._ray.exceptions.RayError as error:  # they end by themselves, for their owner is gone
             _logger.warning("the processes on Ray nodes could not be told to end: %s", error)
 
@@ -424,10 +424,10 @@ class RayBackend:
         with self._lock:
             for machine in self._machines.values():
                 if machine.orders:
-                    sent.append((machine.post, machine.orders))
+                    sent.append((machine.channel, machine.orders))
                     machine.orders = []
-        for post, orders in sent:
-            post.obey(orders)
+        for channel, orders in sent:
+            channel.obey(orders)
 
     def _new_tables(self, machine: _Machine, spec: TaskSpec) -> list[Table]:
         wanted = {(item.table, item.version): spec.tables[item.table] for item in spec.stage.table_inputs}
@@ -450,7 +450,7 @@ class RayBackend:
                 machine = self._outputs[key].machine
                 if machine is not None:
                     by_machine.setdefault(machine, []).append(key)
-        asked = [machine.post.hold(job, those) for machine, those in by_machine.items()]
+        asked = [machine.channel.hold(job, those) for machine, those in by_machine.items()]
         found: set[CheckpointKey] = set()
         for answer in asked:
             with contextlib.suppress(self._ray.exceptions.RayError):
@@ -468,7 +468,7 @@ class RayBackend:
         while not self._closed.wait(_SILENCE):
             with self._lock:
                 for machine in self._machines.values():
-                    machine.post.live()
+                    machine.channel.live()
 
     def _take_share(self) -> None:
         """Say what is in use, and have as many slots as one is told to."""
@@ -519,7 +519,7 @@ class RayBackend:
 
     def _arrived(self, timeout: float) -> list[_Machine]:
         """The actors that come up within the timeout; those that fail are forgotten."""
-        answers = {recruit.post.introduced: recruit for recruit in self._coming.values()}
+        answers = {recruit.channel.introduced: recruit for recruit in self._coming.values()}
         if not answers:
             return []
         ready, _ = self._ray.wait(list(answers), num_returns=len(answers), timeout=timeout)
@@ -530,24 +530,24 @@ class RayBackend:
         node = recruit.node
         del self._coming[node.id]
         try:
-            told: Introduced = self._ray.get(recruit.post.introduced, timeout=0)
+            told: Introduced = self._ray.get(recruit.channel.introduced, timeout=0)
         except self._ray.exceptions.RayError as error:
-            recruit.post.abandon()
+            recruit.channel.abandon()
             _logger.warning("the Ray node %s (%s) cannot be used: %s", node.machine, node.host, error)
             return None
         if told.duckdb != duckdb.__version__:  # they may not agree on which rows are in which partition
-            recruit.post.abandon()
+            recruit.channel.abandon()
             raise ConfigError(f"{node.host} has DuckDB {told.duckdb}, and this process {duckdb.__version__}")
         try:
-            recruit.post.meet(told.line, self._key, self._tls)
+            recruit.channel.meet(told.connection, self._key, self._tls)
         except OSError as error:
-            recruit.post.abandon()
+            recruit.channel.abandon()
             _logger.warning("the Ray node %s (%s) cannot be reached: %s", node.machine, node.host, error)
             return None
         slots = 0 if self._share else node.slots
-        return _Machine(node.machine, node, recruit.post, told.place, told.capacity, slots)
+        return _Machine(node.machine, node, recruit.channel, told.place, told.capacity, slots)
 
-    def _post(self, node: Node) -> Post:
+    def _post(self, node: Node) -> Channel:
         """Begin a process on a node, or find the agent there. Resources are reserved for all sessions at once
         (`reservation`)."""
         rules = (self._spill, self._retention, self._secret, self._key, self._tls, self._queueing, self._exchange)
@@ -609,10 +609,10 @@ class RayBackend:
                 self._events.put(CapacityNotice(node.machine, Resources(), self._clock.now() + seconds_left(node)))
 
     def _listen(self, machine: _Machine) -> None:
-        """Take the events of a node until it is gone; the line to one that has vanished may just be silent."""
+        """Take the events of a node until it is gone; the connection to one that has vanished may just be silent."""
         while not self._closed.is_set() and self._machines.get(machine.name) is machine:
             try:
-                found = machine.post.hear(_SILENCE)
+                found = machine.channel.hear(_SILENCE)
             except OSError:
                 if not self._closed.is_set():
                     self._lose(machine)
@@ -681,7 +681,7 @@ class RayBackend:
             there = [key for key, output in self._outputs.items() if output.machine is machine]
             self._doubtful.update(there)
         self._peers.forget(machine.place)
-        machine.post.abandon()
+        machine.channel.abandon()
         found = self._in_files(there)
         with self._lock:
             self._doubtful.difference_update(there)

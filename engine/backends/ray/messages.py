@@ -1,4 +1,4 @@
-"""Orders and events as JSON, for the line between a session and a node (`line`).
+"""Orders and events as JSON, for the connection between a session and a node (`connection`).
 
 What is frequent is written here. What JSON cannot hold, such as tables that are new to a node, functions and errors, is
 left to Ray: no code of ours reads a pickle.

@@ -1,6 +1,6 @@
 """The actor on a node: it holds a :class:`~qoop.engine.backends.local.LocalBackend` of the node's size.
 
-Orders come, and events leave, by a line to the session (`line`); Ray carries what is rare.
+Orders come, and events leave, by a connection to the session (`connection`); Ray carries what is rare.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.catalog.value import changed, value
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.backends.ray.line import NodeEnd
+from qoop.engine.backends.ray.connection import NodeEnd
 from qoop.engine.backends.ray.nodes import be_as_urgent_as_the_node, host
 from qoop.engine.backends.ray.orders import Allow, Begin, Change, Drop, End, Order, Promote, stage_of
 from qoop.engine.backends.ray.peers import AT_ONCE, PeerInputs, PeerServer, Place
@@ -31,7 +31,7 @@ from qoop.engine.task import CheckpointKey, JobId, MachineId
 from qoop.planner.plan import Resources
 
 if TYPE_CHECKING:
-    from qoop.engine.backends.ray.gate import Door
+    from qoop.engine.backends.ray.slot_gate import GateClient
 
 _LISTEN = 5.0  # seconds that a node waits for what happens, after which it looks whether anybody listens
 
@@ -60,38 +60,38 @@ class Introduced:
 
     capacity: Resources
     place: Place
-    line: str
+    connection: str
     process: int
     duckdb: str
 
 
 class NodeWorker:
-    """The slots and the store of one node for one session. door: to slots that other sessions use too; more kernels
+    """The slots and the store of one node for one session. client: to slots that other sessions use too; more kernels
     than there are slots are open then, for tasks that begin next to others."""
 
-    def __init__(self, config: NodeConfig, door: Door | None = None) -> None:
+    def __init__(self, config: NodeConfig, client: GateClient | None = None) -> None:
         be_as_urgent_as_the_node()
         self._config = config
-        self._door = door
+        self._client = client
         self._inputs = PeerInputs(config.tls, config.exchange)
         self._tables: dict[tuple[str, str], Table] = {}
         self._functions: dict[str, UserFunction] = {}
-        slots, queueing = (config.slots, config.queueing) if door is None else (config.slots + NEXT_TO_OTHERS, None)
+        slots, queueing = (config.slots, config.queueing) if client is None else (config.slots + NEXT_TO_OTHERS, None)
         self._backend = LocalBackend(
-            slots, config.memory, config.spill, config.retention, config.machine, self._inputs, queueing, door
+            slots, config.memory, config.spill, config.retention, config.machine, self._inputs, queueing, client
         )
-        if door is not None:
-            door.machine, door.backend = config.machine, self._backend
+        if client is not None:
+            client.machine, client.backend = config.machine, self._backend
         self._inputs.store = self._backend.store
         self._server = PeerServer(host(), self._backend.store, config.secret, config.tls)
-        self._line = NodeEnd(host(), config.key, config.tls, self.obey, self._happened)
+        self._connection = NodeEnd(host(), config.key, config.tls, self.obey, self._happened)
 
     def introduce(self) -> Introduced:
         """Say what this is. Where tasks may begin next to others, there is as much memory for each of these."""
         whole = self._backend.machines()[self._config.machine]
         memory = int(whole.memory * self._config.slots / whole.cpu)
         capacity = changed(whole, cpu=self._config.slots, memory=memory)
-        return Introduced(capacity, self._server.place, self._line.address, os.getpid(), duckdb.__version__)
+        return Introduced(capacity, self._server.place, self._connection.address, os.getpid(), duckdb.__version__)
 
     def obey(self, orders: Sequence[Order]) -> None:
         """Do what is asked for; returns at once."""
@@ -100,7 +100,7 @@ class NodeWorker:
                 case Begin():
                     self._begin(order)
                 case End(attempt):
-                    (self._door or self._backend).stop(attempt)
+                    (self._client or self._backend).stop(attempt)
                 case Change(attempt, resources):
                     self._backend.regrant(attempt, resources)
                 case Promote(attempt):
@@ -124,20 +124,20 @@ class NodeWorker:
             for place, keys in order.places:
                 self._inputs.learn(place, keys)
             spec = changed(spec, tables=tables, functions=functions)
-            if self._door is not None:
-                self._door.start(spec, order.queued)
+            if self._client is not None:
+                self._client.start(spec, order.queued)
             else:
                 self._backend.start(self._config.machine, spec, order.queued)
         except Exception as error:
             self._backend.report(TaskFailed(spec.attempt, *to_failure(error, spec)))
 
     def bring(self, number: int, orders: Sequence[Order]) -> None:
-        """Orders that the line only names."""
-        self._line.bring(number, orders)
+        """Orders that the connection only names."""
+        self._connection.bring(number, orders)
 
     def fetch(self, number: int) -> Sequence[Event]:
-        """Events that the line only names."""
-        found: Sequence[Event] = self._line.fetch(number)
+        """Events that the connection only names."""
+        found: Sequence[Event] = self._connection.fetch(number)
         return found
 
     def hold_at_most(self, memory: int) -> None:
@@ -157,9 +157,9 @@ class NodeWorker:
 
     def close(self) -> None:
         """Stop everything and remove temporary files. Raises DiskFull as the local backend does."""
-        self._line.hang_up()
+        self._connection.hang_up()
         self._backend.wake()
-        self._line.close()
+        self._connection.close()
         self._server.shutdown()
         self._inputs.close()
         self._backend.close()

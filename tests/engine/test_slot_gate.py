@@ -1,4 +1,4 @@
-"""The slots of a node in front of the backends of several sessions (`engine/backends/ray/gate`), with real kernels."""
+"""The slots of a node in front of the backends of several sessions (`engine/backends/ray/slot_gate`), with real kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.backends.ray.gate import Door, Gate
+from qoop.engine.backends.ray.slot_gate import GateClient, SlotGate
 from qoop.engine.events import Event, TaskFailed, TaskStopped, TaskSucceeded
 from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.node_queues.shared import Member
@@ -25,18 +25,18 @@ LONG = Stage("long", ENDLESS, (), COLUMNS, 1, "long")
 
 
 @contextmanager
-def doors(*names: str) -> Iterator[list[Door]]:
+def clients(*names: str) -> Iterator[list[GateClient]]:
     """Ways into a machine of one slot."""
-    gate, found = Gate(Resources(1, 2**28)), list[Door]()
+    gate, found = SlotGate(Resources(1, 2**28)), list[GateClient]()
     try:
         for name in names:
-            door = gate.open(Member(name), NodeQueueing(2))
-            door.machine, door.backend = name, LocalBackend(2, 2**29, machine=name, watcher=door)
-            found.append(door)
+            client = gate.open(Member(name), NodeQueueing(2))
+            client.machine, client.backend = name, LocalBackend(2, 2**29, machine=name, watcher=client)
+            found.append(client)
         yield found
     finally:
-        for door in found:
-            door.backend.close()
+        for client in found:
+            client.backend.close()
 
 
 def task(stage: Stage, number: int, job: str = "job", seconds: float = 5.0) -> TaskSpec:
@@ -47,26 +47,26 @@ def task(stage: Stage, number: int, job: str = "job", seconds: float = 5.0) -> T
     return replace(spec, attempt=attempt, ticket=replace(spec.ticket, attempt=attempt, seconds=seconds))
 
 
-def ended(door: Door) -> Event:
+def ended(client: GateClient) -> Event:
     """The next report on an attempt."""
     while True:
-        for event in door.backend.wait(60):
+        for event in client.backend.wait(60):
             if isinstance(event, TaskSucceeded | TaskStopped | TaskFailed):
                 return event
 
 
 def test_what_a_waiting_task_reads_is_kept_though_the_job_that_made_it_ends() -> None:
-    with doors("a") as [door]:
-        door.start(task(MADE, 1, "made"), informed=False)
-        assert isinstance(ended(door), TaskSucceeded)
-        door.start(task(LONG, 2), informed=False)
-        door.start(task(READING, 3), informed=True)
-        door.backend.release("made", [checkpoint_key(MADE, 0)])
-        door.stop(task(LONG, 2).attempt)
-        assert isinstance(ended(door), TaskStopped)
-        event = ended(door)
+    with clients("a") as [client]:
+        client.start(task(MADE, 1, "made"), informed=False)
+        assert isinstance(ended(client), TaskSucceeded)
+        client.start(task(LONG, 2), informed=False)
+        client.start(task(READING, 3), informed=True)
+        client.backend.release("made", [checkpoint_key(MADE, 0)])
+        client.stop(task(LONG, 2).attempt)
+        assert isinstance(ended(client), TaskStopped)
+        event = ended(client)
         assert isinstance(event, TaskSucceeded), event
-        assert door.backend.read(checkpoint_key(READING, 0)).to_pylist() == [{"n": 499500}]
+        assert client.backend.read(checkpoint_key(READING, 0)).to_pylist() == [{"n": 499500}]
 
 
 def test_a_task_that_cannot_begin_is_reported_to_its_own_session_and_the_next_has_its_slot(
@@ -75,7 +75,7 @@ def test_a_task_that_cannot_begin_is_reported_to_its_own_session_and_the_next_ha
     def full(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    with doors("a", "b", "c") as [first, second, third]:
+    with clients("a", "b", "c") as [first, second, third]:
         first.start(task(LONG, 1), informed=False)
         second.start(task(MADE, 2), informed=True)
         third.start(task(MADE, 3), informed=True)
@@ -89,7 +89,7 @@ def test_a_task_that_cannot_begin_is_reported_to_its_own_session_and_the_next_ha
 
 
 def test_a_session_that_leaves_makes_room_for_what_waits() -> None:
-    with doors("a", "b") as [first, second]:
+    with clients("a", "b") as [first, second]:
         first.start(task(LONG, 1), informed=False)
         second.start(task(MADE, 2), informed=True)
         assert first.gate.waiting() == {"a": 0, "b": 1}

@@ -35,25 +35,25 @@ class _Waiting:
     ahead: Ahead | None = None
 
 
-class Gate:
+class SlotGate:
     """Lets attempts of several sessions into a machine of that capacity, as :class:`SharedNode` says."""
 
     def __init__(self, capacity: Resources) -> None:
         self._node = SharedNode(capacity)
-        self._doors: dict[str, Door] = {}
+        self._clients: dict[str, GateClient] = {}
         self._lock = threading.RLock()
 
-    def open(self, member: Member, queueing: NodeQueueing) -> Door:
+    def open(self, member: Member, queueing: NodeQueueing) -> GateClient:
         """The way in for a session. Raises ConfigError if it has one."""
         with self._lock:
             self._node.join(member, queueing)
-            door = self._doors[member.name] = Door(self, member.name)
-            return door
+            client = self._clients[member.name] = GateClient(self, member.name)
+            return client
 
     def shut(self, name: str) -> None:
         """The session has left; what waited is forgotten, and its slots are free."""
         with self._lock:
-            self._doors.pop(name, None)
+            self._clients.pop(name, None)
             self._begin(self._node.leave(name, time.monotonic()))
 
     def slots(self) -> dict[str, float]:
@@ -64,39 +64,39 @@ class Gate:
     def waiting(self) -> dict[str, int]:
         """The tasks of each session that wait now."""
         with self._lock:
-            return {name: len(door.waiting) for name, door in self._doors.items()}
+            return {name: len(client.waiting) for name, client in self._clients.items()}
 
-    def arrive(self, door: Door, spec: TaskSpec, informed: bool) -> None:
+    def arrive(self, client: GateClient, spec: TaskSpec, informed: bool) -> None:
         """An attempt has come, and begins at once or when there is a slot for it. What it reads is kept from now on."""
-        door.backend.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key in item.keys])
+        client.backend.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key in item.keys])
         with self._lock:
-            waiting = door.waiting[spec.attempt] = _Waiting(spec, informed)
-            self._begin(self._node.arrive(door.name, _ticket(spec), time.monotonic()))
-            if spec.attempt in door.waiting:
-                waiting.ahead = door.backend.fetch_ahead(spec)
+            waiting = client.waiting[spec.attempt] = _Waiting(spec, informed)
+            self._begin(self._node.arrive(client.name, _ticket(spec), time.monotonic()))
+            if spec.attempt in client.waiting:
+                waiting.ahead = client.backend.fetch_ahead(spec)
                 if not informed:
                     waiting.informed = True
-                    door.backend.report(Queued(spec.attempt))
+                    client.backend.report(Queued(spec.attempt))
 
-    def withdraw(self, door: Door, attempt: AttemptId) -> bool:
+    def withdraw(self, client: GateClient, attempt: AttemptId) -> bool:
         """True if the attempt waited, which it does no more."""
         with self._lock:
-            if door.waiting.pop(attempt, None) is None:
+            if client.waiting.pop(attempt, None) is None:
                 return False
             now = time.monotonic()
-            self._node.withdraw(door.name, attempt, now)
+            self._node.withdraw(client.name, attempt, now)
             self._begin(self._node.begin(now))
             return True
 
-    def ended(self, door: Door, attempt: AttemptId) -> None:
+    def ended(self, client: GateClient, attempt: AttemptId) -> None:
         """An attempt has no slot any more."""
         with self._lock:
-            self._begin(self._node.release(door.name, attempt, time.monotonic()))
+            self._begin(self._node.release(client.name, attempt, time.monotonic()))
 
-    def changed(self, door: Door, attempt: AttemptId, resources: Resources) -> None:
+    def changed(self, client: GateClient, attempt: AttemptId, resources: Resources) -> None:
         """An attempt has other resources than before."""
         with self._lock:
-            self._begin(self._node.hold(door.name, attempt, resources, time.monotonic()))
+            self._begin(self._node.hold(client.name, attempt, resources, time.monotonic()))
 
     def _begin(self, begun: Iterable[Begun]) -> None:
         coming = deque(begun)
@@ -105,21 +105,21 @@ class Gate:
 
     def _start(self, name: str, attempt: AttemptId) -> Sequence[Begun]:
         """Begin an attempt; what begins in its place if it cannot."""
-        door = self._doors[name]
-        one = door.waiting.pop(attempt)
+        client = self._clients[name]
+        one = client.waiting.pop(attempt)
         try:
-            door.backend.start(door.machine, one.spec, one.informed, one.ahead)
+            client.backend.start(client.machine, one.spec, one.informed, one.ahead)
         except Exception as error:  # it may be another session's turn that led to this
-            door.backend.report(TaskFailed(attempt, *to_failure(error, one.spec)))
+            client.backend.report(TaskFailed(attempt, *to_failure(error, one.spec)))
             return self._node.release(name, attempt, time.monotonic())
         return ()
 
 
 @dataclass(eq=False)
-class Door:
+class GateClient:
     """The gate, for one session whose attempts run in `backend`."""
 
-    gate: Gate
+    gate: SlotGate
     name: str
     machine: MachineId = ""
     backend: LocalBackend = field(init=False)

@@ -1,4 +1,4 @@
-"""The line between a session and its process on a node, without Ray: what passes, and who is not let in."""
+"""The connection between a session and its process on a node, without Ray: what passes, and what is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qoop.catalog.errors import ExecutionError
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Table
 from qoop.catalog.value import changed
-from qoop.engine.backends.ray.line import Line, NodeEnd, SessionEnd, new_key
+from qoop.engine.backends.ray.connection import Connection, NodeEnd, SessionEnd, new_key
 from qoop.engine.backends.ray.messages import read, written
 from qoop.engine.backends.ray.orders import NO_STAGE, Allow, Begin, Change, Drop, End, Order, Promote, stage_text
 from qoop.engine.backends.ray.peers import Place
@@ -180,7 +180,7 @@ def test_an_order_that_fails_ends_the_line(node: Node) -> None:
 
 def test_who_has_not_got_the_key_is_not_let_in_and_keeps_nobody_out(node: Node) -> None:
     connected(node.end.address).close()
-    stranger = Line(connected(node.end.address), new_key())
+    stranger = Connection(connected(node.end.address), new_key())
     stranger.send(b"orders")
     with pytest.raises(OSError):
         stranger.receive(30)

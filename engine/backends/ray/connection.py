@@ -1,4 +1,4 @@
-"""The line between a session and its process on a node: orders go there, events come back.
+"""The connection between a session and its process on a node: orders go there, events come back.
 
 A call of Ray's goes through five threads of two processes. Next to tasks that keep all processors busy it takes 1 ms on
 its way, and an event that comes back 1.3 ms; together they take 2 ms of processor time. A message over a connection of
@@ -34,7 +34,7 @@ _LENGTH = struct.Struct("!I")
 _DRAWN, _MARK = 16, 16  # bytes
 _HEAD = _LENGTH.size + _MARK
 _PIECE = 256 << 10  # bytes that are read at a time
-_REACH = 10.0  # seconds that a connection, and the first word on it, may take
+_REACH = 10.0  # seconds that a socket, and the first word on it, may take
 _STUCK = 30.0  # seconds for which a message may not be taken, after which the other side counts as gone
 _LOOK = 0.5  # seconds between looks whether one still waits for a session
 _ORDERS, _EVENTS = b"orders", b"events"
@@ -46,26 +46,26 @@ def new_key() -> bytes:
     return secrets.token_bytes(32)
 
 
-class Line:
-    """Messages in one direction of a connection, for one thread at each end."""
+class Connection:
+    """Messages in one direction of a socket, for one thread at each end."""
 
-    def __init__(self, connection: socket.socket, key: bytes) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.settimeout(_REACH)
-        self._connection, self._key = connection, key
+    def __init__(self, sock: socket.socket, key: bytes) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.settimeout(_REACH)
+        self._socket, self._key = sock, key
         self._in_use = threading.Lock()
         self._numbers = count()
         self._came = bytearray()
         mine = secrets.token_bytes(_DRAWN)
-        connection.sendall(mine)
+        sock.sendall(mine)
         theirs = self._exactly(_DRAWN)
         self._drawn = hashlib.blake2b(b"".join(sorted((mine, theirs))), digest_size=_DRAWN).digest()
 
     def send(self, message: bytes) -> None:
         """Raises OSError if the other side is gone, or does not take it."""
         with self._in_use:
-            self._connection.settimeout(_STUCK)
-            self._connection.sendall(_LENGTH.pack(len(message)) + self._mark(message) + message)
+            self._socket.settimeout(_STUCK)
+            self._socket.sendall(_LENGTH.pack(len(message)) + self._mark(message) + message)
 
     def receive(self, timeout: float | None) -> bytes | None:
         """The next message; None if it has not come within the timeout. Raises OSError if the other side is gone, or is
@@ -83,9 +83,9 @@ class Line:
     def close(self) -> None:
         """Have both sides see that it is over, whatever they wait for."""
         with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
-        with self._in_use:  # who waits has been woken; another connection may get its number from now on
-            self._connection.close()
+            self._socket.shutdown(socket.SHUT_RDWR)
+        with self._in_use:  # who waits has been woken; another socket may get its number from now on
+            self._socket.close()
 
     def _mark(self, message: bytes) -> bytes:
         number = next(self._numbers).to_bytes(16, "big")
@@ -99,8 +99,8 @@ class Line:
     def _at_least(self, size: int, timeout: float | None) -> bytearray:
         """All that has come, once there is that much. Raises TimeoutError, after which one can go on."""
         while len(self._came) < size:
-            self._connection.settimeout(timeout)
-            found = self._connection.recv(_PIECE)
+            self._socket.settimeout(timeout)
+            found = self._socket.recv(_PIECE)
             if not found:
                 raise ConnectionResetError("the other side has ended")
             self._came += found
@@ -124,16 +124,16 @@ class SessionEnd:
     ) -> None:
         self._bring, self._fetch = bring, fetch
         self._numbers = count()
-        self._lines: list[Line] = []
+        self._connections: list[Connection] = []
         try:
             for direction in (_ORDERS, _EVENTS):
-                line = Line(_connected(address, tls), key)
-                self._lines.append(line)
-                line.send(direction)
+                connection = Connection(_connected(address, tls), key)
+                self._connections.append(connection)
+                connection.send(direction)
         except BaseException:
             self.close()
             raise
-        self._orders, self._events = self._lines
+        self._orders, self._events = self._connections
 
     def send(self, orders: Any) -> None:
         """Raises OSError if the node is gone; `receive` does from then on."""
@@ -161,8 +161,8 @@ class SessionEnd:
 
     def close(self) -> None:
         """Hang up."""
-        for line in self._lines:
-            line.close()
+        for connection in self._connections:
+            connection.close()
 
 
 class NodeEnd:
@@ -180,17 +180,17 @@ class NodeEnd:
         self._listener = socket.create_server((host, 0))
         self._listener.settimeout(_LOOK)
         self.address = f"{host}:{self._listener.getsockname()[1]}"
-        self._lines: dict[bytes, Line] = {}
+        self._connections: dict[bytes, Connection] = {}
         self._brought: dict[int, Any] = {}
         self._kept: dict[int, Any] = {}
         self._numbers = count()
         self._came = threading.Condition()  # of what Ray has brought
         self._over = threading.Event()
-        self._there = threading.Event()  # both lines are, or it is over
+        self._there = threading.Event()  # both connections are, or it is over
         self._letting_in = threading.Lock()
         self._threads = [
-            threading.Thread(target=self._serve, args=(work,), name=f"qoop-line-{name}", daemon=True)
-            for work, name in ((self._await, "door"), (self._take_orders, "orders"), (self._tell_events, "events"))
+            threading.Thread(target=self._serve, args=(work,), name=f"qoop-connection-{name}", daemon=True)
+            for work, name in ((self._await, "accept"), (self._take_orders, "orders"), (self._tell_events, "events"))
         ]
         for thread in self._threads:
             thread.start()
@@ -216,19 +216,19 @@ class NodeEnd:
         with self._letting_in:
             self._over.set()
             self._there.set()
-            lines = list(self._lines.values())
-        for line in lines:
-            line.close()
+            connections = list(self._connections.values())
+        for connection in connections:
+            connection.close()
 
     def _serve(self, work: Callable[[], None]) -> None:
         try:
             work()
         except OSError as error:
             if not self._over.is_set():
-                _logger.info("the line to a session has ended: %s", error)
+                _logger.info("the connection to a session has ended: %s", error)
             self.hang_up()
         except Exception:
-            _logger.exception("the line to a session has failed")
+            _logger.exception("the connection to a session has failed")
             self.hang_up()
 
     def _await(self) -> None:
@@ -236,13 +236,13 @@ class NodeEnd:
         with self._listener:
             while not self._there.is_set():
                 with contextlib.suppress(TimeoutError):
-                    connection, _ = self._listener.accept()
-                    threading.Thread(target=self._let_in, args=(connection,), name="qoop-line-in", daemon=True).start()
+                    sock, _ = self._listener.accept()
+                    threading.Thread(target=self._let_in, args=(sock,), name="qoop-connection-in", daemon=True).start()
 
     def _take_orders(self) -> None:
         self._there.wait()
         while not self._over.is_set():
-            message = self._lines[_ORDERS].receive(None)
+            message = self._connections[_ORDERS].receive(None)
             if message is not None:
                 found = json.loads(message)
                 self._obey(self._named(found) if isinstance(found, int) else messages.read(found))
@@ -263,34 +263,34 @@ class NodeEnd:
                 if message is None:
                     self._kept[number := next(self._numbers)] = found
                     message = json.dumps(number).encode()
-                self._lines[_EVENTS].send(message)
+                self._connections[_EVENTS].send(message)
 
-    def _let_in(self, connection: socket.socket) -> None:
-        """Make a line of a connection, if who has opened it has the key."""
+    def _let_in(self, sock: socket.socket) -> None:
+        """Make a connection of a socket whose opener has the key."""
         try:
-            connection.settimeout(_REACH)
+            sock.settimeout(_REACH)
             if self._context is not None:
-                connection = self._context.wrap_socket(connection, server_side=True)
-            line = Line(connection, self._key)
-            direction = line.receive(_REACH)
+                sock = self._context.wrap_socket(sock, server_side=True)
+            connection = Connection(sock, self._key)
+            direction = connection.receive(_REACH)
             with self._letting_in:
-                if direction not in (_ORDERS, _EVENTS) or direction in self._lines or self._over.is_set():
-                    raise ConnectionAbortedError("there is no such line, or it is taken")
-                self._lines[direction] = line
-                if len(self._lines) == 2:
+                if direction not in (_ORDERS, _EVENTS) or direction in self._connections or self._over.is_set():
+                    raise ConnectionAbortedError("there is no such connection, or it is taken")
+                self._connections[direction] = connection
+                if len(self._connections) == 2:
                     self._there.set()
         except OSError as error:
-            connection.close()
+            sock.close()
             _logger.warning("somebody who is no session of ours was not let in: %s", error)
 
 
 def _connected(address: str, tls: bool) -> socket.socket:
     host, _, port = address.rpartition(":")
-    connection = socket.create_connection((host, int(port)), timeout=_REACH)
+    sock = socket.create_connection((host, int(port)), timeout=_REACH)
     if not tls:
-        return connection
+        return sock
     try:
-        return client_context().wrap_socket(connection, server_hostname=host)
+        return client_context().wrap_socket(sock, server_hostname=host)
     except BaseException:
-        connection.close()
+        sock.close()
         raise

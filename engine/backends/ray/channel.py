@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from qoop.engine.backends.ray.agent import agent_on
-from qoop.engine.backends.ray.line import SessionEnd
+from qoop.engine.backends.ray.connection import SessionEnd
 from qoop.engine.backends.ray.nodes import Node, load
 from qoop.engine.backends.ray.orders import Order
 from qoop.engine.backends.ray.worker import NodeConfig, NodeWorker
@@ -22,14 +22,14 @@ _FETCH = 60.0  # seconds that what a node has said may take to come
 _logger = logging.getLogger(__name__)
 
 
-class Post(Protocol):
+class Channel(Protocol):
     """Some calls return references of Ray's to their answers."""
 
     introduced: Any
     """Refers to what the node is, once it is ready."""
 
     def meet(self, address: str, key: bytes, tls: bool) -> None:
-        """Open the line to it. Raises OSError if it does not answer."""
+        """Open the connection to it. Raises OSError if it does not answer."""
         ...
 
     def obey(self, orders: Sequence[Order]) -> None:
@@ -61,15 +61,15 @@ class Post(Protocol):
         ...
 
 
-class _ByLine:
-    """Talks by line. Ray brings and fetches what that only names."""
+class _ByConnection:
+    """Talks by a connection. Ray brings and fetches what that only names."""
 
     _ray: Any
-    _line: SessionEnd | None = None
+    _connection: SessionEnd | None = None
 
     def meet(self, address: str, key: bytes, tls: bool) -> None:
-        """See `Post`."""
-        self._line = SessionEnd(address, key, tls, self._bring, self._fetch)
+        """See `Channel`."""
+        self._connection = SessionEnd(address, key, tls, self._bring, self._fetch)
 
     def _bring(self, number: int, orders: Sequence[Order]) -> None:
         raise NotImplementedError
@@ -85,22 +85,22 @@ class _ByLine:
         return found
 
     def obey(self, orders: Sequence[Order]) -> None:
-        """See `Post`."""
-        assert self._line is not None
+        """See `Channel`."""
+        assert self._connection is not None
         with contextlib.suppress(OSError):
-            self._line.send(orders)
+            self._connection.send(orders)
 
     def hear(self, timeout: float) -> Sequence[Event]:
-        """See `Post`."""
-        assert self._line is not None
-        return self._line.receive(timeout) or ()
+        """See `Channel`."""
+        assert self._connection is not None
+        return self._connection.receive(timeout) or ()
 
     def _hang_up(self) -> None:
-        if self._line is not None:
-            self._line.close()
+        if self._connection is not None:
+            self._connection.close()
 
 
-class OwnProcess(_ByLine):
+class OwnProcess(_ByConnection):
     """A process of this session alone."""
 
     def __init__(self, node: Node, config: NodeConfig) -> None:
@@ -122,15 +122,15 @@ class OwnProcess(_ByLine):
         """Ray ends it with the session."""
 
     def hold(self, job: JobId | None, keys: Sequence[CheckpointKey]) -> Any:
-        """See `Post`."""
+        """See `Channel`."""
         return self._actor.hold.remote(job, keys)
 
     def close(self) -> Any:
-        """See `Post`."""
+        """See `Channel`."""
         return self._actor.close.remote()
 
     def end(self, closed: Any) -> None:
-        """See `Post`."""
+        """See `Channel`."""
         self._hang_up()
         self._ray.kill(self._actor)
 
@@ -141,7 +141,7 @@ class OwnProcess(_ByLine):
             self._ray.kill(self._actor)
 
 
-class SharedAgent(_ByLine):
+class SharedAgent(_ByConnection):
     """The agent that all sessions have on the node. A session that comes again has another name there, for its leaving
     may be heard of late."""
 
@@ -159,15 +159,15 @@ class SharedAgent(_ByLine):
         return self._actor.fetch.remote(self._name, number)
 
     def live(self) -> None:
-        """See `Post`."""
+        """See `Channel`."""
         self._actor.live.remote(self._name)
 
     def hold(self, job: JobId | None, keys: Sequence[CheckpointKey]) -> Any:
-        """See `Post`."""
+        """See `Channel`."""
         return self._actor.hold.remote(self._name, job, keys)
 
     def close(self) -> Any:
-        """See `Post`."""
+        """See `Channel`."""
         return self._actor.leave.options(concurrency_group="moving").remote(self._name)
 
     def end(self, closed: Any) -> None:
