@@ -1,4 +1,4 @@
-"""The slots of a node in front of the backends of several sessions (`engine/backends/ray/slot_gate`), with real kernels."""
+"""The slots of a node in front of the backends of several sessions, with real kernels."""
 
 from __future__ import annotations
 

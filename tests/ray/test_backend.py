@@ -17,7 +17,7 @@ import pytest
 from qoop.catalog.errors import CheckpointError, ExecutionError
 from qoop.catalog.value import changed
 from qoop.engine.backends.ray import backend as module
-from qoop.engine.backends.ray import post
+from qoop.engine.backends.ray import channel
 from qoop.engine.backends.ray.backend import RayBackend
 from qoop.engine.backends.ray.nodes import ControlAway, Node
 from qoop.engine.backends.ray.orders import NO_STAGE, Begin, Drop, Order, stage_of
@@ -72,8 +72,8 @@ class Call:
         return self
 
 
-class Line:
-    """The line to an actor; `broken` when that is gone."""
+class Connection:
+    """The connection to an actor; `broken` when that is gone."""
 
     def __init__(self, actor: Actor) -> None:
         self.actor, self.broken = actor, False
@@ -98,7 +98,7 @@ class Ray:
     def __init__(self) -> None:
         import ray
 
-        self.exceptions, self.actors, self.lines = ray.exceptions, dict[str, Actor](), dict[str, Line]()
+        self.exceptions, self.actors, self.lines = ray.exceptions, dict[str, Actor](), dict[str, Connection]()
         self.nodes: Callable[[], dict[str, Node]] = self.both
 
     def both(self) -> dict[str, Node]:
@@ -114,8 +114,8 @@ class Ray:
         actor = self.actors[config.machine.removeprefix("node-")[0]] = Actor(config)
         return actor
 
-    def line(self, name: str, *_: object) -> Line:
-        made = self.lines[name] = Line(self.actors[name.removeprefix("node-")[0]])
+    def connection(self, name: str, *_: object) -> Connection:
+        made = self.lines[name] = Connection(self.actors[name.removeprefix("node-")[0]])
         return made
 
     def wait(self, what: Sequence[Any], **_: object) -> tuple[list[Any], list[Any]]:
@@ -133,11 +133,11 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Ray:
     pytest.importorskip("ray")
     made = Ray()
     monkeypatch.setattr(module, "load", lambda: made)
-    monkeypatch.setattr(post, "load", lambda: made)
+    monkeypatch.setattr(channel, "load", lambda: made)
     monkeypatch.setattr(module, "Attachment", lambda *_: SimpleNamespace(leave=lambda: None))
     monkeypatch.setattr(module, "host", lambda: "127.0.0.1")
     monkeypatch.setattr(module, "living", lambda: made.nodes())
-    monkeypatch.setattr(post, "SessionEnd", made.line)
+    monkeypatch.setattr(channel, "SessionEnd", made.connection)
     monkeypatch.setattr(module, "_LOOK", 0.01)
     return made
 

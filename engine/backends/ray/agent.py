@@ -1,8 +1,8 @@
 """The agent of a node: one process that runs the tasks of all sessions of a cluster there.
 
 The first session that finds none on a node has Ray begin it, under a name that the others know; it ends `EMPTY`
-seconds after the last session. Slots and the queue in front of them are common (`slot_gate`). Stores, secrets, kernels and
-what these may open are those of each session: kernels of one session may read files that another must not. A session
+seconds after the last session. Slots and the queue in front of them are common (`slot_gate`). Stores, secrets, kernels
+and what these may open are those of each session: kernels of one session may read files that another must not. A session
 that is not heard of for `LEASE` seconds has died; what it had here is dropped.
 """
 
