@@ -2,8 +2,8 @@
 
 The first session that finds none on a node has Ray begin it, under a name that the others know; it ends `EMPTY`
 seconds after the last session. Slots and the queue in front of them are common (`slot_gate`). Stores, secrets, kernels
-and what these may open are those of each session: kernels of one session may read files that another must not. A session
-that is not heard of for `LEASE` seconds has died; what it had here is dropped.
+and what these may open are those of each session: kernels of one session may read files that another must not. A
+session that is not heard of for `LEASE` seconds has died; what it had here is dropped.
 """
 
 from __future__ import annotations
