@@ -2,10 +2,10 @@
 
 On every node lives one actor, which holds what `LocalBackend` holds on one machine: a thread with a warm kernel for
 each slot, and a store of outputs. Ray starts and places it (node affinity) and says which nodes there are; it is never
-given a graph of tasks (law 5). Orders and events go by a connection of our own (`connection`). What a node has put
-out stays there, and is read by other nodes and by the session from it (`peers`); durable outputs are also written
-behind to the directory of checkpoints, which all nodes share. Parts of the answer are brought to the session's process before they
-count as made. When a node is lost, what is in that directory is read from there, and the rest is redone.
+given a graph of tasks (law 5). Orders and events go by a connection of our own (`connection`). What a node has put out
+stays there, and is read by other nodes and by the session from it (`peers`); durable outputs are also written behind to
+the directory of checkpoints, which all nodes share. Parts of the answer are brought to the session's process before
+they count as made. When a node is lost, what is in that directory is read from there, and the rest is redone.
 
 One actor a node, not one a slot, since the slots of a node then share their store, and broadcast inputs are fetched
 once. A task that does nothing takes 1.1 ms so, in this process 0.6 ms (2 slots).
