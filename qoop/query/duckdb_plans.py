@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import duckdb
 
 from qoop.adaptive.replanning.adaptive import Known
-from qoop.adaptive.replanning.pace import CARRIED
+from qoop.adaptive.replanning.slowdown import CARRIED
 from qoop.catalog.value import changed, value
 from qoop.engine.history import Decided, Ended, Record, Regranted, Started, Succeeded, Switched
 from qoop.engine.state import State
@@ -43,7 +43,7 @@ queries of TPC-DS at scale 10 that are 13; those of over two seconds should all 
 _REMEMBERED, _CHARACTERS = 512, 1 << 22
 """Plans that are remembered, and what their texts may have together."""
 _PACES, _TELLING = 64, 5
-"""Of how many runs the pace is remembered, and how many tell one: each may be off for reasons of its own."""
+"""Of how many runs the slowdown is remembered, and how many tell one: each may be off for reasons of its own."""
 
 HOPE = (0.7, 0.7, 1.0)
 STAGED_HOPE = (1.0, 0.85, 1.0)
@@ -125,16 +125,16 @@ class DuckDBPlans:
         self._lock = threading.Lock()
         self._known: OrderedDict[_Key, DuckDBPlan] = OrderedDict()
         self._characters = 0  # of their texts
-        self._paces: deque[float] = deque(maxlen=_PACES)
+        self._slowdowns: deque[float] = deque(maxlen=_PACES)
 
     @property
-    def pace(self) -> float:
+    def slowdown(self) -> float:
         """By how much longer than foretold DuckDB's plans have taken here, in the median of the last."""
         with self._lock:
-            known = sorted(self._paces)
+            known = sorted(self._slowdowns)
         return known[len(known) // 2] if len(known) >= _TELLING else 1.0
 
-    def pace_of_others(self, known: DuckDBPlan) -> float:
+    def slowdown_of_others(self, known: DuckDBPlan) -> float:
         """By how much longer than estimated other plans of the query should take, next to what DuckDB's should.
 
         As much as other queries here, and, in part, as much as DuckDB's plan of this one did.
@@ -142,8 +142,8 @@ class DuckDBPlans:
         if known.basis != "run":
             return 1.0
         if not known.foretold or not known.seconds:
-            return self.pace
-        return pow(self.pace, 1 - CARRIED) * pow(known.seconds / known.foretold, CARRIED)
+            return self.slowdown
+        return pow(self.slowdown, 1 - CARRIED) * pow(known.seconds / known.foretold, CARRIED)
 
     def of(self, text: str, slots: int) -> DuckDBPlan:
         """The plan of a query, whose task can use that many slots. Raises ParseError, BindError, CatalogError."""
@@ -209,7 +209,7 @@ class DuckDBPlans:
             found = replace(found, staged_seconds=least, staged_runs=found.staged_runs + 1)
         if whole is not None:
             if found.foretold and not found.runs:
-                self._paces.append(whole / found.foretold)
+                self._slowdowns.append(whole / found.foretold)
             least = min(whole, found.seconds) if found.runs else whole
             found = changed(found.taking(least, "run"), runs=found.runs + 1)
         elif staged not in (None, inf) and not found.runs:

@@ -24,9 +24,9 @@ from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
 from qoop.adaptive.replanning.greedy import BOTH_ERR, LONG_SECONDS, Greedy, held_to_take
 from qoop.adaptive.replanning.observations import Seen, committed, done_parts, misestimate, outputs
-from qoop.adaptive.replanning.pace import MachinePace
 from qoop.adaptive.replanning.policies import policy_named
 from qoop.adaptive.replanning.seconds_seen import SecondsSeen
+from qoop.adaptive.replanning.slowdown import MachineSlowdown
 from qoop.catalog.errors import BindError, CatalogError, QueryError
 from qoop.catalog.value import value
 from qoop.engine.events import Committed
@@ -146,7 +146,7 @@ class QueryPlanning:
             plan_cache, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._seen.calls
         )
         self._duckdb_plans = DuckDBPlans(tables, shared=config.reuse or config.checkpoints is not None)
-        self._machine_pace = MachinePace()
+        self._machine_slowdown = MachineSlowdown()
         self._expected = 0.0
         self._learning = threading.Lock()
         self._unlearned: list[tuple[Planned, JobHandle]] = []  # jobs whose outputs nobody has looked at yet
@@ -163,10 +163,10 @@ class QueryPlanning:
         self._expected = slots
 
     @property
-    def pace(self) -> float:
+    def slowdown(self) -> float:
         """By which factor the tasks of the session's jobs have taken longer than estimated."""
         with self._learning:
-            return self._machine_pace.value
+            return self._machine_slowdown.value
 
     @property
     def cost(self) -> CostModel:
@@ -353,7 +353,7 @@ class QueryPlanning:
         it may take less, so that a query settles on the better one however wrong the estimates are."""
         best = min(others, key=lambda one: one.finish.seconds(share))
         if own.staged_seconds is None:
-            much_less = MUCH_LESS / self._duckdb_plans.pace_of_others(own)
+            much_less = MUCH_LESS / self._duckdb_plans.slowdown_of_others(own)
             return best.plan if best.finish.seconds(share) < much_less * self._own_seconds(own, share) else own.plan
         hopeful = own.hopeful()
         if not self._was_better_in_stages(hopeful, share):
@@ -542,7 +542,7 @@ class QueryPlanning:
         known = {stage.signature: rows[stage.id] for stage in plan.stages if stage.id in rows}
         corrected = reestimated(plan, Observations(known))
         with self._learning:
-            self._machine_pace.learn(corrected, history)
+            self._machine_slowdown.learn(corrected, history)
 
     def _adaptive(
         self,
@@ -611,7 +611,7 @@ class QueryPlanning:
         own = self._duckdb_plans.foretell_others(own, share.cpu, self._least(look, own, share))
         if self._are_behind(own, share, run_for):
             return ()
-        factor = self._duckdb_plans.pace_of_others(own)
+        factor = self._duckdb_plans.slowdown_of_others(own)
         others = look.candidates if factor == 1.0 else [one.slower(factor) for one in look.candidates]
         return [Candidate(own.plan, "DuckDB", grid.machine, self._cost), *self._at_risk(others, share)]
 
@@ -630,7 +630,7 @@ class QueryPlanning:
         that a search among all should find none that is better."""
         assert own.others_foretold is not None
         theirs = max(self._own_seconds(own, share), GOES_ON * run_for)
-        return own.others_foretold[1] * self._duckdb_plans.pace_of_others(own) > FAR_BEHIND * theirs
+        return own.others_foretold[1] * self._duckdb_plans.slowdown_of_others(own) > FAR_BEHIND * theirs
 
     def _least(self, look: FirstLook, own: DuckDBPlan, share: Resources) -> float:
         """The least that a plan of a look is held to take next to DuckDB's, in seconds."""
@@ -677,7 +677,7 @@ class QueryPlanning:
         if not whole and not own.runs and self._own_seconds(own, self.usable) >= LONG_SECONDS:
             # as it was held against the stages that the query began with
             kept = [one.slower(BOTH_ERR) if one.plan.root.whole else one for one in kept]
-        untried = MUCH_LESS / self._duckdb_plans.pace_of_others(own) if whole else 1.0
+        untried = MUCH_LESS / self._duckdb_plans.slowdown_of_others(own) if whole else 1.0
         turned_out = as_they_turned_out(kept, own.staged_seconds, self.usable, untried)
         return self._at_risk(turned_out, self.usable)
 

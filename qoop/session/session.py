@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pyarrow as pa
 
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.recording.messages import JobRequest, SampleTold
+from qoop.adaptive.cluster.recording.messages import JobRequest, SampleOffered
 from qoop.adaptive.cluster.sizing import Auto
 from qoop.adaptive.replanning.policies import by_deadline
 from qoop.adaptive.replanning.worthwhile import Worthwhile
@@ -343,7 +343,7 @@ class Session:
         with contextlib.suppress(QueryError):  # the job runs: it tells what is wrong
             part = part_to_read(planned.bound.text, self._tables, self.planning, self.config, goal)
             if part is not None:
-                self.cluster.post(SampleTold(job.id, _IN_PART, part))
+                self.cluster.post(SampleOffered(job.id, _IN_PART, part))
 
     @interruptible()
     def approximate(
@@ -454,8 +454,8 @@ class Session:
             terms=terms,
             follows=follows,
             gain=gain,
-            last_resort=planned.last_resort,
-            pace=self.planning.pace,
+            fallback=planned.last_resort,
+            slowdown=self.planning.slowdown,
         )
         if resume:
             self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])

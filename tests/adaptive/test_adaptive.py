@@ -15,9 +15,9 @@ from memory_trace import MemoryTrace
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.recording.messages import JobRequest, PinAsked
+from qoop.adaptive.cluster.recording.messages import JobRequest, PinRequested
 from qoop.adaptive.cluster.recording.ticks import Decision as Noted
-from qoop.adaptive.cluster.recording.ticks import Found
+from qoop.adaptive.cluster.recording.ticks import OutputsFound
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
 from qoop.adaptive.replanning.decision import Decision, Question, switch_to
 from qoop.adaptive.replanning.triggers import changed
@@ -101,10 +101,10 @@ class Bench:
         *others: Plan,
         again: Sequence[Plan] = (),
         reuse: bool = False,
-        pace: float = 1.0,
+        slowdown: float = 1.0,
         **options: object,
     ) -> JobHandle:
-        """others: what the first search finds; again: what the second does. pace: of jobs before."""
+        """others: what the first search finds; again: what the second does. slowdown: of jobs before."""
         self.searches: list[Observations] = []
 
         def find(observed: Observations) -> Sequence[Candidate]:
@@ -112,7 +112,7 @@ class Bench:
             return [Candidate(other, "") for other in (others if len(self.searches) == 1 else again)]
 
         adaptive = Adaptive(find, available(self.slots), **options)  # type: ignore[arg-type]
-        return self.cluster.submit(JobRequest(launch, TABLES, adaptive=adaptive, reuse=reuse, pace=pace))
+        return self.cluster.submit(JobRequest(launch, TABLES, adaptive=adaptive, reuse=reuse, slowdown=slowdown))
 
     def run_to_end(self) -> None:
         for _ in range(10_000):
@@ -214,11 +214,11 @@ def three_times(spec: TaskSpec) -> Outcome:
     return replace(usual, seconds=3 * usual.seconds)
 
 
-@pytest.mark.parametrize(("pace", "taken", "end"), [(1.0, "A", 60.0), (3.0, "AB", 11.0 + 33.0)])
-def test_at_the_pace_of_earlier_jobs_a_task_is_not_nearly_done(pace: float, taken: str, end: float) -> None:
+@pytest.mark.parametrize(("slowdown", "taken", "end"), [(1.0, "A", 60.0), (3.0, "AB", 11.0 + 33.0)])
+def test_at_the_pace_of_earlier_jobs_a_task_is_not_nearly_done(slowdown: float, taken: str, end: float) -> None:
     """It should take 20 s, and has run for 11 when slots come; on four the other plan should take 11."""
     bench = Bench(1, slots(11.0, 4), script=three_times)
-    handle = bench.run(plan("root 1 20"), plan("wide 20 2\nroot 1 1 wide"), pace=pace)
+    handle = bench.run(plan("root 1 20"), plan("wide 20 2\nroot 1 1 wide"), slowdown=slowdown)
     assert moves(handle) == taken and bench.clock.now() == pytest.approx(end, abs=0.5)
 
 
@@ -526,7 +526,7 @@ def test_a_job_whose_other_plans_cannot_be_looked_up_goes_on(monkeypatch: pytest
 
     monkeypatch.setattr(SimulatedBackend, "present", away)
     bench.run(WIDE, NARROW, at_once=True, reuse=True)
-    errors = [entry.what.error for entry in bench.trace.entries if isinstance(entry.what, Found)]
+    errors = [entry.what.error for entry in bench.trace.entries if isinstance(entry.what, OutputsFound)]
     assert [str(error) for error in errors] == ["None", "the store is away"]
 
 
@@ -609,7 +609,7 @@ def pinned(first_after: float, launch: Plan, other: Plan, *happenings: tuple[flo
     """A job of which somebody wants the rows once some have been put out, after that many seconds at the earliest."""
     bench = Bench(4, *happenings)
     handle = bench.submit(launch, other)
-    asked = PinAsked(handle.id)
+    asked = PinRequested(handle.id)
     while bench.clock.now() < first_after or not handle._run.first_outputs:
         bench.cluster.step()
     bench.cluster.post(asked)

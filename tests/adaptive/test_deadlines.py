@@ -15,7 +15,7 @@ import qoop
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.deadlines import IN_TIME, LATE, MISSED, verdict_of
 from qoop.adaptive.cluster.job_status import JobStatus, Left, PastJob, rho_of
-from qoop.adaptive.cluster.recording.messages import JobRequest, SampleTold
+from qoop.adaptive.cluster.recording.messages import JobRequest, SampleOffered
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.replanning.policies import by_deadline, policy_named
@@ -95,7 +95,7 @@ def test_an_approximate_answer_is_told_of_where_it_would_be_in_time() -> None:
         clock = VirtualClock()
         cluster = Cluster(SimulatedBackend({"m": Resources(2, 8e9)}, clock), clock=clock, thread=False)
         job = cluster.submit(JobRequest(plan(40), terms=Terms(deadline=12.0)))
-        cluster.post(SampleTold(job.id, 0.05, part))
+        cluster.post(SampleOffered(job.id, 0.05, part))
         while cluster.busy:
             cluster.step()
         return str(next(record for record in job.history() if isinstance(record, DeadlineTold)))
@@ -105,12 +105,12 @@ def test_an_approximate_answer_is_told_of_where_it_would_be_in_time() -> None:
 
 
 def test_a_session_knows_what_an_approximate_answer_would_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[SampleTold] = []
+    told: list[SampleOffered] = []
     post = Cluster.post
     monkeypatch.setattr(
         Cluster,
         "post",
-        lambda self, one: (told.append(one) if isinstance(one, SampleTold) else None, post(self, one))[1],
+        lambda self, one: (told.append(one) if isinstance(one, SampleOffered) else None, post(self, one))[1],
     )
     with qoop.connect(slots=1, memory="500MB") as session:
         values = np.arange(2_000_000)

@@ -13,7 +13,7 @@ from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.job_status import JobStatus, Left
 from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.replanning.end_seconds import LEAST, MOST
-from qoop.adaptive.replanning.pace import ends_of_stages
+from qoop.adaptive.replanning.slowdown import ends_of_stages
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock

@@ -19,7 +19,8 @@ from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.cluster.remaining_work import RunRemainingWork
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.greedy import Greedy
-from qoop.adaptive.retrace.rerun import read_trace, rerun
+from qoop.adaptive.retrace.reading import read_trace
+from qoop.adaptive.retrace.rerun import rerun
 from qoop.adaptive.schedulers.base import Request, Scheduler
 from qoop.adaptive.schedulers.carbyne import Carbyne
 from qoop.adaptive.schedulers.drf import DRF

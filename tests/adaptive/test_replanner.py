@@ -164,10 +164,10 @@ def test_the_end_that_a_plan_was_chosen_for_is_told_once_it_runs() -> None:
     """Tasks took three times as long as estimated, and nothing of the new plan has told anything else yet."""
     asked = ask(A, B, done=finished(A, {"scan": 4}, scan=12.0), share=Resources(8, 0))
     decision = Greedy().decide(asked)
-    assert asked.pace > 2 and isinstance(decision, Switch)
+    assert asked.slowdown > 2 and isinstance(decision, Switch)
     options = Answer(asked, asked.options, decision, False, NOTHING, None, 0.0).options
     fresh = ask(*options, done=finished(B, {}), share=Resources(8, 0), running=1)
-    assert fresh.pace == asked.pace and options[0].pace == 1.0
+    assert fresh.slowdown == asked.slowdown and options[0].slowdown == 1.0
 
 
 def test_plans_with_little_in_common_must_differ_by_more() -> None:
@@ -235,7 +235,7 @@ def test_what_is_to_come_is_what_plans_are_compared_on() -> None:
     assert told.remaining[1].seconds < told.remaining[0].seconds < alone.remaining[0].seconds
     slow = replace(told, finished=finished(A, {"scan": 2}, scan=6.0))
     on_eight = replace(slow, coming=(), share=Resources(8, 0))
-    assert slow.pace > 1.5 and slow.remaining[0].seconds > on_eight.remaining[0].seconds
+    assert slow.slowdown > 1.5 and slow.remaining[0].seconds > on_eight.remaining[0].seconds
 
 
 def test_a_plan_that_was_chosen_for_a_share_that_will_not_last_has_no_privilege() -> None:
@@ -370,5 +370,7 @@ def whole_option(seconds: float) -> Option:
 def test_before_its_tasks_tell_a_plan_is_as_slow_as_others_make_the_machine() -> None:
     begun = finished(A, {})
     crowded = ask(A, B, done=replace(begun, slowed=5.0))
-    assert ask(A, B, done=begun).pace == 1.0 and crowded.pace == 5.0
-    assert replace(crowded, options=(replace(A, pace=7.0), B)).pace == 7.0, "the jobs before were slowed as well"
+    assert ask(A, B, done=begun).slowdown == 1.0 and crowded.slowdown == 5.0
+    assert replace(crowded, options=(replace(A, slowdown=7.0), B)).slowdown == 7.0, (
+        "the jobs before were slowed as well"
+    )

@@ -13,10 +13,11 @@ from memory_trace import MemoryTrace
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.options import ClusterOptions
-from qoop.adaptive.cluster.recording.messages import CancelAsked, JobRequest
-from qoop.adaptive.cluster.recording.trace import READABLE, VERSION, Chain
+from qoop.adaptive.cluster.recording.messages import CancelRequested, JobRequest
+from qoop.adaptive.cluster.recording.trace import FORMER_NAMES, READABLE, VERSION, Chain
 from qoop.adaptive.replanning.adaptive import Adaptive
-from qoop.adaptive.retrace.rerun import Recording, read_trace, rerun
+from qoop.adaptive.retrace.reading import Recording, read_trace
+from qoop.adaptive.retrace.rerun import rerun
 from qoop.adaptive.schedulers.described import MODULES, made, named
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import ConfigError
@@ -60,7 +61,7 @@ def played(scheduler: str, kernels: Kernels | None = KERNELS) -> MemoryTrace:
     backend.happen(MachineJoined("m3", SIZE), 116.0)
     for number in range(12):
         backend.appoint(partial(_submit, cluster, number, chance), 100.0 + chance.uniform(0, 20))
-    backend.appoint(lambda: cluster.post(CancelAsked("job5")), 118.0)
+    backend.appoint(lambda: cluster.post(CancelRequested("job5")), 118.0)
     ticks = 0
     while (cluster.busy or clock.now() < 121.0) and not (backend.idle and not cluster.waits):
         cluster.step()
@@ -146,8 +147,11 @@ def older(trace: MemoryTrace, folder: Path, version: int) -> Path:
 def _as_before(line: str) -> str:
     """Without what earlier versions did not know, and with the fields that have gone since."""
     found = json.loads(line)
+    former = {new: name for name, new in FORMER_NAMES.items()}
+    found |= {way: former.get(found[way], found[way]) for way in ("in", "out") if way in found}
     if request := found.get("request"):
-        request.pop("last_resort", None)
+        request.pop("fallback", None)
+        request["pace"] = request.pop("slowdown", 1.0)
         request["course"] = {"fall": 0.5, "largest": 2.0}
         if request.get("adaptive"):
             request["adaptive"]["demand_aware"] = False

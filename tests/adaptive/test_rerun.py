@@ -21,12 +21,13 @@ from qoop.__main__ import main
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.options import ClusterOptions
-from qoop.adaptive.cluster.recording.messages import CancelAsked, JobRequest, PinAsked, SuspendAsked
+from qoop.adaptive.cluster.recording.messages import CancelRequested, JobRequest, PinRequested, SuspendRequested
 from qoop.adaptive.cluster.recording.trace import INPUTS, OUTPUTS, Chain
 from qoop.adaptive.cluster.recording.trace_codec import read_error, write_error
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.greedy import Greedy
-from qoop.adaptive.retrace.rerun import Recording, read_trace, rerun
+from qoop.adaptive.retrace.reading import Recording, read_trace
+from qoop.adaptive.retrace.rerun import rerun
 from qoop.adaptive.retrace.story import story
 from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.adaptive.schedulers.terms import Terms
@@ -153,13 +154,13 @@ def test_a_rerun_comes_to_the_same_decisions_and_says_so(tmp_path: Path) -> None
     assert str(found) == f"{found.ticks} ticks, 1 decision: all the same"
 
 
-def test_a_rerun_goes_over_to_the_last_resort_as_the_job_did(tmp_path: Path) -> None:
+def test_a_rerun_changes_to_the_fallback_plan_as_the_job_did(tmp_path: Path) -> None:
     def overflowing(spec: TaskSpec) -> Outcome:
         error = ExecutionError("an overflow") if spec.stage.id == "wide" else None
         return Outcome(1.0, error=error, retryable=False)
 
     world = World(script=overflowing)
-    handle = world.submit(WIDE, NARROW, last_resort=plan(stage("own", 1, 3)))
+    handle = world.submit(WIDE, NARROW, fallback=plan(stage("own", 1, 3)))
     world.run_to_end()
     assert [one.root.id for one in handle.plans()] == ["root", "own"]
     found = rerun(world.recording(tmp_path))
@@ -267,7 +268,7 @@ class Lot:
             case 2 if self.random.random() < 0.3:
                 handle.cancel()
             case 4:
-                self.world.cluster.post(PinAsked(handle.id))
+                self.world.cluster.post(PinRequested(handle.id))
             case 3 if self.random.random() < 0.3:
                 self.suspend(handle)
             case 5 | 6 | 7:
@@ -294,8 +295,8 @@ class Lot:
                 self.expect(now)
 
     def suspend(self, handle: JobHandle) -> None:
-        self.world.cluster.post(SuspendAsked(handle.id, "bundle"))
-        self.world.cluster.post(CancelAsked(handle.id, Suspended("to be gone on with elsewhere")))
+        self.world.cluster.post(SuspendRequested(handle.id, "bundle"))
+        self.world.cluster.post(CancelRequested(handle.id, Suspended("to be gone on with elsewhere")))
 
     def expect(self, now: float) -> None:
         slots = self.random.randint(0, 12)
@@ -335,9 +336,9 @@ def test_jobs_that_take_turns_are_gone_through_again(tmp_path: Path) -> None:
 def test_the_lots_reach_everything_that_can_be_in_a_trace() -> None:
     """Else the test above would prove little."""
     seen = {type(entry.what).__name__ for seed in range(60) for entry in Lot(seed).run().trace.entries}
-    real = {"CheckpointSaved", "CloseAsked", "HoldAsked"}  # only sessions have these
-    real |= {"SampleTold"}  # and only they know of approximate answers (test_deadlines.py)
-    real |= {"ProgramTold", "ProgramStepped"}  # and of programs (test_told.py)
+    real = {"CheckpointSaved", "CloseRequested", "PauseRequested"}  # only sessions have these
+    real |= {"SampleOffered"}  # and only they know of approximate answers (test_deadlines.py)
+    real |= {"ProgramMessage", "ProgramStepped"}  # and of programs (test_told.py)
     real |= {"Queued", "Begun"}  # and only machines with kernels these (test_replayed_policies.py)
     assert {*INPUTS, *OUTPUTS, "Start"} - seen == {*real, "Starting"}
 
@@ -460,7 +461,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 16', '"version": 5'), "only 8, 9, 10, 11, 12, 13, 14, 15 and 16"),
+        (tamper("qoop-trace", '"version": 17', '"version": 5'), "only 8, 9, 10, 11, 12, 13, 14, 15, 16 and 17"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),

@@ -10,7 +10,8 @@ import pytest
 
 import qoop
 from qoop.adaptive.cluster.job_status import waited
-from qoop.adaptive.retrace.rerun import read_trace, rerun
+from qoop.adaptive.retrace.reading import read_trace
+from qoop.adaptive.retrace.rerun import rerun
 from qoop.engine.history import Began, Record, Saved, Started, Succeeded, Waiting
 from qoop.engine.task import AttemptId, TaskAccount, TaskId
 from qoop.interfaces.page.account import Account

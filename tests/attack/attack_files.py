@@ -30,7 +30,8 @@ from attack_outcome import Outcome
 
 import qoop
 from qoop.adaptive.cluster.recording.trace import Chain
-from qoop.adaptive.retrace.rerun import read_trace, rerun
+from qoop.adaptive.retrace.reading import read_trace
+from qoop.adaptive.retrace.rerun import rerun
 from qoop.catalog.signed_json import sealed
 from qoop.catalog.user_key import user_key
 from qoop.engine.history import Started

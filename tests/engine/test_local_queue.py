@@ -15,7 +15,8 @@ from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.cluster.recording.trace import TraceFile
-from qoop.adaptive.retrace.rerun import read_trace, rerun
+from qoop.adaptive.retrace.reading import read_trace
+from qoop.adaptive.retrace.rerun import rerun
 from qoop.engine.backends.local import LocalBackend, Read
 from qoop.engine.events import Begun, Event, Queued, TaskStopped, TaskSucceeded
 from qoop.engine.history import Began, Started, Stopped, Succeeded, Waiting

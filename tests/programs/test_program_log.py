@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.adaptive.cluster.recording.messages import ProgramTold
+from qoop.adaptive.cluster.recording.messages import ProgramMessage
 from qoop.adaptive.program_log import Programs
-from qoop.adaptive.retrace.rerun import Recording, read_trace, rerun
+from qoop.adaptive.retrace.reading import Recording, read_trace
+from qoop.adaptive.retrace.rerun import rerun
 from qoop.catalog.errors import PlanError
 from qoop.programs.kinds import program_kinds
 
@@ -36,7 +37,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(recording: Recording, program: str) -> list[str]:
     messages = [message for tick in recording.ticks for message in tick.messages]
-    return [one.message for one in messages if isinstance(one, ProgramTold) and one.program == program]
+    return [one.message for one in messages if isinstance(one, ProgramMessage) and one.program == program]
 
 
 def test_a_trace_has_what_programs_are_told_and_their_steps_follow_again(trace: Path) -> None:

@@ -254,10 +254,10 @@ def test_what_was_measured_is_compared_with_estimates_at_the_pace_of_the_machine
     own = planning._own(JOIN, 2).taking(2.0 * least * 2, "run")  # of one thread, on two slots
     assert not planning._best(own, found, share).root.whole
     monkeypatch.setattr(type(planning), "_own_seconds", lambda _, own, share: own.seconds / 2)
-    plans._paces.extend([3.0, 1.0, 3.0, 9.0])
-    assert plans.pace == 1.0, "four may be chance"
-    plans._paces.append(3.0)
-    assert plans.pace == 3.0
+    plans._slowdowns.extend([3.0, 1.0, 3.0, 9.0])
+    assert plans.slowdown == 1.0, "four may be chance"
+    plans._slowdowns.append(3.0)
+    assert plans.slowdown == 3.0
     assert planning._best(own, found, share).root.whole
     assert not planning._best(replace(own, basis="statistics"), found, share).root.whole, "both are estimates"
 
@@ -265,11 +265,11 @@ def test_what_was_measured_is_compared_with_estimates_at_the_pace_of_the_machine
 def test_half_of_what_duckdbs_plan_was_misjudged_by_is_believed_of_others(session: qoop.Session) -> None:
     plans = session.planning._duckdb_plans
     own = session.planning._own(JOIN, 2).taking(8.0, "run")
-    assert plans.pace_of_others(own) == 1.0, "it was not foretold, nor was anything else"
-    assert plans.pace_of_others(replace(own, foretold=2.0)) == 2.0
-    plans._paces.extend([4.0] * 5)
-    assert plans.pace_of_others(replace(own, foretold=0.5)) == pytest.approx(8.0)
-    assert plans.pace_of_others(replace(own, basis="statistics", foretold=8.0)) == 1.0, "all are estimates"
+    assert plans.slowdown_of_others(own) == 1.0, "it was not foretold, nor was anything else"
+    assert plans.slowdown_of_others(replace(own, foretold=2.0)) == 2.0
+    plans._slowdowns.extend([4.0] * 5)
+    assert plans.slowdown_of_others(replace(own, foretold=0.5)) == pytest.approx(8.0)
+    assert plans.slowdown_of_others(replace(own, basis="statistics", foretold=8.0)) == 1.0, "all are estimates"
 
 
 def test_a_query_that_has_run_before_anything_was_foretold_is_foretold_later(
@@ -296,7 +296,7 @@ def test_the_pace_is_told_by_runs_that_were_foretold(
         session.alternatives(text)
         session.submit(text).result()
     session.planning.plan("SELECT 1 FROM t")
-    assert session.planning._duckdb_plans.pace > 1.0
+    assert session.planning._duckdb_plans.slowdown > 1.0
 
 
 def test_outputs_that_are_to_survive_are_worth_stages(

@@ -15,7 +15,8 @@ import pytest
 
 import qoop
 from qoop.__main__ import main
-from qoop.adaptive.retrace.rerun import read_trace, rerun
+from qoop.adaptive.retrace.reading import read_trace
+from qoop.adaptive.retrace.rerun import rerun
 from qoop.engine.history import Succeeded
 from qoop.query.drawing.analysis import StageRun
 from qoop.session.session import Session

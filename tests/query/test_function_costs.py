@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 import qoop
-from qoop.adaptive.retrace.rerun import read_trace, rerun
+from qoop.adaptive.retrace.reading import read_trace
+from qoop.adaptive.retrace.rerun import rerun
 from qoop.engine.history import Decided
 from qoop.planner.estimate import calls
 

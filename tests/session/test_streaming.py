@@ -97,7 +97,7 @@ def test_a_stream_can_be_gone_through_again_from_its_trace(facts: pa.Table, tmp_
         next(job.batches())
         assert not job.wait(0)
         job.wait(60)
-    assert "PinAsked" in (tmp_path / "trace").read_text()
+    assert "PinRequested" in (tmp_path / "trace").read_text()
     assert main(["replay", str(tmp_path / "trace")]) == 0
 
 

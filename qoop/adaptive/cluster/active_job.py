@@ -31,15 +31,15 @@ class JobPlans:
     def __init__(self, run: Run, replanner: Replanner | None, request: JobRequest) -> None:
         self._run = run
         self._replanner = replanner
-        self._pace = request.pace
-        self._first = Option("", Candidate(request.plan, "launch"), pace=request.pace)
+        self._slowdown = request.slowdown
+        self._first = Option("", Candidate(request.plan, "launch"), slowdown=request.slowdown)
 
     @property
     def running(self) -> Option:
         """The plan that the job runs, once it runs one."""
         if self._replanner is not None:
             return self._replanner.option
-        return Option("", Candidate(self._run.plan, ""), pace=self._pace)
+        return Option("", Candidate(self._run.plan, ""), slowdown=self._slowdown)
 
     @property
     def known(self) -> Sequence[Option]:
@@ -87,7 +87,7 @@ def active_job(message: Submitted, loop: JobLoop, clock: Clock, driver: Driver, 
     run = _run(name, request, most_memory)
     request = changed(request, plan=own_non_deterministic(request.plan, name))
     adaptive = request.adaptive
-    replanner = Replanner(name, adaptive, run, request.plan, request.pace) if adaptive is not None else None
+    replanner = Replanner(name, adaptive, run, request.plan, request.slowdown) if adaptive is not None else None
     plans = JobPlans(run, replanner, request)
     work = RunRemainingWork(run, clock, lambda: driver.served(name, clock.now()), lambda: plans.kept)
     handle = JobHandle(loop, message, run, plans, work.alone)
@@ -103,6 +103,6 @@ def _run(name: JobId, request: JobRequest, most_memory: float) -> Run:
         keep_checkpoints=changes or limits.keep_checkpoints,
         leave_exhausted=changes or limits.leave_exhausted,
     )
-    last = request.last_resort and own_non_deterministic(request.last_resort, name)
-    options = request.settings, request.durable, limits, request.saving, request.functions, last
+    fallback = request.fallback and own_non_deterministic(request.fallback, name)
+    options = request.settings, request.durable, limits, request.saving, request.functions, fallback
     return Run(name, request.tables, *options)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.cluster.recording.ticks import Refused, Resizing
+from qoop.adaptive.cluster.recording.ticks import ResizeRefused, Resizing
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
 from qoop.engine.events import SlotsChanged
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.fair_shares import FairShares
-    from qoop.adaptive.cluster.recording.messages import ResizeAsked
+    from qoop.adaptive.cluster.recording.messages import ResizeRequested
     from qoop.adaptive.cluster.recording.recorder import Recorder
     from qoop.engine.backends.base import Backend
     from qoop.engine.driver import Driver
@@ -36,7 +36,7 @@ class BackendSize:
         """The time of the next announced size; None: there is none."""
         return self._announcements.next_at
 
-    def take(self, message: ResizeAsked, now: float) -> None:
+    def take(self, message: ResizeRequested, now: float) -> None:
         """Do what a message says; its promise has the ConfigError if the backend cannot have that size."""
         size = AnnouncedSize(message.slots, message.memory, now + message.notice, message.why)
         try:
@@ -59,7 +59,7 @@ class BackendSize:
             else:
                 self._backend.resize(size.slots, size.memory)
         except ConfigError as error:
-            self._recorder.note(Refused(str(error)))
+            self._recorder.note(ResizeRefused(str(error)))
             raise
         events = [_because(size.why, event) for event in self._backend.wait(0.0)]
         self._shares.stale |= self._driver.take(events, now)
@@ -67,7 +67,7 @@ class BackendSize:
 
 @value
 class AnnouncedSize:
-    """The size that the backend is to have from some time on; None: what it has. why: see `ResizeAsked`."""
+    """The size that the backend is to have from some time on; None: what it has. why: see `ResizeRequested`."""
 
     slots: int | None
     memory: int | None

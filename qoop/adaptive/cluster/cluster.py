@@ -37,21 +37,21 @@ from qoop.adaptive.cluster.planner_requests import PlannerRequests
 from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner, PlannerThread
 from qoop.adaptive.cluster.recording.journal import Journal
 from qoop.adaptive.cluster.recording.messages import (
-    Answered,
-    CancelAsked,
-    CloseAsked,
-    ExpectAsked,
-    HoldAsked,
+    CancelRequested,
+    CloseRequested,
     JobRequest,
     Message,
-    PinAsked,
-    ProgramTold,
-    ReconsiderAsked,
-    ReleaseAsked,
-    ResizeAsked,
-    SampleTold,
+    PauseRequested,
+    PinRequested,
+    PlannerReplied,
+    ProgramMessage,
+    ReconsiderRequested,
+    ReleaseRequested,
+    ResizeRequested,
+    SampleOffered,
+    SlotsAnnounced,
     Submitted,
-    SuspendAsked,
+    SuspendRequested,
 )
 from qoop.adaptive.cluster.recording.recorder import ProgramLog, Recorder
 from qoop.adaptive.cluster.recording.ticks import JobEnded, Opened
@@ -196,7 +196,7 @@ class Cluster:
         and done when they have passed, unless another call says otherwise before. why: for the record, a clause. Raises
         ConfigError for a size that cannot be, SessionClosed, ExecutionError as `submit` does.
         """
-        message = ResizeAsked(slots, memory, notice, why)
+        message = ResizeRequested(slots, memory, notice, why)
         self._post_open(message)
         while not futures.wait([message.done], WAKE_SECONDS).done:
             if self._thread is not None and not self._thread.is_alive():
@@ -208,7 +208,7 @@ class Cluster:
 
         It takes the place of what was expected before. Raises SessionClosed, ExecutionError as `submit` does.
         """
-        self._post_open(ExpectAsked(tuple(course)))
+        self._post_open(SlotsAnnounced(tuple(course)))
 
     def _post_open(self, message: Message) -> None:
         """Post a message to a cluster that is open; without a thread it is opened at once."""
@@ -256,7 +256,7 @@ class Cluster:
         with self.lock:
             first, self._closing = not self._closing, True
         if first:
-            self.post(CloseAsked())
+            self.post(CloseRequested())
             if self._thread is None:
                 self._loop()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -370,32 +370,32 @@ class Cluster:
         match message:
             case Submitted(name):
                 self._admit(self._coming.pop(name), now)
-            case CancelAsked(name, error):
+            case CancelRequested(name, error):
                 self._table.cancel(name, now, error)
-            case HoldAsked(name, on):
+            case PauseRequested(name, on):
                 self._table.hold(name, on)
-            case SuspendAsked():
+            case SuspendRequested():
                 self._table.suspend(message)
-            case ReleaseAsked(name, keys):
+            case ReleaseRequested(name, keys):
                 self._driver.obey([Release(name, keys)])
-            case ReconsiderAsked(name, why):
+            case ReconsiderRequested(name, why):
                 self._table.reconsider(name, why, now)
-            case SampleTold():
+            case SampleOffered():
                 if self._deadlines is not None:
                     self._deadlines.take(message)
-            case ProgramTold():
+            case ProgramMessage():
                 if self._program_log is not None:
                     self._recorder.note(self._program_log.take(message))
-            case PinAsked(name, done):
+            case PinRequested(name, done):
                 self._table.pin(name, done)
-            case ExpectAsked(course):
+            case SlotsAnnounced(course):
                 self._driver.expect([(now + after, Resources(slots)) for after, slots in course])
                 self._shares.stale = True
-            case ResizeAsked():
+            case ResizeRequested():
                 self._size.take(message, now)
-            case Answered():
+            case PlannerReplied():
                 self._planner_requests.take(message, now)
-            case CloseAsked():
+            case CloseRequested():
                 self._cancel_all(now)
 
     def _admit(self, job: ActiveJob, now: float) -> None:

@@ -7,7 +7,7 @@ end past it a certainty. A deadline ends nothing.
 
 The ways to meet it are told with it: more slots; another time, where the query would take less than it was given if it
 had all slots; an approximate answer, where statistics say how much of its tables that would read
-(:class:`~qoop.adaptive.cluster.recording.messages.SampleTold`).
+(:class:`~qoop.adaptive.cluster.recording.messages.SampleOffered`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.job_status import Left, left_of
-from qoop.adaptive.cluster.recording.messages import SampleTold
-from qoop.adaptive.replanning.decision import pace_of
-from qoop.adaptive.replanning.pace import end
+from qoop.adaptive.cluster.recording.messages import SampleOffered
+from qoop.adaptive.replanning.decision import slowdown_of
+from qoop.adaptive.replanning.slowdown import finish_time
 from qoop.adaptive.schedulers.shares import times
 from qoop.engine.history import AnotherTime, DeadlineTold, InPart
 from qoop.engine.run import Run
@@ -48,7 +48,7 @@ class _Watched:
     job: ActiveJob
     check_at: float
     verdict: str = IN_TIME
-    sample: SampleTold | None = None
+    sample: SampleOffered | None = None
 
 
 class Deadlines:
@@ -72,7 +72,7 @@ class Deadlines:
         if job.needed_at < math.inf:
             self._jobs[job.run.job] = _Watched(job, now + CHECK_SECONDS)
 
-    def take(self, sample: SampleTold) -> None:
+    def take(self, sample: SampleOffered) -> None:
         """The part that an approximate answer would read has become known."""
         if sample.job in self._jobs:
             self._jobs[sample.job].sample = sample
@@ -155,16 +155,17 @@ def _in_part(one: _Watched, now: float, slack: float) -> InPart | None:
 
 
 def _whole(job: ActiveJob, now: float, share: Resources) -> float | None:
-    """Seconds of the whole job on a share, by the plan and at the pace of now; None: not known.
+    """Seconds of the whole job on a share, by the plan and at the present slowdown; None: not known.
 
-    No less than its longest running task has taken and what is left then: of DuckDB's plan only that tells its pace.
+    No less than its longest running task has taken and what is left then: of DuckDB's plan only that tells its
+        slowdown.
     """
     left = _left_of(job, now, share)
     if left is None:
         return None
     option, finished, slots = job.plans.running, job.run.finished(now), min(1.0, share.cpu)
     whole = times(share, 1.0 / slots)
-    seconds = end(option.candidate.finish, Done(), whole, pace_of(option, finished, whole)) / slots
+    seconds = finish_time(option.candidate.finish, Done(), whole, slowdown_of(option, finished, whole)) / slots
     spent = max((max(each) for each in finished.running.values() if each), default=0.0)
     return max(seconds, left.likely + spent)
 

@@ -24,12 +24,12 @@ from qoop.adaptive.cluster.job_status import (
     work_done,
 )
 from qoop.adaptive.cluster.recording.messages import (
-    CancelAsked,
-    HoldAsked,
-    PinAsked,
-    ReconsiderAsked,
-    ReleaseAsked,
-    SuspendAsked,
+    CancelRequested,
+    PauseRequested,
+    PinRequested,
+    ReconsiderRequested,
+    ReleaseRequested,
+    SuspendRequested,
 )
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError, Suspended
 from qoop.engine.events import Committed
@@ -175,7 +175,7 @@ class JobHandle:
         """Have the parts of the root kept that there are; False if there are none or the job has ended."""
         if not self._first_outputs():
             return False
-        asked = PinAsked(self.id)
+        asked = PinRequested(self.id)
         self._cluster.post(asked)
         while not (asked.done.done() or self.done.done()):
             futures.wait([asked.done], WAKE_SECONDS)
@@ -183,7 +183,7 @@ class JobHandle:
 
     def cancel(self, error: Cancelled | None = None) -> None:
         """Stop the job; returns at once. Does nothing if it has ended. error: why, if somebody shall know."""
-        self._cluster.post(CancelAsked(self.id, error))
+        self._cluster.post(CancelRequested(self.id, error))
 
     @contextlib.contextmanager
     def pinned(self, owner: JobId, grace: float) -> Iterator[tuple[Committed, ...]]:
@@ -193,10 +193,10 @@ class JobHandle:
         grace: seconds that attempts under way may go on before. Raises ConfigError if the job has ended,
         CheckpointError if the outputs cannot be looked up.
         """
-        asked = SuspendAsked(self.id, owner)
+        asked = SuspendRequested(self.id, owner)
         try:
             if grace > 0:
-                self._cluster.post(HoldAsked(self.id))
+                self._cluster.post(PauseRequested(self.id))
             deadline = time.monotonic() + grace
             while time.monotonic() < deadline and self._is_busy() and not self.done.done():
                 time.sleep(_PAUSE)
@@ -207,14 +207,14 @@ class JobHandle:
                 raise ConfigError(f"the job {self.id} has {self.state.lower()}: it cannot be suspended any more")
             yield asked.kept.result()
         except BaseException:
-            self._cluster.post(HoldAsked(self.id, on=False))
+            self._cluster.post(PauseRequested(self.id, on=False))
             raise
         finally:
             asked.kept.add_done_callback(partial(self._unpin, owner))  # at once, or when the message is opened
 
     def _unpin(self, owner: JobId, kept: Future[tuple[Committed, ...]]) -> None:
         if kept.exception() is None:
-            self._cluster.post(ReleaseAsked(owner, tuple(output.key for output in kept.result())))
+            self._cluster.post(ReleaseRequested(owner, tuple(output.key for output in kept.result())))
 
     def _is_busy(self) -> bool:
         with self._cluster.lock:
@@ -230,7 +230,7 @@ class JobHandle:
         self.check()
         if self.done.done() and self.done.exception() is None:
             keys = tuple(fact.key for fact in self.done.result())
-            self._cluster.post(ReleaseAsked(self.id, keys))
+            self._cluster.post(ReleaseRequested(self.id, keys))
 
     def progress(self) -> Progress:
         """The progress of the job, as its status has it."""
@@ -313,7 +313,7 @@ class JobHandle:
 
     def reconsider(self, why: str = "it was asked for") -> None:
         """Have the choice of the plan thought over now. Does nothing if the job may not change plan."""
-        self._cluster.post(ReconsiderAsked(self.id, why))
+        self._cluster.post(ReconsiderRequested(self.id, why))
 
     def story(self, key: CheckpointKey) -> str:
         """All that happened to one checkpoint, a sentence a line."""

@@ -13,9 +13,9 @@ from functools import cached_property, partial
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.replanning.decision import Option, own_progress, pace_of, paces_of_duckdb, whole_slots
+from qoop.adaptive.replanning.decision import Option, own_progress, slowdown_of, slowdowns_of_duckdb, whole_slots
 from qoop.adaptive.replanning.end_seconds import LEAST, MOST
-from qoop.adaptive.replanning.pace import NEVER_OVER, end, ends_of_stages
+from qoop.adaptive.replanning.slowdown import NEVER_OVER, ends_of_stages, finish_time
 from qoop.adaptive.schedulers.shares import times
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import QoopError
@@ -216,7 +216,7 @@ def waited(history: Sequence[Record], until: float) -> float:
 
 def left_of(option: Option, finished: Finished, share: Resources, coming: Coming = ()) -> Left | None:
     """The time to the end of a job, if its share changes no more than it should; None: it never ends so. Its likely
-    number is that of the decisions (:mod:`qoop.adaptive.replanning.pace`).
+    number is that of the decisions (:mod:`qoop.adaptive.replanning.slowdown`).
 
     option: the plan that runs. A share of less than a slot is one for a part of the time. coming: (seconds from now,
     share), those that should take its place; they do not count where one of all is less than a slot, or none is left in
@@ -226,15 +226,15 @@ def left_of(option: Option, finished: Finished, share: Resources, coming: Coming
         whole = left_of(option, finished, times(share, 1.0 / share.cpu))
         return whole and Left(whole.likely / share.cpu, whole.least / share.cpu, whole.most / share.cpu)
     if option.by_duckdb:
-        paces, factors = paces_of_duckdb(option, finished, share, (LEAST, 0.5, MOST)), (1.0, 1.0, 1.0)
+        slowdowns, factors = slowdowns_of_duckdb(option, finished, share, (LEAST, 0.5, MOST)), (1.0, 1.0, 1.0)
     else:
         rest = ends_of_stages(option.candidate.finish, own_progress(option, finished))
-        paces = [pace_of(option, finished, share)] * 3
+        slowdowns = [slowdown_of(option, finished, share)] * 3
         factors = min(1.0, rest.at(LEAST)), 1.0, max(1.0, rest.at(MOST))
-    ends = partial(end, option.candidate.finish, own_progress(option, finished), share)
-    least, likely, most = map(ends, paces)
+    ends = partial(finish_time, option.candidate.finish, own_progress(option, finished), share)
+    least, likely, most = map(ends, slowdowns)
     if coming and not any(0 < one.cpu < 1 for _, one in coming):
-        later = [ends(pace, coming) for pace in paces]
+        later = [ends(slowdown, coming) for slowdown in slowdowns]
         if isfinite(later[1]):  # less may be expected, and not come
             least, likely, most = min(later[0], least), later[1], later[2]
     if not isfinite(likely):
@@ -253,10 +253,10 @@ def work_done(option: Option, finished: Finished, ended: float, share: Resources
         spent = max((max(one) for one in done.running.values() if one), default=0.0)
         left = left_of(option, finished, whole_slots(share)) if spent else None
         return ended if left is None else max(ended, min(NEVER_OVER, spent / (spent + left.likely)))
-    pace, total, within = pace_of(option, finished, share), 0.0, 0.0
+    slowdown, total, within = slowdown_of(option, finished, share), 0.0, 0.0
     for stage, content, _ in option.stages:
         seconds = stage.estimate.task_seconds
         total += stage.width * seconds
         pairs = zip(done.running.get(stage.id, ()), finished.weights.get(content, ()), strict=False)
-        within += sum(min(NEVER_OVER * weight * seconds, spent / pace) for spent, weight in pairs)
+        within += sum(min(NEVER_OVER * weight * seconds, spent / slowdown) for spent, weight in pairs)
     return min(1.0, ended + within / total) if total > 0 else ended

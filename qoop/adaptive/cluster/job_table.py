@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.granting.granter import dirty_jobs
-from qoop.adaptive.cluster.recording.ticks import Found
+from qoop.adaptive.cluster.recording.ticks import OutputsFound
 from qoop.catalog.errors import Cancelled, GuardMismatch, Overloaded, QoopError
 from qoop.engine.history import NotContinued
 from qoop.engine.state import State
@@ -19,7 +19,7 @@ from qoop.planner.plan import STORE_PER_KERNEL
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob
     from qoop.adaptive.cluster.admission import Admission
-    from qoop.adaptive.cluster.recording.messages import SuspendAsked
+    from qoop.adaptive.cluster.recording.messages import SuspendRequested
     from qoop.adaptive.cluster.recording.recorder import Recorder
     from qoop.engine.backends.base import Backend
     from qoop.engine.driver import Driver
@@ -108,9 +108,9 @@ class JobTable:
         try:
             found = tuple(self._backend.present(keys, job.run.job))
         except QoopError as error:
-            self._recorder.note(Found(job.run.job, (), error))
+            self._recorder.note(OutputsFound(job.run.job, (), error))
             raise
-        self._recorder.note(Found(job.run.job, found))
+        self._recorder.note(OutputsFound(job.run.job, found))
         return found
 
     def admit(self) -> bool:
@@ -157,7 +157,7 @@ class JobTable:
             found.replanner.pin()
         done.set_result(pinned)
 
-    def suspend(self, message: SuspendAsked) -> None:
+    def suspend(self, message: SuspendRequested) -> None:
         """Hold a job, unless it has ended; its outputs that may serve elsewhere are the result of the promise."""
         found = self.active.get(message.job)
         if found is None or found.run.ending:

@@ -2,7 +2,7 @@
 
 ::
 
-    replanner.tick(now) -> Work -> planner -> Answered, by mail -> replanner.take(answer) -> commands
+    replanner.tick(now) -> Work -> planner -> PlannerReplied, by mail -> replanner.take(answer) -> commands
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.granting.granter import dirty_jobs
-from qoop.adaptive.cluster.recording.messages import Answered
-from qoop.adaptive.cluster.recording.ticks import Decision, Questioned
+from qoop.adaptive.cluster.recording.messages import PlannerReplied
+from qoop.adaptive.cluster.recording.ticks import PlanDecided, PlannerRequested
 from qoop.adaptive.replanning.answers import Answer, Useful, Work
 from qoop.catalog.errors import ExecutionError, QoopError
 from qoop.engine.history import Decided
@@ -32,7 +32,12 @@ class PlannerRequests:
     """The requests to the planner about a cluster's jobs. post: sends the loop a message, from any thread."""
 
     def __init__(
-        self, jobs: JobTable, driver: Driver, planner: Planner, recorder: Recorder, post: Callable[[Answered], None]
+        self,
+        jobs: JobTable,
+        driver: Driver,
+        planner: Planner,
+        recorder: Recorder,
+        post: Callable[[PlannerReplied], None],
     ) -> None:
         self._jobs = jobs
         self._driver = driver
@@ -61,10 +66,10 @@ class PlannerRequests:
             self._ask(name, work)
 
     def _ask(self, job: JobId, work: Work) -> None:
-        self._recorder.note(Questioned(job))
+        self._recorder.note(PlannerRequested(job))
         self.planner.ask(work, lambda outcome: self._post(answered(job, outcome)))
 
-    def take(self, message: Answered, now: float) -> None:
+    def take(self, message: PlannerReplied, now: float) -> None:
         """Do what an answer says."""
         job = self._jobs.active.get(message.job)
         if job is None or job.replanner is None:
@@ -80,7 +85,7 @@ class PlannerRequests:
             commands = job.run.fail(no_choice(error), now=now)
         for record in job.run.history[before:]:
             if isinstance(record, Decided):
-                self._recorder.note(Decision(message.job, record))
+                self._recorder.note(PlanDecided(message.job, record))
         self._jobs.order(message.job, commands)
 
     def _adopted(self, job: ActiveJob, replanner: Replanner, answer: Answer | Useful, now: float) -> int:
@@ -114,15 +119,15 @@ class PlannerRequests:
         self.planner.close()
 
 
-def answered(job: JobId, outcome: Answer | Useful | Exception) -> Answered:
+def answered(job: JobId, outcome: Answer | Useful | Exception) -> PlannerReplied:
     """The message with what the planner made of a question about a job."""
     match outcome:
         case Answer():
             first = outcome.question.first_look
-            return Answered(job, outcome.searched, None, outcome.seconds, outcome.searching, first, outcome)
+            return PlannerReplied(job, outcome.searched, None, outcome.seconds, outcome.searching, first, outcome)
         case Useful():
-            return Answered(job, None, None, 0.0, answer=outcome)
-    return Answered(job, None, no_choice(outcome), 0.0)
+            return PlannerReplied(job, None, None, 0.0, answer=outcome)
+    return PlannerReplied(job, None, no_choice(outcome), 0.0)
 
 
 def no_choice(error: Exception) -> QoopError:

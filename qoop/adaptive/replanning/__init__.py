@@ -7,7 +7,7 @@
     replanner.py      asks at that time, and applies the answers
     answers.py        how a question is answered, in the planner thread
     decision.py       carries progress over to every plan: what a policy decides on, and its answer
-    pace.py           by which factor tasks take longer than estimated; the end and the progress by that
+    slowdown.py       by which factor tasks take longer than estimated; the end and the progress by that
     end_seconds.py    the seconds of a plan to its end, as a distribution
     policies.py       the policies by their names
     greedy.py         the plan that ends first on the share at hand

@@ -102,8 +102,8 @@ class Answer:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """The options after a switch: the one that is switched to is as it runs, at the pace of the one before."""
-        runs = replace(self.served[self.runs], pace=self.question.pace_of_others)
+        """The options after a switch: the one that is switched to is as it runs, at the slowdown of the one before."""
+        runs = replace(self.served[self.runs], slowdown=self.question.slowdown_of_others)
         return tuple(runs if place == self.runs else option for place, option in enumerate(self.question.options))
 
 

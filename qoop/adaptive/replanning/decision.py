@@ -15,7 +15,14 @@ from itertools import chain
 from math import inf, log2
 from typing import Protocol
 
-from qoop.adaptive.replanning.pace import TRIAL_TRUST, TRUST, duckdb_paces, end, pace, pace_of_others
+from qoop.adaptive.replanning.slowdown import (
+    TRIAL_TRUST,
+    TRUST,
+    duckdb_slowdowns,
+    finish_time,
+    slowdown,
+    slowdown_of_others,
+)
 from qoop.catalog.value import value
 from qoop.engine.history import Coming, Remaining
 from qoop.engine.progress import Finished
@@ -44,15 +51,15 @@ class Option:
     candidate: the plan, with the job's own non-deterministic stages, and its finish times.
     planned: the plan with the estimates it was planned with, where they have been put right since.
     known: the tables over which something was seen when it was planned, whose joins it does not misjudge as others do.
-    pace: by which factor tasks took longer than estimated when the job went over to it; of the first plan, those of the
-        session's jobs before.
+    slowdown: by which factor tasks took longer than estimated when the job went over to it; of the first plan, those of
+        the session's jobs before.
     """
 
     name: str
     candidate: Candidate
     planned: Plan | None = None
     known: frozenset[Tables] = frozenset()
-    pace: float = 1.0
+    slowdown: float = 1.0
 
     @property
     def as_planned(self) -> Plan:
@@ -149,21 +156,23 @@ def own_progress(option: Option, finished: Finished) -> Done:
     return Done(finished.done, running, slots)
 
 
-def pace_of(option: Option, finished: Finished, share: Resources, trust: float = TRUST) -> float:
-    """By which factor the tasks of the plan that runs take longer than estimated. trust: see `pace`."""
+def slowdown_of(option: Option, finished: Finished, share: Resources, trust: float = TRUST) -> float:
+    """By which factor the tasks of the plan that runs take longer than estimated. trust: see `slowdown`."""
     if option.by_duckdb:
-        [factor] = paces_of_duckdb(option, finished, share, (0.5,))
+        [factor] = slowdowns_of_duckdb(option, finished, share, (0.5,))
         return factor
     contents = {stage.id: content for stage, content, _ in option.stages}
-    slowed = finished.slowed if finished.slowed > 1.0 else option.pace  # 1: by nothing
-    believed = max(option.pace, slowed)  # jobs before were slowed, too
-    return pace(option.candidate.plan, contents, own_progress(option, finished), finished, believed, trust)
+    slowed = finished.slowed if finished.slowed > 1.0 else option.slowdown  # 1: by nothing
+    believed = max(option.slowdown, slowed)  # jobs before were slowed, too
+    return slowdown(option.candidate.plan, contents, own_progress(option, finished), finished, believed, trust)
 
 
-def paces_of_duckdb(option: Option, finished: Finished, share: Resources, parts: Sequence[float]) -> Sequence[float]:
-    """See :func:`~qoop.adaptive.replanning.pace.duckdb_paces`: of DuckDB's own plan, which runs."""
+def slowdowns_of_duckdb(
+    option: Option, finished: Finished, share: Resources, parts: Sequence[float]
+) -> Sequence[float]:
+    """See :func:`~qoop.adaptive.replanning.slowdown.duckdb_slowdowns`: of DuckDB's own plan, which runs."""
     done, seen = own_progress(option, finished), finished.seen.get(option.content)
-    return duckdb_paces(option.candidate.finish, done, whole_slots(share), seen, parts)
+    return duckdb_slowdowns(option.candidate.finish, done, whole_slots(share), seen, parts)
 
 
 def left_out(old: Option, new: Option, finished: Finished) -> float:
@@ -325,22 +334,22 @@ class Question:
         )
 
     @cached_property
-    def pace(self) -> float:
+    def slowdown(self) -> float:
         """By which factor the tasks of the plan that runs take longer than estimated."""
         trust = TRIAL_TRUST if self.trial else TRUST
-        return pace_of(self.options[self.running], self.finished, self.share, trust)
+        return slowdown_of(self.options[self.running], self.finished, self.share, trust)
 
     @cached_property
-    def pace_of_others(self) -> float:
+    def slowdown_of_others(self) -> float:
         """The same of plans that the job may change to: what slows one slows all."""
         if not self.by_duckdb:
-            return self.pace
-        return pace_of_others(self.pace, self.finished.slowed)
+            return self.slowdown
+        return slowdown_of_others(self.slowdown, self.finished.slowed)
 
     @property
     def misjudged(self) -> float:
         """The times that DuckDB's own plan takes twice as long as estimated, other programs aside; 0 under another."""
-        return max(0.0, log2(self.pace / self.finished.slowed)) if self.by_duckdb else 0.0
+        return max(0.0, log2(self.slowdown / self.finished.slowed)) if self.by_duckdb else 0.0
 
     @cached_property
     def remaining(self) -> tuple[Remaining, ...]:
@@ -397,13 +406,13 @@ class Question:
         option, done = self.options[place], self.done[place]
         if self.finished.exhausted and self._meets_exhausted(option, done):
             return inf
-        return end(option.candidate.finish, done, share, self._pace_of(place), coming)
+        return finish_time(option.candidate.finish, done, share, self._slowdown_of(place), coming)
 
-    def _pace_of(self, place: int) -> float:
+    def _slowdown_of(self, place: int) -> float:
         if place == self.running:
-            return self.pace
+            return self.slowdown
         measured = self.trial and self.is_other_kind(place)  # it has run: only the machine can be another
-        return self.finished.slowed if measured else self.pace_of_others
+        return self.finished.slowed if measured else self.slowdown_of_others
 
     def _meets_exhausted(self, option: Option, done: Done) -> bool:
         needed = option.candidate.finish.needed(done)

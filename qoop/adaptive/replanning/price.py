@@ -16,7 +16,7 @@ from math import inf
 
 from qoop.adaptive.replanning.decision import Decision, Question, Stay, switch_to
 from qoop.adaptive.replanning.greedy import Greedy
-from qoop.adaptive.replanning.pace import end
+from qoop.adaptive.replanning.slowdown import finish_time
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
 from qoop.planner.finish import Done, Finish
@@ -40,16 +40,16 @@ class Offer:
 
 
 def offers(
-    finishes: Sequence[Finish], done: Sequence[Done], share: Resources, price: float, pace: float = 1.0
+    finishes: Sequence[Finish], done: Sequence[Done], share: Resources, price: float, slowdown: float = 1.0
 ) -> tuple[Offer, ...]:
     """Every plan on 1, 2, 4 … slots and three quarters of these, up to all that the share has.
 
-    price: dollars for a slot and second. pace: by which factor tasks take longer than estimated.
+    price: dollars for a slot and second. slowdown: by which factor tasks take longer than estimated.
     """
     found = []
     for place, (finish, far) in enumerate(zip(finishes, done, strict=True)):
         for slots in _numbers(max(1.0, share.cpu)):
-            seconds = end(finish, far, on_slots(share, slots), pace)
+            seconds = finish_time(finish, far, on_slots(share, slots), slowdown)
             found.append(Offer(place, slots, seconds, slots * seconds * price))
     return tuple(found)
 
@@ -107,7 +107,7 @@ class Priced:
     def offers(self, question: Question) -> tuple[Offer, ...]:
         """All that can be had from now on."""
         finishes = [option.candidate.finish for option in question.options]
-        return offers(finishes, question.done, question.share, self.price(question.now), question.pace)
+        return offers(finishes, question.done, question.share, self.price(question.now), question.slowdown)
 
     def best(self, found: Sequence[Offer], now: float = 0.0) -> Offer | None:
         """The one to take; None if none of them would ever end."""

@@ -57,14 +57,14 @@ class Replanner:
     `tick` is called whenever something may have happened, `due` says until when it wants to be called again at the
     latest; the work that `tick` returns is to be done anywhere, and its answer given to `take`.
 
-    pace: see `JobRequest`.
+    slowdown: see `JobRequest`.
     """
 
-    def __init__(self, job: JobId, adaptive: Adaptive, run: Run, launch: Plan, pace: float = 1.0) -> None:
+    def __init__(self, job: JobId, adaptive: Adaptive, run: Run, launch: Plan, slowdown: float = 1.0) -> None:
         self._job = job
         self._adaptive = adaptive
         self._run = run
-        self._options: tuple[Option, ...] = (Option(plan_name(0), Candidate(launch, "launch"), pace=pace),)
+        self._options: tuple[Option, ...] = (Option(plan_name(0), Candidate(launch, "launch"), slowdown=slowdown),)
         self._running = 0
         self._found = False
         self._basis = adaptive.available

@@ -23,7 +23,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from qoop.adaptive.replanning.greedy import Greedy
-    from qoop.adaptive.retrace.rerun import read_trace, rerun, stories
+    from qoop.adaptive.retrace.reading import read_trace
+    from qoop.adaptive.retrace.rerun import rerun, stories
     from qoop.programs.kinds import program_kinds
 
     recording = read_trace(Path(options.path))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qoop.adaptive.replanning.end_seconds import EndSeconds
-from qoop.adaptive.replanning.pace import NEVER_OVER
+from qoop.adaptive.replanning.slowdown import NEVER_OVER
 from qoop.catalog.errors import QoopError, Revoked, Suspended
 from qoop.engine.events import Committed
 from qoop.engine.history import (

@@ -20,7 +20,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from qoop.adaptive.retrace.rerun import read_trace
+    from qoop.adaptive.retrace.reading import read_trace
     from qoop.session.pages import page_module
 
     with page_module().of_trace(read_trace(options.path), options.path.name, options.port) as page:

@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.retrace.rerun import Recording
+from qoop.adaptive.retrace.reading import Recording
 from qoop.interfaces.page.app import Guarded, Source, application
 from qoop.interfaces.page.live import Live
 from qoop.interfaces.page.recorded import Recorded

@@ -14,7 +14,8 @@ from math import ceil, inf
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.retrace.rerun import Recording, rerun
+from qoop.adaptive.retrace.reading import Recording
+from qoop.adaptive.retrace.rerun import rerun
 from qoop.catalog.errors import ConfigError
 from qoop.interfaces.page.account import Account
 from qoop.interfaces.page.moment import Expected, Moment, moment_of

@@ -25,7 +25,15 @@ Cell = tuple[str, str, str]
 LIVE = ("RUNNING", "SWITCHING", "to be SUCCEEDED", "to be FAILED", "to be CANCELLED")
 REPORTS = ("TaskSucceeded", "TaskFailed", "TaskStopped")
 TO_ALL = ("MachineJoined", "MachineLost", "SlotsChanged", "CapacityNotice", "CheckpointLost")
-MESSAGES = ("CancelAsked", "HoldAsked", "SuspendAsked", "ReconsiderAsked", "PinAsked", "Answered", "CloseAsked")
+MESSAGES = (
+    "CancelRequested",
+    "PauseRequested",
+    "SuspendRequested",
+    "ReconsiderRequested",
+    "PinRequested",
+    "PlannerReplied",
+    "CloseRequested",
+)
 OWN = ("CheckpointSaved", "ShareChanged")
 ENDS = ("succeeded", "failed", "broke", "out of memory", "revoked", "unreadable", "stopped", "machine lost")
 

@@ -28,15 +28,23 @@ from sim_shape import Shape
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.recording.messages import (
-    Answered,
-    CancelAsked,
-    CloseAsked,
-    HoldAsked,
-    PinAsked,
+    CancelRequested,
+    CloseRequested,
+    PauseRequested,
+    PinRequested,
+    PlannerReplied,
     Submitted,
-    SuspendAsked,
+    SuspendRequested,
 )
-from qoop.adaptive.cluster.recording.ticks import Decision, Found, JobEnded, Questioned, Refused, Resizing, Tick
+from qoop.adaptive.cluster.recording.ticks import (
+    JobEnded,
+    OutputsFound,
+    PlanDecided,
+    PlannerRequested,
+    ResizeRefused,
+    Resizing,
+    Tick,
+)
 from qoop.catalog.errors import CheckpointError, NoCapacity, OutOfMemory, Revoked, Timeout
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.events import (
@@ -129,8 +137,8 @@ class Watch:
         self._rests: dict[CheckpointKey, frozenset[Making]] = {}
         self._begun: dict[AttemptId, Living] = {}
         self._touched: set[JobId] = set()
-        self._suspended: list[tuple[SuspendAsked, set[CheckpointKey]]] = []
-        self._pinned: list[PinAsked] = []
+        self._suspended: list[tuple[SuspendRequested, set[CheckpointKey]]] = []
+        self._pinned: list[PinRequested] = []
         self._shapes: dict[int, Shape] = {}
         self._what: object = None
 
@@ -150,11 +158,11 @@ class Watch:
                 self._clear_up()
                 self._ended(job)
                 return
-            case Found(job, outputs):
+            case OutputsFound(job, outputs):
                 for fact in outputs:
                     self._put(job, fact.key)
                 return
-            case Tick() | Questioned() | Decision() | Resizing() | Refused():
+            case Tick() | PlannerRequested() | PlanDecided() | Resizing() | ResizeRefused():
                 return
         self._clear_up()
         self._what = what
@@ -175,22 +183,22 @@ class Watch:
             case CheckpointSaved(jobs):
                 for job in jobs:
                     self.cover("job", self.jobs[job].condition, "CheckpointSaved")
-            case HoldAsked(job, on) if job in self.jobs:
+            case PauseRequested(job, on) if job in self.jobs:
                 self.jobs[job].on_hold = on
-            case PinAsked():
+            case PinRequested():
                 self._pinned.append(what)
-            case CancelAsked(job):
+            case CancelRequested(job):
                 self._asked_to_end(job)
-            case SuspendAsked(job):
+            case SuspendRequested(job):
                 self._suspended.append((what, self._of_use(job)))
                 if job in self.jobs:
                     self.jobs[job].on_hold = True
-            case CloseAsked():
+            case CloseRequested():
                 for job in self._live():
-                    self.cover("job", self.jobs[job].condition, "CloseAsked")
+                    self.cover("job", self.jobs[job].condition, "CloseRequested")
                     self._asked_to_end(job)
                     self._touched.add(job)
-            case Answered():
+            case PlannerReplied():
                 pass
         self.events += not isinstance(what, ShareChanged)
 
@@ -498,7 +506,7 @@ class Watch:
             else:
                 self._nothing_of(name, job)
 
-    def _handed_out(self, pin: PinAsked) -> None:
+    def _handed_out(self, pin: PinRequested) -> None:
         """Check that the present part of the answer has been handed out, if it may be."""
         job = self.jobs.get(pin.job)
         if job is None or job.condition == "gone":

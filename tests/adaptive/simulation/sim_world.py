@@ -18,13 +18,13 @@ from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.recording.messages import (
-    CancelAsked,
-    HoldAsked,
+    CancelRequested,
     JobRequest,
-    PinAsked,
-    ReleaseAsked,
-    ResizeAsked,
-    SuspendAsked,
+    PauseRequested,
+    PinRequested,
+    ReleaseRequested,
+    ResizeRequested,
+    SuspendRequested,
 )
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.decision import Decision, Question, switch_to
@@ -196,7 +196,7 @@ class World:
         self._fates = {(fate.job, fate.stage, fate.part, fate.n): fate for fate in schedule.fates}
         self._starts: Counter[tuple[str, str, int]] = Counter()
         self._number: dict[AttemptId, int] = {}
-        self._suspended: list[SuspendAsked] = []
+        self._suspended: list[SuspendRequested] = []
         self._taken: dict[
             str, tuple[int, str]
         ] = {}  # of answers that are taken: parts, and the plan that is wanted then
@@ -247,7 +247,7 @@ class World:
             handle.release()
         for asked in self._suspended:
             if asked.kept.done():
-                self.cluster.post(ReleaseAsked(OWNER, tuple(fact.key for fact in asked.kept.result())))
+                self.cluster.post(ReleaseRequested(OWNER, tuple(fact.key for fact in asked.kept.result())))
         self.cluster.step(0.0)
         self.watch.nothing_left()
         self.cluster.close()
@@ -294,7 +294,7 @@ class World:
         self._happen(CapacityNotice(name, available(float(slots), float(memory)), self.clock.now() + float(notice)))
 
     def _do_resize(self, slots: str, memory: str, notice: str) -> None:
-        self.cluster.post(ResizeAsked(int(slots), int(float(memory) * GB), float(notice)))
+        self.cluster.post(ResizeRequested(int(slots), int(float(memory) * GB), float(notice)))
 
     def _do_drop(self, job: str, task: str) -> None:
         stage, _, part = task.rpartition(".")
@@ -310,22 +310,22 @@ class World:
         if job in self._handles:
             name = self._handles[job].id
             if float(grace):
-                self.cluster.post(HoldAsked(name))
+                self.cluster.post(PauseRequested(name))
             self.later(float(grace), lambda: self._suspend(name))
 
     def _suspend(self, name: str) -> None:
         self._keep(name)
-        self.cluster.post(CancelAsked(name, Suspended("the job was suspended")))
+        self.cluster.post(CancelRequested(name, Suspended("the job was suspended")))
 
     def _do_pause(self, job: str, seconds: str) -> None:
         """A job is to be suspended, but where it is to go on it cannot be written."""
         if job in self._handles:
             name = self._handles[job].id
             self._keep(name)
-            self.later(float(seconds), lambda: self.cluster.post(HoldAsked(name, on=False)))
+            self.later(float(seconds), lambda: self.cluster.post(PauseRequested(name, on=False)))
 
     def _keep(self, name: str) -> None:
-        asked = SuspendAsked(name, OWNER, Future())
+        asked = SuspendRequested(name, OWNER, Future())
         self._suspended.append(asked)
         self.cluster.post(asked)
 
@@ -341,7 +341,7 @@ class World:
             there = len(self._handles[job]._run.first_outputs)
             if there > known:
                 self._taken[job] = there, plan
-                self.cluster.post(PinAsked(self._handles[job].id))
+                self.cluster.post(PinRequested(self._handles[job].id))
                 if there:
                     self._do_switch(job, plan)
 

@@ -16,7 +16,7 @@ import qoop
 pytest.importorskip("starlette", reason="the extra server is not installed")
 pytest.importorskip("uvicorn", reason="the extra server is not installed")
 
-from qoop.adaptive.retrace.rerun import read_trace
+from qoop.adaptive.retrace.reading import read_trace
 from qoop.interfaces.page.live import Live
 from qoop.interfaces.page.opening import LivePage
 from qoop.interfaces.page.recorded import Recorded

@@ -37,7 +37,7 @@ class JobRequest:
     text: of the query, for the record. functions: of Python, that its stages may call.
     follows: it goes on with what a job that was admitted began, and does not queue again.
     earlier: the reason why it can use nothing of an unfinished run of the same text, as a clause; empty: there is none.
-    pace: by which factor its tasks should take longer than estimated, as those of jobs before it.
+    slowdown: by which factor its tasks should take longer than estimated, as those of jobs before it.
     gain: the part of the way to its program's goal that the job should bring; None: it is a query by itself.
     last_resort: the plan that runs where a stage fails by what it computes; None: the job fails.
     """
@@ -56,8 +56,8 @@ class JobRequest:
     terms: Terms = Terms()
     follows: bool = False
     gain: float | None = None
-    last_resort: Plan | None = None
-    pace: float = 1.0
+    fallback: Plan | None = None
+    slowdown: float = 1.0
     earlier: str = ""
 
     def __post_init__(self) -> None:
@@ -76,7 +76,7 @@ class Submitted:
 
 
 @value
-class CancelAsked:
+class CancelRequested:
     """The job is to end. error: why, if that is to be told otherwise than by "it was cancelled"."""
 
     job: JobId
@@ -84,7 +84,7 @@ class CancelAsked:
 
 
 @value
-class HoldAsked:
+class PauseRequested:
     """Nothing new of the job is to begin; on: False: it may again."""
 
     job: JobId
@@ -92,7 +92,7 @@ class HoldAsked:
 
 
 @value
-class SuspendAsked:
+class SuspendRequested:
     """Nothing new of the job is to begin, for it is to go on elsewhere. owner: for whom to keep what may serve there,
     told to `kept`; nothing if the job is there no more. Once that is safe, the job can be cancelled."""
 
@@ -102,7 +102,7 @@ class SuspendAsked:
 
 
 @value
-class ReleaseAsked:
+class ReleaseRequested:
     """The job's owner needs these outputs no more."""
 
     job: JobId
@@ -110,7 +110,7 @@ class ReleaseAsked:
 
 
 @value
-class ReconsiderAsked:
+class ReconsiderRequested:
     """The choice of the job's plan is to be thought over. why: as a clause."""
 
     job: JobId
@@ -118,14 +118,14 @@ class ReconsiderAsked:
 
 
 @value
-class ExpectAsked:
+class SlotsAnnounced:
     """The slots that all machines together should have: (seconds from now, slots), in order of time."""
 
     course: tuple[tuple[float, float], ...]
 
 
 @value
-class SampleTold:
+class SampleOffered:
     """An approximate answer of the job's query is possible. part: of its tables that it should have to read to be
     within that error."""
 
@@ -135,7 +135,7 @@ class SampleTold:
 
 
 @value
-class ProgramTold:
+class ProgramMessage:
     """A program above jobs (:mod:`qoop.programs`) was told a message, which is here for the trace: the program's owner
     does its steps. began: the state before its first message; empty: it had begun. Both as their `repr`."""
 
@@ -145,7 +145,7 @@ class ProgramTold:
 
 
 @value
-class PinAsked:
+class PinRequested:
     """The rows that the root of the job's plan has put out are to be handed out: from now on the job changes only to
     plans that can take them over. done: whether it is so; not as long as there are none, or if they depend on a
     non-deterministic stage (law 12), so that they could be made again otherwise."""
@@ -155,7 +155,7 @@ class PinAsked:
 
 
 @value
-class ResizeAsked:
+class ResizeRequested:
     """The backend is to have that many slots and bytes of memory, None: what it has, in `notice` seconds. why: as a
     clause; empty: somebody asked for it."""
 
@@ -167,7 +167,7 @@ class ResizeAsked:
 
 
 @value
-class Answered:
+class PlannerReplied:
     """The planner has answered a question about a job.
 
     found: the plans that it has searched for, None if it has not. error: why there is no answer.
@@ -185,22 +185,22 @@ class Answered:
 
 
 @value
-class CloseAsked:
+class CloseRequested:
     """All jobs are to be cancelled."""
 
 
 Message = (
     Submitted
-    | CancelAsked
-    | HoldAsked
-    | SuspendAsked
-    | ReleaseAsked
-    | ReconsiderAsked
-    | SampleTold
-    | ProgramTold
-    | PinAsked
-    | ResizeAsked
-    | ExpectAsked
-    | Answered
-    | CloseAsked
+    | CancelRequested
+    | PauseRequested
+    | SuspendRequested
+    | ReleaseRequested
+    | ReconsiderRequested
+    | SampleOffered
+    | ProgramMessage
+    | PinRequested
+    | ResizeRequested
+    | SlotsAnnounced
+    | PlannerReplied
+    | CloseRequested
 )

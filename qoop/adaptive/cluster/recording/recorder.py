@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.cluster.recording.messages import ProgramTold
+from qoop.adaptive.cluster.recording.messages import ProgramMessage
 from qoop.adaptive.cluster.recording.ticks import ProgramStepped, Tick
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class ProgramLog:
     kinds: see `ClusterOptions`.
     """
 
-    def __init__(self, kinds: ProgramKinds, post: Callable[[ProgramTold], None]) -> None:
+    def __init__(self, kinds: ProgramKinds, post: Callable[[ProgramMessage], None]) -> None:
         self._kinds = kinds
         self._post = post
         self._numbers = count(1)
@@ -77,9 +77,9 @@ class ProgramLog:
         name = f"program{next(self._numbers)}"
         from qoop.adaptive.program_log import telling  # few sessions are traced
 
-        return telling(lambda message, began: self._post(ProgramTold(name, message, began)))
+        return telling(lambda message, began: self._post(ProgramMessage(name, message, began)))
 
-    def take(self, message: ProgramTold) -> ProgramStepped:
+    def take(self, message: ProgramMessage) -> ProgramStepped:
         """The steps that follow from a message."""
         if self._programs is None:
             from qoop.adaptive.program_log import Programs  # few traces have programs

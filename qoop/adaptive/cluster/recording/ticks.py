@@ -46,7 +46,7 @@ class Tick:
 
 
 @value
-class Found:
+class OutputsFound:
     """The outputs that the backend has of a job that has just come, or of plans that have become known, or why it
     cannot tell."""
 
@@ -56,7 +56,7 @@ class Found:
 
 
 @value
-class Refused:
+class ResizeRefused:
     """The backend cannot be as it was told to be."""
 
     message: str
@@ -82,14 +82,14 @@ class Starting:
 
 
 @value
-class Questioned:
-    """The planner is asked about a job; `Answered` follows in a later turn."""
+class PlannerRequested:
+    """The planner is asked about a job; `PlannerReplied` follows in a later turn."""
 
     job: JobId
 
 
 @value
-class Decision:
+class PlanDecided:
     """A decision about the plan of a job, and why."""
 
     job: JobId

@@ -30,28 +30,28 @@ from pathlib import Path
 from typing import Protocol
 
 from qoop.adaptive.cluster.recording.messages import (
-    Answered,
-    CancelAsked,
-    CloseAsked,
-    ExpectAsked,
-    HoldAsked,
-    PinAsked,
-    ProgramTold,
-    ReconsiderAsked,
-    ReleaseAsked,
-    ResizeAsked,
-    SampleTold,
+    CancelRequested,
+    CloseRequested,
+    PauseRequested,
+    PinRequested,
+    PlannerReplied,
+    ProgramMessage,
+    ReconsiderRequested,
+    ReleaseRequested,
+    ResizeRequested,
+    SampleOffered,
+    SlotsAnnounced,
     Submitted,
-    SuspendAsked,
+    SuspendRequested,
 )
 from qoop.adaptive.cluster.recording.ticks import (
-    Decision,
-    Found,
     JobEnded,
     Opened,
+    OutputsFound,
+    PlanDecided,
+    PlannerRequested,
     ProgramStepped,
-    Questioned,
-    Refused,
+    ResizeRefused,
     Resizing,
     Starting,
     Tick,
@@ -85,26 +85,40 @@ from qoop.engine.events import (
 from qoop.engine.storage.guard import versions
 
 FORMAT = "qoop-trace"
-VERSION = 16
-READABLE = (8, 9, 10, 11, 12, 13, 14, 15, VERSION)
+VERSION = 17
+READABLE = (8, 9, 10, 11, 12, 13, 14, 15, 16, VERSION)
 """The versions that can be read: one of 8 tells nothing of attempts that wait, and not where their seconds went; one
 before 10 nothing of what DuckDB told of them under EXPLAIN ANALYZE; one before 11 not what programs were told; one
-before 12 knows no last resort, one before 13 nothing of what is expected, one before 14 no pace of earlier jobs,
-one before 15 not how far DuckDB's own plan was, nor of first looks, and one before 16 no gains of programs."""
+before 12 knows no fallback plan, one before 13 nothing of what is expected, one before 14 no slowdown of earlier jobs,
+one before 15 not how far DuckDB's own plan was, nor of first looks, one before 16 no gains of programs, and one before
+17 has other names (`FORMER_NAMES`)."""
+
+FORMER_NAMES = {
+    "CancelAsked": "CancelRequested", "HoldAsked": "PauseRequested", "SuspendAsked": "SuspendRequested",
+    "ReleaseAsked": "ReleaseRequested", "ReconsiderAsked": "ReconsiderRequested", "ExpectAsked": "SlotsAnnounced",
+    "SampleTold": "SampleOffered", "ProgramTold": "ProgramMessage", "PinAsked": "PinRequested",
+    "ResizeAsked": "ResizeRequested", "CloseAsked": "CloseRequested", "Answered": "PlannerReplied",
+    "Questioned": "PlannerRequested", "Found": "OutputsFound", "Refused": "ResizeRefused", "Decision": "PlanDecided",
+}  # fmt: skip
+"""The names that lines had before version 17."""
+
+FORMER_FIELDS = {"last_resort": "fallback", "pace": "slowdown"}
+"""The names that fields of a submission had before version 17."""
 
 EVENTS = (
     Queued, Begun, TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsSeen, WorkSeen, MachineJoined,
     MachineLost, SlotsChanged, CapacityNotice, CapacityExpected, CheckpointLost, CheckpointSaved,
 )  # fmt: skip
 MESSAGES = (
-    Submitted, CancelAsked, HoldAsked, SuspendAsked, ReleaseAsked, ReconsiderAsked, SampleTold, PinAsked,
-    ProgramTold, ResizeAsked, ExpectAsked, Answered, CloseAsked,
+    Submitted, CancelRequested, PauseRequested, SuspendRequested, ReleaseRequested, ReconsiderRequested,
+    SampleOffered, PinRequested, ProgramMessage, ResizeRequested, SlotsAnnounced, PlannerReplied, CloseRequested,
 )  # fmt: skip
-INPUTS = {kind.__name__: kind for kind in (Opened, *EVENTS, *MESSAGES, Found, Refused)}
+INPUTS = {kind.__name__: kind for kind in (Opened, *EVENTS, *MESSAGES, OutputsFound, ResizeRefused)}
 OUTPUTS = {
     kind.__name__: kind
     for kind in (
-        ShareChanged, Starting, Stop, Regrant, Release, Resizing, Questioned, Decision, ProgramStepped, JobEnded,
+        ShareChanged, Starting, Stop, Regrant, Release, Resizing, PlannerRequested, PlanDecided, ProgramStepped,
+        JobEnded,
     )
 }  # fmt: skip
 

@@ -1,8 +1,8 @@
-"""The pace of a job: by which factor its tasks take longer than estimated, and the end, and how far it is, by that.
+"""The slowdown of a job: by which factor its tasks take longer than estimated, and the end, and how far it is, by that.
 
 One estimate for all that tells of an end: the decisions, the header of the live view, deadlines and the page. All count
 on the shares that are expected. The factor is the machine's as much as the plan's, so it holds for every plan of a job
-alike; that of DuckDB's own plan in part (`pace_of_others`).
+alike; that of DuckDB's own plan in part (`slowdown_of_others`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, StageId
 
 TRUST, TRIAL_TRUST = 0.15, 0.03
-"""The part of a plan's estimated work that must have been done for its pace to count as much as the estimate; where
+"""The part of a plan's estimated work that must have been done for its slowdown to count as much as the estimate; where
 another plan is known to take less than this one may."""
 
 NEVER_OVER = 0.95
@@ -40,24 +40,24 @@ Fitted to 12 runs of the even ones of 16 long queries of TPC-DS at scale 10, idl
 the end lies in the range in 96 and 94 of 100 moments, and on the odd queries in 87 and 90."""
 
 EARLY = 0.3
-"""The logarithm by which a plan in stages ends sooner than its pace tells, before any stage has ended: the first tasks
-of a plan are slower than the others, as they read files for the first time."""
+"""The logarithm by which a plan in stages ends sooner than its slowdown tells, before any stage has ended: the first
+tasks of a plan are slower than the others, as they read files for the first time."""
 
 _JOBS, _DOUBT = 16, 0.5
-"""The number of the last jobs whose paces are believed of the next one, and the weight, in jobs, of what is believed
-before any has told."""
+"""The number of the last jobs whose slowdowns are believed of the next one, and the weight, in jobs, of what is
+believed before any has told."""
 
 _TELLING = 0.1
-"""Seconds that the tasks of a job must take to tell its pace."""
+"""Seconds that the tasks of a job must take to tell its slowdown."""
 
 _SHORT = 0.02
 """Seconds that a task should take to tell anything: less is mostly its start, which estimates leave out."""
 
-_MOST_PACE = 4.0
+_MOST_SLOWDOWN = 4.0
 """A job that went further from its estimates, in either direction, tells no more than that."""
 
 
-def pace(
+def slowdown(
     plan: Plan,
     contents: Mapping[StageId, Content],
     done: Done,
@@ -68,11 +68,12 @@ def pace(
     """By which factor the tasks of the plan that runs take longer than estimated, believed the more the more there are.
 
     Tasks that run longer than estimated tell as much as those that are done, and the longer they are overdue, the
-    longer they will be. For DuckDB's own plan see `duckdb_paces`.
+    longer they will be. For DuckDB's own plan see `duckdb_slowdowns`.
 
     contents: of the plan's stages. done: its progress. believed: the factor before any of them has told: that of the
-    session's jobs before (:class:`MachinePace`), and of a plan that the job has gone over to that of the plan before,
-    or the end would change with the plan that it was chosen for. trust: the part of the work that counts as much.
+    session's jobs before (:class:`MachineSlowdown`), and of a plan that the job has gone over to that of the plan
+    before, or the end would change with the plan that it was chosen for. trust: the part of the work that counts as
+    much.
     """
     thought = took = total = 0.0
     for stage in plan.stages:
@@ -89,7 +90,7 @@ def pace(
     return (took + first * believed) / (thought + first) if first > 0 else believed
 
 
-def duckdb_paces(
+def duckdb_slowdowns(
     finish: Finish, done: Done, share: Resources, seen: WorkSeen | None, parts: Sequence[float] = (0.5,)
 ) -> Sequence[float]:
     """By which factor DuckDB's own plan takes longer than estimated at most, to its end, with each of these
@@ -106,10 +107,10 @@ def duckdb_paces(
 
 
 def ends_of_stages(finish: Finish, done: Done) -> EndSeconds:
-    """The seconds that a plan in stages has left, for each that its pace tells.
+    """The seconds that a plan in stages has left, for each that its slowdown tells.
 
     Stages err each in its own way: the errors of many even out, and that of a long last one does not. Tasks that have
-    ended tell of the other tasks of their stage, and of the pace of the plan.
+    ended tell of the other tasks of their stage, and of the slowdown of the plan.
     """
     left = squares = total = untold = 0.0
     for stage, count in zip(finish.plan.stages, finish.needed(done), strict=True):
@@ -125,9 +126,9 @@ def ends_of_stages(finish: Finish, done: Done) -> EndSeconds:
     return EndSeconds(-EARLY * part, sqrt(PACE_ERR**2 * part + own), 0.0)
 
 
-def pace_of_others(pace: float, slowed: float) -> float:
+def slowdown_of_others(slowdown: float, slowed: float) -> float:
     """By which factor the other plans of a query take longer than estimated, where DuckDB's own plan, which runs,
-    takes `pace` times as long.
+    takes `slowdown` times as long.
 
     What the machine is to blame for holds for all of them; the rest is the error of an estimate, and holds in part
     (`CARRIED`). slowed: the factor by which other programs slow the threads of this process.
@@ -135,11 +136,12 @@ def pace_of_others(pace: float, slowed: float) -> float:
     >>> pace_of_others(9.0, 1.0), pace_of_others(9.0, 9.0), pace_of_others(2.0, 8.0)
     (3.0, 9.0, 4.0)
     """
-    return slowed * pow(pace / slowed, CARRIED)
+    return slowed * pow(slowdown / slowed, CARRIED)
 
 
-class MachinePace:
-    """The pace that is believed of a job before any of its work is done: that of the jobs before it. Not thread-safe.
+class MachineSlowdown:
+    """The slowdown that is believed of a job before any of its work is done: that of the jobs before it. Not
+    thread-safe.
 
     Estimates are of machines that were measured once; those at hand may be three times as slow, or shared. All plans of
     a job take as many times longer, so the plan it begins with is the same. But when it ends, and whether a task that
@@ -158,7 +160,8 @@ class MachinePace:
         """A job has run, by that plan alone. DuckDB's own plan, stages that call functions of Python, and tasks whose
         slots have changed tell nothing.
 
-        plan: with its estimates put right by the rows that were seen, or the errors of these would count as the pace.
+        plan: with its estimates put right by the rows that were seen, or the errors of these would count as the
+            slowdown.
         """
         believed = took = 0.0
         slots: dict[AttemptId, float] = {}
@@ -174,19 +177,19 @@ class MachinePace:
                         believed += on_threads(stage.estimate.task_seconds, slots[attempt])
                         took += committed.seconds
         if 0 < believed < inf and took >= _TELLING:
-            self._logs.append(log(min(max(took / believed, 1.0 / _MOST_PACE), _MOST_PACE)))
+            self._logs.append(log(min(max(took / believed, 1.0 / _MOST_SLOWDOWN), _MOST_SLOWDOWN)))
 
 
-def end(
-    finish: Finish, done: Done, share: Resources, pace: float, coming: Sequence[tuple[float, Resources]] = ()
+def finish_time(
+    finish: Finish, done: Done, share: Resources, slowdown: float, coming: Sequence[tuple[float, Resources]] = ()
 ) -> float:
-    """Seconds until a plan ends on a share, if its tasks take `pace` times as long as estimated.
+    """Seconds until a plan ends on a share, if its tasks take `slowdown` times as long as estimated.
 
     coming: (seconds from now, share), those that take its place.
     """
-    if pace != 1.0:
-        running = {stage: tuple(one / pace for one in spent) for stage, spent in done.running.items()}
+    if slowdown != 1.0:
+        running = {stage: tuple(one / slowdown for one in spent) for stage, spent in done.running.items()}
         done = replace(done, running=running)
     if not coming:
-        return pace * finish.seconds(share, done)
-    return pace * finish.through([(0.0, share), *((at / pace, later) for at, later in coming)], done)
+        return slowdown * finish.seconds(share, done)
+    return slowdown * finish.through([(0.0, share), *((at / slowdown, later) for at, later in coming)], done)

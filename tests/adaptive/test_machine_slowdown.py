@@ -1,4 +1,4 @@
-"""The pace of a session's jobs, which is believed of the next one."""
+"""The slowdown of a session's jobs, which is believed of the next one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import qoop
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.recording.messages import JobRequest
-from qoop.adaptive.replanning.pace import MachinePace
+from qoop.adaptive.replanning.slowdown import MachineSlowdown
 from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
 from qoop.engine.clock import VirtualClock
 from qoop.engine.task import TaskSpec
@@ -23,7 +23,7 @@ ROOT = Stage("root", "", (StageInput("scan", "scan", "all"),), COLUMNS, 1, "root
 PLAN = Plan((SCAN, ROOT), COLUMNS)
 
 
-def run(factor: float, plan: Plan = PLAN, pace: float = 1.0) -> tuple[JobHandle, float, float]:
+def run(factor: float, plan: Plan = PLAN, slowdown: float = 1.0) -> tuple[JobHandle, float, float]:
     """A job on four slots whose tasks take that many times as long as estimated; the end that was told once it had
     begun, and the true one."""
     clock = VirtualClock()
@@ -33,7 +33,7 @@ def run(factor: float, plan: Plan = PLAN, pace: float = 1.0) -> tuple[JobHandle,
         return replace(usual, seconds=usual.seconds * factor)
 
     cluster = Cluster(SimulatedBackend({"m": Resources(4, 8e9)}, clock, script), clock=clock, thread=False)
-    handle = cluster.submit(JobRequest(plan, pace=pace))
+    handle = cluster.submit(JobRequest(plan, slowdown=slowdown))
     cluster.step(0.1)
     left = handle.status().left
     assert left is not None
@@ -45,9 +45,9 @@ def run(factor: float, plan: Plan = PLAN, pace: float = 1.0) -> tuple[JobHandle,
 
 @pytest.mark.parametrize("factor", [0.25, 1.0, 4.0])
 def test_the_more_jobs_have_told_the_more_it_is_believed(factor: float) -> None:
-    learned, values = MachinePace(), []
+    learned, values = MachineSlowdown(), []
     for _ in range(9):
-        handle, told, end = run(factor, pace=learned.value)
+        handle, told, end = run(factor, slowdown=learned.value)
         learned.learn(PLAN, handle.history())
         values.append(learned.value)
     assert values == sorted(values, reverse=factor < 1.0)
@@ -55,7 +55,7 @@ def test_the_more_jobs_have_told_the_more_it_is_believed(factor: float) -> None:
 
 
 def test_it_follows_what_the_last_jobs_told() -> None:
-    learned = MachinePace()
+    learned = MachineSlowdown()
     for factor, jobs in ((4.0, 20), (1.0, 20)):
         for _ in range(jobs):
             learned.learn(PLAN, run(factor)[0].history())
@@ -63,7 +63,7 @@ def test_it_follows_what_the_last_jobs_told() -> None:
 
 
 def test_duckdbs_plan_and_short_tasks_tell_nothing() -> None:
-    learned = MachinePace()
+    learned = MachineSlowdown()
     history = run(4.0)[0].history()
     learned.learn(Plan(tuple(replace(stage, whole=True) for stage in PLAN.stages), COLUMNS), history)
     short = Plan((replace(SCAN, width=1, estimate=Estimate(task_seconds=1e-3)),), COLUMNS)
@@ -73,14 +73,14 @@ def test_duckdbs_plan_and_short_tasks_tell_nothing() -> None:
 
 
 def test_a_job_far_from_its_estimates_tells_no_more_than_four_times() -> None:
-    learned = MachinePace()
+    learned = MachineSlowdown()
     learned.learn(PLAN, run(100.0)[0].history())
     assert 1.0 < learned.value < 4.0
 
 
 def test_functions_of_python_tell_nothing() -> None:
     calling = replace(SCAN, estimate=Estimate(task_seconds=2.0, calls=(CallEstimate("f@1", 10.0, 1e-6),)))
-    learned = MachinePace()
+    learned = MachineSlowdown()
     learned.learn(Plan((calling,), COLUMNS), run(4.0, Plan((calling,), COLUMNS))[0].history())
     assert learned.value == 1.0
 
@@ -89,10 +89,10 @@ def test_a_session_tells_the_next_job() -> None:
     with qoop.connect(slots=2) as session:
         session.register("t", pa.table({"i": range(1_000_000)}))
         query = "SELECT i % 7 AS k, max(md5(repeat(i::VARCHAR, {}))) FROM t GROUP BY k ORDER BY k"
-        assert session.planning.pace == 1.0
+        assert session.planning.slowdown == 1.0
         for times in (20, 21):
             assert len(session.sql(query.format(times)).fetchall()) == 7
-        assert session.planning.pace > 1.0, "long texts take longer than is believed: of that rows tell nothing"
+        assert session.planning.slowdown > 1.0, "long texts take longer than is believed: of that rows tell nothing"
 
 
 def test_of_rows_that_were_misjudged_the_pace_tells_nothing() -> None:
@@ -102,4 +102,4 @@ def test_of_rows_that_were_misjudged_the_pace_tells_nothing() -> None:
         query = "SELECT count(*) FROM (SELECT hash(i) % 2_900_000 AS k, sum(i) AS s FROM t GROUP BY k) WHERE s > {}"
         for least in (3, 4):
             assert session.sql(query.format(least)).fetchall() != [(0,)]
-        assert 0.4 < session.planning.pace < 2.5
+        assert 0.4 < session.planning.slowdown < 2.5
