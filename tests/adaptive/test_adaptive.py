@@ -16,8 +16,8 @@ from memory_trace import MemoryTrace
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.recording.messages import JobRequest, PinRequested
-from qoop.adaptive.cluster.recording.ticks import Decision as Noted
 from qoop.adaptive.cluster.recording.ticks import OutputsFound
+from qoop.adaptive.cluster.recording.ticks import PlanDecided as Noted
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
 from qoop.adaptive.replanning.decision import Decision, Question, switch_to
 from qoop.adaptive.replanning.triggers import changed
