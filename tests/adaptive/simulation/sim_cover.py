@@ -26,6 +26,9 @@ LIVE = ("RUNNING", "SWITCHING", "to be SUCCEEDED", "to be FAILED", "to be CANCEL
 REPORTS = ("TaskSucceeded", "TaskFailed", "TaskStopped")
 TO_ALL = ("MachineJoined", "MachineLost", "SlotsChanged", "CapacityNotice", "CheckpointLost")
 MESSAGES = (
+    "CancelRequested", "PauseRequested", "SuspendRequested", "ReconsiderRequested", "PinRequested", "PlannerReplied",
+    "CloseRequested",
+)  # fmt: skip
     "CancelRequested",
     "PauseRequested",
     "SuspendRequested",
@@ -59,7 +62,7 @@ def all_cells() -> Iterator[Cell]:
     for state in LIVE:
         yield from (("job", state, told) for told in (*REPORTS, *TO_ALL, *MESSAGES, *OWN))
     yield from (("job", state, told) for state in LIVE[:2] for told in ("Timeout", "NoCapacity"))
-    yield from (("job", "gone", told) for told in (*REPORTS, *MESSAGES[:6], "ReleaseAsked", "CheckpointSaved"))
+    yield from (("job", "gone", told) for told in (*REPORTS, *MESSAGES[:6], "ReleaseRequested", "CheckpointSaved"))
     yield from (("job", str(one), f"-> {other}") for one, others in TRANSITIONS.items() for other in sorted(others))
     yield from (("attempt", "runs", end) for end in ENDS if end != "stopped")  # nobody told it to
     yield from (("attempt", state, end) for state in ("stopping", "void") for end in ENDS)

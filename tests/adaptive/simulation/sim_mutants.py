@@ -20,8 +20,11 @@ from types import ModuleType
 from sim_draw import drawn
 from sim_try import Failure, tried
 
-from qoop.adaptive.cluster import cluster
+from qoop.adaptive.cluster import active_job
 from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.fair_shares import FairShares
+from qoop.adaptive.cluster.job_table import JobTable
+from qoop.adaptive.cluster.time_limits import TimeLimits
 from qoop.adaptive.replanning.replanner import Replanner
 from qoop.adaptive.schedulers import max_min
 from qoop.adaptive.schedulers.base import Request
@@ -134,13 +137,13 @@ MUTANTS = (
         "_subtract(self._used_by, charge.job, charge.resources)", "pass",
     ),
     Mutant(
-        "shares are of resources that will go", Cluster, "_tell_shares",
+        "shares are of resources that will go", FairShares, "divide",
         "self._driver.promised", "self._driver.capacity",
     ),
-    Mutant("shares stay when a job ends", Cluster, "_finish_ended_jobs", "self._shares_stale = True", "pass"),
-    Mutant("deadlines pass", Cluster, "_end_late_jobs", "now >= ends_at", "False"),
+    Mutant("shares stay when a job ends", Cluster, "_end", "self._shares.stale = True", "pass"),
+    Mutant("deadlines pass", TimeLimits, "apply", "now >= ends_at", "False"),
     Mutant("requests are not renewed", Driver, "_tell", "self.dirty_jobs[job] = None", "pass"),
-    Mutant("a job that is cancelled is not looked at", Cluster, "_order", "self._touch(job)", "pass"),
+    Mutant("a job that is cancelled is not looked at", JobTable, "order", "self.touch(job)", "pass"),
     Mutant(
         "what becomes free is not seen", Driver, "_discharge",
         "self._availability.set_free(charge.machine, self._free(charge.machine))", "pass",
@@ -154,7 +157,7 @@ MUTANTS = (
         "    self._specs.need_tables(plan)",
         "self._specs.need_tables(plan)\n    self._outputs.add_found(found)",
     ),
-    Mutant("non-deterministic stages are owned, what rests on them is not", cluster, "own_non_deterministic",
+    Mutant("non-deterministic stages are owned, what rests on them is not", active_job, "own_non_deterministic",
            "item.stage in own", "False"),
     Mutant(
         "a late output of an old non-deterministic stage stays", RunningPlan, "void_attempts_at",
@@ -170,8 +173,8 @@ MUTANTS = (
         "2 * had if all_of_it", "0.0 if all_of_it",
     ),
     Mutant("what was handed out is made again", Replanner, "_as_pinned", "not self._pinned", "True"),
-    Mutant("rows that may come out otherwise are handed out", Cluster, "_pin", "found.run.lasting", "True"),
-    Mutant("a suspended job keeps nothing", Cluster, "_suspend_job", "if output.width", "if not output.width"),
+    Mutant("rows that may come out otherwise are handed out", JobTable, "pin", "found.run.lasting", "True"),
+    Mutant("a suspended job keeps nothing", JobTable, "suspend", "if output.width", "if not output.width"),
 )  # fmt: skip
 
 
