@@ -29,14 +29,6 @@ MESSAGES = (
     "CancelRequested", "PauseRequested", "SuspendRequested", "ReconsiderRequested", "PinRequested", "PlannerReplied",
     "CloseRequested",
 )  # fmt: skip
-    "CancelRequested",
-    "PauseRequested",
-    "SuspendRequested",
-    "ReconsiderRequested",
-    "PinRequested",
-    "PlannerReplied",
-    "CloseRequested",
-)
 OWN = ("CheckpointSaved", "ShareChanged")
 ENDS = ("succeeded", "failed", "broke", "out of memory", "revoked", "unreadable", "stopped", "machine lost")
 
