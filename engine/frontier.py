@@ -1,12 +1,35 @@
 """The tasks of a plan that still have to run, and those that can run now, kept up to date event by event.
 
 Need flows backward from the root by reference counts. A task is *wanted* while the job (for the root) or
-some active task reads it; it is *active* while it is wanted and its output is not present. An active task
-wants everything it reads. So a start, a switch, a lost checkpoint and a finished reader are all the same
-thing: a count passes zero and the tasks behind it are looked at again. No event looks at all tasks; over a
-run the work is proportional to tasks plus (task, stage read) pairs.
+some active task reads it. An active task wants everything it reads. So a start, a switch, a lost checkpoint and a
+finished reader are all the same thing: a count passes zero, and the tasks behind it are reviewed. No event visits all
+tasks; over a run the work is proportional to tasks plus (task, stage read) pairs.
 
-A task is *ready* when it is active, nothing it reads is missing and no attempt at it is alive.
+::
+
+    state      may become   when
+    IDLE       WAITING      a reader needs it, and an input is missing
+               READY        a reader needs it, and no input is missing
+               RUNNING      a reader needs it, and an attempt is alive (a stop of it may be under way)
+               PRESENT      its output is committed
+    WAITING    READY        the last missing input is committed
+               IDLE         the last reader has gone
+               PRESENT      its output is committed
+    READY      RUNNING      an attempt begins
+               WAITING      an input is lost or released
+               IDLE         the last reader has gone
+               PRESENT      its output is committed
+    RUNNING    PRESENT      its output is committed
+               READY        the attempt ends without output, and no input is missing
+               WAITING      the attempt ends without output, and an input is missing
+               IDLE         the last reader has gone; the attempt is surplus
+    PRESENT    IDLE         its output is lost or released, and no reader needs it
+               WAITING      its output is lost, a reader needs it, and an input is missing
+               READY        its output is lost, a reader needs it, and no input is missing
+               RUNNING      its output is lost, a reader needs it, and an attempt is alive
+
+WAITING, READY and RUNNING are the *active* states. An attempt can be alive in RUNNING, and in IDLE and PRESENT until it
+has stopped; so `busy` is a field of its own.
 
 Stages of one plan with equal signature and layout put out the same checkpoints and are one node here.
 """
@@ -14,18 +37,46 @@ Stages of one plan with equal signature and layout put out the same checkpoints 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
+from enum import StrEnum
 from heapq import heappop, heappush
 
+from qoop.catalog.errors import PlanError
 from qoop.engine.task import CheckpointKey, Content, ResolvedInput, checkpoint_key, layout_digest
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Stage, StageId
 
 
-class TaskNode:
-    """One part of a stage. `readers` counts active tasks that read this part alone (forward inputs)."""
+class TaskState(StrEnum):
+    """State of a task of the plan; see the module's table."""
 
-    __slots__ = ("active", "busy", "key", "made", "missing", "part", "present", "readers", "ready", "stage")
+    IDLE = "IDLE"
+    WAITING = "WAITING"
+    READY = "READY"
+    RUNNING = "RUNNING"
+    PRESENT = "PRESENT"
+
+
+_IDLE, _WAITING, _READY, _RUNNING, _PRESENT = TaskState
+TASK_TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
+    _IDLE: frozenset({_WAITING, _READY, _RUNNING, _PRESENT}),
+    _WAITING: frozenset({_READY, _IDLE, _PRESENT}),
+    _READY: frozenset({_RUNNING, _WAITING, _IDLE, _PRESENT}),
+    _RUNNING: frozenset({_PRESENT, _READY, _WAITING, _IDLE}),
+    _PRESENT: frozenset({_IDLE, _WAITING, _READY, _RUNNING}),
+}
+
+
+class TaskNode:
+    """One part of a stage.
+
+    stage, part, key: its place in the plan, and the output that it makes.
+    state: see the module's table; `Frontier` moves it.
+    readers: active tasks that read this part alone (forward inputs). missing: inputs that are not present.
+    present: its output can be read. made: it could at some time. busy: an attempt is alive, be it on its way to stop.
+    """
+
+    __slots__ = ("busy", "key", "made", "missing", "part", "present", "readers", "stage", "state")
 
     def __init__(self, stage: StageNode, part: int, key: CheckpointKey) -> None:
         self.stage = stage
@@ -33,15 +84,36 @@ class TaskNode:
         self.key = key
         self.readers = 0
         self.missing = 0
-        self.active = False
         self.present = False
-        self.made = False  # was present at some time
-        self.busy = False  # an attempt is alive, be it on its way to stop
-        self.ready = False
+        self.made = False
+        self.busy = False
+        self.state = _IDLE
 
     @property
     def wanted(self) -> bool:
         return self.stage.readers > 0 or self.readers > 0
+
+    @property
+    def active(self) -> bool:
+        """True while it is to be made."""
+        return self.state is not _IDLE and self.state is not _PRESENT
+
+    @property
+    def ready(self) -> bool:
+        """True while an attempt can begin."""
+        return self.state is _READY
+
+    def due_state(self) -> TaskState:
+        """The state that follows from the other fields."""
+        if self.present:
+            return _PRESENT
+        return self.active_state() if self.wanted else _IDLE
+
+    def active_state(self) -> TaskState:
+        """The state that follows while the task is to be made."""
+        if self.busy:
+            return _RUNNING
+        return _WAITING if self.missing else _READY
 
     def __str__(self) -> str:
         return f"{self.stage.stage.id}.{self.part}"
@@ -146,6 +218,7 @@ class Frontier:
                 task.busy = task.key in busy
                 if task.key in present and (reuse_dependents or not node.dependent):
                     task.present = task.made = True
+                    task.state = _PRESENT
                     node.present += 1
             for task, missing in zip(node.tasks, node.missing(), strict=True):
                 task.missing = missing
@@ -176,7 +249,9 @@ class Frontier:
         )
 
     def begin(self, task: TaskNode) -> None:
-        """An attempt at the task has started."""
+        """An attempt at the task has started. Raises PlanError unless it is ready."""
+        if not task.ready:
+            raise PlanError(f"task {task} is {task.state}: no attempt can begin")
         task.busy = True
         self._refresh(task)
 
@@ -206,6 +281,7 @@ class Frontier:
     def release(self, task: TaskNode) -> None:
         """Give up an output that is not wanted. It is made again should it ever be."""
         self._remove(task)
+        self._enter(task, _IDLE)
 
     def drain(self) -> tuple[list[TaskNode], list[TaskNode], list[TaskNode]]:
         """Return and forget (tasks with an attempt but no use for it, present tasks that are not wanted, tasks whose
@@ -240,10 +316,10 @@ class Frontier:
         stack = list(tasks)
         while stack:
             task = stack.pop()
-            wanted = task.wanted
-            active = wanted and not task.present
-            if active != task.active:
-                task.active = active
+            was_active, wanted = task.active, task.wanted
+            self._enter(task, task.due_state())
+            active = task.active
+            if active != was_active:
                 step = 1 if active else -1
                 task.stage.left += step
                 self.work += step * task.stage.work
@@ -254,7 +330,6 @@ class Frontier:
                 self.spare.append(task)
             if task.busy and not active:
                 self.surplus.append(task)
-            self._refresh(task)
             if not stack and self._redo:
                 stack.extend(self._spoil(self._redo.pop()))
 
@@ -278,17 +353,17 @@ class Frontier:
         cone = [node]
         for one in cone:  # grows while it is read
             cone.extend(reader for reader, _ in one.reading if reader not in cone)
-        touched = []
+        redone = []
         for node in cone:
             for task in node.tasks:
                 task.made = False
                 if task.present:
                     self._remove(task)
-                    touched.append(task)
+                    redone.append(task)
                 elif task.busy:
-                    touched.append(task)
-        self.spoiled.extend(touched)
-        return touched
+                    redone.append(task)
+        self.spoiled.extend(redone)
+        return redone
 
     def _add(self, task: TaskNode) -> None:
         node = task.stage
@@ -312,14 +387,26 @@ class Frontier:
                 self._refresh(reading)
 
     def _refresh(self, task: TaskNode) -> None:
-        ready = task.active and task.missing == 0 and not task.busy
-        if ready == task.ready:
+        """An input or an attempt of the task has come or gone, which leaves the need for it as it is."""
+        if task.active:
+            self._enter(task, task.active_state())
+
+    def _enter(self, task: TaskNode, state: TaskState) -> None:
+        before = task.state
+        if state is before:
             return
-        task.ready = ready
+        if state not in TASK_TRANSITIONS[before]:
+            raise PlanError(f"task {task} is {before} and cannot become {state}")
+        task.state = state
+        if state is _READY or before is _READY:
+            self._count_ready(task)
+
+    def _count_ready(self, task: TaskNode) -> None:
+        """The task has become ready, or is ready no more."""
         self.changes += 1
         node = task.stage
-        node.ready += 1 if ready else -1
-        if ready:
+        node.ready += 1 if task.ready else -1
+        if task.ready:
             heappush(node.ready_parts, task.part)
             if node.ready == 1:
                 insort(self._ready_orders, node.order)
@@ -333,7 +420,7 @@ class Frontier:
             for task, missing in zip(node.tasks, node.missing(), strict=True):
                 assert task.active == (task in active), f"{task}: active is {task.active}, should be {task in active}"
                 assert task.missing == missing, f"{task}: {task.missing} inputs missing, should be {missing}"
-                assert task.ready == (task.active and not missing and not task.busy), f"{task}: ready is {task.ready}"
+                assert task.state is task.due_state(), f"{task}: {task.state}, should be {task.due_state()}"
         for node in self.stages:
             assert node.present == sum(task.present for task in node.tasks), f"{node.stage.id}: present {node.present}"
             assert node.left == sum(task.active for task in node.tasks), f"{node.stage.id}: left {node.left}"

@@ -31,7 +31,7 @@ from qoop.adaptive.schedulers.base import Request
 from qoop.engine import frontier
 from qoop.engine.demand import Demands
 from qoop.engine.driver import Driver
-from qoop.engine.frontier import Frontier
+from qoop.engine.frontier import Frontier, TaskNode
 from qoop.engine.run import Run
 from qoop.engine.running import retries
 from qoop.engine.running.outputs import Outputs
@@ -117,7 +117,10 @@ MUTANTS = (
         "an input that is lost is not missed", Frontier, "_remove",
         "1, whole=was_complete", "0, whole=was_complete",
     ),
-    Mutant("a task does not wait for all its inputs", Frontier, "_refresh", "task.missing == 0", "task.missing <= 1"),
+    Mutant(
+        "a task does not wait for all its inputs", TaskNode, "active_state",
+        "if self.missing", "if self.missing > 1",
+    ),
     Mutant(
         "every task reads partition 0", frontier, "_resolved",
         'part if mode == "partition"', '0 if mode == "partition"',
