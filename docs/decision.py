@@ -18,7 +18,7 @@ from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.decision import Decision, Question, Switch
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
-from qoop.engine.backends.simulated import Outcome, as_estimated
+from qoop.engine.backends.outcomes import Outcome, as_estimated
 from qoop.engine.events import SlotsChanged
 from qoop.engine.history import Decided
 from qoop.engine.task import TaskSpec

@@ -2,16 +2,22 @@
 
 ::
 
-    base.py             the seam between the core and a backend
-    local.py            slots in this process
-    simulated.py        scripted durations and failures under a virtual clock
-    shared_rate.py      a disk or link that attempts share
-    worker_pool.py      the workers of a simulated machine
-    last_first.py       threads that wait for work, the last of which is woken first
-    release_memory.py   gives freed memory back to the system
-    work_watch.py       reports the progress of long attempts
-    while_working.py    a thread that looks again and again while there is work
-    ahead.py            inputs of an attempt that waits, fetched before it begins
-    simulated_nodes.py  when simulated machines are heard of
-    ray/                nodes of a Ray cluster
+    base.py               the seam between the core and a backend
+    local.py              slots in this process
+    simulated.py          scripted durations and failures under a virtual clock
+    outcomes.py           the script of a simulation
+    simulated_outputs.py  the outputs of a simulation
+    agenda.py             actions of a simulation in order of time
+    efforts.py            work on simulated machines
+    devices.py            disks and links of simulated machines
+    shared_rate.py        a disk or link that attempts share
+    worker_pool.py        the workers of a simulated machine
+    last_first.py         threads that wait for work, the last of which is woken first
+    release_memory.py     gives freed memory back to the system
+    work_watch.py         reports the progress of long attempts
+    while_working.py      a thread that looks again and again while there is work
+    ahead.py              inputs of an attempt that waits, fetched before it begins
+    simulated_nodes.py    the reports of simulated machines, and their size
+    simulated_attempt.py  an attempt on a simulated machine
+    ray/                  nodes of a Ray cluster
 """

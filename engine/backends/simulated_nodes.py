@@ -1,12 +1,16 @@
-"""The moments at which a simulated machine and its scheduler hear of each other."""
+"""Simulated machines: the moments of their reports, and their size."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from zlib import crc32
 
+from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
 from qoop.engine.task import MachineId
+from qoop.planner.plan import Resources
 
 
 @value
@@ -32,3 +36,18 @@ class Heartbeats:
         beats = math.floor(now / self.seconds - phase) + 1
         at = (beats + phase) * self.seconds
         return at if at > now else at + self.seconds
+
+
+AT_ONCE = Heartbeats()
+"""Words take no time."""
+
+
+def resized(
+    machines: Mapping[MachineId, Resources], slots: int | None, memory: int | None
+) -> tuple[MachineId, Resources]:
+    """The only machine, and its capacity with these slots and memory; None: as they are."""
+    if len(machines) != 1:
+        raise ConfigError(f"there are {len(machines)} machines: resize one of them")
+    ((machine, capacity),) = machines.items()
+    cpu = capacity.cpu if slots is None else slots
+    return machine, replace(capacity, cpu=cpu, memory=capacity.memory if memory is None else memory)

@@ -32,16 +32,9 @@ from qoop.catalog.access import Places
 from qoop.catalog.errors import ConfigError, QoopError, SourceError
 from qoop.catalog.table import Columns, Footer, Range, Split, Table
 from qoop.catalog.value import value
-from qoop.engine.backends.simulated import (
-    AT_ONCE,
-    Happening,
-    MachineShared,
-    MachineSlowed,
-    Outcome,
-    SimulatedBackend,
-    as_estimated,
-)
-from qoop.engine.backends.simulated_nodes import Heartbeats
+from qoop.engine.backends.outcomes import Happening, MachineShared, MachineSlowed, Outcome, as_estimated
+from qoop.engine.backends.simulated import SimulatedBackend
+from qoop.engine.backends.simulated_nodes import AT_ONCE, Heartbeats
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged

@@ -28,7 +28,8 @@ from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.catalog.errors import CheckpointError, OutOfMemory
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Table
-from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
+from qoop.engine.backends.outcomes import Outcome, as_estimated
+from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CallsSeen, CapacityExpected, Committed, Event, SlotsChanged, WorkSeen
 from qoop.engine.functions.measured import FunctionCalls

@@ -19,7 +19,8 @@ from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.retrace.reading import read_trace
 from qoop.adaptive.retrace.rerun import rerun
 from qoop.adaptive.schedulers.terms import Terms
-from qoop.engine.backends.simulated import Outcome, SimulatedBackend
+from qoop.engine.backends.outcomes import Outcome
+from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import Ended, Started
 from qoop.engine.task import TaskSpec

@@ -31,7 +31,8 @@ from qoop.catalog.errors import (
     SessionClosed,
     Timeout,
 )
-from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
+from qoop.engine.backends.outcomes import Outcome, as_estimated
+from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (

@@ -21,7 +21,8 @@ from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.replanning.policies import by_deadline, policy_named
 from qoop.adaptive.replanning.price import Priced
 from qoop.adaptive.schedulers.terms import Terms
-from qoop.engine.backends.simulated import Outcome, SimulatedBackend
+from qoop.engine.backends.outcomes import Outcome
+from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.history import DeadlineTold, Decided
 from qoop.engine.progress import Progress

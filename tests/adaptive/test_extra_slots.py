@@ -18,7 +18,8 @@ from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.catalog.errors import Cancelled, ConfigError, Timeout
-from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
+from qoop.engine.backends.outcomes import Outcome, as_estimated
+from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import SlotsChanged
 from qoop.engine.history import Started, Stopping

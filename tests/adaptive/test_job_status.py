@@ -15,7 +15,8 @@ from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.replanning.end_seconds import LEAST, MOST
 from qoop.adaptive.replanning.slowdown import ends_of_stages
 from qoop.adaptive.schedulers.terms import Terms
-from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
+from qoop.engine.backends.outcomes import Outcome, as_estimated
+from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import WorkSeen
 from qoop.engine.progress import Progress

@@ -12,7 +12,8 @@ from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.replanning.slowdown import MachineSlowdown
-from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
+from qoop.engine.backends.outcomes import Outcome, as_estimated
+from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import CallEstimate, Estimate, Plan, Resources, Stage, StageInput

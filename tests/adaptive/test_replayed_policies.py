@@ -21,7 +21,8 @@ from qoop.adaptive.retrace.rerun import rerun
 from qoop.adaptive.schedulers.described import MODULES, made, named
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import ConfigError
-from qoop.engine.backends.simulated import Outcome, SimulatedBackend
+from qoop.engine.backends.outcomes import Outcome
+from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Begun, CapacityNotice, MachineJoined, MachineLost, Queued, SlotsChanged, Start

@@ -32,7 +32,8 @@ from qoop.adaptive.retrace.story import story
 from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import ConfigError, ExecutionError, OutOfMemory, Revoked, Suspended
-from qoop.engine.backends.simulated import Outcome, SimulatedBackend, as_estimated
+from qoop.engine.backends.outcomes import Outcome, as_estimated
+from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
     CallsSeen,

@@ -12,7 +12,8 @@ from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.granting.revocation import MARGIN, Fate, decide, in_time, offers, remaining
 from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.schedulers.base import Request
-from qoop.engine.backends.simulated import Outcome, SimulatedBackend
+from qoop.engine.backends.outcomes import Outcome
+from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, Demand, MachineLost, Running, ShareChanged, SlotsChanged
 from qoop.engine.history import CapacityAnnounced, Failed

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.simulation import Fleet, JobRun, SimulatedJob, SimulatedRun, SimulationOptions, simulate
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.backends.simulated_nodes import Heartbeats
 from qoop.engine.events import MachineJoined, MachineLost, SlotsChanged
 from qoop.engine.history import Began, Started, Stopped, Succeeded, Waiting

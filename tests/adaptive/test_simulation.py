@@ -13,7 +13,7 @@ from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, SimulationOptions, simulate
 from qoop.catalog.errors import ConfigError
-from qoop.engine.backends.simulated import MachineSlowed, Outcome
+from qoop.engine.backends.outcomes import MachineSlowed, Outcome
 from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
 from qoop.engine.history import Started
 from qoop.engine.task import MachineId, TaskSpec

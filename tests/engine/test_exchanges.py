@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, SimulationOptions, simulate
 from qoop.catalog.errors import ConfigError
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.events import MachineLost, SlotsChanged
 from qoop.engine.exchanges.links import Link, Links, fair_rates
 from qoop.engine.exchanges.order import Pull, next_pull

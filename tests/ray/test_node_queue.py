@@ -11,7 +11,7 @@ import qoop
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulationOptions, simulate
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.history import Began, Ended, Lost, Started, Succeeded, Waiting
 from qoop.engine.node_queues.policy import usual
 from qoop.engine.state import State

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qoop.engine.backends.simulated import as_estimated
+from qoop.engine.backends.outcomes import as_estimated
 from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate

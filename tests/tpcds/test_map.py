@@ -11,7 +11,7 @@ import pytest
 from qoop.adaptive.profiles import CapacityProfile
 from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
 from qoop.catalog.errors import ConfigError
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.planner.finish import SPILL_BYTE, Finish
 from qoop.planner.plan import Estimate, Plan, Resources, Stage
 from qoop.tpcds.map import cells, classes, cluster, pictures, playing, records

@@ -16,7 +16,7 @@ from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.replanning.triggers import Triggers
 from qoop.adaptive.simulation import Fleet
 from qoop.catalog.errors import ConfigError, ExecutionError
-from qoop.engine.backends.simulated import as_estimated
+from qoop.engine.backends.outcomes import as_estimated
 from qoop.engine.events import SlotsChanged
 from qoop.planner.plan import Resources
 from qoop.tpcds.quantiles import quantile

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageId, StageInput
 

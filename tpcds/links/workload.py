@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from qoop.adaptive.simulation import Fleet, World
 from qoop.catalog.errors import ConfigError
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageId, StageInput
 

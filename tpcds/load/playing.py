@@ -15,7 +15,7 @@ from qoop.adaptive.schedulers.described import made
 from qoop.adaptive.schedulers.reserving import Reserving
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, SimulationOptions, simulate
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.task import TaskSpec
 from qoop.planner.finish import Finish
 from qoop.planner.packing import on_threads

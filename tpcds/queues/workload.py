@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from qoop.adaptive.simulation import SimulatedJob
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput
 

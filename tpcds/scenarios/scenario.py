@@ -15,7 +15,7 @@ from qoop.adaptive.replanning.decision import Policy
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
 from qoop.catalog.table import Table
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.events import SlotsChanged
 from qoop.engine.state import Limits
 from qoop.engine.task import TaskSpec

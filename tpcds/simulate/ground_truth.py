@@ -20,7 +20,7 @@ from pathlib import Path
 
 from qoop.adaptive.simulation import World
 from qoop.catalog.written.codec import Codec
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.task import MachineId, TaskSpec
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.packing import on_threads

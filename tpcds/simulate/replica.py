@@ -34,7 +34,7 @@ from qoop.adaptive.simulation import (
     simulate,
 )
 from qoop.catalog.errors import Revoked
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.events import SlotsChanged
 from qoop.engine.history import CapacityTold, Ended, Failed, Record, Succeeded
 from qoop.engine.task import TaskSpec

@@ -36,7 +36,7 @@ from qoop.adaptive.schedulers.sjf import SJF
 from qoop.adaptive.schedulers.tetris import Tetris
 from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, SimulationOptions, simulate
 from qoop.catalog.errors import ExecutionError
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.task import TaskSpec
 from qoop.tpcds.simulate.ground_truth import measured
 from qoop.tpcds.simulate.workload import PAPER, Query, fifty, workload

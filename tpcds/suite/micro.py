@@ -18,7 +18,7 @@ from qoop.adaptive.replanning.baselines import clarinet, volcano
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.simulation import Fleet, JobRun, SimulatedJob, SimulationOptions, World, simulate
 from qoop.catalog.errors import ExecutionError
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.history import Decided, Succeeded
 from qoop.engine.state import USUAL_LIMITS
 from qoop.engine.task import TaskSpec

@@ -10,7 +10,7 @@ from policies_world import option
 from qoop.adaptive.cluster.granting.spare_resources import regranted
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
-from qoop.engine.backends.simulated import Outcome
+from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.events import Running, SlotsChanged
 from qoop.engine.history import Regranted, Started
 from qoop.engine.task import AttemptId, TaskId, TaskSpec

@@ -38,7 +38,8 @@ from qoop.adaptive.schedulers.sjf import SJF
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.adaptive.schedulers.tetris import Tetris
 from qoop.catalog.errors import CheckpointError, ExecutionError, OutOfMemory, PlanError, Suspended
-from qoop.engine.backends.simulated import Outcome, SimulatedBackend
+from qoop.engine.backends.outcomes import Outcome
+from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
@@ -139,7 +140,7 @@ class Machines(SimulatedBackend):
         """Of some attempts: in any order, more than once, and when they have ended."""
         told = _WAITING[attempt.number % len(_WAITING)]
         for seconds, event in told:
-            self._plan(self.clock.now() + seconds, partial(_one, event(attempt)))
+            self._agenda.plan(self.clock.now() + seconds, partial(_one, event(attempt)))
 
     def wait(self, timeout: float | None) -> Sequence[Event]:
         events: list[Event] = []
