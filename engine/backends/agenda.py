@@ -1,4 +1,4 @@
-"""What a simulation will do, in order of time, and the thread that waits for it."""
+"""The actions of a simulation in order of time, and the thread that waits for them."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Efforts:
         self._others: dict[MachineId, float] = {}  # threads of others
 
     def begin(self, machine: MachineId, threads: float, seconds: float, end: Action) -> Effort:
-        """Threads of a machine begin work of so many seconds, after which something follows."""
+        """Threads of a machine begin work of these seconds, after which something follows."""
         slowness = self._slowness.get(machine, 1.0)
         effort = Effort(machine, threads, seconds, end, self._clock.now(), slowness)
         self._efforts[effort] = None

@@ -33,7 +33,7 @@ class Outcome:
     called: tuple[FunctionCalls, ...] = ()
 
     def committed(self, spec: TaskSpec, seconds: float) -> tuple[Committed, Sizes]:
-        """The output of an attempt that took so many seconds, and the bytes of its partitions."""
+        """The output of an attempt that took these seconds, and the bytes of its partitions."""
         parts = spec.stage.layout.parts
         size = 8 * self.rows if self.bytes is None else self.bytes
         sizes = size if isinstance(size, tuple) else (size * parts,)
