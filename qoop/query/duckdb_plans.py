@@ -19,9 +19,9 @@ import duckdb
 from qoop.adaptive.replanning.adaptive import Known
 from qoop.adaptive.replanning.slowdown import CARRIED
 from qoop.catalog.value import changed, value
-from qoop.engine.history import Decided, Ended, Record, Regranted, Started, Succeeded, Switched
+from qoop.engine.history import Decided, Ended, Record, Switched
+from qoop.engine.replay import JobReplay
 from qoop.engine.state import State
-from qoop.planner.packing import on_threads
 from qoop.planner.sql.bind import at_present
 from qoop.planner.whole_query import TableSize, seconds_from_footers, whole_plan
 from qoop.query.plan_cache import is_steady
@@ -30,7 +30,6 @@ from qoop.query.statements.normal_text import normal_text
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.job_handle import JobHandle
     from qoop.catalog.table import Table
-    from qoop.engine.task import AttemptId
     from qoop.planner.plan import Plan, Resources
     from qoop.planner.search.candidate import Candidate
     from qoop.planner.sql.bind import Bound
@@ -320,17 +319,10 @@ def _seconds_of_trial(plans: Sequence[Plan], history: Sequence[Record]) -> float
 def _seconds_until_left(plans: Sequence[Plan], history: Sequence[Record]) -> float:
     """Seconds of one thread that DuckDB's plan had run when another took its place; 0 if none did."""
     whole = [plan.root.signature for plan in plans if plan.root.whole]
-    begun = [one.attempt for one in history if isinstance(one, Started) and one.key.signature in whole]
-    if not begun or len(whole) == len(plans):  # it may have waited for a slot until another took its place
+    attempts = [one for one in JobReplay.of(history).attempts.values() if one.key.signature in whole]
+    if not attempts or len(whole) == len(plans):  # it may have waited for a slot until another took its place
         return 0.0
-    return _thread_seconds(begun[0], _begun(history, len(whole) + 1), history)
-
-
-def _thread_seconds(attempt: AttemptId, end: float, history: Sequence[Record]) -> float:
-    """Seconds of one thread that an attempt had until its end, by the slots that it was granted."""
-    granted = [one for one in history if isinstance(one, Started | Regranted) and one.attempt == attempt]
-    ends = [*(one.at for one in granted[1:]), end]
-    return sum((end - one.at) / on_threads(1.0, one.resources.cpu) for one, end in zip(granted, ends, strict=True))
+    return attempts[0].thread_seconds(_begun(history, len(whole) + 1))
 
 
 def _begun(history: Sequence[Record], number: int) -> float:
@@ -341,8 +333,7 @@ def _begun(history: Sequence[Record], number: int) -> float:
 def _whole_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
     """Seconds of one thread that DuckDB's plan took, if it gave the answer or another's task did not end first."""
     roots = {plan.root.signature for plan in plans if plan.root.whole}
-    for one in history:
-        if isinstance(one, Succeeded) and one.key.signature in roots:
-            begun = next(r.at for r in history if isinstance(r, Started) and r.attempt == one.attempt)
-            return _thread_seconds(one.attempt, begun + one.committed.seconds, history)
+    for attempt, end in JobReplay.of(history).succeeded():
+        if end.key.signature in roots and attempt.began is not None:
+            return attempt.thread_seconds(attempt.began + end.committed.seconds)
     return None

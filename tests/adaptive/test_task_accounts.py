@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.adaptive.cluster.job_status import waited
 from qoop.adaptive.retrace.reading import read_trace
 from qoop.adaptive.retrace.rerun import rerun
 from qoop.engine.history import Began, Record, Saved, Started, Succeeded, Waiting
+from qoop.engine.replay import JobReplay
 from qoop.engine.task import AttemptId, TaskAccount, TaskId
 from qoop.interfaces.page.account import Account
 from qoop.planner.plan import Resources
@@ -91,10 +91,10 @@ def waiting_history() -> list[Record]:
 
 def test_a_job_waits_until_its_first_task_begins() -> None:
     history = waiting_history()
-    assert waited(history, 9.0) == 4.0
-    assert waited(history[:4], 9.0) == 9.0
-    assert waited([one for one in history if not isinstance(one, Waiting | Began)], 9.0) == 1.0
-    assert waited([one for one in history if getattr(one, "attempt", None) != ONE], 9.0) == 5.0
+    assert JobReplay.of(history).waited(9.0) == 4.0
+    assert JobReplay.of(history[:4]).waited(9.0) == 9.0
+    assert JobReplay.of([one for one in history if not isinstance(one, Waiting | Began)]).waited(9.0) == 1.0
+    assert JobReplay.of([one for one in history if getattr(one, "attempt", None) != ONE]).waited(9.0) == 5.0
 
 
 def test_the_page_tells_queued_tasks_from_running_ones() -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 from qoop.adaptive.profiles import CapacityProfile
 from qoop.adaptive.profiles.shared import SLOTS, STEP, share_of
 from qoop.adaptive.simulation import SimulatedRun
-from qoop.engine.history import Failed, Record, Started, Stopped, Succeeded
+from qoop.engine.history import Record
+from qoop.engine.replay import JobReplay
 from qoop.tpcds.simulate import shared_cluster
 from qoop.tpcds.simulate.shared_cluster import COARSE, SharedClusterOptions, calibrated_plans
 from qoop.tpcds.simulate.workload import Kept, digest, digest_of, folder, version, workload
@@ -59,14 +60,11 @@ def holdings(run: SimulatedRun, begin: float, end: float) -> Holdings:
 
 def _changes(began: float, history: Iterable[Record]) -> Iterable[tuple[float, int]]:
     """The times at which a job's slots become more or fewer, and by how many."""
-    held: dict[object, int] = {}
-    for record in history:
-        match record:
-            case Started(at, attempt, _, _, resources):
-                held[attempt] = round(resources.cpu)
-                yield began + at, held[attempt]
-            case Succeeded(at, attempt) | Failed(at, attempt) | Stopped(at, attempt):
-                yield began + at, -held.pop(attempt, 0)
+    for one in JobReplay.of(history).attempts.values():
+        slots = round(one.intervals[0].resources.cpu)
+        yield began + one.granted, slots
+        if one.end is not None:
+            yield began + one.end.at, -slots
 
 
 @lru_cache(maxsize=4)

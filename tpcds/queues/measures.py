@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from qoop.adaptive.simulation import JobRun, SimulatedRun
-from qoop.engine.history import Started, Succeeded
+from qoop.engine.replay import JobReplay
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.queues.workload import Setting, Work
 
@@ -43,11 +43,10 @@ def measured(run: SimulatedRun, jobs: Sequence[Work], setting: Setting) -> Measu
 
 def _spans(job: JobRun) -> list[tuple[float, float, float]]:
     """Of every task that did anything: when it was granted, began and ended."""
-    granted = {record.attempt: record.at for record in job.history if isinstance(record, Started)}
     found = []
-    for record in job.history:
-        if isinstance(record, Succeeded) and record.account is not None:
-            at = job.at + granted[record.attempt]
-            begin = at + record.account.waited
-            found.append((at, begin, begin + record.committed.seconds))
+    for attempt, end in JobReplay.of(job.history).succeeded():
+        if end.account is not None:
+            at = job.at + attempt.granted
+            begin = at + end.account.waited
+            found.append((at, begin, begin + end.committed.seconds))
     return found

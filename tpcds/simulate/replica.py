@@ -36,7 +36,8 @@ from qoop.adaptive.simulation import (
 from qoop.catalog.errors import Revoked
 from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.events import SlotsChanged
-from qoop.engine.history import CapacityTold, Ended, Failed, Record, Succeeded
+from qoop.engine.history import CapacityTold, Ended, Failed, Record
+from qoop.engine.replay import JobReplay
 from qoop.engine.task import TaskSpec
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.packing import SERIAL_PART, on_threads
@@ -81,9 +82,9 @@ class Solo:
 def solo(history: Sequence[Record]) -> Solo:
     """The tasks and seconds of a run on one slot, from its history."""
     parts: dict[str, dict[int, Done]] = {}
-    for record in history:
-        if isinstance(record, Succeeded) and record.used:
-            task, made = record.attempt.task, record.committed
+    for attempt, end in JobReplay.of(history).succeeded():
+        if end.used:
+            task, made = attempt.attempt.task, end.committed
             parts.setdefault(task.stage, {})[task.part] = Done(made.cpu_seconds, sum(made.rows), sum(made.bytes))
     tasks = {stage: tuple(done for _, done in sorted(found.items())) for stage, found in parts.items()}
     return Solo(tasks, ended(history))

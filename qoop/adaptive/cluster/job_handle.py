@@ -15,12 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 from qoop.adaptive.cluster.job_status import (
     Alone,
     JobStatus,
-    helps,
     left_of,
-    mean_share,
-    notices,
     rho_of,
-    waited,
     work_done,
 )
 from qoop.adaptive.cluster.recording.messages import (
@@ -35,6 +31,7 @@ from qoop.catalog.errors import Cancelled, ConfigError, QoopError, Suspended
 from qoop.engine.events import Committed
 from qoop.engine.history import Record
 from qoop.engine.progress import Progress
+from qoop.engine.replay import JobReplay
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.task import CheckpointKey, JobId
@@ -94,6 +91,7 @@ class JobHandle:
         self._submitted = message.at
         self._plans = plans
         self._alone = alone
+        self._replay = JobReplay()
         self._least: tuple[int, float, float] = (0, 0.0, 0.0)
 
     def check(self) -> None:
@@ -124,7 +122,7 @@ class JobHandle:
         with self._cluster.lock:
             if self._cluster.place_in_queue(self.id) is not None:
                 return True
-            return bool(self._run.plans) and waited(self._run.history, math.inf) == math.inf
+            return bool(self._run.plans) and self._replayed().first_began is None
 
     @property
     def error(self) -> QoopError | None:
@@ -246,7 +244,9 @@ class JobHandle:
             finished = run.finished(now) if going_on and not blocked_by else None
             coming = run.expected(now)
             elapsed = run.history[-1].at if run.state.final and run.history else now - self._submitted
-            history, place = list(run.history), self._cluster.place_in_queue(self.id)
+            replay, place = self._replayed(), self._cluster.place_in_queue(self.id)
+            waited, mean_share = replay.waited(elapsed), replay.mean_share(elapsed)
+            helps, notices = replay.helps, tuple(replay.notices)
             plan = self._plans.running if finished is not None else None
         left = None
         if finished is not None and plan is not None:
@@ -262,12 +262,12 @@ class JobHandle:
         ends = left is not None or run.state.final
         return JobStatus(
             progress, elapsed, run.share, used, left, blocked_by, preemptions,
-            waited=waited(history, elapsed),
+            waited=waited,
             place=place,
             deadline=self.terms.deadline - elapsed if self.terms.deadline < math.inf else None,
-            rho=rho_of(takes, mean_share(history, elapsed), self._alone) if ends and run.plans else None,
-            helps=helps(history) if self.terms.deadline < math.inf and not run.state.final else (),
-            notices=notices(history),
+            rho=rho_of(takes, mean_share, self._alone) if ends and run.plans else None,
+            helps=helps if self.terms.deadline < math.inf and not run.state.final else (),
+            notices=notices,
         )  # fmt: skip
 
     def _told(self, plans: int, ended: float, done: float) -> float:
@@ -281,6 +281,11 @@ class JobHandle:
             done = max(done, told)
         self._least = plans, ended, done
         return done
+
+    def _replayed(self) -> JobReplay:
+        """The replay of the history so far. The cluster's lock is held."""
+        self._replay.take(self._run.history[self._replay.taken :])
+        return self._replay
 
     def history(self) -> list[Record]:
         """The events so far, as records that print as sentences."""

@@ -21,21 +21,13 @@ from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
 from qoop.engine.history import (
-    Began,
     Coming,
-    DeadlineTold,
     Ended,
     Failed,
-    Notice,
     Record,
-    ShareTold,
-    Started,
-    Stopped,
-    Succeeded,
-    Waiting,
 )
 from qoop.engine.progress import Finished, Progress
-from qoop.engine.task import AttemptId, JobId
+from qoop.engine.task import JobId
 from qoop.planner.plan import Plan, Resources
 
 if TYPE_CHECKING:
@@ -173,45 +165,6 @@ def rho_of(seconds: float, slots: float, alone: Alone) -> float | None:
     """The time that a job takes over the time alone on its share; None: it had none, or it is too short to tell."""
     whole = alone(slots) if slots > 0 else 0.0
     return seconds / whole if _TELLING <= whole < inf else None
-
-
-def notices(history: Sequence[Record]) -> tuple[str, ...]:
-    """See :class:`JobStatus`."""
-    return tuple(record.notice for record in history if isinstance(record, Notice))
-
-
-def mean_share(history: Sequence[Record], until: float) -> float:
-    """The slots that a job was told to be sure of, in the mean over its life."""
-    told = [record for record in history if isinstance(record, ShareTold)]
-    if not told:
-        return 0.0
-    ends = [*(one.at for one in told[1:]), until]
-    lived = until - told[0].at
-    if lived <= 0:
-        return told[-1].share.cpu
-    return sum(one.share.cpu * (end - one.at) for one, end in zip(told, ends, strict=True)) / lived
-
-
-def helps(history: Sequence[Record]) -> tuple[str, ...]:
-    """The ways for a job to meet its deadline, as it was last told; none if it will be met."""
-    told = next((record for record in reversed(history) if isinstance(record, DeadlineTold)), None)
-    return told.helps if told is not None else ()
-
-
-def waited(history: Sequence[Record], until: float) -> float:
-    """Seconds before the first task of a job began. One that waits at its machine has not."""
-    began: dict[AttemptId, float] = {}  # unless a word that they wait follows
-    for record in history:
-        match record:
-            case Started(at, attempt):
-                began[attempt] = at
-            case Waiting(_, attempt):
-                began.pop(attempt, None)
-            case Began(at):
-                return min(began.values(), default=at)
-            case Succeeded() | Failed() | Stopped() if began:
-                break
-    return min(began.values(), default=until)
 
 
 def left_of(option: Option, finished: Finished, share: Resources, coming: Coming = ()) -> Left | None:

@@ -6,7 +6,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from qoop.adaptive.cluster.job_status import EndedJob, JobStatus, PastJob, mean_share
+from qoop.adaptive.cluster.job_status import EndedJob, JobStatus, PastJob
+from qoop.engine.replay import JobReplay
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob
@@ -68,9 +69,9 @@ class PastJobs:
         """Keep what is needed to say how fairly a job was served, which is worked out when somebody asks."""
         self._done[job.tenant] += 1
         if self._told:
-            history = job.run.history
-            seconds = history[-1].at if history else 0.0
-            past = PastJob(job.tenant, seconds, mean_share(history, seconds), job.remaining_work.alone_later())
+            replay = JobReplay.of(job.run.history)
+            seconds = replay.last_at
+            past = PastJob(job.tenant, seconds, replay.mean_share(seconds), job.remaining_work.alone_later())
             ended = EndedJob.of(job.handle, past)
             options = [option.candidate.plan for option in ended.known]
             self._past.put(past, _characters(options))

@@ -14,9 +14,10 @@ from math import exp, inf, log, pow, sqrt
 
 from qoop.adaptive.replanning.end_seconds import EndSeconds
 from qoop.engine.events import WorkSeen
-from qoop.engine.history import Record, Regranted, Started, Succeeded
+from qoop.engine.history import Record
 from qoop.engine.progress import Finished
-from qoop.engine.task import AttemptId, Content
+from qoop.engine.replay import JobReplay
+from qoop.engine.task import Content
 from qoop.planner.finish import OVERDUE, Done, Finish
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, StageId
@@ -164,18 +165,12 @@ class MachineSlowdown:
             slowdown.
         """
         believed = took = 0.0
-        slots: dict[AttemptId, float] = {}
-        for record in history:
-            match record:
-                case Started(attempt=attempt, resources=resources):
-                    slots[attempt] = resources.cpu
-                case Regranted(_, attempt):
-                    slots.pop(attempt, None)
-                case Succeeded(_, attempt, committed) if attempt in slots:
-                    stage = plan.by_id[attempt.task.stage]
-                    if not stage.whole and not stage.estimate.calls and stage.estimate.task_seconds >= _SHORT:
-                        believed += on_threads(stage.estimate.task_seconds, slots[attempt])
-                        took += committed.seconds
+        for one, end in JobReplay.of(history).succeeded():
+            stage = plan.by_id[one.attempt.task.stage]
+            is_measure = not stage.whole and not stage.estimate.calls and stage.estimate.task_seconds >= _SHORT
+            if is_measure and one.kept_its_slots:
+                believed += on_threads(stage.estimate.task_seconds, one.resources.cpu)
+                took += end.committed.seconds
         if 0 < believed < inf and took >= _TELLING:
             self._logs.append(log(min(max(took / believed, 1.0 / _MOST_SLOWDOWN), _MOST_SLOWDOWN)))
 

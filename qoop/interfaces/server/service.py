@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.cluster.job_status import waited
 from qoop.catalog.errors import Busy, Cancelled, ConfigError, QoopError
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.history import Succeeded
+from qoop.engine.replay import JobReplay
 from qoop.interfaces.server.audit import AuditLog, Entry
 from qoop.interfaces.server.limits import Limits, Rates, TextQuota
 from qoop.interfaces.server.metrics import Counts
@@ -220,9 +219,9 @@ class Service:
                 self._running.pop((query.user.name, query.id), None)
 
     def _count(self, job: Job, seconds: float) -> None:
-        history = job.history()
-        used = sum(isinstance(record, Succeeded) and record.used for record in history)
-        self._counts.of_job(max(0, len(job.plans) - 1), used, waited(history, seconds))
+        replay = JobReplay.of(job.history())
+        used = sum(end.used for _, end in replay.succeeded())
+        self._counts.of_job(max(0, len(job.plans) - 1), used, replay.waited(seconds))
 
     def _tell(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
         seconds, kind = query.seconds, type(error).__name__ if error is not None else ""

@@ -6,12 +6,13 @@ They are made once a query has ended, from its history, so a query that runs pay
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import ConfigError
-from qoop.engine.history import Record, StageDone, Started, Switched
+from qoop.engine.history import Switched
+from qoop.engine.replay import JobReplay
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -46,21 +47,11 @@ class Spans:
             if isinstance(record, Switched):
                 span.add_event(str(record), timestamp=_at(job_begun + record.at))
         inside = set_span_in_context(span)
-        for stage, first, last, rows in stages(history):
-            below = self._tracer.start_span(f"stage {stage}", inside, start_time=_at(job_begun + first))
-            below.set_attribute("qoop.rows", rows)
-            below.end(_at(job_begun + last))
+        for stage in JobReplay.of(history).stages:
+            below = self._tracer.start_span(f"stage {stage.stage}", inside, start_time=_at(job_begun + stage.begin))
+            below.set_attribute("qoop.rows", stage.rows)
+            below.end(_at(job_begun + stage.end))
         span.end(_at(end))
-
-
-def stages(history: Sequence[Record]) -> Iterator[tuple[str, float, float, int]]:
-    """Each stage that has ended: its name, when its first task began and when it ended, and its rows."""
-    first: dict[str, float] = {}
-    for record in history:
-        if isinstance(record, Started):
-            first.setdefault(record.attempt.task.stage, record.at)
-        elif isinstance(record, StageDone) and record.stage in first:
-            yield record.stage, first.pop(record.stage), record.at, record.rows
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from statistics import median
 from typing import Any
 
 from qoop.catalog.value import value
-from qoop.engine.history import Record, Started, Succeeded, size, spent
-from qoop.engine.task import AttemptId, Content, OperatorSeen, TaskAccount, TaskProfile, content_of, together
+from qoop.engine.history import Record, Succeeded, size, spent
+from qoop.engine.replay import JobReplay
+from qoop.engine.task import Content, OperatorSeen, TaskAccount, TaskProfile, content_of, together
 from qoop.planner.explain import seconds_text
 from qoop.planner.plan import Plan, Stage, StageId
 from qoop.planner.readable import operators
@@ -38,13 +39,9 @@ class StageRun:
 
 def stage_runs(history: Sequence[Record]) -> Mapping[Content, StageRun]:
     """The stages of which tasks have succeeded, by their contents."""
-    started: dict[AttemptId, float] = {}
     found: dict[Content, list[tuple[float, Succeeded]]] = {}
-    for record in history:
-        if isinstance(record, Started):
-            started[record.attempt] = record.at
-        elif isinstance(record, Succeeded) and record.attempt in started:
-            found.setdefault(record.key.content, []).append((started[record.attempt], record))
+    for attempt, end in JobReplay.of(history).succeeded():
+        found.setdefault(end.key.content, []).append((attempt.granted, end))
     return {content: _run(tasks) for content, tasks in found.items()}
 
 

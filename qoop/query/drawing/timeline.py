@@ -18,23 +18,10 @@ from pathlib import Path
 
 from qoop.catalog.errors import Revoked
 from qoop.catalog.value import value
-from qoop.engine.history import (
-    Began,
-    CapacityTold,
-    Decided,
-    Failed,
-    Record,
-    Regranted,
-    ShareTold,
-    Started,
-    Stopped,
-    Succeeded,
-    Switched,
-    Waiting,
-    spent,
-)
+from qoop.engine.history import Decided, Failed, Record, Started, Succeeded, Switched, spent
+from qoop.engine.replay import AttemptReplay, Interval, JobReplay
 from qoop.engine.task import AttemptId, MachineId
-from qoop.planner.plan import Plan, Resources, Signature, Stage
+from qoop.planner.plan import Plan, Signature, Stage
 from qoop.query.drawing.axis import round_step
 from qoop.query.drawing.picture import FONT, page, save, write
 
@@ -131,13 +118,12 @@ def save_timeline(what: Timeline, path: str | os.PathLike[str], title: str) -> P
 
 def timeline(history: Sequence[Record], plans: Sequence[Plan] = ()) -> Timeline:
     """Read a job's history. plans: those it ran, in order; they name the stages."""
-    end = max((record.at for record in history), default=0.0)
-    share = _steps((record.at, record.share.cpu) for record in history if isinstance(record, ShareTold))
+    replay = JobReplay.of(history)
+    share = _steps((at, share.cpu) for at, share in replay.shares)
+    capacity = _steps((at, capacity.cpu) for at, capacity in replay.capacity)
     marks = tuple(_decisions(history))
     names = ("A", *(mark.plan for mark in marks if mark.switched))
-    return Timeline(
-        tuple(_bars(history, end)), share, _capacity(history), marks, end, tuple(plans), names, tuple(history)
-    )
+    return Timeline(tuple(_bars(replay)), share, capacity, marks, replay.last_at, tuple(plans), names, tuple(history))
 
 
 def _decisions(history: Sequence[Record]) -> Iterator[Mark]:
@@ -165,62 +151,38 @@ def _steps(values: Iterator[tuple[float, float]]) -> tuple[tuple[float, float], 
     return tuple(found)
 
 
-def _capacity(history: Sequence[Record]) -> tuple[tuple[float, float], ...]:
-    machines: dict[MachineId, Resources] = {}
-    told: list[tuple[float, float]] = []
-    for record in history:
-        if isinstance(record, CapacityTold):
-            machines.pop(record.machine, None)
-            if record.capacity is not None:
-                machines[record.machine] = record.capacity
-            told.append((record.at, sum(capacity.cpu for capacity in machines.values())))
-    return _steps(iter(told))
-
-
-def _bars(history: Sequence[Record], end: float) -> Iterator[Bar]:
+def _bars(replay: JobReplay) -> Iterator[Bar]:
     """Give every attempt the lowest slots that were free when it started, and again when it began after it had waited
     for that, or went on with others."""
-    ends = {r.attempt: r for r in history if isinstance(r, Succeeded | Failed | Stopped)}
-    changes = [one for one in history if isinstance(one, Regranted | Began)]
-    waiting = {one.attempt for one in history if isinstance(one, Waiting)}
-    granted: dict[AttemptId, Resources] = {}
     busy_until: list[float] = []
-    plan = 0
-    for record in history:
-        if isinstance(record, Switched):
-            plan = record.number - 1
-        elif isinstance(record, Started | Regranted | Began):
-            last = ends.get(record.attempt)
-            following = next((one for one in changes if one.attempt == record.attempt and one.at > record.at), None)
-            ended = following.at if following is not None else last.at if last is not None else end
-            if isinstance(record, Began):
-                waiting.discard(record.attempt)
-            else:
-                granted[record.attempt] = record.resources
-            slots = max(1, round(granted[record.attempt].cpu))
-            queued = record.attempt in waiting and (following is not None or last is None)
-            first = _free(busy_until, record.at, slots)
-            busy_until[first : first + slots] = [ended] * slots
-            yield Bar(
-                record.attempt, plan, record.key.signature, record.machine, record.at, ended, first, slots,
-                *(("queued", "") if queued else ("done", "") if following is not None
-                  else (_outcome(last), _note(last))),
-            )  # fmt: skip
+    intervals = ((interval, one) for one in replay.attempts.values() for interval in one.intervals)
+    for interval, one in sorted(intervals, key=lambda pair: pair[0].begin):
+        ended = interval.end if interval.end is not None else replay.last_at
+        slots = max(1, round(interval.resources.cpu))
+        first = _free(busy_until, interval.begin, slots)
+        busy_until[first : first + slots] = [ended] * slots
+        outcome, note = _outcome(interval, one)
+        yield Bar(
+            one.attempt, one.plan, one.key.signature, one.machine, interval.begin, ended, first, slots, outcome, note
+        )
 
 
-def _outcome(last: Record | None) -> str:
-    if isinstance(last, Succeeded):
-        return "done" if last.used else "unused"
-    if isinstance(last, Failed):
-        return "interrupted" if isinstance(last.error, Revoked) else "failed"
-    return "stopped" if last is not None else "running"
-
-
-def _note(last: Record | None) -> str:
-    if isinstance(last, Succeeded):
-        parts = f"; {spent(last.account)}" if last.account is not None else ""
-        return f"{sum(last.committed.rows):,} rows{parts}"
-    return str(last.error) if isinstance(last, Failed) else ""
+def _outcome(interval: Interval, one: AttemptReplay) -> tuple[str, str]:
+    """The outcome of an attempt in an interval, and a note on it: an interval that another follows is done."""
+    is_last = interval is one.intervals[-1]
+    if interval.queued and not (is_last and one.end is not None):
+        return "queued", ""
+    if not is_last:
+        return "done", ""
+    match one.end:
+        case Succeeded(account=account, committed=made, used=used):
+            parts = f"; {spent(account)}" if account is not None else ""
+            return "done" if used else "unused", f"{sum(made.rows):,} rows{parts}"
+        case Failed(error=error):
+            return "interrupted" if isinstance(error, Revoked) else "failed", str(error)
+        case None:
+            return "running", ""
+    return "stopped", ""
 
 
 def _free(busy_until: list[float], at: float, slots: int) -> int:
