@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 import qoop
-from qoop.engine.history import CapacityTold, Decided, Ended, Failed, Record, Started, Switched
+from qoop.engine.history import CapacityReported, Decided, Ended, Failed, Record, Started, Switched
 from qoop.tpcds.data import generate
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import text
@@ -118,7 +118,7 @@ def conclusion(history: Sequence[Record]) -> str:
 def story(history: Sequence[Record]) -> Iterator[str]:
     """The records of changes, of decisions about them and of actions."""
     for record in history:
-        if isinstance(record, CapacityTold | Decided | Ended | Failed | Switched):
+        if isinstance(record, CapacityReported | Decided | Ended | Failed | Switched):
             yield str(record)
 
 

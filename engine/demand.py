@@ -39,7 +39,7 @@ class Demands:
             self._machines[name] = self._lasting[name] = self._allowed(capacity)
         self.forget()
 
-    def asked(self, node: StageNode) -> tuple[Resources, float]:
+    def requested(self, node: StageNode) -> tuple[Resources, float]:
         """Slots and memory that one task of the stage asks for, never more than some empty machine has, and how long it
         should take: as the longest so far, by estimate if there is none. The same object as long as nothing changes."""
         known = self._known.get(node)
@@ -49,7 +49,7 @@ class Demands:
 
     def seconds(self, node: StageNode) -> float:
         """The latter."""
-        return self.asked(node)[1]
+        return self.requested(node)[1]
 
     def expect_less(self, name: MachineId, capacity: Resources) -> None:
         """The machine will have this capacity, whatever was announced of it before; what fits it only until then is no
@@ -137,7 +137,7 @@ class ReadyDemands:
         return self._now
 
     def _demand(self, node: StageNode) -> Demand:
-        part, needs = node.next_ready().part, self._demands.asked(node)
+        part, needs = node.next_ready().part, self._demands.requested(node)
         known = self._by_stage.get(node)
         if known is None or known[0] != part or known[1] is not needs:
             demand = Demand(self._job, TaskId(self._job, node.stage.id, part), *needs)

@@ -157,8 +157,8 @@ def _ask(
 ) -> list[float]:
     """The number of rows, the sum of their hashes, and these sums of every floating column; NULL is 0."""
     hashed = f"sum(hash({', '.join(map(_quoted, exact))}))" if exact else "0"
-    wanted = [part for name in floats for part in sums(f"CAST({_quoted(name)} AS DOUBLE)")]
-    [row] = rows.aggregate(", ".join(["count(*)", hashed, *wanted])).fetchall()  # DuckDB 2 knows no fetchone() here
+    float_sums = [part for name in floats for part in sums(f"CAST({_quoted(name)} AS DOUBLE)")]
+    [row] = rows.aggregate(", ".join(["count(*)", hashed, *float_sums])).fetchall()  # DuckDB 2 knows no fetchone() here
     return [value or 0 for value in row]
 
 

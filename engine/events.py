@@ -67,7 +67,7 @@ class TaskSucceeded:
 
 
 @value
-class CallsSeen:
+class CallsObserved:
     """The calls of functions of Python that an attempt has made so far. Some attempts never tell."""
 
     attempt: AttemptId
@@ -75,7 +75,7 @@ class CallsSeen:
 
 
 @value
-class WorkSeen:
+class WorkObserved:
     """The progress of an attempt that goes on for longer than a moment.
 
     part: of its work that DuckDB believes to be over, above 0 and up to 1; None: it does not say, as of stages. slowed:
@@ -205,8 +205,8 @@ Event = (
     | TaskFailed
     | TaskStopped
     | TaskRegranted
-    | CallsSeen
-    | WorkSeen
+    | CallsObserved
+    | WorkObserved
     | MachineJoined
     | MachineLost
     | SlotsChanged

@@ -93,8 +93,8 @@ def _classify(error: BaseException, spec: TaskSpec) -> tuple[QoopError, bool]:
     if isinstance(error, duckdb.InterruptException):
         return ExecutionError(f"{where} was interrupted from outside"), True
     if isinstance(error, duckdb.Error):
-        told = message if spec.stage.whole else _LINE.split(message, maxsplit=1)[0]
-        return ExecutionError(f"{where} failed: {told}"), False
+        text = message if spec.stage.whole else _LINE.split(message, maxsplit=1)[0]
+        return ExecutionError(f"{where} failed: {text}"), False
     return ExecutionError(f"{where} failed with {type(error).__name__}: {message}"), False
 
 

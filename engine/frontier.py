@@ -90,7 +90,7 @@ class TaskNode:
         self.state = _IDLE
 
     @property
-    def wanted(self) -> bool:
+    def needed(self) -> bool:
         return self.stage.readers > 0 or self.readers > 0
 
     @property
@@ -107,7 +107,7 @@ class TaskNode:
         """The state that follows from the other fields."""
         if self.present:
             return _PRESENT
-        return self.active_state() if self.wanted else _IDLE
+        return self.active_state() if self.needed else _IDLE
 
     def active_state(self) -> TaskState:
         """The state that follows while the task is to be made."""
@@ -225,7 +225,7 @@ class Frontier:
         self.root = self.nodes[plan.root.id]
         self.root.readers = 1
         self._review(self.root.tasks)
-        self.spare = [task for task in self.tasks() if task.present and not task.wanted]
+        self.spare = [task for task in self.tasks() if task.present and not task.needed]
         self.surplus = [task for task in self.tasks() if task.busy and not task.active]
 
     def tasks(self) -> Iterator[TaskNode]:
@@ -316,7 +316,7 @@ class Frontier:
         stack = list(tasks)
         while stack:
             task = stack.pop()
-            was_active, wanted = task.active, task.wanted
+            was_active, needed = task.active, task.needed
             self._enter(task, task.due_state())
             active = task.active
             if active != was_active:
@@ -326,7 +326,7 @@ class Frontier:
                 self._count_reader(task, stack)
                 if active and task.made and not task.stage.stage.shareable:
                     self._redo.append(task.stage)
-            if task.present and not wanted:
+            if task.present and not needed:
                 self.spare.append(task)
             if task.busy and not active:
                 self.surplus.append(task)

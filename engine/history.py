@@ -14,8 +14,8 @@ from qoop.planner.plan import Resources, StageId
 
 Record = Union[
     "Switched", "Started", "Waiting", "Began", "Regranted", "Called", "Succeeded", "Failed", "Stopping", "Stopped",
-    "Lost", "Redone", "MemoryRaised", "MemoryExhausted", "Released", "Saved", "ShareTold", "CapacityTold",
-    "CapacityAnnounced", "StageDone", "Decided", "DeadlineTold", "Continued", "NotContinued", "NotSaved", "Ended",
+    "Lost", "Redone", "MemoryRaised", "MemoryExhausted", "Released", "Saved", "ShareReported", "CapacityReported",
+    "CapacityAnnounced", "StageDone", "Decided", "DeadlineReported", "Continued", "NotContinued", "NotSaved", "Ended",
 ]  # fmt: skip
 
 Coming = tuple[tuple[float, Resources], ...]
@@ -83,7 +83,7 @@ class Continued:
 
     @property
     def notice(self) -> str:
-        saved = f", about {span(self.seconds)} saved" if self.seconds >= _TOLD else ""
+        saved = f", about {span(self.seconds)} saved" if self.seconds >= _LEAST else ""
         if self.left == 0:
             return f"continued: the answer was there{saved}"
         return f"continued: {self.found} of {counted(self.outputs, 'output')} found, {self.left} to make{saved}"
@@ -224,8 +224,8 @@ class Called:
     called: tuple[FunctionCalls, ...]
 
     def __str__(self) -> str:
-        told = ", ".join(f"{one.function} for {one.rows:,} rows in {span(one.seconds)}" for one in self.called)
-        return f"at {self.at:.3f} s {self.attempt} had called {told}"
+        sentence = ", ".join(f"{one.function} for {one.rows:,} rows in {span(one.seconds)}" for one in self.called)
+        return f"at {self.at:.3f} s {self.attempt} had called {sentence}"
 
 
 @value
@@ -344,7 +344,7 @@ class Released:
 
 
 @value
-class ShareTold:
+class ShareReported:
     """coming: what it should be later."""
 
     at: float
@@ -352,8 +352,8 @@ class ShareTold:
     coming: Coming = ()
 
     def __str__(self) -> str:
-        told = f"at {self.at:.3f} s the share became {available_of(self.share)} for tasks"
-        return f"{told}; {expected(self.coming, self.at)}" if self.coming else told
+        sentence = f"at {self.at:.3f} s the share became {available_of(self.share)} for tasks"
+        return f"{sentence}; {expected(self.coming, self.at)}" if self.coming else sentence
 
 
 def expected(coming: Coming, now: float = 0.0) -> str:
@@ -363,12 +363,12 @@ def expected(coming: Coming, now: float = 0.0) -> str:
     '2 slots and 1 GB are expected in 30 s, 4 slots and 2 GB in 90 s'
     """
     (first, share), (last, most) = coming[0], coming[-1]
-    told = f"{available_of(share)} are expected in {first - now:.3g} s"
-    return f"{told}, {available_of(most)} in {last - now:.3g} s" if len(coming) > 1 else told
+    sentence = f"{available_of(share)} are expected in {first - now:.3g} s"
+    return f"{sentence}, {available_of(most)} in {last - now:.3g} s" if len(coming) > 1 else sentence
 
 
 @value
-class CapacityTold:
+class CapacityReported:
     """capacity: what the machine has from now on, for all jobs together; None: it is gone. why: see `SlotsChanged`."""
 
     at: float
@@ -441,7 +441,7 @@ _NAMED = 3
 
 
 @value
-class DeadlineTold:
+class DeadlineReported:
     """The job is likely to miss its deadline, or to meet it after all. late: seconds by which it is likely to miss
     it; below 0: it will end before. certain: it cannot be met any more. enough: slots with which it likely would be.
     another_time, in_part: what else would help; None: that would not, or nobody knows."""
@@ -466,11 +466,11 @@ class DeadlineTold:
         if self.late <= 0 and not self.certain:
             return f"at {self.at:.3f} s it will meet its deadline after all, {span(-self.late)} before"
         if self.certain:
-            told = f"is certain to miss its deadline, by {span(max(self.late, 0.0))}"
+            sentence = f"is certain to miss its deadline, by {span(max(self.late, 0.0))}"
         else:
-            told = f"will miss its deadline by {span(self.late)}"
-            told += "; more slots would not help" if self.enough is None else ""
-        return "; ".join((f"at {self.at:.3f} s it {told}", *self.helps))
+            sentence = f"will miss its deadline by {span(self.late)}"
+            sentence += "; more slots would not help" if self.enough is None else ""
+        return "; ".join((f"at {self.at:.3f} s it {sentence}", *self.helps))
 
 
 @value
@@ -523,8 +523,8 @@ class Decided:
 
     def __str__(self) -> str:
         counted_on = expected(self.coming, self.at) if self.coming and "expected in" not in self.cause else ""
-        told = filter(None, (counted_on, self._compared(), self._done()))
-        return f"at {self.at:.3f} s {self.cause}; {'; '.join(told)}"
+        sentence = filter(None, (counted_on, self._compared(), self._done()))
+        return f"at {self.at:.3f} s {self.cause}; {'; '.join(sentence)}"
 
     def _compared(self) -> str:
         shown = {one.plan: one for one in self.candidates}
@@ -560,11 +560,11 @@ def spent(account: TaskAccount) -> str:
         (account.waited, "waiting"), (account.read, "reading"), (account.computed, "computing"),
         (account.wrote, "writing"),
     )  # fmt: skip
-    told = [f"{span(seconds)} {what}" for seconds, what in parts if seconds >= _TOLD]
-    return ", ".join(told) or f"{span(account.seconds)} in all"
+    sentence = [f"{span(seconds)} {what}" for seconds, what in parts if seconds >= _LEAST]
+    return ", ".join(sentence) or f"{span(account.seconds)} in all"
 
 
-_TOLD = 0.001
+_LEAST = 0.001
 """Seconds that are worth a word."""
 
 

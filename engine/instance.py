@@ -67,24 +67,24 @@ class Instance:
             load(self.connection, missing)
             self.extensions.update(missing)
 
-    def configure(self, wanted: Mapping[str, object]) -> None:
+    def configure(self, requested: Mapping[str, object]) -> None:
         """Give it these options, and take others back."""
-        lost = self._applied.keys() - wanted.keys()
-        if self._applied.get("threads") != wanted.get("threads"):
+        lost = self._applied.keys() - requested.keys()
+        if self._applied.get("threads") != requested.get("threads"):
             lost |= self._applied.keys() & {"external_threads"}  # there must be as many threads, at any moment
         for name in lost:
             self._applied.pop(name)  # even if another setting is refused, it is not as it was
             self.connection.execute(f"RESET {name}")
-        for name, value in wanted.items():
+        for name, value in requested.items():
             if self._applied.get(name) != value:
                 self._applied.pop(name, None)  # in doubt while it is being changed
                 self.connection.execute(f"SET {name} = {as_value(value)}")
-        self._applied = dict(wanted)
+        self._applied = dict(requested)
 
-    def regrant(self, wanted: Mapping[str, object]) -> None:
+    def regrant(self, requested: Mapping[str, object]) -> None:
         """Change options while a query runs; DuckDB lets a few of them be."""
         with self.connection.cursor() as other:
-            for name, value in wanted.items():
+            for name, value in requested.items():
                 if self._applied.get(name) != value:
                     other.execute(f"SET {name} = {as_value(value)}")
                     self._applied[name] = value

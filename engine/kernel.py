@@ -141,7 +141,7 @@ class Kernel:
         """The functions of Python that the last task has called."""
         if self._filters is not None:
             self._filters.settle()
-        return self._calls.seen()
+        return self._calls.observed()
 
     def _add_functions(self, spec: TaskSpec, instance: Instance) -> None:
         """A user's own text calls functions by their names, a planned stage by names with versions."""
@@ -398,16 +398,16 @@ def _parquet_files(table: Table, split: Split | None) -> Sequence[File]:
 
 
 def _options(spec: TaskSpec) -> dict[str, object]:
-    wanted: dict[str, object] = dict(spec.settings)
-    wanted |= _threads(spec.resources, spec.most)
-    wanted["streaming_buffer_size"] = f"{_ahead(spec)}B"
-    wanted |= _memory_limit(spec.resources)
+    requested: dict[str, object] = dict(spec.settings)
+    requested |= _threads(spec.resources, spec.most)
+    requested["streaming_buffer_size"] = f"{_ahead(spec)}B"
+    requested |= _memory_limit(spec.resources)
     arrow = any(isinstance(spec.tables[item.table].source, ArrowSource) for item in spec.stage.table_inputs)
-    wanted["parquet_metadata_cache"] = spec.stage.opaque is None or not _may_read_files(spec.stage.sql)
-    wanted["disabled_optimizers"] = disabled_optimizers(spec.stage, arrow)
+    requested["parquet_metadata_cache"] = spec.stage.opaque is None or not _may_read_files(spec.stage.sql)
+    requested["disabled_optimizers"] = disabled_optimizers(spec.stage, arrow)
     # A hash-partitioned output has no order to keep, and is made in half the time by two threads.
-    wanted["preserve_insertion_order"] = spec.stage.layout.parts == 1
-    return wanted
+    requested["preserve_insertion_order"] = spec.stage.layout.parts == 1
+    return requested
 
 
 def _threads(resources: Resources, most: int) -> dict[str, object]:

@@ -7,7 +7,7 @@ from dataclasses import field
 
 from qoop.catalog.value import value
 from qoop.engine.data_locality import bytes_of
-from qoop.engine.events import Committed, WorkSeen
+from qoop.engine.events import Committed, WorkObserved
 from qoop.engine.frontier import Frontier, StageNode
 from qoop.engine.task import CheckpointKey, Content, ResolvedInput
 from qoop.planner.plan import Stage, StageId
@@ -72,7 +72,7 @@ class Finished:
     done: by stage of the plan that runs, the parts that need not be done (any more).
     slots: that the attempt at DuckDB's plan of the whole query has, where it gets no more, whatever comes.
     weights: of each of these running attempts, how many times as much as a task of its stage in the mean it reads.
-    seen: the last report of the progress of a running attempt. slowed: by others on the CPUs, by the last of all.
+    observed: the last report of the progress of a running attempt. slowed: by others on the CPUs, by the last of all.
     memory: bytes that a task of a content is known to need. exhausted: contents that cannot be made, since a task had
     all the memory of the largest machine and it was too little.
     """
@@ -85,7 +85,7 @@ class Finished:
     exhausted: frozenset[Content] = frozenset()
     slots: Mapping[Content, float] = field(default_factory=dict)
     weights: Mapping[Content, tuple[float, ...]] = field(default_factory=dict)
-    seen: Mapping[Content, WorkSeen] = field(default_factory=dict)
+    observed: Mapping[Content, WorkObserved] = field(default_factory=dict)
     slowed: float = 1.0
 
     @property

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from qoop.catalog.value import value
 from qoop.engine.history import (
     Began,
-    CapacityTold,
-    DeadlineTold,
+    CapacityReported,
+    DeadlineReported,
     Ended,
     Failed,
     Notice,
     Record,
     Regranted,
-    ShareTold,
+    ShareReported,
     StageDone,
     Started,
     Stopped,
@@ -137,7 +137,7 @@ class JobReplay:
     stages: list[StageInterval] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     plans: int = 0
-    deadline: DeadlineTold | None = None
+    deadline: DeadlineReported | None = None
     ended: Ended | None = None
     _stage_begins: dict[StageId, float] = field(default_factory=dict)
     _granted: dict[AttemptId, float] = field(default_factory=dict)
@@ -213,9 +213,9 @@ class JobReplay:
                     self._fix_first(record.at)
             case Switched():
                 self.plans = max(self.plans, record.number)
-            case ShareTold(at, share):
+            case ShareReported(at, share):
                 self.shares.append((at, share))
-            case CapacityTold(at, machine, capacity):
+            case CapacityReported(at, machine, capacity):
                 self.machines.pop(machine, None)
                 if capacity is not None:
                     self.machines[machine] = capacity
@@ -223,7 +223,7 @@ class JobReplay:
             case StageDone(at, stage, _, rows):
                 if stage in self._stage_begins:
                     self.stages.append(StageInterval(stage, self._stage_begins.pop(stage), at, rows))
-            case DeadlineTold():
+            case DeadlineReported():
                 self.deadline = record
             case Ended():
                 self.ended = record

@@ -26,7 +26,7 @@ from qoop.catalog.table import Table
 from qoop.engine.data_locality import DataLocality
 from qoop.engine.events import (
     Begun,
-    CallsSeen,
+    CallsObserved,
     CapacityNotice,
     CheckpointLost,
     CheckpointSaved,
@@ -44,14 +44,14 @@ from qoop.engine.events import (
     TaskRegranted,
     TaskStopped,
     TaskSucceeded,
-    WorkSeen,
+    WorkObserved,
 )
 from qoop.engine.frontier import TaskNode
 from qoop.engine.history import (
     Called,
     CapacityAnnounced,
-    CapacityTold,
-    DeadlineTold,
+    CapacityReported,
+    DeadlineReported,
     Decided,
     Ended,
     Failed,
@@ -59,7 +59,7 @@ from qoop.engine.history import (
     NotContinued,
     NotSaved,
     Saved,
-    ShareTold,
+    ShareReported,
     Started,
     Stopped,
     Succeeded,
@@ -158,7 +158,7 @@ class Run(RunView):
             self._running_plan.release_useless()
         return self._log.flush()
 
-    def note(self, record: Decided | DeadlineTold | NotContinued, *, now: float) -> None:
+    def note(self, record: Decided | DeadlineReported | NotContinued, *, now: float) -> None:
         """Put down what was decided about this job's plan, or is known of its deadline or of an earlier run; `at` is
         filled in."""
         self._log.tick(now)
@@ -235,9 +235,9 @@ class Run(RunView):
                 self._attempts.begin(id)
             case TaskSucceeded():
                 self._succeeded(event)
-            case CallsSeen(id, called) if id.task.job == self.job and self._attempts.get(id):
+            case CallsObserved(id, called) if id.task.job == self.job and self._attempts.get(id):
                 self._log.note(Called(self._log.at, id, called))
-            case WorkSeen(id) if id.task.job == self.job and (attempt := self._attempts.get(id)):
+            case WorkObserved(id) if id.task.job == self.job and (attempt := self._attempts.get(id)):
                 attempt.work, self._slowed = event, event.slowed
             case TaskFailed(id, error, retryable):
                 self._failed(id, error, retryable)
@@ -259,14 +259,14 @@ class Run(RunView):
                     self._data_locality.machine(machine, there=True)
                 self._retries.exhausted.clear()  # there may be more memory now
                 why = event.why if isinstance(event, SlotsChanged) else ""
-                self._log.note(CapacityTold(self._log.at, machine, capacity, why))
+                self._log.note(CapacityReported(self._log.at, machine, capacity, why))
             case CapacityNotice(machine, capacity, moment):
                 self._demands.expect_less(machine, capacity)
                 self._log.note(CapacityAnnounced(self._log.at, machine, capacity, max(0.0, moment - self._log.now)))
             case ShareChanged(job, share, coming) if job == self.job:
                 self.share = share
                 self._coming = tuple((at - self.began, share) for at, share in coming)
-                self._log.note(ShareTold(self._log.at, share, self._coming))
+                self._log.note(ShareReported(self._log.at, share, self._coming))
 
     def _take_late(self, event: Event) -> None:
         """Of a job that has ended nothing is told any more. What a late writer has left behind is given back; what is
@@ -367,7 +367,7 @@ class Run(RunView):
         self._demands.machine(machine, None)
         if self._data_locality is not None:
             self._data_locality.machine(machine, there=False)
-        self._log.note(CapacityTold(self._log.at, machine, None))
+        self._log.note(CapacityReported(self._log.at, machine, None))
         error = Revoked(f"machine {machine} was lost")
         lost = [attempt for attempt in self._attempts if attempt.machine == machine]
         for attempt in lost:

@@ -154,7 +154,7 @@ class TaskAccount:
 
 
 @value
-class OperatorSeen:
+class OperatorProfile:
     """An operator of DuckDB's plan. depth: below the root, whose is 0. detail: what it works on, in a line. seconds:
     of all threads, without those of the operators below it. rows: that it has put out."""
 
@@ -178,7 +178,7 @@ class TaskProfile:
     spilled: int
     read: int | None
     cpu_seconds: float
-    operators: tuple[OperatorSeen, ...] = ()
+    operators: tuple[OperatorProfile, ...] = ()
 
 
 def together(profiles: Iterable[TaskProfile | None]) -> TaskProfile | None:

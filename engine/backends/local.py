@@ -44,7 +44,7 @@ from qoop.engine.backends.work_watch import WorkWatch
 from qoop.engine.clock import Stopwatch
 from qoop.engine.events import (
     Begun,
-    CallsSeen,
+    CallsObserved,
     CapacityNotice,
     CheckpointLost,
     Committed,
@@ -109,7 +109,7 @@ class Watcher(Protocol):
 class Elsewhere(Protocol):
     """The place of outputs that a machine has not made itself."""
 
-    def fetch(self, spec: TaskSpec, wanted: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
+    def fetch(self, spec: TaskSpec, requested: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
         """Rows of outputs that a task reads and its machine does not hold, as far as they can be had. ahead: the task
         waits for its slot, so what others need comes first."""
         ...
@@ -210,7 +210,7 @@ class LocalBackend:
         return {self._machine: self._capacity}
 
     @property
-    def given(self) -> Resources:
+    def configured(self) -> Resources:
         """Slots, and memory for all purposes."""
         return replace(self._capacity, memory=self._memory)
 
@@ -256,10 +256,10 @@ class LocalBackend:
 
     def fetch_ahead(self, spec: TaskSpec) -> Ahead | None:
         """Fetch what an attempt that waits reads from other machines, in the background; None: there is nothing."""
-        wanted = dict.fromkeys(read for item in spec.inputs for read in item.reads)
-        if self._elsewhere is None or not wanted:
+        requested = dict.fromkeys(read for item in spec.inputs for read in item.reads)
+        if self._elsewhere is None or not requested:
             return None
-        ahead = _ahead(partial(self._fetched, spec, list(wanted), ahead=True))
+        ahead = _ahead(partial(self._fetched, spec, list(requested), ahead=True))
         self._help(ahead.fetch, name="qoop-ahead")
         return ahead
 
@@ -610,7 +610,7 @@ class LocalBackend:
         return replace(spec, resources=replace(spec.resources, memory=spec.resources.memory + spare))
 
     def _tell(self, attempt: AttemptId, called: tuple[FunctionCalls, ...]) -> None:
-        self._events.put(CallsSeen(attempt, called))
+        self._events.put(CallsObserved(attempt, called))
 
     def _reader(self, attempt: _Attempt, stopwatch: Stopwatch) -> Callable[[str], pa.Table]:
         """Reads the stage inputs of a task by name, as one table of as many chunks as there are pieces."""
@@ -637,17 +637,17 @@ class LocalBackend:
 
         return read
 
-    def _fetched(self, spec: TaskSpec, wanted: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
+    def _fetched(self, spec: TaskSpec, requested: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
         """The part of it that lies elsewhere."""
         if self._elsewhere is None:
             return {}
-        return self._elsewhere.fetch(spec, [one for one in wanted if not self.store.has(one[0])], ahead)
+        return self._elsewhere.fetch(spec, [one for one in requested if not self.store.has(one[0])], ahead)
 
     def _unreadable(self, spec: TaskSpec) -> list[CheckpointKey]:
         """All that the task would miss, so that it fails once and not once for each."""
-        wanted = list(dict.fromkeys(read for item in spec.inputs for read in item.reads))
-        found, lost = self._fetched(spec, wanted), []
-        for key, partition in (one for one in wanted if one not in found):
+        requested = list(dict.fromkeys(read for item in spec.inputs for read in item.reads))
+        found, lost = self._fetched(spec, requested), []
+        for key, partition in (one for one in requested if one not in found):
             try:
                 self.store.read(key, partition)
             except CheckpointError:

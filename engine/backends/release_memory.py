@@ -48,7 +48,7 @@ class MemoryReleaser:
         self._closed = False
         self._giving = threading.Lock()
         self._instance: duckdb.DuckDBPyConnection | None = None
-        self._thread = WhileWorking(self._look, "qoop-release", first=_PAUSE)
+        self._thread = WhileWorking(self._check, "qoop-release", first=_PAUSE)
 
     def watched(self) -> AbstractContextManager[None]:
         """Within it there is work."""
@@ -76,7 +76,7 @@ class MemoryReleaser:
                 self._instance.close()
                 self._instance = None
 
-    def _look(self) -> float:
+    def _check(self) -> float:
         """Returns the seconds until the next look."""
         spare = _CROWDED * self.memory - self.release(_CROWDED, _GROWTH)
         return min(_LONGEST, max(_PAUSE, spare / _FASTEST))

@@ -208,9 +208,9 @@ class SimulatedBackend:
 
     def _report(self, machine: MachineId, event: Event) -> Sequence[Event]:
         self.task_events += 1
-        return self._told(machine, event)
+        return self._reported(machine, event)
 
-    def _told(self, machine: MachineId, event: Event) -> Sequence[Event]:
+    def _reported(self, machine: MachineId, event: Event) -> Sequence[Event]:
         """Have the scheduler hear of something at the next report of a machine."""
         if not self._heartbeats.seconds:
             return (event,)
@@ -232,7 +232,7 @@ class SimulatedBackend:
             running.waited = True
             self._ask(running, ahead=True)
             self._beat(running.machine)
-            return self._told(running.machine, Queued(spec.attempt))
+            return self._reported(running.machine, Queued(spec.attempt))
         return begun
 
     def _begin_all(self, machine: MachineId, attempts: Sequence[AttemptId]) -> Sequence[Event]:
@@ -242,7 +242,7 @@ class SimulatedBackend:
             running = self._running[attempt]
             waited, running.queued = running.waited, False
             if waited or running.spec.waits:
-                events += self._told(machine, Begun(attempt))
+                events += self._reported(machine, Begun(attempt))
             self._begin(running)
         return events
 
@@ -352,7 +352,7 @@ class SimulatedBackend:
         if worker_pool is not None and running.worker is None:
             worker_pool.withdraw(running)
         elif worker_pool is not None and running.worker is not None:
-            self._look_for_work(running.machine, worker_pool, running.worker)
+            self._find_work(running.machine, worker_pool, running.worker)
         node = self._nodes.get(running.machine)
         if node is None:
             return
@@ -360,7 +360,7 @@ class SimulatedBackend:
         if len(node.queue):  # once the end of this one is reported
             self._agenda.plan(self.clock.now(), partial(self._next_at, running.machine))
 
-    def _look_for_work(self, machine: MachineId, worker_pool: WorkerPool[SimulatedAttempt], worker: Worker) -> None:
+    def _find_work(self, machine: MachineId, worker_pool: WorkerPool[SimulatedAttempt], worker: Worker) -> None:
         if self._worker_pools.get(machine) is not worker_pool:  # the machine is lost
             return
         following = worker_pool.idle(worker)
@@ -449,7 +449,7 @@ class SimulatedBackend:
             )
 
     def _opened(self, machine: MachineId, worker_pool: WorkerPool[SimulatedAttempt], worker: Worker) -> Sequence[Event]:
-        self._look_for_work(machine, worker_pool, worker)
+        self._find_work(machine, worker_pool, worker)
         return ()
 
     def _evict(self, machine: MachineId, capacity: Resources) -> None:

@@ -10,13 +10,13 @@ _LINGER = 1.0  # seconds without work after which the thread ends
 
 
 class WhileWorking:
-    """Calls `look` while there is work. It returns the seconds until the next call.
+    """Calls `check` while there is work. It returns the seconds until the next call.
 
     name: of the thread. first: seconds before the first call.
     """
 
-    def __init__(self, look: Callable[[], float], name: str, first: float) -> None:
-        self._look = look
+    def __init__(self, check: Callable[[], float], name: str, first: float) -> None:
+        self._check = check
         self._name = name
         self._first = first
         self._work = 0  # how many work
@@ -55,7 +55,7 @@ class WhileWorking:
     def _watch(self) -> None:
         pause = self._first
         while self._waits_for_work(pause):
-            pause = self._look()
+            pause = self._check()
 
     def _waits_for_work(self, pause: float) -> bool:
         """True if there is work after a pause; if there is none for long, the thread is gone."""

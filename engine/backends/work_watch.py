@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from qoop.engine.backends.while_working import WhileWorking
-from qoop.engine.events import Event, WorkSeen
+from qoop.engine.events import Event, WorkObserved
 from qoop.engine.task import AttemptId
 
 _EVERY, _PART = 0.25, 0.02
@@ -42,11 +42,11 @@ class WorkWatch:
         self._lock = threading.Lock()
         self._attempts: dict[AttemptId, _Watched] = {}
         self._cpu = ThreadTimes()
-        self._thread = WhileWorking(self._look, "qoop-progress", first=_EVERY)
+        self._thread = WhileWorking(self._check, "qoop-progress", first=_EVERY)
 
     @contextmanager
     def watched(self, attempt: AttemptId, part: Callable[[], float | None]) -> Iterator[None]:
-        """Report an attempt meanwhile. part: see `WorkSeen`."""
+        """Report an attempt meanwhile. part: see `WorkObserved`."""
         now = time.perf_counter()
         with self._lock:
             self._attempts[attempt] = _Watched(attempt, part, now, now + _EVERY)
@@ -61,14 +61,14 @@ class WorkWatch:
         """Look no more."""
         self._thread.close()
 
-    def _look(self) -> float:
+    def _check(self) -> float:
         now = time.perf_counter()
         with self._lock:
             due = [one for one in self._attempts.values() if one.due <= now]
         if due:
             self._cpu.read()
         for one in due:
-            self._report(WorkSeen(one.attempt, one.part(), self._cpu.slowed))
+            self._report(WorkObserved(one.attempt, one.part(), self._cpu.slowed))
             one.due = now + max(_EVERY, _PART * (now - one.begun))
         return _EVERY
 

@@ -25,7 +25,7 @@ class Piece:
 
 
 @dataclass(eq=False, slots=True)
-class _Asked:
+class _Request:
     """One piece. begun: its turn has come."""
 
     attempt: AttemptId
@@ -42,7 +42,7 @@ class _Inputs:
 
     machine: MachineId
     job: JobId
-    left: dict[_Asked, None] = field(default_factory=dict)
+    left: dict[_Request, None] = field(default_factory=dict)
     others: set[CheckpointKey] = field(default_factory=set)
     coming: int = 0
     then: Callable[[], None] | None = None
@@ -62,9 +62,9 @@ class Transfers:
         self, terms: Exchanges, now: Callable[[], float], after: Callable[[float, Callable[[], None]], None]
     ) -> None:
         self._terms, self._now, self._after = terms, now, after
-        self._links = Links[_Asked]()
+        self._links = Links[_Request]()
         self._inputs: dict[AttemptId, _Inputs] = {}
-        self._waiting: dict[MachineId, dict[Pull, _Asked]] = {}
+        self._waiting: dict[MachineId, dict[Pull, _Request]] = {}
         self._coming: dict[MachineId, Counter[JobId]] = {}
         self._here: dict[MachineId, set[CheckpointKey]] = {}  # outputs that were read whole
         self._numbers = count()
@@ -75,7 +75,7 @@ class Transfers:
     def have(self, machine: MachineId, rate: float) -> None:
         """The machine's links have that rate from now on; 0: no limit."""
         self._links.have(machine, rate, self._now())
-        self._look_soon()
+        self._check_soon()
 
     def lose(self, machine: MachineId) -> None:
         """The machine is gone: what it sends comes from the store instead."""
@@ -83,12 +83,12 @@ class Transfers:
             self.leave(attempt)
         for known in (self._waiting, self._coming, self._here):
             known.pop(machine, None)
-        cut_off = [asked for one in self._inputs.values() for asked in one.left if asked.piece.sender == machine]
-        for asked in sorted(cut_off, key=lambda one: one.pull.number):
-            asked.piece = Piece(None, asked.piece.bytes, asked.piece.key)
-            if asked.begun:
-                self._links.leave(asked, self._now())
-                self._request(asked)
+        cut_off = [request for one in self._inputs.values() for request in one.left if request.piece.sender == machine]
+        for request in sorted(cut_off, key=lambda one: one.pull.number):
+            request.piece = Piece(None, request.piece.bytes, request.piece.key)
+            if request.begun:
+                self._links.leave(request, self._now())
+                self._request(request)
 
     def begin(self, machine: MachineId, spec: TaskSpec, pieces: Sequence[Piece], ahead: bool) -> None:
         """Ask for what an attempt reads. ahead: it waits for its slot."""
@@ -102,9 +102,9 @@ class Transfers:
             if piece.key is not None:
                 known.add(piece.key)
             pull = Pull(inputs.job, next(self._numbers), ahead)
-            asked = _Asked(spec.attempt, pull, machine, piece)
-            inputs.left[asked] = None
-            self._waiting.setdefault(machine, {})[pull] = asked
+            request = _Request(spec.attempt, pull, machine, piece)
+            inputs.left[request] = None
+            self._waiting.setdefault(machine, {})[pull] = request
         self._take_turns(machine)
 
     def granted(self, attempt: AttemptId) -> None:
@@ -113,10 +113,10 @@ class Transfers:
         if inputs is None:
             return
         waiting = self._waiting.get(inputs.machine, {})
-        for pull in [pull for pull, asked in waiting.items() if asked.attempt == attempt and pull.ahead]:
-            asked = waiting.pop(pull)
-            asked.pull = Pull(pull.job, pull.number)
-            waiting[asked.pull] = asked
+        for pull in [pull for pull, request in waiting.items() if request.attempt == attempt and pull.ahead]:
+            request = waiting.pop(pull)
+            request.pull = Pull(pull.job, pull.number)
+            waiting[request.pull] = request
 
     def known(self, attempt: AttemptId) -> bool:
         """True if its inputs were asked for."""
@@ -137,26 +137,26 @@ class Transfers:
         if inputs is None:
             return
         heirs: set[CheckpointKey] = set()
-        for asked in inputs.left:
-            self._links.leave(asked, self._now())
-            self._waiting.get(asked.machine, {}).pop(asked.pull, None)
-            if asked.begun:
-                self._coming[asked.machine][inputs.job] -= 1
-            if asked.piece.key is not None:
-                self._here.get(asked.machine, set()).discard(asked.piece.key)
-                heirs.add(asked.piece.key)
+        for request in inputs.left:
+            self._links.leave(request, self._now())
+            self._waiting.get(request.machine, {}).pop(request.pull, None)
+            if request.begun:
+                self._coming[request.machine][inputs.job] -= 1
+            if request.piece.key is not None:
+                self._here.get(request.machine, set()).discard(request.piece.key)
+                heirs.add(request.piece.key)
         self._pass_on(inputs, heirs)
         self._take_turns(inputs.machine)
 
     def _pass_on(self, gone: _Inputs, heirs: set[CheckpointKey]) -> None:
         """Have others ask for the outputs that an attempt was bringing in for all of them."""
-        pieces = {asked.piece.key: asked for asked in gone.left}
+        pieces = {request.piece.key: request for request in gone.left}
         for key in sorted(heirs, key=str):
             for attempt, inputs in self._inputs.items():
                 if key in inputs.others and inputs.machine == gone.machine:
-                    asked = pieces[key]
+                    request = pieces[key]
                     inputs.others.discard(key)
-                    again = _Asked(attempt, asked.pull, asked.machine, asked.piece)
+                    again = _Request(attempt, request.pull, request.machine, request.piece)
                     inputs.left[again] = None
                     self._here[gone.machine].add(key)
                     self._waiting.setdefault(gone.machine, {})[again.pull] = again
@@ -165,7 +165,7 @@ class Transfers:
     def _brings(self, machine: MachineId, key: CheckpointKey) -> bool:
         """True if the output is on its way there for another attempt."""
         return any(
-            asked.piece.key == key for one in self._inputs.values() if one.machine == machine for asked in one.left
+            request.piece.key == key for one in self._inputs.values() if one.machine == machine for request in one.left
         )
 
     def _turned(self, pieces: Sequence[Piece], part: int) -> Iterable[Piece]:
@@ -178,15 +178,15 @@ class Transfers:
             free = [pull for pull, one in waiting.items() if self._inputs[one.attempt].coming < self._terms.per_task]
             if not free:
                 return
-            asked = waiting.pop(next_pull(free, coming))
-            asked.begun = True
-            coming[asked.pull.job] += 1
-            self._inputs[asked.attempt].coming += 1
-            self._request(asked)
+            request = waiting.pop(next_pull(free, coming))
+            request.begun = True
+            coming[request.pull.job] += 1
+            self._inputs[request.attempt].coming += 1
+            self._request(request)
 
-    def _request(self, asked: _Asked) -> None:
+    def _request(self, request: _Request) -> None:
         """Rows begin to flow after the latency of a request."""
-        store, piece = self._terms.store, asked.piece
+        store, piece = self._terms.store, request.piece
         was, stored = self.exchanged, piece.sender is None
         self.exchanged = Exchanged(
             was.bytes + piece.bytes, was.requests + 1, was.stored + stored,
@@ -194,46 +194,46 @@ class Transfers:
         )  # fmt: skip
         latency = store.latency if stored else self._terms.latency
         if latency:
-            self._after(self._now() + latency, lambda: self._flow(asked, piece))
+            self._after(self._now() + latency, lambda: self._flow(request, piece))
         else:
-            self._flow(asked, piece)
+            self._flow(request, piece)
 
-    def _flow(self, asked: _Asked, piece: Piece) -> None:
-        inputs = self._inputs.get(asked.attempt)
-        if inputs is None or asked not in inputs.left or asked.piece is not piece:
+    def _flow(self, request: _Request, piece: Piece) -> None:
+        inputs = self._inputs.get(request.attempt)
+        if inputs is None or request not in inputs.left or request.piece is not piece:
             return
-        self._links.join(asked, piece.sender, asked.machine, piece.bytes, self._now())
-        self._look_soon()
+        self._links.join(request, piece.sender, request.machine, piece.bytes, self._now())
+        self._check_soon()
 
-    def _look_soon(self) -> None:
+    def _check_soon(self) -> None:
         """Work rates out once all that happens now has happened."""
         if not self._looking:
             self._looking = True
-            self._after(self._now(), self._look)
+            self._after(self._now(), self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._looking = False
-        for asked in self._links.ended(self._now()):
-            self._ended(asked)
+        for request in self._links.ended(self._now()):
+            self._ended(request)
         self._planned += 1
         at, planned = self._links.ends(), self._planned
         if at < float("inf"):
-            self._after(max(at, self._now()), lambda: self._look() if planned == self._planned else None)
+            self._after(max(at, self._now()), lambda: self._check() if planned == self._planned else None)
 
-    def _ended(self, asked: _Asked) -> None:
-        inputs = self._inputs[asked.attempt]
-        del inputs.left[asked]
+    def _ended(self, request: _Request) -> None:
+        inputs = self._inputs[request.attempt]
+        del inputs.left[request]
         inputs.coming -= 1
-        self._coming[asked.machine][asked.pull.job] -= 1
-        if asked.piece.key is not None:
+        self._coming[request.machine][request.pull.job] -= 1
+        if request.piece.key is not None:
             for attempt, other in list(self._inputs.items()):
-                if other.machine == asked.machine and asked.piece.key in other.others:
-                    other.others.discard(asked.piece.key)
-                    self._told(attempt, other)
-        self._take_turns(asked.machine)
-        self._told(asked.attempt, inputs)
+                if other.machine == request.machine and request.piece.key in other.others:
+                    other.others.discard(request.piece.key)
+                    self._note(attempt, other)
+        self._take_turns(request.machine)
+        self._note(request.attempt, inputs)
 
-    def _told(self, attempt: AttemptId, inputs: _Inputs) -> None:
+    def _note(self, attempt: AttemptId, inputs: _Inputs) -> None:
         if inputs.there and inputs.then is not None:
             del self._inputs[attempt]
             inputs.then()

@@ -41,24 +41,24 @@ class Calls:
         self._before: dict[str, tuple[int, int, float]] = {}
         self._between: Callable[[], None] = lambda: None
         self._tell: Tell = lambda _: None
-        self._began, self._told = 0.0, 0.0
+        self._began, self._reported = 0.0, 0.0
         self._raised: BaseException | None = None
-        self._looked = 0.0
+        self._checked = 0.0
 
     def begin(self, between: Callable[[], None], tell: Tell = lambda _: None) -> None:
         """A task begins. between: raises Stopped if it is to end. tell: is told what has been seen while it runs."""
         self._before = {key: (meter.rows, meter.timed, meter.seconds) for key, meter in self.meters.items()}
         self._between, self._tell, self._raised = between, tell, None
-        self._began, self._told = perf_counter(), _TELL
+        self._began, self._reported = perf_counter(), _TELL
 
-    def seen(self) -> tuple[FunctionCalls, ...]:
+    def observed(self) -> tuple[FunctionCalls, ...]:
         """The calls of the task so far."""
         found = []
         for key, meter in sorted(self.meters.items()):
             rows, timed, seconds = self._before.get(key, (0, 0, 0.0))
-            called, looked = meter.rows - rows, meter.timed - timed
+            called, checked = meter.rows - rows, meter.timed - timed
             if called:
-                each = (meter.seconds - seconds) / looked if looked else meter.seconds / max(1, meter.timed)
+                each = (meter.seconds - seconds) / checked if checked else meter.seconds / max(1, meter.timed)
                 found.append(FunctionCalls(key, called, each * called))
         return tuple(found)
 
@@ -69,7 +69,7 @@ class Calls:
             raise raised
         if spec.functions and _RESULT.search(str(error)):
             names = " or ".join(
-                one.signature for one in spec.functions if one.key in {found.function for found in self.seen()}
+                one.signature for one in spec.functions if one.key in {found.function for found in self.observed()}
             )
             raise FunctionFailed(f"the function {names} returned a value of another type: {error}") from error
 
@@ -108,8 +108,8 @@ class Calls:
                     made = call(*values)
                 else:
                     began = perf_counter()
-                    if began - self._looked > _LOOK:
-                        self._look(began)
+                    if began - self._checked > _LOOK:
+                        self._check(began)
                     made = call(*values)
                     meter.add(1, perf_counter() - began)
                 if made is None and not takes_null:
@@ -120,24 +120,24 @@ class Calls:
 
         return one_row
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Between calls that are not measured: raise Stopped if the task is to end."""
         now = perf_counter()
-        if now - self._looked > _LOOK:
+        if now - self._checked > _LOOK:
             try:
-                self._look(now)
+                self._check(now)
             except BaseException as error:
                 self._raised = self._raised or error
                 raise
 
-    def _vectorised(self, function: UserFunction, wanted: pa.DataType) -> Callable[..., Any]:
+    def _vectorised(self, function: UserFunction, declared: pa.DataType) -> Callable[..., Any]:
         call, meter = function.call, self.meter(function)
 
         def rows(*columns: pa.ChunkedArray) -> pa.ChunkedArray:
             began = perf_counter()
             try:
-                self._look(began)
-                made = _array(call(*map(plain, columns)), len(columns[0]), wanted)
+                self._check(began)
+                made = _array(call(*map(plain, columns)), len(columns[0]), declared)
                 if made.null_count and not function.takes_null:
                     raise TypeError("it returned NULLs, which null_handling='special' would allow")
             except BaseException as error:
@@ -147,12 +147,12 @@ class Calls:
 
         return rows
 
-    def _look(self, now: float) -> None:
-        self._looked = now
+    def _check(self, now: float) -> None:
+        self._checked = now
         self._between()
-        if now - self._began >= self._told and (seen := self.seen()):
-            self._told = 2 * (now - self._began)
-            self._tell(seen)
+        if now - self._began >= self._reported and (observed := self.observed()):
+            self._reported = 2 * (now - self._began)
+            self._tell(observed)
 
     def failed(self, function: UserFunction, error: BaseException) -> BaseException:
         """The error as it is to come out of the task."""
@@ -169,20 +169,20 @@ def _arrow_type(connection: duckdb.DuckDBPyConnection, type_: str) -> pa.DataTyp
     return plain(arrow_output.table(connection, f"SELECT CAST(NULL AS {type_}) AS a").column(0)).type
 
 
-def _array(made: Any, rows: int, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
+def _array(made: Any, rows: int, declared: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """The result of a vectorised function, as it must be. Raises TypeError."""
     if not isinstance(made, pa.Array | pa.ChunkedArray):
         raise TypeError(f"it returned {type(made).__name__} in place of an Arrow array")
     if len(made) != rows:
         raise TypeError(f"it returned {len(made)} values for {rows} rows")
-    if made.type != wanted and not _fits(made.type, wanted):
-        raise TypeError(f"it returned an array of {made.type}, where {wanted} was declared")
+    if made.type != declared and not _fits(made.type, declared):
+        raise TypeError(f"it returned an array of {made.type}, where {declared} was declared")
     return made
 
 
-def _fits(made: pa.DataType, wanted: pa.DataType) -> bool:
+def _fits(made: pa.DataType, declared: pa.DataType) -> bool:
     """True if DuckDB turns the one into the other without a question: numbers, and texts of any layout."""
-    return all(kind(made) for kind in (_is_number, _is_text, pa.types.is_boolean) if kind(wanted))
+    return all(kind(made) for kind in (_is_number, _is_text, pa.types.is_boolean) if kind(declared))
 
 
 def _is_number(type_: pa.DataType) -> bool:

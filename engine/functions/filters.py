@@ -25,7 +25,7 @@ from qoop.engine.functions.ordering import (
     PASSED,
     Counter,
     Order,
-    Seen,
+    PredicateCounts,
     best,
     filters_of,
     in_orders,
@@ -116,11 +116,11 @@ class Filters:
     def _add_asking(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Have a connection know how to ask for an order, and to tell what a predicate has left."""
         integer, boolean = duckdb.sqltype("INTEGER"), duckdb.sqltype("BOOLEAN")
-        asked = {"type": "arrow", "side_effects": True}
-        connection.create_function(ORDER, self._order, [integer], integer, **asked)  # type: ignore[call-overload]
-        told = [integer, integer, boolean]
+        options = {"type": "arrow", "side_effects": True}
+        connection.create_function(ORDER, self._order, [integer], integer, **options)  # type: ignore[call-overload]
+        argument_types = [integer, integer, boolean]
         connection.create_function(  # type: ignore[call-overload]
-            PASSED, self._passed, told, boolean, null_handling="special", **asked
+            PASSED, self._passed, argument_types, boolean, null_handling="special", **options
         )
 
     def _order(self, numbers: pa.ChunkedArray) -> pa.Array:
@@ -152,7 +152,7 @@ class _Filter:
     ) -> None:
         self.texts, self.is_one_call, self.moved = texts, is_one_call, False
         self._ledger = ledger
-        self._asked, self._weight = 0, 1
+        self._requested, self._weight = 0, 1
         meters = {one.key: ledger.functions.setdefault(one.key, []) for one in functions}
         self._counters = [ledger.predicates.setdefault(p, Counter()) for p in texts]
         self._meters = [[m for key, m in meters.items() if key in p] for p in texts]
@@ -160,12 +160,12 @@ class _Filter:
 
     def branch(self) -> int:
         """The best order, as it is or, for some vectors, counted."""
-        place = best(self.orders, self._seen())
+        place = best(self.orders, self._observed())
         self._note(self.orders[place])
-        self._asked += 1
-        at_first = self._asked <= AT_FIRST
+        self._requested += 1
+        at_first = self._requested <= AT_FIRST
         self._weight = 1 if at_first else COUNTED
-        return place + len(self.orders) if at_first or self._asked % COUNTED == 0 else place
+        return place + len(self.orders) if at_first or self._requested % COUNTED == 0 else place
 
     def count(self, place: int, rows: int, passed: int) -> None:
         """Count the rows of a vector for one of the predicates."""
@@ -177,7 +177,7 @@ class _Filter:
             for counter, (rows, passed) in zip(self._counters, counts, strict=True):
                 counter.add(rows, passed)
         orders = self._choices()
-        order = orders[best(orders, self._seen())]
+        order = orders[best(orders, self._observed())]
         self._note(order)
         return order
 
@@ -187,13 +187,13 @@ class _Filter:
     def _choices(self) -> list[Order]:
         if self.texts in self._ledger.as_written:
             return [tuple(range(len(self.texts)))]
-        ranks = [(one.selectivity - 1.0) / (one.seconds or 1.0) for one in self._seen()]
+        ranks = [(one.selectivity - 1.0) / (one.seconds or 1.0) for one in self._observed()]
         return orders_of(len(self.texts), tuple(sorted(range(len(self.texts)), key=ranks.__getitem__)))
 
-    def _seen(self) -> list[Seen]:
+    def _observed(self) -> list[PredicateCounts]:
         """The facts known of the predicates."""
         return [
-            Seen(counter.rows, counter.passed, _seconds(meters))
+            PredicateCounts(counter.rows, counter.passed, _seconds(meters))
             for counter, meters in zip(self._counters, self._meters, strict=True)
         ]
 

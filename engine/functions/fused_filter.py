@@ -152,7 +152,7 @@ class InTurn:
 
     def begin(self) -> None:
         """A task begins: the first row chooses the order."""
-        self._choices = self._looks = self._rows = self._left = 0
+        self._choices = self._checks = self._rows = self._left = 0
         self._unmeasured: Meter | None = None
         self._order: Sequence[Ask] = ()
 
@@ -178,16 +178,16 @@ class InTurn:
     def _next(self) -> None:
         """Go on to the next few rows, after a look at whether the task is to end."""
         self.settle()
-        self._calls.look()
-        if self._looks <= 0:
+        self._calls.check()
+        if self._checks <= 0:
             self._choose()
-        self._looks -= 1
+        self._checks -= 1
         self._rows = self._left = FEW_ROWS
 
     def _choose(self) -> None:
         """The order from now on, for twice as many rows as the last one up to a vector's."""
         first, *others = self._again([(COUNTED * rows, COUNTED * passed) for rows, passed in self._taken()])
-        self._looks = min(1 << self._choices, MOST_LOOKS)
+        self._checks = min(1 << self._choices, MOST_LOOKS)
         self._choices += 1
         self._unmeasured = None
         if self._choices <= AT_FIRST or self._choices % COUNTED == 0:

@@ -80,8 +80,8 @@ def in_orders(sql: str, orders: Sequence[Sequence[Order]], fused: Mapping[int, s
             return fused[number]
         predicates = found.group(1).split(_AND)
         chains = [_chain(predicates, order) for order in orders[number]]
-        told = [f'"{PASSED}"({number}::INTEGER, {place}::INTEGER, {one})' for place, one in enumerate(predicates)]
-        chains += [_chain(told, order) for order in orders[number]]
+        whens = [f'"{PASSED}"({number}::INTEGER, {place}::INTEGER, {one})' for place, one in enumerate(predicates)]
+        chains += [_chain(whens, order) for order in orders[number]]
         *first, last = chains
         cases = " ".join(f"WHEN {place} THEN {chain}" for place, chain in enumerate(first)) + f" ELSE {last}"
         return f'(CASE "{ORDER}"({number}::INTEGER) {cases} END)'
@@ -97,7 +97,7 @@ def _chain(predicates: Sequence[str], order: Order) -> str:
 
 
 @value
-class Seen:
+class PredicateCounts:
     """One predicate: rows that it was asked for, and rows that it passed. seconds: a row; None: not known."""
 
     rows: float
@@ -110,17 +110,17 @@ class Seen:
         return (self.passed + 1.0) / (self.rows + 2.0)
 
 
-def best(orders: Sequence[Order], seen: Sequence[Seen]) -> int:
+def best(orders: Sequence[Order], observed: Sequence[PredicateCounts]) -> int:
     """The place of the order that should cost least for a row; of equals the first.
 
     >>> cheap, dear = Seen(1000, 900, 1e-6), Seen(1000, 10, 1e-3)
     >>> best([(0, 1), (1, 0)], [cheap, dear]), best([(0, 1), (1, 0)], [dear, cheap])
     (0, 1)
     """
-    known = [one.seconds for one in seen if one.seconds is not None]
+    known = [one.seconds for one in observed if one.seconds is not None]
     usual = sum(known) / len(known) if known else 1.0
-    costs = [one.seconds if one.seconds is not None else usual for one in seen]
-    return min(range(len(orders)), key=lambda place: _cost(orders[place], costs, [one.selectivity for one in seen]))
+    costs = [one.seconds if one.seconds is not None else usual for one in observed]
+    return min(range(len(orders)), key=lambda place: _cost(orders[place], costs, [one.selectivity for one in observed]))
 
 
 def _cost(order: Order, costs: Sequence[float], selectivities: Sequence[float]) -> float:

@@ -16,12 +16,12 @@ from typing import Any
 
 import duckdb
 
-from qoop.engine.task import OperatorSeen, TaskProfile
+from qoop.engine.task import OperatorProfile, TaskProfile
 
 _COUNTS_READS = not duckdb.__version__.startswith("1.")
 _ON = "PRAGMA enable_profiling = 'no_output'"
 _LONGEST, _FILES = 100, 2
-_TOLD = (
+_REPORTED = (
     "Table", "Function", "Join Type", "Conditions", "Filters", "Expression", "Groups", "Aggregates", "Order By", "Top",
 )  # fmt: skip
 
@@ -40,22 +40,22 @@ class Profiler:
     def profile(self, operators: bool) -> TaskProfile | None:
         """The profile of the last query, whose rows have been read; None: DuckDB tells nothing of it. operators: with
         these, too."""
-        told = json.loads(self._connection.get_profiling_information(format="json"))
-        if told.keys() == {"result"}:  # error, empty, disabled
+        reported = json.loads(self._connection.get_profiling_information(format="json"))
+        if reported.keys() == {"result"}:  # error, empty, disabled
             return None
-        system, query = told.get("system", told), told.get("query", told)
+        system, query = reported.get("system", reported), reported.get("query", reported)
         peak = int(system.get("peak_buffer_memory", system.get("system_peak_buffer_memory", 0)))
         return TaskProfile(
             min(peak, int(self._limit)) if self._limit > 0 else peak,
             int(system.get("peak_temp_dir_size", system.get("system_peak_temp_dir_size", 0))),
-            self._read(told),
+            self._read(reported),
             float(query["cpu_time"]),
-            tuple(_operators(told.get("operator") or told["children"], 0)) if operators else (),
+            tuple(_operators(reported.get("operator") or reported["children"], 0)) if operators else (),
         )
 
-    def _read(self, told: Mapping[str, Any]) -> int | None:
+    def _read(self, reported: Mapping[str, Any]) -> int | None:
         if _COUNTS_READS:
-            return int(told["io"]["total_bytes_read"])
+            return int(reported["io"]["total_bytes_read"])
         now = _read_by_thread()
         return now - self._begun if self._alone and now is not None and self._begun is not None else None
 
@@ -69,7 +69,7 @@ def _read_by_thread() -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("rchar:")), None)
 
 
-def _operators(found: list[Mapping[str, Any]], depth: int) -> Iterator[OperatorSeen]:
+def _operators(found: list[Mapping[str, Any]], depth: int) -> Iterator[OperatorProfile]:
     for one in found:
         name = str(one.get("type") or one.get("operator_type"))
         below = one.get("children", [])
@@ -78,14 +78,14 @@ def _operators(found: list[Mapping[str, Any]], depth: int) -> Iterator[OperatorS
             continue
         seconds = float(one.get("timing", one.get("operator_timing", 0.0)))
         rows = int(one.get("intermediate_rows", one.get("operator_cardinality", 0)))
-        yield OperatorSeen(depth, name, _detail(one.get("extra_info", {})), seconds, rows)
+        yield OperatorProfile(depth, name, _detail(one.get("extra_info", {})), seconds, rows)
         yield from _operators(below, depth + 1)
 
 
-def _detail(told: Mapping[str, Any]) -> str:
+def _detail(reported: Mapping[str, Any]) -> str:
     """The tables, keys and conditions of an operator, in a line."""
-    texts = [", ".join(one) if isinstance(one, list) else str(one) for name in _TOLD if (one := told.get(name))]
-    files = told.get("Filename(s)")
+    texts = [", ".join(one) if isinstance(one, list) else str(one) for name in _REPORTED if (one := reported.get(name))]
+    files = reported.get("Filename(s)")
     if files:
         names = [Path(name).name for name in (files if isinstance(files, list) else str(files).split(", "))]
         texts.append(", ".join(names[:_FILES]) + (" …" if len(names) > _FILES else ""))

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from qoop.catalog.errors import PlanError
-from qoop.engine.events import Regrant, Running, Stop, WorkSeen
+from qoop.engine.events import Regrant, Running, Stop, WorkObserved
 from qoop.engine.frontier import StageNode
 from qoop.engine.history import Began, Regranted, Stopping, Waiting
 from qoop.engine.running.log import RunLog
@@ -119,7 +119,7 @@ class Attempt:
     state: AttemptState = AttemptState.GRANTED
     reported: AttemptState = AttemptState.GRANTED
     regranting: bool = False
-    work: WorkSeen | None = None
+    work: WorkObserved | None = None
 
     @property
     def stopping(self) -> bool:

@@ -78,7 +78,7 @@ class Outputs:
         """True if an output need not be kept for the plan (or, if all are kept, cannot serve it). task: of the key."""
         if task is not None and not task.present and task.stage.dependent:
             return True
-        return not self.keeps(key) and (task is None or not task.wanted)
+        return not self.keeps(key) and (task is None or not task.needed)
 
     def note_done(self, node: StageNode) -> None:
         """Record the end of a stage, once it is complete."""

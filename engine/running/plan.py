@@ -63,7 +63,7 @@ class RunningPlan:
             self._stop_useless()
         if spare:
             idle = [
-                task.key for task in spare if task.present and not task.wanted and not self._outputs.keeps(task.key)
+                task.key for task in spare if task.present and not task.needed and not self._outputs.keeps(task.key)
             ]
             self.release(dict.fromkeys(idle))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import OutOfMemory, QoopError
 from qoop.engine.demand import Demands, ReadyDemands
-from qoop.engine.events import Committed, Demand, Running, WorkSeen
+from qoop.engine.events import Committed, Demand, Running, WorkObserved
 from qoop.engine.frontier import Frontier
 from qoop.engine.history import Coming, mentions
 from qoop.engine.progress import Finished, Progress, fraction_of, stages_of, weights_of
@@ -181,7 +181,7 @@ class RunView:
         running: dict[Content, tuple[float, ...]] = {}
         weights: dict[Content, tuple[float, ...]] = {}
         slots: dict[Content, float] = {}
-        seen: dict[Content, WorkSeen] = {}
+        observed: dict[Content, WorkObserved] = {}
         for attempt in self._attempts:
             if not attempt.stopping:
                 content, spent = attempt.key.content, attempt.spent(now)
@@ -191,7 +191,7 @@ class RunView:
                 elif attempt.stage.stage.whole:
                     slots[content] = attempt.resources.cpu
                 if attempt.work is not None:
-                    seen[content] = attempt.work
+                    observed[content] = attempt.work
                 running[content] = (*running.get(content, ()), spent)
                 weights[content] = (*weights.get(content, ()), self._weight(attempt.key))
         return Finished(
@@ -203,7 +203,7 @@ class RunView:
             exhausted=self.exhausted,
             slots=slots,
             weights=weights,
-            seen=seen,
+            observed=observed,
             slowed=self._slowed,
         )
 

@@ -155,7 +155,7 @@ class Store:
 
     budget: bytes that may be held in memory; if it is lowered, `trim` or the next `put` spills what is beyond it.
     spill: an existing directory for the rest.
-    told: hears of every durable output that was written, or found no space.
+    on_saved: hears of every durable output that was written, or found no space.
     """
 
     def __init__(
@@ -163,14 +163,14 @@ class Store:
         budget: int,
         spill: Path,
         retention: Retention = KEEP_NOTHING,
-        told: Callable[[CheckpointSaved], object] = lambda _: None,
+        on_saved: Callable[[CheckpointSaved], object] = lambda _: None,
     ) -> None:
         self.budget = budget
         self._creator_process = CreatorProcess()
         self._spill = spill
         self._retention = retention
         self._directory = open_checkpoints(retention)
-        self._told = told
+        self._on_saved = on_saved
         self._digester = Digester()
         self._ledger = Ledger()
         self._lock = threading.Condition()
@@ -262,7 +262,7 @@ class Store:
         """The rows of one partition, or of all. Raises CheckpointError if they cannot be read; the output is
         then forgotten."""
         self._creator_process.check()
-        self._look_up([key])
+        self._find([key])
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -274,19 +274,19 @@ class Store:
         """True if the output is at hand: in memory, or in a file that is known. Looks nowhere else."""
         return key in self._entries
 
-    def fetch(self, wanted: Sequence[tuple[CheckpointKey, int | None]]) -> None:
+    def fetch(self, requested: Sequence[tuple[CheckpointKey, int | None]]) -> None:
         """These partitions (None: all of an output) will be read now: have them here, if they lie in a store."""
         directory = self._directory
         if directory is None or not directory.far:
             return
-        self._look_up([key for key, _ in wanted])
+        self._find([key for key, _ in requested])
         with self._lock:
-            found = [(self._entries.get(key), partition) for key, partition in wanted]
+            found = [(self._entries.get(key), partition) for key, partition in requested]
         directory.fetch([(entry.saved, number) for entry, number in found if entry and entry.saved and entry.is_far])
 
     def present(self, keys: Sequence[CheckpointKey], job: JobId | None = None) -> list[Committed]:
         """The facts of those of the keys that are present; they are kept for the job, if one is named."""
-        self._look_up(keys)
+        self._find(keys)
         if job is not None:
             self._take_up(keys)
         with self._lock:
@@ -315,7 +315,7 @@ class Store:
     def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
         """Hold checkpoints that lie in files of somebody else's, until the job releases them."""
         found = list(found)
-        self._look_up([saved.committed.key for saved in found])
+        self._find([saved.committed.key for saved in found])
         with self._lock:
             keys = []
             for saved in found:
@@ -365,7 +365,7 @@ class Store:
 
     # What there is
 
-    def _look_up(self, keys: Sequence[CheckpointKey]) -> None:
+    def _find(self, keys: Sequence[CheckpointKey]) -> None:
         """Know of those of the keys that lie where durable outputs go."""
         directory = self._directory
         if directory is None:
@@ -558,7 +558,7 @@ class Store:
             elif not jobs:
                 self._directory.unpin([key])
         behind, kept = time.monotonic() - since, saved is not None and trusted
-        self._told(CheckpointSaved(jobs, key, entry.bytes, behind, kept, seconds, outcome.why))
+        self._on_saved(CheckpointSaved(jobs, key, entry.bytes, behind, kept, seconds, outcome.why))
 
     def _warn_not_saved(self, entry: _Entry, why: str) -> QoopError | None:
         """Warn once for each job of an output that is not written. Returns an error where warnings are errors.
@@ -616,9 +616,9 @@ class Store:
         """Say once that outputs are not durable. Returns the error where it is to be one."""
         if self._retention.strict:
             return error
-        told, self._degraded = self._degraded, True
+        on_saved, self._degraded = self._degraded, True
         try:
-            if not told:
+            if not on_saved:
                 _warn(error)
         except RuntimeWarning:
             return error

@@ -126,7 +126,7 @@ class Growing:
         if self._file is None:
             return Made(tuple(pa.Table.from_batches(batches, self._schema) for batches in self._batches))
         self._write()
-        with self._told():
+        with self._reported():
             return Made(self._file.finish(), mapped=True)
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class Growing:
 
     def _write(self) -> None:
         """Move what is in memory to the file."""
-        with self._told():
+        with self._reported():
             self._file = self._file or Spilling(self._folder, self._schema, len(self._batches))
             for number, batches in enumerate(self._batches):
                 if batches:
@@ -152,7 +152,7 @@ class Growing:
         self._bytes = 0
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _reported(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

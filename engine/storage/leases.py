@@ -41,21 +41,21 @@ class Leases:
         self._objects = objects
         self._lock = threading.Lock()  # also keeps an older text from taking the place of a newer one
         self._needed: set[str] = set()
-        self._told: frozenset[str] | None = None
+        self._reported: frozenset[str] | None = None
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
         """Have a lease, if there is none yet."""
         with self._lock:
-            if self._told is None:
+            if self._reported is None:
                 self._write()
 
     def need(self, names: Iterable[str]) -> None:
         """From now on this process needs these; all others can know when this returns."""
         with self._lock:
             self._needed.update(names)
-            if self._told is None or not self._needed <= self._told:
+            if self._reported is None or not self._needed <= self._reported:
                 self._write()
 
     def note(self, names: Iterable[str]) -> None:
@@ -91,7 +91,7 @@ class Leases:
         if self._thread is not None:
             self._thread.join()
         with self._lock, contextlib.suppress(OSError):  # if it cannot be removed now, it runs out
-            if self._told is not None:
+            if self._reported is not None:
                 self._objects.delete([self._name])
 
     @property
@@ -102,7 +102,7 @@ class Leases:
         needed = frozenset(self._needed)
         text = json.dumps({"seconds": self.seconds, "needed": sorted(needed)})
         self._objects.replace(self._name, text.encode())
-        self._told = needed
+        self._reported = needed
         if self._thread is None:
             self._thread = threading.Thread(target=self._renew, name="qoop-lease", daemon=True)
             self._thread.start()

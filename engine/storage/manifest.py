@@ -124,7 +124,7 @@ class Checkpoints(Protocol):
         """Those of the keys that are there and can be believed; they are not removed before `unpin`."""
         ...
 
-    def fetch(self, wanted: Sequence[tuple[Saved, int | None]]) -> None:
+    def fetch(self, requested: Sequence[tuple[Saved, int | None]]) -> None:
         """These partitions (None: all of an output) will be read now."""
         ...
 
@@ -271,7 +271,7 @@ class CheckpointDirectory:
         """Those of the keys that are there and can be believed; as `find`."""
         return [saved for key in keys if (saved := self.find(key)) is not None]
 
-    def fetch(self, wanted: Sequence[tuple[Saved, int | None]]) -> None:
+    def fetch(self, requested: Sequence[tuple[Saved, int | None]]) -> None:
         """Everything is here already."""
 
     def read(self, saved: Saved, number: int, folder: Path | None = None) -> pa.Table:
@@ -319,18 +319,18 @@ class CheckpointDirectory:
             write_private(data, b"")
             return True
         with self._users.alone():
-            wanted = bytes_ + _MANIFEST_BYTES
-            if wanted <= self._unseen:  # far from full when it was looked at
-                self._unseen -= wanted
+            requested = bytes_ + _MANIFEST_BYTES
+            if requested <= self._unseen:  # far from full when it was looked at
+                self._unseen -= requested
                 write_private(data, b"")
                 return True
             used = sum(size for _, size in self._sizes())
             self._unseen = self._budget // 16 if used < self._budget // 2 else 0
-            if used + wanted > self._budget:
+            if used + requested > self._budget:
                 self._collect()
                 used = sum(size for _, size in self._sizes())
-                used -= self._evict(used + wanted - int(_FULL * self._budget))
-            if used + wanted > self._budget:
+                used -= self._evict(used + requested - int(_FULL * self._budget))
+            if used + requested > self._budget:
                 return False
             with open_private(data, "w") as file:
                 file.truncate(bytes_)

@@ -40,7 +40,7 @@ _COPIED = 100e6  # bytes a second
 Files = Sequence[Sequence[Saved]]
 
 
-class GivenUp(Exception):
+class Abandoned(Exception):
     """The store is closed while files are merged."""
 
 
@@ -60,7 +60,7 @@ def pays(files: Files, latency: float) -> bool:
 class _Stage:
     """The files of one stage. large: outputs in files that are not merged again; small: the files to be merged."""
 
-    seen: int = 0
+    known: int = 0
     large: int = 0
     small: list[Sequence[Saved]] = field(default_factory=list)
 
@@ -81,7 +81,7 @@ class _Stage:
 class Merger:
     """The files that may be merged, and the thread that merges them. Thread-safe.
 
-    work: merges files; is given what it calls from time to time, which raises `GivenUp`. It may raise OSError: the
+    work: merges files; is given what it calls from time to time, which raises `Abandoned`. It may raise OSError: the
     files stay as they are then. latency: seconds that a request takes, as far as is known.
     """
 
@@ -102,15 +102,15 @@ class Merger:
         committed = outputs[0].committed
         with self._lock:
             stage = self._stages.setdefault(committed.key.content, _Stage())
-            stage.seen += len(outputs)
+            stage.known += len(outputs)
             if len(outputs) > OUTPUTS // 2 or _block(outputs) >= BLOCK:
                 stage.large += len(outputs)
             else:
                 stage.small.append(outputs)
             if stage.is_ripe():
                 self._issue(stage)
-            if committed.width and stage.seen >= committed.width:
-                if stage.large < ENOUGH * stage.seen:
+            if committed.width and stage.known >= committed.width:
+                if stage.large < ENOUGH * stage.known:
                     self._issue(stage)
                 del self._stages[committed.key.content]
             elif len(self._stages) > _STAGES:  # nobody makes more of the oldest
@@ -145,7 +145,7 @@ class Merger:
         while (files := self._next()) is not None:
             try:
                 self._work(files, self._go_on)
-            except GivenUp:
+            except Abandoned:
                 pass
             except OSError as error:
                 self.failures = [*self.failures[-4:], error]
@@ -164,7 +164,7 @@ class Merger:
 
     def _go_on(self) -> None:
         if self._closing:
-            raise GivenUp
+            raise Abandoned
 
 
 def _block(outputs: Sequence[Saved]) -> float:

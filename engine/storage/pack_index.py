@@ -36,8 +36,8 @@ class PackIndex:
         threads."""
         with self._lock:
             found = {
-                name: self._known.get((name, seen.tag), self._own.get((name, seen.size)))
-                for name, seen in manifests.items()
+                name: self._known.get((name, known.tag), self._own.get((name, known.size)))
+                for name, known in manifests.items()
             }
         unknown = [name for name, outputs in found.items() if outputs is None]
         found |= dict(zip(unknown, many(self.ask, unknown), strict=True))
@@ -46,7 +46,7 @@ class PackIndex:
     def ask(self, name: str) -> tuple[Saved, ...]:
         """The outputs that a pack covers now."""
         try:
-            seen, text = self._objects.read(f"{name}.json")
+            known, text = self._objects.read(f"{name}.json")
         except FileNotFoundError:
             return ()
         try:
@@ -55,7 +55,7 @@ class PackIndex:
             outputs = ()
         if not all(is_data_of(one.path.as_posix(), name) for one in outputs):
             outputs = ()
-        self._know(name, seen.tag, outputs)
+        self._know(name, known.tag, outputs)
         return outputs
 
     def wrote(self, outputs: tuple[Saved, ...], size: int) -> None:
@@ -76,14 +76,14 @@ class PackIndex:
         """A pack covers an output no more: its data are damaged. The others stay; the last takes the pack with it."""
         name = pack_of(saved)
         with contextlib.suppress(FileNotFoundError, FileExistsError):  # somebody else is just doing it
-            seen = self._objects.about(f"{name}.json")
+            known = self._objects.about(f"{name}.json")
             covered = self.ask(name)
             left = [one for one in covered if one.committed.key != saved.committed.key]
             if not left or not self._is_there(saved):
                 self._objects.delete([f"{name}.json"])
                 self._objects.delete([saved.path.as_posix()])
             elif len(left) < len(covered):
-                self._objects.replace(f"{name}.json", dump_pack(left, self._key), expected_tag=seen.tag)
+                self._objects.replace(f"{name}.json", dump_pack(left, self._key), expected_tag=known.tag)
 
     def _is_there(self, saved: Saved) -> bool:
         try:
@@ -126,10 +126,10 @@ def pack_of(saved: Saved) -> str:
     return f"{folder}/{data.partition('.')[0]}"
 
 
-def covers(packs: Iterable[tuple[Saved, ...]], wanted: Collection[CheckpointKey]) -> dict[CheckpointKey, Saved]:
+def covers(packs: Iterable[tuple[Saved, ...]], requested: Collection[CheckpointKey]) -> dict[CheckpointKey, Saved]:
     """One place for each output that some pack holds, in as few packs as can easily be found: a reader of a partition
     asks for few ranges then."""
-    useful = [[one for one in pack if one.committed.key in wanted] for pack in packs]
+    useful = [[one for one in pack if one.committed.key in requested] for pack in packs]
     chosen: dict[CheckpointKey, Saved] = {}
     for pack in sorted(useful, key=lambda outputs: (-len(outputs), outputs[0].path.name if outputs else "")):
         for one in pack:

@@ -170,12 +170,12 @@ def _copied(file: pa.NativeFile, length: int, folder: Path) -> pa.Buffer:
     """The next bytes of a file, in one of our own. Raises OSError as the file does, DiskFull as its copy does."""
     path = folder / f"{os.urandom(8).hex()}.arrow"
     try:
-        with _told(folder):
+        with _reported(folder):
             copy = open_private(path, "x")
         with copy:
             for start in range(0, length, _CHUNK):
                 chunk = memoryview(file.read(min(_CHUNK, length - start)))
-                with _told(folder):
+                with _reported(folder):
                     write_all(copy, chunk)
         with pa.memory_map(str(path)) as mapped:
             return mapped.read_buffer()
@@ -184,7 +184,7 @@ def _copied(file: pa.NativeFile, length: int, folder: Path) -> pa.Buffer:
 
 
 @contextlib.contextmanager
-def _told(folder: Path) -> Iterator[None]:
+def _reported(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -103,7 +103,7 @@ class SharedCheckpoints:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="qoop-store")
         self._available = threading.Lock()
         self._used = 0
-        self._looked: float | None = None  # when the store was listed last, by the monotonic clock
+        self._checked: float | None = None  # when the store was listed last, by the monotonic clock
         with self._writing():
             self._leases.begin()
         self._collecting = self._threads.submit(self._collect_quietly)
@@ -194,9 +194,9 @@ class SharedCheckpoints:
         began = time.monotonic()
         with self._uploaded(data, lambda stream: index.extend(write(stream)), f"{name}.json"):
             saved = saved_in(Path(data), outputs, tuple(index))
-            text, asked = dump_pack(saved, self._key), time.monotonic()
+            text, by_file = dump_pack(saved, self._key), time.monotonic()
             self._objects.replace(f"{name}.json", text)  # nobody else has that name
-            self._note_latency(time.monotonic() - asked)
+            self._note_latency(time.monotonic() - by_file)
         if self._was_lost(saved, began):
             return ()
         self._index.wrote(saved, len(text))
@@ -327,17 +327,17 @@ class SharedCheckpoints:
         except CheckpointError as error:
             raise CheckpointError(f"checkpoint {saved.committed.key}: {error}") from error
 
-    def fetch(self, wanted: Sequence[tuple[Saved, int | None]]) -> None:
+    def fetch(self, requested: Sequence[tuple[Saved, int | None]]) -> None:
         """Have partitions (None: all) on this machine, many at a time: of each file those that lie side by side with
         one request. Those that fail, fail when they are read."""
-        asked: dict[Path, tuple[list[Saved], set[int]]] = {}
-        for saved, number in wanted:
+        by_file: dict[Path, tuple[list[Saved], set[int]]] = {}
+        for saved, number in requested:
             here = self._index.place(saved)
-            outputs, numbers = asked.setdefault(here.path, ([], set()))
+            outputs, numbers = by_file.setdefault(here.path, ([], set()))
             outputs.append(here)
             numbers.update(range(len(here.segments)) if number is None else (number,))
         tasks = []
-        for outputs, numbers in asked.values():
+        for outputs, numbers in by_file.values():
             missing = [one for one in sorted(numbers) if self._cached(outputs[0], one) is None]
             if missing:
                 tasks.append(self._threads.submit(self._fetch, outputs, missing))
@@ -394,7 +394,7 @@ class SharedCheckpoints:
         """Remove what dead users left unfinished. Raises OSError as the store does."""
         with self._available:
             living = self._leases.living()
-            self._collect(self._look(), living)
+            self._collect(self._survey(), living)
             self._objects.delete(living.dead)
 
     # What lies where
@@ -462,15 +462,15 @@ class SharedCheckpoints:
     def _tagged_manifest(self, name: str) -> tuple[str | None, Saved | None]:
         """The tag of the manifest, if there is one, and what it says, if it can be believed."""
         try:
-            seen, text = self._objects.read(f"{name}.json")
+            visited, text = self._objects.read(f"{name}.json")
         except FileNotFoundError:
             return None, None
         try:
             committed, data, segments = load_manifest(text, self._key)
         except CheckpointError:
-            return seen.tag, None
+            return visited.tag, None
         path = Path(name).parent / data
-        return seen.tag, Saved(committed, path, segments) if is_data_of(path.as_posix(), name) else None
+        return visited.tag, Saved(committed, path, segments) if is_data_of(path.as_posix(), name) else None
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -488,28 +488,28 @@ class SharedCheckpoints:
 
     # Removing
 
-    def _look(self) -> dict[str, Part]:
+    def _survey(self) -> dict[str, Part]:
         """All parts there are; from now on it is known what they take."""
         parts = parts_of(self._objects.list())
         self._used = sum(part.bytes for part in parts.values())
-        self._looked = time.monotonic()
+        self._checked = time.monotonic()
         return parts
 
     def _take_space(self, bytes_: int) -> bool:
         if self._budget is None:
             return True
-        wanted = bytes_ + _MANIFEST_BYTES
+        requested = bytes_ + _MANIFEST_BYTES
         with self._available:
-            old = self._looked is None or time.monotonic() - self._looked > self._leases.seconds / 2
-            if old or self._used + wanted > self._budget:
-                parts = self._look()
-                if self._used + wanted > self._budget:
+            old = self._checked is None or time.monotonic() - self._checked > self._leases.seconds / 2
+            if old or self._used + requested > self._budget:
+                parts = self._survey()
+                if self._used + requested > self._budget:
                     living = self._leases.living()
                     self._collect(parts, living)
-                    self._evict(parts, living, self._used + wanted - int(_FULL * self._budget))
-            if self._used + wanted > self._budget:
+                    self._evict(parts, living, self._used + requested - int(_FULL * self._budget))
+            if self._used + requested > self._budget:
                 return False
-            self._used += wanted
+            self._used += requested
             return True
 
     def _collect_quietly(self) -> None:

@@ -558,7 +558,7 @@ class Session:
     @property
     def given(self) -> Resources:
         """Slots and memory as they were given, of which outputs and the process itself take their part, too."""
-        return self.backend.given if isinstance(self.backend, LocalBackend) else self.available
+        return self.backend.configured if isinstance(self.backend, LocalBackend) else self.available
 
     def resize(self, slots: int | Auto | None = None, memory: int | str | None = None, *, notice: float = 0.0) -> None:
         """Change what all jobs together may use, from now on; what is not given stays.

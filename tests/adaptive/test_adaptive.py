@@ -31,9 +31,9 @@ from qoop.catalog.table import Table
 from qoop.engine.backends.outcomes import Outcome, as_estimated
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
-from qoop.engine.events import CallsSeen, CapacityExpected, Committed, Event, SlotsChanged, WorkSeen
+from qoop.engine.events import CallsObserved, CapacityExpected, Committed, Event, SlotsChanged, WorkObserved
 from qoop.engine.functions.measured import FunctionCalls
-from qoop.engine.history import Decided, MemoryExhausted, ShareTold, Started, Succeeded
+from qoop.engine.history import Decided, MemoryExhausted, ShareReported, Started, Succeeded
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.estimate.observed import Observations
@@ -289,7 +289,7 @@ def test_no_scheduler_is_told_of_slots_that_are_not_there(scheduler: Callable[[]
             cluster.step()
             if len(jobs) < 6 and backend.clock.now() > 3.0 * len(jobs):
                 jobs.append(cluster.submit(JobRequest((NARROW, WIDE)[len(jobs) % 2], TABLES)))
-        histories.append([str(one) for job in jobs for one in job.history() if not isinstance(one, ShareTold)])
+        histories.append([str(one) for job in jobs for one in job.history() if not isinstance(one, ShareReported)])
     assert histories[0] == histories[1]
 
 
@@ -308,7 +308,7 @@ def test_more_slots_that_a_notice_announces_are_expected() -> None:
     bench.cluster.resize(slots=8, memory=8 * GB, notice=3.0)
     bench.run_to_end()
     assert moves(handle) == "AB" and bench.clock.now() == pytest.approx(6.0, abs=0.1)
-    assert [record.coming for record in handle.history() if isinstance(record, ShareTold)] == [
+    assert [record.coming for record in handle.history() if isinstance(record, ShareReported)] == [
         ((3.0, available(8)),), (),
     ]  # fmt: skip
 
@@ -319,7 +319,7 @@ def test_of_what_is_expected_each_job_has_its_part() -> None:
     bench.cluster.expect([(5.0, 8)])
     bench.cluster.step(0.0)
     for job in jobs:
-        told = [record for record in job.history() if isinstance(record, ShareTold)][-1]
+        told = [record for record in job.history() if isinstance(record, ShareReported)][-1]
         assert told.share == available(1) and told.coming == ((5.0, available(4)),)
     bench.run_to_end()
 
@@ -384,7 +384,7 @@ def test_a_dear_function_brings_the_plan_that_calls_it_less() -> None:
 
 
 def test_what_an_attempt_tells_while_it_runs_counts_as_well() -> None:
-    told = CallsSeen(AttemptId(TaskId("job1", "scan", 0), 1), (FunctionCalls(F, 100, 0.1),))
+    told = CallsObserved(AttemptId(TaskId("job1", "scan", 0), 1), (FunctionCalls(F, 100, 0.1),))
     late = replace(told, attempt=AttemptId(TaskId("job1", "scan", 0), 99))
     bench = Bench(2, (0.2, late), (0.4, told), script=dear)
     handle = bench.run(EARLY, LATE)
@@ -394,7 +394,7 @@ def test_what_an_attempt_tells_while_it_runs_counts_as_well() -> None:
 
 def test_a_cheap_function_brings_the_plan_back_that_does_less_of_the_rest() -> None:
     believed = plan("scan 8 10 calls=10000000\nroot 1 1 scan")
-    told = CallsSeen(AttemptId(TaskId("job1", "join", 0), 3), (FunctionCalls(F, 10_000, 1e-5),))
+    told = CallsObserved(AttemptId(TaskId("job1", "join", 0), 3), (FunctionCalls(F, 10_000, 1e-5),))
     handle = Bench(2, (2.5, told)).run(plan("keys 2 1\njoin 8 20 keys calls=9000000\nroot 1 1 join as=late"), believed)
     assert moves(handle) == "AB", "it was believed to take 80 s, of which the function is all but a second"
 
@@ -710,7 +710,7 @@ def test_a_trial_that_has_taken_as_long_as_the_known_plan_ends() -> None:
 def test_a_trial_of_duckdbs_plan_ends_where_stages_would_end_sooner(factor: float) -> None:
     bench = Bench(2, script=taking(1.0, whole=factor))
     for part in range(1, 50):
-        seen = WorkSeen(AttemptId(TaskId("job1", "all", 0), 1), part / 50)
+        seen = WorkObserved(AttemptId(TaskId("job1", "all", 0), 1), part / 50)
         bench.backend.happen(seen, 7.0 * factor * part / 50)
     handle = bench.run(by_duckdb(7.0), STAGED, at_once=True, known=Known(7.8, False))
     assert moves(handle) == ("A" if factor < 1 else "AB")

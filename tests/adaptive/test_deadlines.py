@@ -24,7 +24,7 @@ from qoop.adaptive.schedulers.terms import Terms
 from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
-from qoop.engine.history import DeadlineTold, Decided
+from qoop.engine.history import DeadlineReported, Decided
 from qoop.engine.progress import Progress
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
@@ -39,7 +39,7 @@ def plan(tasks: int, seconds: float = 1.0) -> Plan:
 
 def told(
     deadline: float, slowness: float = 1.0, resize: float | None = None, expected: tuple[tuple[float, int], ...] = ()
-) -> tuple[list[DeadlineTold], float]:
+) -> tuple[list[DeadlineReported], float]:
     """The news of its deadline of a job of 40 tasks of a second on two slots, and when it ends. slowness: of its tasks,
     against their estimates. resize: the second at which there are eight slots. expected: slots that should come."""
     clock = VirtualClock()
@@ -53,7 +53,7 @@ def told(
             backend.resize(8, None)
             resize = None
     history = job.history()
-    return [record for record in history if isinstance(record, DeadlineTold)], history[-1].at
+    return [record for record in history if isinstance(record, DeadlineReported)], history[-1].at
 
 
 def test_one_that_is_met_is_not_spoken_of() -> None:
@@ -83,11 +83,11 @@ def test_another_time_is_told_where_only_others_stand_in_the_way() -> None:
     hopeless = cluster.submit(JobRequest(plan(40), terms=Terms("late", deadline=12.0)))
     while cluster.busy:
         cluster.step()
-    first = next(record for record in job.history() if isinstance(record, DeadlineTold))
+    first = next(record for record in job.history() if isinstance(record, DeadlineReported))
     assert first.another_time is not None and first.another_time.jobs == (other.id, hopeless.id)
     assert first.another_time.seconds == pytest.approx(10.5, abs=0.1) and first.another_time.wait > 30.0  # type: ignore[operator]
     assert "begun when job1, job3 have ended, in about" in str(first) and "it would take about 10.5 s" in str(first)
-    told_last = [record for record in hopeless.history() if isinstance(record, DeadlineTold)]
+    told_last = [record for record in hopeless.history() if isinstance(record, DeadlineReported)]
     assert told_last and all(record.another_time is None for record in told_last)
 
 
@@ -99,7 +99,7 @@ def test_an_approximate_answer_is_told_of_where_it_would_be_in_time() -> None:
         cluster.post(SampleOffered(job.id, 0.05, part))
         while cluster.busy:
             cluster.step()
-        return str(next(record for record in job.history() if isinstance(record, DeadlineTold)))
+        return str(next(record for record in job.history() if isinstance(record, DeadlineReported)))
 
     assert helped(0.25).endswith("4 slots would do; APPROXIMATE WITHIN 5 PERCENT would be done in about 5.0 s")
     assert "APPROXIMATE" not in helped(0.75)
@@ -150,9 +150,9 @@ def test_the_status_says_it_the_view_and_the_log_too(caplog: pytest.LogCaptureFi
         slow = "SELECT sum(a.n * b.n * c.n % 7) FROM t a, t b, (SELECT n FROM t LIMIT 100) c"
         job = session.submit(f"SELECT sum(x) FROM ({slow}) s(x)", deadline=0.2, tenant="night")
         assert session.submit("SELECT 2").result().fetchall() == [(2,)]
-        while not any(isinstance(record, DeadlineTold) for record in job.history()) and not job.wait(0.0):
+        while not any(isinstance(record, DeadlineReported) for record in job.history()) and not job.wait(0.0):
             time.sleep(0.01)
-        late, status = [one for one in job.history() if isinstance(one, DeadlineTold)], job.status()
+        late, status = [one for one in job.history() if isinstance(one, DeadlineReported)], job.status()
         assert late and late[0].late >= 0 and job.wait(60) and job.state == "SUCCEEDED"
         assert status.helps == late[-1].helps or job.wait(0.0)
         assert status.deadline is not None and status.late is not None and "deadline" in caplog.text

@@ -18,7 +18,7 @@ from qoop.adaptive.schedulers.terms import Terms
 from qoop.engine.backends.outcomes import Outcome, as_estimated
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
-from qoop.engine.events import WorkSeen
+from qoop.engine.events import WorkObserved
 from qoop.engine.progress import Progress
 from qoop.engine.task import AttemptId, TaskId, TaskSpec
 from qoop.interfaces.page.account import Account
@@ -131,7 +131,7 @@ def test_the_range_holds_what_is_likely_and_comes_to_its_end() -> None:
 WHOLE = Plan((Stage("s1", "", (), COLUMNS, 1, "DuckDB", whole=True, estimate=Estimate(task_seconds=10.0)),), COLUMNS)
 
 
-def duckdb(factor: float, reports: Callable[[float], WorkSeen] | None = None) -> Iterator[tuple[float, JobStatus]]:
+def duckdb(factor: float, reports: Callable[[float], WorkObserved] | None = None) -> Iterator[tuple[float, JobStatus]]:
     """The seconds that were left, and the status, all the time that DuckDB's own plan runs: that many times as long as
     estimated. reports: of its progress, by the part that is over."""
     clock, seconds = VirtualClock(), 10.0 * factor
@@ -154,15 +154,15 @@ ATTEMPT = AttemptId(TaskId("job1", "s1", 0), 1)
     ("factor", "reports"),
     [
         (0.5, None), (1.0, None), (3.0, None),
-        (0.2, lambda part: WorkSeen(ATTEMPT, part)),
-        (20.0, lambda part: WorkSeen(ATTEMPT, None, 20.0)),
-        (20.0, lambda part: WorkSeen(ATTEMPT, part, 10.0)),
-        (20.0, lambda part: WorkSeen(ATTEMPT, part**1.5, 12.0)),
-        (20.0, lambda part: WorkSeen(ATTEMPT, part**0.7, 8.0)),
+        (0.2, lambda part: WorkObserved(ATTEMPT, part)),
+        (20.0, lambda part: WorkObserved(ATTEMPT, None, 20.0)),
+        (20.0, lambda part: WorkObserved(ATTEMPT, part, 10.0)),
+        (20.0, lambda part: WorkObserved(ATTEMPT, part**1.5, 12.0)),
+        (20.0, lambda part: WorkObserved(ATTEMPT, part**0.7, 8.0)),
     ],
 )  # fmt: skip
 def test_the_end_of_the_plan_of_duckdb_lies_in_the_range(
-    factor: float, reports: Callable[[float], WorkSeen] | None
+    factor: float, reports: Callable[[float], WorkObserved] | None
 ) -> None:
     """By its estimate alone, by the part of the work that is over, and by the crowd that slows it."""
     told = [(left, status.left) for left, status in duckdb(factor, reports) if status.left is not None]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from qoop.catalog.errors import ConfigError
-from qoop.engine.history import Decided, ShareTold, Started
+from qoop.engine.history import Decided, ShareReported, Started
 from qoop.query.job import Job
 from qoop.session.session import Session, connect
 
@@ -92,7 +92,7 @@ def test_what_is_expected_is_thought_over_and_never_given(session: Session, tabl
     session.expect([(600, 3), (900, 4)])  # later than any machine needs for the query
     job = submitted(session, LONG)
     assert rows(job) == expected(LONG, tables)
-    assert "3 slots" in str(next(record for record in job.history() if isinstance(record, ShareTold)))
+    assert "3 slots" in str(next(record for record in job.history() if isinstance(record, ShareReported)))
     assert any("3 slots" in str(record) for record in decisions(job)), decisions(job)
     assert all(record.resources.cpu == 1 for record in job.history() if isinstance(record, Started))
     session.expect([])

@@ -36,7 +36,7 @@ from qoop.engine.backends.outcomes import Outcome, as_estimated
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
-    CallsSeen,
+    CallsObserved,
     CapacityExpected,
     CapacityNotice,
     CheckpointLost,
@@ -44,7 +44,7 @@ from qoop.engine.events import (
     MachineLost,
     SlotsChanged,
     TaskFailed,
-    WorkSeen,
+    WorkObserved,
 )
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.history import Ended
@@ -134,7 +134,7 @@ def test_what_functions_took_is_in_the_trace_and_decides_again(tmp_path: Path) -
     scan = replace(scan, estimate=replace(scan.estimate, calls=(CallEstimate("f@1", 10_000, 1e-6),)))
     world = World(script=dear)
     told = FunctionCalls("f@1", 100, 0.1)
-    world.backend.happen(CallsSeen(AttemptId(TaskId("job1", "scan", 0), 1), (told,)), 100.4)
+    world.backend.happen(CallsObserved(AttemptId(TaskId("job1", "scan", 0), 1), (told,)), 100.4)
     handle = world.submit(
         plan(scan, stage("root", 1, 1, "scan")), plan(stage("late", 4, 1), stage("root", 1, 1, "late"))
     )
@@ -290,8 +290,8 @@ class Lot:
                 self.resize()
             case 14:
                 attempt = AttemptId(TaskId("job1", "scan", 0), self.random.randint(1, 3))
-                happen(CallsSeen(attempt, (FunctionCalls("f@1", 10, self.random.random()),)), now)
-                happen(WorkSeen(attempt, self.random.random(), 1.0 + self.random.random()), now)
+                happen(CallsObserved(attempt, (FunctionCalls("f@1", 10, self.random.random()),)), now)
+                happen(WorkObserved(attempt, self.random.random(), 1.0 + self.random.random()), now)
             case 15:
                 self.expect(now)
 

@@ -20,7 +20,7 @@ from qoop.adaptive.schedulers.waiting import Waiting
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Demand
-from qoop.engine.history import Decided, Ended, Regranted, ShareTold, Started
+from qoop.engine.history import Decided, Ended, Regranted, ShareReported, Started
 from qoop.engine.state import State
 from qoop.engine.task import TaskId
 from qoop.planner.packing import Available
@@ -105,7 +105,7 @@ def test_shares_are_told_by_tenant_and_again_when_jobs_come_and_go() -> None:
     cluster.step(0.0)
 
     def shares() -> list[float]:
-        return [[one.share.cpu for one in job.history() if isinstance(one, ShareTold)][-1] for job in jobs]
+        return [[one.share.cpu for one in job.history() if isinstance(one, ShareReported)][-1] for job in jobs]
 
     assert shares() == [4.0, 2.0, 2.0]
     jobs[2].cancel()

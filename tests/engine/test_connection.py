@@ -26,7 +26,7 @@ from qoop.engine.backends.ray.peers import Place
 from qoop.engine.digest import Digest
 from qoop.engine.events import (
     Begun,
-    CallsSeen,
+    CallsObserved,
     CheckpointLost,
     CheckpointSaved,
     Committed,
@@ -36,14 +36,14 @@ from qoop.engine.events import (
     TaskRegranted,
     TaskStopped,
     TaskSucceeded,
-    WorkSeen,
+    WorkObserved,
 )
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.node_queues.ticket import JobLeft, Ticket
 from qoop.engine.task import (
     AttemptId,
     CheckpointKey,
-    OperatorSeen,
+    OperatorProfile,
     ResolvedInput,
     TaskAccount,
     TaskId,
@@ -139,14 +139,14 @@ def test_orders_and_events_are_the_same_again() -> None:
     )  # fmt: skip
     calls, digest = (FunctionCalls("f", 10, 0.25),), Digest(3, 1 << 100, ())
     committed = Committed(key, (1, 2), (3, 4), 0.1, 0.2, 5, 6, True, digest, calls)
-    profile = TaskProfile(1, 2, None, 0.5, (OperatorSeen(0, "SCAN", "t", 0.25, 9),))
+    profile = TaskProfile(1, 2, None, 0.5, (OperatorProfile(0, "SCAN", "t", 0.25, 9),))
     every: list[Order | Event] = [
         Begin(spec, stage_text(Stage("s", "SELECT 1", (), (("x", "INTEGER"),), 2, "f")), (), ((place, (key, more)),)),
         Begin(changed(spec, ticket=None), "{}", (), (), (), ("f",), True),
         End(attempt), Change(attempt, resources), Promote(attempt), Allow(resources), Drop("job", (key, more)),
         Queued(attempt), Begun(attempt), TaskSucceeded(attempt, committed, TaskAccount(1.0, 2.0, 3.0, 4.0), profile),
-        TaskStopped(attempt), TaskRegranted(attempt, resources), CallsSeen(attempt, calls), CheckpointLost(key),
-        WorkSeen(attempt, 0.25, 1.5), WorkSeen(attempt, None),
+        TaskStopped(attempt), TaskRegranted(attempt, resources), CallsObserved(attempt, calls), CheckpointLost(key),
+        WorkObserved(attempt, 0.25, 1.5), WorkObserved(attempt, None),
         CheckpointSaved(("job", "other"), key, 5, 0.5, True, 0.25),
     ]  # fmt: skip
     text = written(every)

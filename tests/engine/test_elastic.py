@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from qoop.catalog.errors import Revoked
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.events import Begun, Event, Queued, SlotsChanged, TaskFailed, TaskRegranted, TaskSucceeded, WorkSeen
+from qoop.engine.events import (
+    Begun,
+    Event,
+    Queued,
+    SlotsChanged,
+    TaskFailed,
+    TaskRegranted,
+    TaskSucceeded,
+    WorkObserved,
+)
 from qoop.engine.instance import Instance
 from qoop.engine.kernel import Kernel
 from qoop.engine.storage.growing import InMemory
@@ -50,7 +59,7 @@ def ended(backend: LocalBackend, reports: int = 1) -> list[Event]:
     events: list[Event] = []
     while sum(isinstance(event, TaskSucceeded | TaskFailed) for event in events) < reports:
         events += backend.wait(60)
-    return [event for event in events if not isinstance(event, Queued | Begun | WorkSeen)]
+    return [event for event in events if not isinstance(event, Queued | Begun | WorkObserved)]
 
 
 def regranted(events: list[Event]) -> list[Resources]:

@@ -38,7 +38,7 @@ from qoop.engine.events import (
     TaskFailed,
     TaskStopped,
     TaskSucceeded,
-    WorkSeen,
+    WorkObserved,
 )
 from qoop.engine.interpreter import TURN_SECONDS
 from qoop.engine.kernel import Kernel
@@ -90,7 +90,7 @@ def run(backend: LocalBackend, spec: TaskSpec) -> list[Event]:
 
 def collect(backend: LocalBackend, reports: int) -> list[Event]:
     """Events until that many attempts have ended, but for waiting and progress."""
-    return [event for event in collect_all(backend, reports) if not isinstance(event, Queued | Begun | WorkSeen)]
+    return [event for event in collect_all(backend, reports) if not isinstance(event, Queued | Begun | WorkObserved)]
 
 
 def collect_all(backend: LocalBackend, reports: int) -> list[Event]:
@@ -333,7 +333,7 @@ def test_slots_that_go_take_the_attempts_begun_last(backend: LocalBackend) -> No
     assert changed == SlotsChanged("local", Resources(1, MEMORY // 2)) == SlotsChanged(*_only(backend.machines()))
     assert isinstance(failed, TaskFailed) and failed.retryable and isinstance(failed.error, Revoked)
     assert failed.attempt == second.attempt and not backend.present([second.key])
-    assert all(isinstance(event, Begun | WorkSeen) for event in backend.wait(0.05))  # the other goes on
+    assert all(isinstance(event, Begun | WorkObserved) for event in backend.wait(0.05))  # the other goes on
     backend.stop(first.attempt)
     assert collect(backend, 1) == [TaskStopped(first.attempt)]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.engine.functions.ordering import ORDER, PASSED, Seen, best, filters_of, in_orders, orders_of
+from qoop.engine.functions.ordering import ORDER, PASSED, PredicateCounts, best, filters_of, in_orders, orders_of
 from qoop.engine.history import Succeeded
 from qoop.planner.plan import MARKS
 
@@ -153,7 +153,12 @@ def test_no_row_is_lost_if_the_answer_changes_between_two_whens() -> None:
 
 
 def test_the_order_of_least_cost_is_that_of_the_rank() -> None:
-    seen = [Seen(1e6, 9e5, 1e-3), Seen(1e6, 1e5, 1e-3), Seen(1e6, 5e5, 1e-6), Seen(1e6, 2e5, 1e-4)]
+    seen = [
+        PredicateCounts(1e6, 9e5, 1e-3),
+        PredicateCounts(1e6, 1e5, 1e-3),
+        PredicateCounts(1e6, 5e5, 1e-6),
+        PredicateCounts(1e6, 2e5, 1e-4),
+    ]
     by_rank = sorted(range(4), key=lambda place: (seen[place].selectivity - 1) / (seen[place].seconds or 1))
     orders = orders_of(4, tuple(by_rank))
     assert orders[best(orders, seen)] == tuple(by_rank)

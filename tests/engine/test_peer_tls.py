@@ -12,7 +12,7 @@ from pyarrow import flight
 
 from qoop.catalog.errors import CheckpointError, ConfigError
 from qoop.engine.backends.ray.peers import Peers, PeerServer, Place
-from qoop.engine.backends.ray.tls import is_wanted
+from qoop.engine.backends.ray.tls import uses_tls
 from qoop.engine.events import Committed
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.task import CheckpointKey
@@ -106,16 +106,16 @@ def test_who_does_not_know_the_secret_learns_nothing(
 def test_when_tls_is_on(shows: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SERVER_CERT", "SERVER_KEY", "CA_CERT"):
         monkeypatch.delenv(f"RAY_TLS_{name}", raising=False)
-    assert not is_wanted(None, "10.0.0.1") and not is_wanted(False, "10.0.0.1")
+    assert not uses_tls(None, "10.0.0.1") and not uses_tls(False, "10.0.0.1")
     with pytest.raises(ConfigError, match="RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY, RAY_TLS_CA_CERT"):
-        is_wanted(True, "127.0.0.1")
+        uses_tls(True, "127.0.0.1")
     shows("ours")
-    assert is_wanted(None, "10.0.0.1") and is_wanted(None, "node-7") and is_wanted(True, "127.0.0.1")
-    assert not is_wanted(None, "127.0.0.1") and not is_wanted(None, "::1") and not is_wanted(None, "localhost")
-    assert not is_wanted(False, "10.0.0.1")
+    assert uses_tls(None, "10.0.0.1") and uses_tls(None, "node-7") and uses_tls(True, "127.0.0.1")
+    assert not uses_tls(None, "127.0.0.1") and not uses_tls(None, "::1") and not uses_tls(None, "localhost")
+    assert not uses_tls(False, "10.0.0.1")
     monkeypatch.setenv("RAY_TLS_CA_CERT", "/not/there")
     with pytest.raises(ConfigError, match=r"/not/there, named by RAY_TLS_CA_CERT, cannot be read"):
-        is_wanted(True, "10.0.0.1")
+        uses_tls(True, "10.0.0.1")
 
 
 def test_the_option(monkeypatch: pytest.MonkeyPatch) -> None:

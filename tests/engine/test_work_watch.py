@@ -16,7 +16,7 @@ import pytest
 
 from qoop.engine.backends.local import MACHINE, LocalBackend
 from qoop.engine.backends.work_watch import ThreadTimes
-from qoop.engine.events import Event, TaskSucceeded, WorkSeen
+from qoop.engine.events import Event, TaskSucceeded, WorkObserved
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.plan import Resources, Stage
 
@@ -66,7 +66,7 @@ def test_a_long_query_tells_how_far_it_is(tmp_path: Path) -> None:
         events: list[Event] = []
         while not any(isinstance(event, TaskSucceeded) for event in events):
             events += backend.wait(60)
-    seen = [event for event in events if isinstance(event, WorkSeen)]
+    seen = [event for event in events if isinstance(event, WorkObserved)]
     parts = [event.part for event in seen if event.part is not None]
     assert parts == sorted(parts) and all(0 < part <= 1 for part in parts) and parts
     assert all(event.attempt == attempt and event.slowed >= 1.0 for event in seen)

@@ -7,7 +7,17 @@ from xml.etree import ElementTree
 
 from qoop.catalog.errors import ExecutionError
 from qoop.engine.events import Committed
-from qoop.engine.history import CapacityTold, Decided, Failed, Record, ShareTold, Started, Stopped, Succeeded, Switched
+from qoop.engine.history import (
+    CapacityReported,
+    Decided,
+    Failed,
+    Record,
+    ShareReported,
+    Started,
+    Stopped,
+    Succeeded,
+    Switched,
+)
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId
 from qoop.planner.plan import Plan, Resources, Stage
 from qoop.query.drawing.timeline import Timeline, chrome_trace, draw, html, timeline
@@ -37,15 +47,15 @@ A, B, C, D, E = (
     for n, (stage, part) in enumerate([("s1", 0), ("s1", 1), ("s2", 0), ("s9", 0), ("s9", 1)], 1)
 )
 HISTORY: list[Record] = [
-    CapacityTold(0.0, "m1", Resources(2, 100)),
+    CapacityReported(0.0, "m1", Resources(2, 100)),
     Switched(0.0, 1, 3, 0, (), ()),
-    ShareTold(0.0, Resources(2, 100)),
+    ShareReported(0.0, Resources(2, 100)),
     started(0.0, A),
     started(0.0, B),
     succeeded(1.0, A),
     started(1.0, C),
-    CapacityTold(2.0, "m1", Resources(1, 50)),
-    ShareTold(2.0, Resources(1, 50)),
+    CapacityReported(2.0, "m1", Resources(1, 50)),
+    ShareReported(2.0, Resources(1, 50)),
     Failed(2.0, *B, ExecutionError("gone"), True),
     Decided(2.2, "it was asked", None, None, "A", "A", "no other plan would end sooner", (), (), 0.0, 0.001),
     Decided(2.5, "the share fell", None, None, "A", "C", "", (), ("s1",), 1.6, 0.001),
@@ -84,7 +94,11 @@ def test_shares_capacity_and_switches_are_told() -> None:
 
 def test_slots_of_machines_add_up_and_lost_ones_go() -> None:
     available = Resources(4, 1)
-    history = [CapacityTold(0.0, "a", available), CapacityTold(0.0, "b", available), CapacityTold(1.0, "a", None)]
+    history = [
+        CapacityReported(0.0, "a", available),
+        CapacityReported(0.0, "b", available),
+        CapacityReported(1.0, "a", None),
+    ]
     assert timeline(history).capacity == ((0.0, 8), (1.0, 4))
 
 
@@ -105,7 +119,7 @@ def test_a_job_that_has_not_begun_can_be_drawn() -> None:
 
 def test_many_slots_still_fit() -> None:
     starts = [started(0.0, attempt("s1", part, part + 1)) for part in range(600)]
-    root = ElementTree.fromstring(draw(timeline([*starts, ShareTold(9.0, Resources(600))]), "600 slots"))
+    root = ElementTree.fromstring(draw(timeline([*starts, ShareReported(9.0, Resources(600))]), "600 slots"))
     assert float(root.attrib["viewBox"].split()[3]) < 1400
 
 

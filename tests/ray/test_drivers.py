@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
-from qoop.engine.history import ShareTold, Started, Succeeded
+from qoop.engine.history import ShareReported, Started, Succeeded
 from qoop.engine.storage.manifest import manifests
 from qoop.session.session import Session
 from qoop.tpcds.oracle import Oracle
@@ -104,7 +104,7 @@ def test_sessions_share_the_nodes_until_one_dies(two_nodes: Nodes, tmp_path: Pat
             assert process.stdout is not None and process.stdout.readline() == b"busy\n"
             job = session.submit("SELECT max(n) FROM numbers WHERE length(md5(repeat(n::VARCHAR, 2000))) = 32")
             available(session, 1)
-            while [record.share.cpu for record in job.history() if isinstance(record, ShareTold)][-1:] != [1]:
+            while [record.share.cpu for record in job.history() if isinstance(record, ShareReported)][-1:] != [1]:
                 assert not job.wait(0.05)
         finally:
             process.kill()

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
-from qoop.engine.history import CapacityTold, Started
+from qoop.engine.history import CapacityReported, Started
 from qoop.programs.approximate.edition import Edition
 from qoop.query.job import Job
 from qoop.session.session import Session
@@ -76,7 +76,7 @@ def test_a_node_is_killed_while_an_answer_grows(make_nodes: NodesMaker, sales: P
         nodes.kill(nodes.there[0])
         editions += waiting
         assert_sound(editions, sales)
-        told = [record for job in answer.jobs for record in job.history() if isinstance(record, CapacityTold)]
+        told = [record for job in answer.jobs for record in job.history() if isinstance(record, CapacityReported)]
         gone = {one.machine for one in told if one.capacity is None}
         assert len(gone) == 1, "a round has heard of it"
         assert not any(one in gone for job in answer.jobs for one in started_late(job))
@@ -85,5 +85,5 @@ def test_a_node_is_killed_while_an_answer_grows(make_nodes: NodesMaker, sales: P
 def started_late(job: Job) -> list[str]:
     """The machines of attempts that began after the job had heard of one that is gone."""
     history = job.history()
-    heard = [at for at, one in enumerate(history) if isinstance(one, CapacityTold) and one.capacity is None]
+    heard = [at for at, one in enumerate(history) if isinstance(one, CapacityReported) and one.capacity is None]
     return [one.machine for one in history[heard[0] :] if isinstance(one, Started)] if heard else []

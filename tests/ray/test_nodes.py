@@ -15,7 +15,7 @@ import pytest
 
 import qoop
 from qoop.catalog.errors import Revoked
-from qoop.engine.history import CapacityAnnounced, CapacityTold, Failed, Lost, Record, Saved, Started, Succeeded
+from qoop.engine.history import CapacityAnnounced, CapacityReported, Failed, Lost, Record, Saved, Started, Succeeded
 from qoop.planner.plan import Resources
 from qoop.planner.variants import Variant
 from qoop.query.job import Job
@@ -91,7 +91,7 @@ def test_of_a_node_that_is_killed_only_what_ran_and_what_it_alone_held_is_redone
         wait_for(job, Succeeded, 4)
         nodes.kill(nodes.there[0])
         assert job.result().fetchall() == ANSWER
-        gone = [r.machine for r in job.history() if isinstance(r, CapacityTold) and r.capacity is None]
+        gone = [r.machine for r in job.history() if isinstance(r, CapacityReported) and r.capacity is None]
         assert len(gone) == 1
         failed = [record for record in job.history() if isinstance(record, Failed)]
         assert all(isinstance(record.error, Revoked) for record in failed)
@@ -126,7 +126,7 @@ def test_what_is_in_the_folder_of_checkpoints_is_not_redone(
         wait_for(job, Saved, 4)
         nodes.kill(nodes.there[0])
         assert job.result().fetchall() == ANSWER
-        gone = [r.machine for r in job.history() if isinstance(r, CapacityTold) and r.capacity is None]
+        gone = [r.machine for r in job.history() if isinstance(r, CapacityReported) and r.capacity is None]
         lost = [record for record in job.history() if isinstance(record, Lost)]
         place = {r.attempt: r.machine for r in job.history() if isinstance(r, Started)}
         made = [r for r in job.history() if isinstance(r, Succeeded) and place[r.attempt] == gone[0]]
@@ -146,7 +146,9 @@ def test_a_notice_is_passed_on_and_heeded(make_nodes: NodesMaker, numbers: Path)
         notice = wait_for(job, CapacityAnnounced)[0]
         assert isinstance(notice, CapacityAnnounced) and node.startswith(notice.machine.removeprefix("node-"))
         time.sleep(2)  # until then it is there
-        assert not [record for record in job.history() if isinstance(record, CapacityTold) and record.capacity is None]
+        assert not [
+            record for record in job.history() if isinstance(record, CapacityReported) and record.capacity is None
+        ]
         nodes.kill(node)
         assert job.result().fetchall() == ANSWER
 

@@ -9,7 +9,7 @@ import pytest
 import soak_clients
 from soak_clients import TENANTS, Clients, Report, Sample, perform
 
-from qoop.engine.history import ShareTold
+from qoop.engine.history import ShareReported
 from qoop.planner.plan import Resources
 from qoop.query.job import Job
 
@@ -46,5 +46,5 @@ def test_a_job_that_never_ends_an_unfair_share_and_memory_that_grows_are_found(
     with pytest.raises(AssertionError, match="memory grew"):
         fair.check()
     monkeypatch.setattr(soak_clients, "QUERIES", (96,))
-    monkeypatch.setattr(Job, "history", lambda job: [ShareTold(0.0, Resources())])
+    monkeypatch.setattr(Job, "history", lambda job: [ShareReported(0.0, Resources())])
     assert perform(clients(benchmark_data("tpcds", 0.01), tmp_path)).problems

@@ -99,9 +99,9 @@ def wait(objects: Aging, machines: list[SharedCheckpoints]) -> Wait:
     def pass_by() -> None:
         objects.age(2 * SECONDS)
         for one in machines:
-            one._looked = None  # that was long ago
+            one._checked = None  # that was long ago
             with one._leases._lock:
-                if one._leases._told is not None and not one._leases._closed.is_set():
+                if one._leases._reported is not None and not one._leases._closed.is_set():
                     one._leases._write()
 
     return pass_by
@@ -523,7 +523,7 @@ def test_a_remover_that_was_held_up_leaves_what_was_made_since(
 def test_of_two_that_remove_the_first_does(
     machine: Machine, objects: Objects, wait: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, look = machine(budget=25_000), SharedCheckpoints._look
+    one, look = machine(budget=25_000), SharedCheckpoints._survey
     for number in (1, 2):
         assert one.save(facts(number, number), [ROWS], needed=False)
     wait()
@@ -535,7 +535,7 @@ def test_of_two_that_remove_the_first_does(
         objects.replace(manifest, b"0123456789abcdef")  # another remover's, which looked at the same time
         return found
 
-    monkeypatch.setattr(SharedCheckpoints, "_look", overtaken)
+    monkeypatch.setattr(SharedCheckpoints, "_survey", overtaken)
     assert one.save(facts(3), [ROWS], needed=False) is None
     assert objects.read(manifest)[1] == b"0123456789abcdef" and len(data(objects)) == 2
 

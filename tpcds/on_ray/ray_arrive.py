@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from qoop.catalog.errors import ExecutionError, QoopError
-from qoop.engine.history import CapacityTold, Record, Switched
+from qoop.engine.history import CapacityReported, Record, Switched
 from qoop.engine.task import MachineId
 from qoop.session.session import Session, connect
 from qoop.tpcds.bench.resized import schedule_seconds
@@ -200,7 +200,7 @@ def _joined_at(history: Sequence[Record]) -> float | None:
     difference whatever there is."""
     came: dict[MachineId, float] = {}
     for record in history:
-        if isinstance(record, CapacityTold) and record.capacity is not None and record.capacity.cpu >= 1:
+        if isinstance(record, CapacityReported) and record.capacity is not None and record.capacity.cpu >= 1:
             came.setdefault(record.machine, record.at)
     others = sorted(came.values())[FEW:]
     others += [ended(history)] * (MANY - FEW - len(others))

@@ -36,7 +36,7 @@ from qoop.adaptive.simulation import (
 from qoop.catalog.errors import Revoked
 from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.events import SlotsChanged
-from qoop.engine.history import CapacityTold, Ended, Failed, Record
+from qoop.engine.history import CapacityReported, Ended, Failed, Record
 from qoop.engine.replay import JobReplay
 from qoop.engine.task import TaskSpec
 from qoop.planner.finish import SPILL_BYTE
@@ -117,7 +117,7 @@ def interrupted(history: Sequence[Record]) -> tuple[float, ...]:
     """Seconds from the loss of resources to the end of each attempt that it cost."""
     found, since = [], 0.0
     for record in history:
-        if isinstance(record, CapacityTold):
+        if isinstance(record, CapacityReported):
             since = record.at
         elif isinstance(record, Failed) and isinstance(record.error, Revoked):
             found.append(record.at - since)
@@ -134,7 +134,7 @@ def resource_changes(history: Sequence[Record]) -> tuple[tuple[float, Resources]
     return tuple(
         (record.at, record.capacity)
         for record in history
-        if isinstance(record, CapacityTold) and record.at > 0 and record.capacity is not None
+        if isinstance(record, CapacityReported) and record.at > 0 and record.capacity is not None
     )
 
 

@@ -67,7 +67,7 @@ class NodeAgent:
         self._guests: dict[str, _Guest] = {}
         self._lock = threading.Lock()
         self._empty_since = time.monotonic() + FIRST - EMPTY  # who has it begun may hear of that late
-        threading.Thread(target=self._look, name="qoop-agent-leases", daemon=True).start()
+        threading.Thread(target=self._check, name="qoop-agent-leases", daemon=True).start()
 
     def join(self, member: Member, config: NodeConfig) -> Introduced:
         """A session's tasks may come. Raises ConfigError if this agent serves enough already."""
@@ -145,7 +145,7 @@ class NodeAgent:
         for guest in self._guests.values():
             guest.worker.hold_at_most(self._memory // len(self._guests))
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Drop the sessions that died, and end when there is none."""
         while True:
             time.sleep(_LOOK)  # the process ends with the actor

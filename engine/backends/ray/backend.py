@@ -54,7 +54,7 @@ from qoop.engine.backends.ray.orders import (
     stage_text,
 )
 from qoop.engine.backends.ray.peers import AT_ONCE, Peers, PeerServer, PeerTable, Place, new_secret
-from qoop.engine.backends.ray.tls import is_wanted
+from qoop.engine.backends.ray.tls import uses_tls
 from qoop.engine.backends.ray.worker import Introduced, NodeConfig
 from qoop.engine.clock import WallClock
 from qoop.engine.events import (
@@ -181,7 +181,7 @@ class RayBackend:
         self._share = share
         self._queueing, self._exchange = queueing, exchange
         self._secret, self._key = new_secret(), new_key()
-        self._tls = is_wanted(tls, host())
+        self._tls = uses_tls(tls, host())
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._lock = threading.RLock()  # guards what follows
         self._machines: dict[MachineId, _Machine] = {}
@@ -189,7 +189,7 @@ class RayBackend:
         self._outputs: dict[CheckpointKey, _Output] = {}
         self._doubtful: set[CheckpointKey] = set()  # a node that held them is gone; it is looked up who else has them
         self._put_off: list[tuple[_Machine, TaskSpec]] = []  # attempts that read such, until that is known
-        self._told: dict[MachineId, float] = {}  # notices
+        self._announced: dict[MachineId, float] = {}  # notices
         self._lost: dict[str, float] = {}  # when the process on which node was
         self._coming: dict[str, _Recruit] = {}  # by node; of one thread at a time
         self._closed = threading.Event()
@@ -430,9 +430,9 @@ class RayBackend:
             channel.obey(orders)
 
     def _new_tables(self, machine: _Machine, spec: TaskSpec) -> list[Table]:
-        wanted = {(item.table, item.version): spec.tables[item.table] for item in spec.stage.table_inputs}
-        new = [table for name, table in wanted.items() if name not in machine.tables]
-        machine.tables.update(wanted)
+        read_tables = {(item.table, item.version): spec.tables[item.table] for item in spec.stage.table_inputs}
+        new = [table for name, table in read_tables.items() if name not in machine.tables]
+        machine.tables.update(read_tables)
         return new
 
     def _abroad(self, table: Table) -> Table:
@@ -450,9 +450,9 @@ class RayBackend:
                 machine = self._outputs[key].machine
                 if machine is not None:
                     by_machine.setdefault(machine, []).append(key)
-        asked = [machine.channel.hold(job, those) for machine, those in by_machine.items()]
+        replies = [machine.channel.hold(job, those) for machine, those in by_machine.items()]
         found: set[CheckpointKey] = set()
-        for answer in asked:
+        for answer in replies:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 found.update(committed.key for committed in self._ray.get(answer, timeout=_CLOSE))
         return found
@@ -530,22 +530,22 @@ class RayBackend:
         node = recruit.node
         del self._coming[node.id]
         try:
-            told: Introduced = self._ray.get(recruit.channel.introduced, timeout=0)
+            introduction: Introduced = self._ray.get(recruit.channel.introduced, timeout=0)
         except self._ray.exceptions.RayError as error:
             recruit.channel.abandon()
             _logger.warning("the Ray node %s (%s) cannot be used: %s", node.machine, node.host, error)
             return None
-        if told.duckdb != duckdb.__version__:  # they may not agree on which rows are in which partition
+        if introduction.duckdb != duckdb.__version__:  # they may not agree on which rows are in which partition
             recruit.channel.abandon()
-            raise ConfigError(f"{node.host} has DuckDB {told.duckdb}, and this process {duckdb.__version__}")
+            raise ConfigError(f"{node.host} has DuckDB {introduction.duckdb}, and this process {duckdb.__version__}")
         try:
-            recruit.channel.meet(told.connection, self._key, self._tls)
+            recruit.channel.meet(introduction.connection, self._key, self._tls)
         except OSError as error:
             recruit.channel.abandon()
             _logger.warning("the Ray node %s (%s) cannot be reached: %s", node.machine, node.host, error)
             return None
         slots = 0 if self._share else node.slots
-        return _Machine(node.machine, node, recruit.channel, told.place, told.capacity, slots)
+        return _Machine(node.machine, node, recruit.channel, introduction.place, introduction.capacity, slots)
 
     def _post(self, node: Node) -> Channel:
         """Begin a process on a node, or find the agent there. Resources are reserved for all sessions at once
@@ -570,7 +570,7 @@ class RayBackend:
         away = False
         while not self._closed.wait(_LOOK):
             try:
-                self._look()
+                self._check_nodes()
             except (ControlAway, self._ray.exceptions.RpcError) as error:  # the actors are still there
                 if not away:
                     _logger.warning("the control service of the Ray cluster does not answer: %s", error)
@@ -580,7 +580,7 @@ class RayBackend:
                     _logger.info("the control service of the Ray cluster answers again")
                 away = False
 
-    def _look(self) -> None:
+    def _check_nodes(self) -> None:
         found = living()
         with self._lock:
             known = {machine.node.id: machine for machine in self._machines.values()}
@@ -604,8 +604,8 @@ class RayBackend:
 
     def _announce(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
-            if node.leaves_at is not None and self._told.get(node.machine) != node.leaves_at:
-                self._told[node.machine] = node.leaves_at
+            if node.leaves_at is not None and self._announced.get(node.machine) != node.leaves_at:
+                self._announced[node.machine] = node.leaves_at
                 self._events.put(CapacityNotice(node.machine, Resources(), self._clock.now() + seconds_left(node)))
 
     def _listen(self, machine: _Machine) -> None:
@@ -676,7 +676,7 @@ class RayBackend:
                 return
             del self._machines[machine.name]
             self._lost[machine.node.id] = time.monotonic()
-            self._told.pop(machine.name, None)
+            self._announced.pop(machine.name, None)
             self._attempts = {name: place for name, place in self._attempts.items() if place[0] is not machine}
             there = [key for key, output in self._outputs.items() if output.machine is machine]
             self._doubtful.update(there)

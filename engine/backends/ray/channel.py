@@ -74,12 +74,12 @@ class _ByConnection:
     def _bring(self, number: int, orders: Sequence[Order]) -> None:
         raise NotImplementedError
 
-    def _asked(self, number: int) -> Any:
+    def _requested(self, number: int) -> Any:
         raise NotImplementedError
 
     def _fetch(self, number: int) -> Sequence[Event]:
         try:
-            found: Sequence[Event] = self._ray.get(self._asked(number), timeout=_FETCH)
+            found: Sequence[Event] = self._ray.get(self._requested(number), timeout=_FETCH)
         except self._ray.exceptions.RayError as error:
             raise ConnectionResetError(f"what a node tells cannot be fetched: {error}") from error
         return found
@@ -115,7 +115,7 @@ class OwnProcess(_ByConnection):
     def _bring(self, number: int, orders: Sequence[Order]) -> None:
         self._actor.bring.remote(number, orders)
 
-    def _asked(self, number: int) -> Any:
+    def _requested(self, number: int) -> Any:
         return self._actor.fetch.remote(number)
 
     def live(self) -> None:
@@ -155,7 +155,7 @@ class SharedAgent(_ByConnection):
     def _bring(self, number: int, orders: Sequence[Order]) -> None:
         self._actor.bring.remote(self._name, number, orders)
 
-    def _asked(self, number: int) -> Any:
+    def _requested(self, number: int) -> Any:
         return self._actor.fetch.remote(self._name, number)
 
     def live(self) -> None:

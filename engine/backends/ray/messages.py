@@ -18,7 +18,7 @@ from qoop.engine.backends.ray.peers import Place
 from qoop.engine.digest import Digest, digest_from_json, digest_to_json
 from qoop.engine.events import (
     Begun,
-    CallsSeen,
+    CallsObserved,
     CheckpointLost,
     CheckpointSaved,
     Event,
@@ -26,7 +26,7 @@ from qoop.engine.events import (
     TaskRegranted,
     TaskStopped,
     TaskSucceeded,
-    WorkSeen,
+    WorkObserved,
 )
 from qoop.engine.node_queues.ticket import Ticket
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec
@@ -36,7 +36,8 @@ _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         Begin, End, Change, Promote, Allow, Drop,
-        Queued, Begun, TaskSucceeded, TaskStopped, TaskRegranted, CallsSeen, WorkSeen, CheckpointLost, CheckpointSaved,
+        Queued, Begun, TaskSucceeded, TaskStopped, TaskRegranted, CallsObserved, WorkObserved,
+        CheckpointLost, CheckpointSaved,
     )
 }  # fmt: skip
 

@@ -140,8 +140,8 @@ def _hush(printing: Any) -> None:
         printing.print_to_stdstream = _log
 
 
-def _log(told: Mapping[str, Any], ignore_prefix: bool = False) -> None:
-    logging.getLogger("ray").warning("%s", "\n".join(told["lines"]))
+def _log(message: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    logging.getLogger("ray").warning("%s", "\n".join(message["lines"]))
 
 
 def _speak_again() -> None:

@@ -61,8 +61,8 @@ class _Guard(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         self._secret = secret.encode()
 
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str | bytes]]) -> None:
-        for told in headers.get(_SECRET, ()):
-            if secrets.compare_digest(told.encode() if isinstance(told, str) else told, self._secret):
+        for header in headers.get(_SECRET, ()):
+            if secrets.compare_digest(header.encode() if isinstance(header, str) else header, self._secret):
                 return
         raise flight.FlightUnauthenticatedError("this is another session's")
 
@@ -87,11 +87,11 @@ class PeerServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.RecordBatchStream:
         """Answer a request; called by threads of its own."""
-        asked = json.loads(ticket.ticket)
-        if "table" in asked:
-            return _stream([self._rows_of(asked)])
+        request = json.loads(ticket.ticket)
+        if "table" in request:
+            return _stream([self._rows_of(request)])
         tables: list[pa.Table] = []
-        for signature, layout, part, partition in asked["reads"]:
+        for signature, layout, part, partition in request["reads"]:
             tables += self._pieces(CheckpointKey(signature, layout, part), partition)
         return _stream(tables)
 
@@ -105,11 +105,11 @@ class PeerServer(flight.FlightServerBase):  # type: ignore[misc]
         except CheckpointError as error:
             raise flight.FlightServerError(str(error)) from error
 
-    def _rows_of(self, asked: Mapping[str, object]) -> pa.Table:
-        data = self._tables.get(str(asked["table"]))
+    def _rows_of(self, request: Mapping[str, object]) -> pa.Table:
+        data = self._tables.get(str(request["table"]))
         if data is None:
             raise flight.FlightServerError("the table is not here")
-        names, ranges = asked["columns"], asked["ranges"]
+        names, ranges = request["columns"], request["ranges"]
         assert isinstance(names, list)
         slices = [data.slice(*one) for one in ranges] if isinstance(ranges, list) else [data]
         return (pa.concat_tables(slices) if slices else data.slice(0, 0)).select(names)
@@ -134,8 +134,8 @@ class Peers:
 
     def read(self, place: Place, reads: Sequence[Read]) -> list[tuple[pa.Table, ...]]:
         """The partitions of each of the outputs. Raises CheckpointError if one of them cannot be had."""
-        wanted = [[key.signature, key.layout, key.part, partition] for key, partition in reads]
-        pieces = iter(self._ask(place, {"reads": wanted}))
+        requested = [[key.signature, key.layout, key.part, partition] for key, partition in reads]
+        pieces = iter(self._ask(place, {"reads": requested}))
         try:
             if all(partition is not None for _, partition in reads):
                 return [(piece,) for piece in pieces]
@@ -162,8 +162,8 @@ class Peers:
         if client is not None:
             client.close()
 
-    def _ask(self, place: Place, asked: Mapping[str, object]) -> list[pa.Table]:
-        ticket = flight.Ticket(json.dumps(asked).encode())
+    def _ask(self, place: Place, request: Mapping[str, object]) -> list[pa.Table]:
+        ticket = flight.Ticket(json.dumps(request).encode())
         try:
             whole = self._client(place).do_get(ticket, _options(place)).read_all()
         except (flight.FlightError, pa.ArrowException, OSError) as error:
@@ -238,10 +238,10 @@ class PeerInputs:
         """An attempt begins to wait for what is fetched ahead for it."""
         self._pulls.hasten(attempt)
 
-    def fetch(self, spec: TaskSpec, wanted: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
+    def fetch(self, spec: TaskSpec, requested: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
         """Rows of outputs that others hold; what is not to be had is left out. ahead: the task waits for its slot."""
         by_place: dict[Place, list[Read]] = {}
-        for key, partition in dict.fromkeys(wanted):
+        for key, partition in dict.fromkeys(requested):
             place = self._places.get(key)
             if place is not None:
                 by_place.setdefault(place, []).append((key, partition))

@@ -29,7 +29,7 @@ _THREADS = 64
 
 
 @dataclass(eq=False, slots=True)
-class _Asked:
+class _Request:
     """A question that waits for its turn, or whose answer comes in. attempt: for whom."""
 
     pull: Pull
@@ -52,8 +52,8 @@ class Pulls:
 
     def __init__(self, most: float = FAN_IN, patience: float = PATIENCE) -> None:
         self._most, self._patience = most, patience
-        self._waiting: dict[Pull, _Asked] = {}
-        self._coming: dict[_Asked, float] = {}  # since when
+        self._waiting: dict[Pull, _Request] = {}
+        self._coming: dict[_Request, float] = {}  # since when
         self._numbers = count()
         self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class Pulls:
         with self._lock:
             for place in rotated(len(asks), begin):
                 pull, answers[place] = Pull(job, next(self._numbers), ahead), Future()
-                self._waiting[pull] = _Asked(pull, asks[place], attempt, answers[place])
+                self._waiting[pull] = _Request(pull, asks[place], attempt, answers[place])
             self._take_turns()
         for answer in answers.values():
             self._await(answer)
@@ -80,11 +80,11 @@ class Pulls:
     def hasten(self, attempt: AttemptId) -> None:
         """An attempt that waited has its slot: what it asks for comes before what others that wait ask for."""
         with self._lock:
-            for pull, asked in list(self._waiting.items()):
-                if asked.attempt == attempt and pull.ahead:
+            for pull, request in list(self._waiting.items()):
+                if request.attempt == attempt and pull.ahead:
                     del self._waiting[pull]
-                    asked.pull = Pull(pull.job, pull.number)
-                    self._waiting[asked.pull] = asked
+                    request.pull = Pull(pull.job, pull.number)
+                    self._waiting[request.pull] = request
 
     def counts(self) -> tuple[int, int]:
         """The answers that come in now, and the questions that wait."""
@@ -112,26 +112,28 @@ class Pulls:
     def _take_turns(self) -> None:
         """Begin what may begin. An answer that is late no longer counts."""
         now = time.monotonic()
-        coming = Counter[JobId](asked.pull.job for asked, since in self._coming.items() if now - since < self._patience)
+        coming = Counter[JobId](
+            request.pull.job for request, since in self._coming.items() if now - since < self._patience
+        )
         while self._waiting and coming.total() < self._most:
-            asked = self._waiting.pop(next_pull(self._waiting, coming))
-            coming[asked.pull.job] += 1
-            self._coming[asked] = now
-            self._threads().submit(self._pull, asked)
+            request = self._waiting.pop(next_pull(self._waiting, coming))
+            coming[request.pull.job] += 1
+            self._coming[request] = now
+            self._threads().submit(self._pull, request)
 
-    def _pull(self, asked: _Asked) -> None:
+    def _pull(self, request: _Request) -> None:
         try:
-            found = asked.ask()
+            found = request.ask()
         except BaseException as error:
-            self._over(asked)
-            asked.answer.set_exception(error)
+            self._over(request)
+            request.answer.set_exception(error)
         else:
-            self._over(asked)
-            asked.answer.set_result(found)
+            self._over(request)
+            request.answer.set_result(found)
 
-    def _over(self, asked: _Asked) -> None:
+    def _over(self, request: _Request) -> None:
         with self._lock:
-            del self._coming[asked]
+            del self._coming[request]
             self._take_turns()
 
     def _threads(self) -> ThreadPoolExecutor:

@@ -25,10 +25,10 @@ class Reservation:
         """Reserve these nodes and no others, as soon as they are free: all slots and memory, or next to nothing."""
         from ray.util import remove_placement_group
 
-        wanted = {(node.id, whole): node for node in nodes}
-        for name in self._groups.keys() - wanted.keys():
+        needed = {(node.id, whole): node for node in nodes}
+        for name in self._groups.keys() - needed.keys():
             remove_placement_group(self._groups.pop(name))
-        for name, node in wanted.items():
+        for name, node in needed.items():
             if name not in self._groups:
                 self._groups[name] = _reserved(node, whole)
 

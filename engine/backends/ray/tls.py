@@ -28,12 +28,12 @@ class Certificates:
     authority: bytes
 
 
-def is_wanted(asked: bool | None, host: str) -> bool:
-    """True if peers talk by TLS. asked: the option ``ray_tls``; None: where certificates are named, unless the address
+def uses_tls(option: bool | None, host: str) -> bool:
+    """True if peers talk by TLS. option: the option ``ray_tls``; None: where certificates are named, unless the address
     is a loopback one. Raises ConfigError if it is asked for and certificates are missing."""
-    if asked:
+    if option:
         certificates()
-    return (bool(_named()) and not _is_loopback(host)) if asked is None else asked
+    return (bool(_named()) and not _is_loopback(host)) if option is None else option
 
 
 def certificates() -> Certificates:

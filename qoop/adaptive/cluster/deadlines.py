@@ -22,7 +22,7 @@ from qoop.adaptive.cluster.recording.messages import SampleOffered
 from qoop.adaptive.replanning.decision import slowdown_of
 from qoop.adaptive.replanning.slowdown import finish_time
 from qoop.adaptive.schedulers.shares import times
-from qoop.engine.history import AnotherTime, DeadlineTold, InPart
+from qoop.engine.history import AnotherTime, DeadlineReported, InPart
 from qoop.engine.run import Run
 from qoop.engine.task import JobId
 from qoop.planner.finish import Done
@@ -81,7 +81,7 @@ class Deadlines:
         """The job has ended."""
         self._jobs.pop(job, None)
 
-    def verdicts(self, now: float) -> Iterator[tuple[Run, DeadlineTold]]:
+    def verdicts(self, now: float) -> Iterator[tuple[Run, DeadlineReported]]:
         """The verdicts that have changed, as records of the jobs' histories."""
         for one in self._jobs.values():
             if now >= one.check_at:
@@ -89,7 +89,7 @@ class Deadlines:
                 if changed is not None:
                     yield one.job.run, changed
 
-    def _checked(self, one: _Watched, now: float) -> DeadlineTold | None:
+    def _checked(self, one: _Watched, now: float) -> DeadlineReported | None:
         slack, left = one.job.needed_at - now, _left_of(one.job, now)
         seconds = CHECK_PART * min(abs(slack), left.likely if left is not None else math.inf)
         one.check_at = now + max(CHECK_SECONDS, seconds)
@@ -99,9 +99,9 @@ class Deadlines:
         one.verdict = verdict
         late = left.likely - slack if left is not None else -slack
         if verdict == IN_TIME:
-            return DeadlineTold(0.0, late, False)
+            return DeadlineReported(0.0, late, False)
         enough = _enough(one.job, now, slack) if verdict == LATE else None
-        return DeadlineTold(
+        return DeadlineReported(
             0.0, late, verdict == MISSED, enough, self._another_time(one, now), _in_part(one, now, slack)
         )
 

@@ -171,7 +171,7 @@ def slowdowns_of_duckdb(
     option: Option, finished: Finished, share: Resources, parts: Sequence[float]
 ) -> Sequence[float]:
     """See :func:`~qoop.adaptive.replanning.slowdown.duckdb_slowdowns`: of DuckDB's own plan, which runs."""
-    done, seen = own_progress(option, finished), finished.seen.get(option.content)
+    done, seen = own_progress(option, finished), finished.observed.get(option.content)
     return duckdb_slowdowns(option.candidate.finish, done, whole_slots(share), seen, parts)
 
 

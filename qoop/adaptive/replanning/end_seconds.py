@@ -14,7 +14,7 @@ from math import exp, log, sqrt
 from statistics import NormalDist
 
 from qoop.catalog.value import value
-from qoop.engine.events import WorkSeen
+from qoop.engine.events import WorkObserved
 
 LEAST, MOST = 0.03, 0.95
 """The probabilities that the end comes before the range, and before its later bound."""
@@ -43,7 +43,7 @@ class EndSeconds:
     spent: float
 
     @classmethod
-    def of(cls, estimate: float, doubt: float, spent: float, seen: WorkSeen | None) -> EndSeconds:
+    def of(cls, estimate: float, doubt: float, spent: float, seen: WorkObserved | None) -> EndSeconds:
         """estimate: seconds, above 0; doubt: the standard deviation of its logarithm. seen: the last report."""
         if seen is None:
             return cls(log(estimate), doubt, spent)

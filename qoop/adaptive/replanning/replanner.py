@@ -21,7 +21,7 @@ from qoop.adaptive.replanning.triggers import Cause, changed
 from qoop.adaptive.schedulers.shares import whole_slot
 from qoop.catalog.sizes import counted
 from qoop.engine.events import Command
-from qoop.engine.history import Coming, Decided, ShareTold, StageDone, Switched
+from qoop.engine.history import Coming, Decided, ShareReported, StageDone, Switched
 from qoop.engine.run import Run
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.estimate.observed import NOTHING, Observation
@@ -224,12 +224,12 @@ class Replanner:
         history, timed = self._run.history, False
         while self._seen < len(history):
             record = history[self._seen]
-            if isinstance(record, ShareTold):
+            if isinstance(record, ShareReported):
                 coming = tuple((at, whole_slot(share)) for at, share in record.coming)
                 record = replace(record, share=whole_slot(record.share), coming=coming)
             self._seen += 1
             match record:
-                case ShareTold(_, share, coming):
+                case ShareReported(_, share, coming):
                     if self._first_share is None:
                         self._first_share = share
                     self._coming = coming
@@ -244,7 +244,7 @@ class Replanner:
             timed |= self._seconds.take(record, self._plan)
             triggers = self._adaptive.triggers
             cause = triggers.cause(record, self._basis, self._without_a_slot)
-            if cause is None and isinstance(record, ShareTold):
+            if cause is None and isinstance(record, ShareReported):
                 cause = triggers.expectation(record, self._counted_on, self._horizon(record.at))
             if cause is not None:
                 self._wait(cause, now)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import exp, inf, log, pow, sqrt
 
 from qoop.adaptive.replanning.end_seconds import EndSeconds
-from qoop.engine.events import WorkSeen
+from qoop.engine.events import WorkObserved
 from qoop.engine.history import Record
 from qoop.engine.progress import Finished
 from qoop.engine.replay import JobReplay
@@ -92,7 +92,7 @@ def slowdown(
 
 
 def duckdb_slowdowns(
-    finish: Finish, done: Done, share: Resources, seen: WorkSeen | None, parts: Sequence[float] = (0.5,)
+    finish: Finish, done: Done, share: Resources, seen: WorkObserved | None, parts: Sequence[float] = (0.5,)
 ) -> Sequence[float]:
     """By which factor DuckDB's own plan takes longer than estimated at most, to its end, with each of these
     probabilities.

@@ -10,11 +10,11 @@ from qoop.adaptive.replanning.decision import SHARE, Option, reestimate
 from qoop.catalog.value import value
 from qoop.engine.history import (
     Coming,
-    DeadlineTold,
+    DeadlineReported,
     MemoryExhausted,
     MemoryRaised,
     Record,
-    ShareTold,
+    ShareReported,
     StageDone,
     expected,
     size,
@@ -65,7 +65,7 @@ class Triggers:
         """The reason that the record gives. basis: the share at the last decision; without_a_slot: it had none, though
         plans are made for one at least."""
         match record:
-            case ShareTold(_, share) if changed(basis, share) > self.share:
+            case ShareReported(_, share) if changed(basis, share) > self.share:
                 before = replace(basis, cpu=0.0) if without_a_slot and share.cpu > 0 else basis
                 return Cause(SHARE, f"the share {_movement(before, share)}")
             case StageDone(_, stage, _, rows, _, _, estimated) if self.misjudged(rows, estimated):
@@ -76,7 +76,7 @@ class Triggers:
                 return Cause(f"memory of {stage}", f"stage {stage} ran out of {size(before)} of memory")
             case MemoryExhausted(_, stage, had):
                 return Cause(f"memory of {stage}", f"stage {stage} ran out of {size(had)}, all there is", urgent=True)
-            case DeadlineTold(late=late) if late > 0:
+            case DeadlineReported(late=late) if late > 0:
                 return Cause("deadline", f"it would miss its deadline by {span(late)}")
         return None
 
@@ -94,7 +94,7 @@ class Triggers:
         why = _unforeseen(plan, observed)
         return Cause("seconds", f"{why}, so what is left takes {span(after)} of work, not {span(before)}")
 
-    def expectation(self, told: ShareTold, counted_on: Coming, until: float) -> Cause | None:
+    def expectation(self, told: ShareReported, counted_on: Coming, until: float) -> Cause | None:
         """The reason that another course of the share gives. counted_on: what the share should be later, as the last
         decision saw it. until: the last second of the job's life for which that matters."""
         if not self.expects_otherwise(told.at, counted_on, told.coming, until):

@@ -16,9 +16,9 @@ from qoop.engine.events import Committed
 from qoop.engine.history import (
     Began,
     CapacityAnnounced,
-    CapacityTold,
+    CapacityReported,
     Continued,
-    DeadlineTold,
+    DeadlineReported,
     Decided,
     Ended,
     Failed,
@@ -30,7 +30,7 @@ from qoop.engine.history import (
     Record,
     Redone,
     Regranted,
-    ShareTold,
+    ShareReported,
     Started,
     Stopped,
     Succeeded,
@@ -54,8 +54,8 @@ _STEP = 0.02
 """The part of a task that must be over before that is told again."""
 
 _EVENTS = (
-    CapacityAnnounced, CapacityTold, Continued, DeadlineTold, Ended, Lost, MemoryExhausted, MemoryRaised, NotContinued,
-    Redone, NotSaved,
+    CapacityAnnounced, CapacityReported, Continued, DeadlineReported, Ended, Lost, MemoryExhausted, MemoryRaised,
+    NotContinued, Redone, NotSaved,
 )  # fmt: skip
 
 
@@ -189,9 +189,9 @@ class Account:
                 self._lose([key])
             case Redone(_, _, keys):
                 self._lose(keys)
-            case ShareTold(at, share):
+            case ShareReported(at, share):
                 self.shares.append((at, share))
-            case CapacityTold(_, machine, capacity):
+            case CapacityReported(_, machine, capacity):
                 self.machines.pop(machine, None)
                 if capacity is not None:
                     self.machines[machine] = capacity

@@ -10,7 +10,7 @@ from typing import Any
 from qoop.catalog.value import value
 from qoop.engine.history import Record, Succeeded, size, spent
 from qoop.engine.replay import JobReplay
-from qoop.engine.task import Content, OperatorSeen, TaskAccount, TaskProfile, content_of, together
+from qoop.engine.task import Content, OperatorProfile, TaskAccount, TaskProfile, content_of, together
 from qoop.planner.explain import seconds_text
 from qoop.planner.plan import Plan, Stage, StageId
 from qoop.planner.readable import operators
@@ -101,7 +101,7 @@ def used(profile: TaskProfile) -> str:
     return "; ".join([*words, f"{seconds_text(profile.cpu_seconds)} of cpu"])
 
 
-def _operator(one: OperatorSeen) -> str:
+def _operator(one: OperatorProfile) -> str:
     """An operator of DuckDB's, below the one that reads its rows."""
     text = f"{'  ' * one.depth}{one.name.strip().replace('_', ' ').lower()}"
     return f"{text}{f' ({one.detail})' if one.detail else ''}: {one.rows:,} rows, {seconds_text(one.seconds)}"

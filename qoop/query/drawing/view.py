@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from qoop.adaptive.cluster.job_status import JobStatus, Left
-from qoop.engine.history import Continued, DeadlineTold, Decided, NotContinued, Record, Switched, size, span
+from qoop.engine.history import Continued, DeadlineReported, Decided, NotContinued, Record, Switched, size, span
 from qoop.engine.progress import StageProgress
 from qoop.query.drawing.terminal import Paint, Terminal, shortened, width_of
 
@@ -86,7 +86,7 @@ def news(history: Sequence[Record], since: int, terminal: Terminal) -> list[str]
     became known of its deadline; and what there was of an earlier run."""
     told = []
     for record in history[since:]:
-        if isinstance(record, DeadlineTold):
+        if isinstance(record, DeadlineReported):
             lines = wrap(f"! {record}", max(30, terminal.width - 1), subsequent_indent="  ")
             told += [terminal.paint(line, "red") if record.late > 0 else line for line in lines]
         for sentence in of_earlier_runs([record]):

@@ -25,7 +25,7 @@ from qoop.adaptive.monitor.machine import Machine, _busy
 from qoop.adaptive.monitor.reading import Pool, Reading
 from qoop.adaptive.monitor.watch import Watch
 from qoop.catalog.errors import ConfigError
-from qoop.engine.history import CapacityTold
+from qoop.engine.history import CapacityReported
 from qoop.planner.plan import Resources
 
 LONG = "SELECT sum(a.i * b.i % 7) AS s FROM big a, big b WHERE a.i + b.i > 5"
@@ -78,7 +78,7 @@ def test_what_others_take_is_left_to_them_while_a_query_runs_and_the_record_says
     counted = session.submit(COUNT)
     stage.others = 0.0
     until(lambda: session.available.cpu == 2 and not session.held_back)
-    told = [str(record) for record in running.history() if isinstance(record, CapacityTold)]
+    told = [str(record) for record in running.history() if isinstance(record, CapacityReported)]
     assert "has 1 slot and 500 MB for tasks, since other programs take 1.1 of 2 cpus: 1 slot" in told[1]
     assert told[2].endswith("has 2 slots and 500 MB for tasks, since the cpus are free again")
     running.cancel()
@@ -154,7 +154,7 @@ def test_a_real_program_takes_the_cpus_and_a_query_gives_way(monkeypatch: pytest
             session.set("watch_machine", True)
             until(lambda: session.available.cpu < 4)
             assert "other programs take" in session.held_back
-            until(lambda: any(isinstance(one, CapacityTold) and one.why for one in running.history()))
+            until(lambda: any(isinstance(one, CapacityReported) and one.why for one in running.history()))
             running.cancel()
             assert session.sql(COUNT).fetchall() == [(d, 100_000) for d in range(3)]
     finally:

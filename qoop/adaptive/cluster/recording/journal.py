@@ -14,9 +14,9 @@ from itertools import islice
 
 from qoop.catalog.errors import GuardMismatch, Revoked
 from qoop.engine.history import (
-    CapacityTold,
+    CapacityReported,
     Continued,
-    DeadlineTold,
+    DeadlineReported,
     Decided,
     Ended,
     Failed,
@@ -66,7 +66,7 @@ class Journal:
 def level_of(record: Record) -> int:
     """The level at which a record is logged."""
     match record:
-        case DeadlineTold(late=late):
+        case DeadlineReported(late=late):
             return logging.WARNING if late > 0 else logging.INFO
         case Lost() | Redone() | MemoryRaised() | MemoryExhausted() | NotSaved():
             return logging.WARNING
@@ -78,6 +78,6 @@ def level_of(record: Record) -> int:
             return logging.INFO if switched else logging.DEBUG
         case Switched() | Continued() | NotContinued():
             return logging.INFO
-        case CapacityTold(at=at):
+        case CapacityReported(at=at):
             return logging.INFO if at else logging.DEBUG
     return logging.DEBUG

@@ -62,7 +62,7 @@ from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.stores.private import open_private
 from qoop.engine.events import (
     Begun,
-    CallsSeen,
+    CallsObserved,
     CapacityExpected,
     CapacityNotice,
     CheckpointLost,
@@ -80,7 +80,7 @@ from qoop.engine.events import (
     TaskRegranted,
     TaskStopped,
     TaskSucceeded,
-    WorkSeen,
+    WorkObserved,
 )
 from qoop.engine.storage.guard import versions
 
@@ -99,6 +99,7 @@ FORMER_NAMES = {
     "SampleTold": "SampleOffered", "ProgramTold": "ProgramMessage", "PinAsked": "PinRequested",
     "ResizeAsked": "ResizeRequested", "CloseAsked": "CloseRequested", "Answered": "PlannerReplied",
     "Questioned": "PlannerRequested", "Found": "OutputsFound", "Refused": "ResizeRefused", "Decision": "PlanDecided",
+    "CallsSeen": "CallsObserved", "WorkSeen": "WorkObserved",
 }  # fmt: skip
 """The names that lines had before version 17."""
 
@@ -106,7 +107,7 @@ FORMER_FIELDS = {"last_resort": "fallback", "pace": "slowdown"}
 """The names that fields of a submission had before version 17."""
 
 EVENTS = (
-    Queued, Begun, TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsSeen, WorkSeen, MachineJoined,
+    Queued, Begun, TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsObserved, WorkObserved, MachineJoined,
     MachineLost, SlotsChanged, CapacityNotice, CapacityExpected, CheckpointLost, CheckpointSaved,
 )  # fmt: skip
 MESSAGES = (

@@ -110,7 +110,7 @@ export function factor(estimated, found) {
 
 const short = (ratio) => (ratio < 10 ? plainTenth(ratio) : Math.round(ratio).toLocaleString("en"));
 
-/** "CapacityTold" as "capacity told". */
+/** "CapacityReported" as "capacity reported". */
 export function plain(name) {
   return name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
 }
