@@ -78,7 +78,7 @@ MUTANTS = (
         "attempt is not None and not attempt.void and not self.ending", "not self.ending",
     ),
     Mutant("a lost checkpoint is forgotten", Run, "_lost", "self._outputs.drop(key) is None", "True"),
-    Mutant("what others need is released at a switch", Outputs, "useless", "or not task.wanted", "or True"),
+    Mutant("what others need is released at a switch", Outputs, "useless", "or not task.needed", "or True"),
     Mutant(
         "a switch goes on with what the plan makes of other things", RunningPlan, "change",
         "before is not None and not same", "False and before is not None",

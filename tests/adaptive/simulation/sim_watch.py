@@ -689,7 +689,7 @@ def _state_outside(job: JobModel, key: CheckpointKey) -> str:
 
 def _state(task: object, stopping: Iterable[CheckpointKey]) -> str:
     if task.present:  # type: ignore[attr-defined]
-        return "kept" if task.wanted else "spare"  # type: ignore[attr-defined]
+        return "kept" if task.needed else "spare"  # type: ignore[attr-defined]
     if task.busy:  # type: ignore[attr-defined]
         return "stopping" if task.key in stopping else "runs"  # type: ignore[attr-defined]
     if not task.active:  # type: ignore[attr-defined]
