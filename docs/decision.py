@@ -15,7 +15,7 @@ from textwrap import wrap
 
 import qoop
 from qoop.adaptive.replanning.adaptive import Adaptive
-from qoop.adaptive.replanning.decision import Decision, Question, Switch
+from qoop.adaptive.replanning.decision import Decision, DecisionInput, Switch
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
 from qoop.engine.backends.outcomes import Outcome, as_estimated
@@ -45,9 +45,9 @@ _DONE, _PART, _TO_DO, _NEEDLESS, _INK, _BAR, _CHOSEN = (
 class Watching:
     """Greed, with the questions that it received."""
 
-    seen: list[tuple[Question, Decision]] = field(default_factory=list)
+    seen: list[tuple[DecisionInput, Decision]] = field(default_factory=list)
 
-    def decide(self, question: Question) -> Decision:
+    def decide(self, question: DecisionInput) -> Decision:
         decision = Greedy().decide(question)
         self.seen.append((question, decision))
         return decision
@@ -62,7 +62,7 @@ def main() -> None:
     arguments.picture.write_text(draw(*decided(arguments.data)) + "\n")
 
 
-def decided(data: Path) -> tuple[Question, Switch, Decided]:
+def decided(data: Path) -> tuple[DecisionInput, Switch, Decided]:
     """A question, the answer, and the record of it in the job's history."""
     with qoop.connect(slots=1, memory="1GB", staged=True) as session:
         session.register_folder(data)
@@ -88,7 +88,7 @@ def as_believed(spec: TaskSpec) -> Outcome:
     return replace(as_estimated(spec), rows=round(stage.estimate.rows / stage.width / stage.layout.parts))
 
 
-def draw(question: Question, switch: Switch, record: Decided) -> str:
+def draw(question: DecisionInput, switch: Switch, record: Decided) -> str:
     """The decision as SVG: a row for each plan, its stages on the left, its time on the right."""
     rows, bars = len(question.options), _bars(question)
     foot = wrap(f"{record}.", 130)
@@ -114,7 +114,7 @@ def draw(question: Question, switch: Switch, record: Decided) -> str:
     return "\n".join(parts)
 
 
-def _row(question: Question, switch: Switch, place: int) -> Iterator[str]:
+def _row(question: DecisionInput, switch: Switch, place: int) -> Iterator[str]:
     top = _TOP + place * _ROW
     option, seconds = question.options[place], question.remaining[place].seconds
     running, chosen = place == question.running, place == switch.plan
@@ -128,14 +128,14 @@ def _row(question: Question, switch: Switch, place: int) -> Iterator[str]:
     yield from _times(question, place, seconds, top, chosen)
 
 
-def _kept(question: Question, place: int) -> str:
+def _kept(question: DecisionInput, place: int) -> str:
     """The finished work that a plan would take over, and that it would leave out."""
     taken = ", ".join(question.keep(place)) or "nothing"
     left_out = question.left_out(place)
     return f"takes over {taken}" + (f", leaves out {left_out * 1e3:.0f} ms of work" if left_out else "")
 
 
-def _stages(question: Question, place: int, top: float) -> Iterator[str]:
+def _stages(question: DecisionInput, place: int, top: float) -> Iterator[str]:
     """A box for each stage, filled as far as it is done; grey where nothing needs it any more."""
     option, done = question.options[place], question.done[place]
     needed = option.candidate.finish.needed(done)
@@ -150,12 +150,12 @@ def _stages(question: Question, place: int, top: float) -> Iterator[str]:
         yield _text(x + _BOX / 2, top + 19, stage.id, 11, "normal", "middle", colour)
 
 
-def _bars(question: Question) -> int:
+def _bars(question: DecisionInput) -> int:
     """The place at which times begin: behind the stages of the plan that has most of them."""
     return max(430, _LEFT + max(len(option.stages) for option in question.options) * (_BOX + _GAP) + 24)
 
 
-def _times(question: Question, place: int, seconds: float, top: float, chosen: bool) -> Iterator[str]:
+def _times(question: DecisionInput, place: int, seconds: float, top: float, chosen: bool) -> Iterator[str]:
     longest, bars = max(one.seconds for one in question.remaining), _bars(question)
     scale = (_WIDE - bars - 90) / longest
     yield (
@@ -169,7 +169,7 @@ def _times(question: Question, place: int, seconds: float, top: float, chosen: b
         yield _text(x, top + 46, f"{_limit(question, place):.2f} s", 11, "normal", "middle")
 
 
-def _limit(question: Question, place: int) -> float:
+def _limit(question: DecisionInput, place: int) -> float:
     """The seconds before which a plan must end to be worth a switch: rule 13 of docs/re-planning.md."""
     mine = question.remaining[question.running].seconds
     if place == question.running:

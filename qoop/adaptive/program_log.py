@@ -25,22 +25,22 @@ class Program(Protocol):
     def after(self, message: Any, /) -> tuple[Any, Sequence[object]]: ...
 
 
-class Tell(Protocol):
-    """Hears what a program is told, in order, with the state that it has by then."""
+class MessageLog(Protocol):
+    """Takes each message to a program, in order, with the state that the program has by then."""
 
     def __call__(self, program: Program, message: object) -> None: ...
 
 
-def telling(post: Callable[[str, str], object]) -> Tell:
+def message_log(post: Callable[[str, str], object]) -> MessageLog:
     """Posts each message to a program, and with the first one the state that it found."""
     began = False
 
-    def tell(program: Program, message: object) -> None:
+    def log(program: Program, message: object) -> None:
         nonlocal began
         post(repr(message), "" if began else repr(program))
         began = True
 
-    return tell
+    return log
 
 
 class Programs:

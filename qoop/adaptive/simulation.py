@@ -267,15 +267,15 @@ class _VirtualPlanner:
         if not isinstance(outcome, Answer):
             then(outcome)
             return
-        told: T = replace(outcome, seconds=self._seconds, searching=0.0)
+        reply: T = replace(outcome, seconds=self._seconds, searching=0.0)
         switching = self._switching if isinstance(outcome.decision, Switch) else 0.0
         if not self._seconds and not switching:
-            then(told)
+            then(reply)
             return
         self._free_at = max(self._free_at, self._backend.clock.now()) + self._seconds
-        self._backend.appoint(lambda: self._tell(lambda: then(told), switching), self._free_at)
+        self._backend.appoint(lambda: self._deliver(lambda: then(reply), switching), self._free_at)
 
-    def _tell(self, then: Callable[[], None], switching: float) -> None:
+    def _deliver(self, then: Callable[[], None], switching: float) -> None:
         self._backend.clock.advance_to(self._backend.clock.now() + switching)
         then()
 

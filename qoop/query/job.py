@@ -173,7 +173,7 @@ class Job:
     def state(self) -> str:
         """The job's state: STARTING until it has a plan, QUEUED until its first task begins, RUNNING, SWITCHING to
         another plan, or how it ended: SUCCEEDED, FAILED, CANCELLED or SUSPENDED."""
-        return self._handle.told_state
+        return self._handle.display_state
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end, at most `timeout` seconds; True if it has ended."""

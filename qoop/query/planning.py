@@ -23,7 +23,7 @@ from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
 from qoop.adaptive.replanning.greedy import BOTH_ERR, LONG_SECONDS, Greedy, held_to_take
-from qoop.adaptive.replanning.observations import Seen, committed, done_parts, misestimate, outputs
+from qoop.adaptive.replanning.observations import SessionObservations, committed, done_parts, misestimate, outputs
 from qoop.adaptive.replanning.policies import policy_named
 from qoop.adaptive.replanning.seconds_seen import SecondsSeen
 from qoop.adaptive.replanning.slowdown import MachineSlowdown
@@ -141,7 +141,7 @@ class QueryPlanning:
         self._unfinished = unfinished
         self._background = background or InlinePlanner()
         self._searched: set[str] = set()  # texts whose alternatives are being searched in the background
-        self._seen = Seen()
+        self._seen = SessionObservations()
         self._plan_memo = PlanMemo(
             plan_cache, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._seen.calls
         )

@@ -19,8 +19,8 @@ from qoop.adaptive.cluster.recording.messages import JobRequest, PinRequested
 from qoop.adaptive.cluster.recording.ticks import OutputsFound
 from qoop.adaptive.cluster.recording.ticks import PlanDecided as Noted
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
-from qoop.adaptive.replanning.decision import Decision, Question, switch_to
-from qoop.adaptive.replanning.triggers import changed
+from qoop.adaptive.replanning.decision import Decision, DecisionInput, switch_to
+from qoop.adaptive.replanning.triggers import relative_change
 from qoop.adaptive.schedulers.base import Scheduler
 from qoop.adaptive.schedulers.carbyne import Carbyne
 from qoop.adaptive.schedulers.finish_time import FinishTime
@@ -325,9 +325,9 @@ def test_of_what_is_expected_each_job_has_its_part() -> None:
 
 
 def test_how_far_a_share_has_moved() -> None:
-    assert changed(available(8), available(8)) == 0.0
-    assert changed(Resources(8, 100), Resources(8, 80)) == 0.2
-    assert changed(Resources(0, 0), Resources(1, 0)) == float("inf")
+    assert relative_change(available(8), available(8)) == 0.0
+    assert relative_change(Resources(8, 100), Resources(8, 80)) == 0.2
+    assert relative_change(Resources(0, 0), Resources(1, 0)) == float("inf")
 
 
 # --- what the data turns out to be ------------------------------------------------------------------------
@@ -534,7 +534,7 @@ def test_a_job_whose_other_plans_cannot_be_looked_up_goes_on(monkeypatch: pytest
 class ToAndFro:
     """Goes to the other plan of two whenever it is asked."""
 
-    def decide(self, question: Question) -> Decision:
+    def decide(self, question: DecisionInput) -> Decision:
         return switch_to(question, 1 - question.running)
 
 
@@ -566,7 +566,7 @@ class Anywhere:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
 
-    def decide(self, question: Question) -> Decision:
+    def decide(self, question: DecisionInput) -> Decision:
         return switch_to(question, self.random.randrange(len(question.options)))
 
 

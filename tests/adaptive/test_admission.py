@@ -49,7 +49,7 @@ def test_the_others_wait_in_a_queue_in_which_tenants_take_turns() -> None:
     jobs = [cluster.submit(JobRequest(plan(f"p{n}", 4), terms=Terms(tenant))) for n, tenant in enumerate("xxxy")]
     cluster.step(0.0)
     assert [job.status().place for job in jobs] == [None, 1, 2, 3]
-    assert [job.told_state for job in jobs] == ["RUNNING", "QUEUED", "QUEUED", "QUEUED"]
+    assert [job.display_state for job in jobs] == ["RUNNING", "QUEUED", "QUEUED", "QUEUED"]
     assert jobs[1].status().share is None
     while cluster.busy:
         cluster.step()
@@ -64,9 +64,9 @@ def test_a_job_that_no_slot_has_begun_is_queued() -> None:
     cluster.step(0.1)
     second = cluster.submit(JobRequest(plan("q", 2)))
     cluster.step(0.1)
-    assert (first.told_state, second.told_state) == ("RUNNING", "QUEUED"), "both slots are the first one's"
+    assert (first.display_state, second.display_state) == ("RUNNING", "QUEUED"), "both slots are the first one's"
     cluster.step()
-    assert (first.told_state, second.told_state) == ("SUCCEEDED", "RUNNING")
+    assert (first.display_state, second.display_state) == ("SUCCEEDED", "RUNNING")
     second.cancel()
     cluster.close()
 

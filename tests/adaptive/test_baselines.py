@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import inf
 
 from qoop.adaptive.replanning.baselines import AtLaunch, clarinet, hindsight, volcano
-from qoop.adaptive.replanning.decision import Option, Question, Stay, Switch, stages_back
+from qoop.adaptive.replanning.decision import DecisionInput, Option, Stay, Switch, stages_back
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.engine.progress import Finished
 from qoop.engine.task import content_of
@@ -68,18 +68,18 @@ A, B = Option("A", NARROW), Option("B", WIDE)
 
 def test_the_choice_at_launch_has_no_hysteresis() -> None:
     nearly = Option("C", candidate(("nearly", 1, 9.9, ())))
-    question = Question((A, nearly), 0, done(A), Resources(1))
+    question = DecisionInput((A, nearly), 0, done(A), Resources(1))
     assert isinstance(AtLaunch(Greedy()).decide(question), Switch)
     assert isinstance(Greedy().decide(question), Stay)
 
 
 def test_a_task_begun_in_this_moment_is_no_reason_to_keep_the_plan() -> None:
     begun = done(A, running=(("scan", 0.0),))
-    assert isinstance(AtLaunch().decide(Question((A, B), 0, begun, Resources(8))), Switch)
+    assert isinstance(AtLaunch().decide(DecisionInput((A, B), 0, begun, Resources(8))), Switch)
 
 
 def test_once_it_runs_the_plan_is_kept_or_another_policy_decides() -> None:
-    question = Question((A, B), 0, done(A, running=(("scan", 0.5),)), Resources(8))
+    question = DecisionInput((A, B), 0, done(A, running=(("scan", 0.5),)), Resources(8))
     assert isinstance(AtLaunch().decide(question), Stay)
     assert isinstance(AtLaunch(Greedy()).decide(question), Switch)
 
@@ -87,7 +87,7 @@ def test_once_it_runs_the_plan_is_kept_or_another_policy_decides() -> None:
 def test_a_plan_that_cannot_end_is_left_even_so() -> None:
     finished = done(A, running=(("scan", 0.5),))
     stuck = Finished(finished.present, finished.spent, finished.running, finished.done, {}, frozenset(finished.running))
-    question = Question((A, B), 0, stuck, Resources(8))
+    question = DecisionInput((A, B), 0, stuck, Resources(8))
     assert question.remaining[0].seconds == inf
     assert isinstance(AtLaunch().decide(question), Switch)
 
@@ -108,9 +108,9 @@ def test_how_deep_a_switch_goes_back() -> None:
 
 
 def test_without_backtracking_only_plans_count_that_go_on_from_what_was_reached() -> None:
-    question = Question((DEEP, BACK, FORTH, OTHER), 0, done(DEEP, "ab", "abc"), Resources(1))
+    question = DecisionInput((DEEP, BACK, FORTH, OTHER), 0, done(DEEP, "ab", "abc"), Resources(1))
     free, bound = Greedy().decide(question), Greedy(backtracking=False).decide(question)
     assert isinstance(free, Switch) and (free.plan, free.stages_back) == (3, 2)
     assert isinstance(bound, Switch) and (bound.plan, bound.stages_back) == (2, 0)
-    only_back = Question((DEEP, BACK), 0, done(DEEP, "ab", "abc"), Resources(1))
+    only_back = DecisionInput((DEEP, BACK), 0, done(DEEP, "ab", "abc"), Resources(1))
     assert isinstance(Greedy(backtracking=False).decide(only_back), Stay)

@@ -14,7 +14,7 @@ import pytest
 import qoop
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.deadlines import IN_TIME, LATE, MISSED, verdict_of
-from qoop.adaptive.cluster.job_status import JobStatus, Left, PastJob, rho_of
+from qoop.adaptive.cluster.job_status import JobStatus, PastJob, RemainingTime, rho_of
 from qoop.adaptive.cluster.recording.messages import JobRequest, SampleOffered
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.greedy import Greedy
@@ -137,9 +137,9 @@ def test_slots_that_come_make_it_good() -> None:
 
 
 def test_a_verdict_stands_until_another_is_clear() -> None:
-    assert verdict_of(Left(10.0, 5.0, 20.0), 9.8, LATE) == LATE
-    assert verdict_of(Left(10.0, 5.0, 20.0), 9.8, IN_TIME) == IN_TIME
-    assert verdict_of(Left(8.0, 5.0, 20.0), 9.8, LATE) == IN_TIME
+    assert verdict_of(RemainingTime(10.0, 5.0, 20.0), 9.8, LATE) == LATE
+    assert verdict_of(RemainingTime(10.0, 5.0, 20.0), 9.8, IN_TIME) == IN_TIME
+    assert verdict_of(RemainingTime(8.0, 5.0, 20.0), 9.8, LATE) == IN_TIME
     assert verdict_of(None, 5.0, LATE) == LATE and verdict_of(None, -1.0, IN_TIME) == MISSED
 
 
@@ -165,7 +165,7 @@ def test_a_deadline_is_shown_in_words() -> None:
     progress = Progress("RUNNING", 0.5, (), (), ())
 
     def status(deadline: float | None, likely: float = 5.0) -> JobStatus:
-        return JobStatus(progress, 1.0, None, Resources(), Left(likely, 1.0, 9.0), deadline=deadline)
+        return JobStatus(progress, 1.0, None, Resources(), RemainingTime(likely, 1.0, 9.0), deadline=deadline)
 
     assert [due(status(None)), due(status(9.0)), due(status(2.0))] == ["", "due in 9 s", "deadline missed by 3 s"]
 

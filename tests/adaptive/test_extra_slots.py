@@ -13,7 +13,7 @@ from waits import until
 import qoop
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.granting.extra_slots import BRIEF_SECONDS, PATIENCE_SECONDS, most_extra
-from qoop.adaptive.cluster.granting.last_resort import PATIENCE_SECONDS as LAST_PATIENCE
+from qoop.adaptive.cluster.granting.preemption import PATIENCE_SECONDS as LAST_PATIENCE
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.recording.messages import JobRequest

@@ -10,7 +10,7 @@ import pytest
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.job_status import JobStatus, Left
+from qoop.adaptive.cluster.job_status import JobStatus, RemainingTime
 from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.replanning.end_seconds import LEAST, MOST
 from qoop.adaptive.replanning.slowdown import ends_of_stages
@@ -39,7 +39,7 @@ def stage(name: str, width: int, seconds: float, *reads: str) -> Stage:
 PLAN = Plan((stage("scan", 12, 2), stage("join", 6, 3, "scan"), stage("root", 1, 2, "join")), COLUMNS)
 
 
-def followed(factor: float, every: float = 0.5) -> tuple[float, list[tuple[float, Left]]]:
+def followed(factor: float, every: float = 0.5) -> tuple[float, list[tuple[float, RemainingTime]]]:
     """The end of a job whose tasks take that many times as long as estimated, and what was told on the way."""
     clock = VirtualClock()
 
@@ -289,9 +289,9 @@ def test_a_job_is_starting_before_it_has_a_plan() -> None:
     clock = VirtualClock()
     cluster = Cluster(SimulatedBackend({"m": Resources(4, 8 * GB)}, clock, as_estimated), clock=clock, thread=False)
     handle = cluster.submit(JobRequest(PLAN))
-    assert handle.told_state == "STARTING"
+    assert handle.display_state == "STARTING"
     cluster.step(0.5)
-    assert handle.told_state == "RUNNING"
+    assert handle.display_state == "RUNNING"
 
 
 def test_the_range_is_wider_for_a_long_last_task_than_for_many_stages() -> None:

@@ -60,8 +60,8 @@ def test_what_nobody_listens_to_is_not_made_into_text(
 def test_what_was_mended_is_a_warning(record: Record, level: int, caplog: pytest.LogCaptureFixture) -> None:
     journal = Journal()
     with caplog.at_level(logging.DEBUG, logger="qoop"):
-        journal.tell("job1", [record])
-        journal.tell("job1", [record])  # it was told
+        journal.log("job1", [record])
+        journal.log("job1", [record])  # it was told
     assert level_of(record) == level
     assert [(one.levelno, one.getMessage()) for one in caplog.records] == [(level, f"job1 {record}")]
 

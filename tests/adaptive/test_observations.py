@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
-from qoop.adaptive.replanning.observations import Seen, misestimate, outputs
+from qoop.adaptive.replanning.observations import SessionObservations, misestimate, outputs
 from qoop.engine.events import Committed
 from qoop.engine.storage.manifest import CheckpointDirectory
 from qoop.engine.task import CheckpointKey, checkpoint_key
@@ -49,13 +49,13 @@ def test_the_misestimate_is_the_worst_factor() -> None:
 
 
 def test_seconds_are_not_remembered() -> None:
-    seen = Seen()
+    seen = SessionObservations()
     seen.add(PLAN, {"s1": Observation(9000, seconds=3.0)})
     assert {one.seconds for one in seen.over({"t": "v1"}).by_signature.values()} == {None}
 
 
 def test_only_what_is_over_the_query_s_tables_is_given() -> None:
-    seen = Seen()
+    seen = SessionObservations()
     seen.add(PLAN, {"s1": Observation(9000), "s2": Observation(5)})
     found = seen.over({"t": "v1", "u": "v1"})
     assert found.by_signature["sig1"] == Observation(9000, reads=frozenset({"table t v1"}))
@@ -66,7 +66,7 @@ def test_only_what_is_over_the_query_s_tables_is_given() -> None:
 
 
 def test_the_oldest_are_forgotten_first() -> None:
-    seen = Seen(most=10)
+    seen = SessionObservations(most=10)
     for number in range(50):
         stage = Stage("s1", "", READ, COLUMNS, 1, f"sig{number}", meaning=f"rows{number}")
         seen.add(Plan((stage,), COLUMNS), {"s1": Observation(9000)})
@@ -76,7 +76,7 @@ def test_the_oldest_are_forgotten_first() -> None:
 
 
 def test_non_deterministic_stages_are_not_remembered() -> None:
-    seen = Seen()
+    seen = SessionObservations()
     non_deterministic = Stage("s1", "", READ, COLUMNS, 1, "sig", shareable=False)
     seen.add(Plan((non_deterministic,), COLUMNS), {"s1": Observation(9000)})
     assert len(seen) == 0

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qoop.adaptive.replanning.adaptive import Adaptive
-from qoop.adaptive.replanning.answers import Answer, Asked, answer
+from qoop.adaptive.replanning.answers import Answer, PlannerRequest, answer
 from qoop.adaptive.replanning.decision import SHARE as CHANGED
 from qoop.adaptive.replanning.decision import (
     START,
+    DecisionInput,
     Option,
-    Question,
     Stay,
     Switch,
     complete,
@@ -79,8 +79,8 @@ B = option("first 4 1 as=scan\nother 8 1 first\nroot 1 1 other", "B")
 SHARE = Resources(4, 0)
 
 
-def ask(*options: Option, done: Finished, share: Resources = SHARE, running: int = 0) -> Question:
-    return Question(options, running, done, share)
+def ask(*options: Option, done: Finished, share: Resources = SHARE, running: int = 0) -> DecisionInput:
+    return DecisionInput(options, running, done, share)
 
 
 # --- progress ---------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def searches(now: float, cause: str, whole: bool = True, **more: object) -> bool
     runs = replace(runs, candidate=Candidate(Plan((replace(stage, whole=whole),), COLUMNS), ""))
     question = replace(ask(runs, done=finished(runs, {})), now=now, causes=(cause,))
     adaptive = Adaptive(lambda _: [B.candidate], SHARE, **more)  # type: ignore[arg-type]
-    found = answer(Asked(question, NOTHING, (), adaptive, JobId("job1"), found=False))
+    found = answer(PlannerRequest(question, NOTHING, (), adaptive, JobId("job1"), found=False))
     why = "other plans should take much longer" if more else "too little is left to make other plans"
     assert found.found or found.decision == Stay(why, found.question.remaining)
     return found.found
@@ -355,7 +355,7 @@ def test_stages_that_leave_outputs_follow_duckdbs_plan_unless_it_should_win_clea
     first, stages = whole_option(1.0), option(text).candidate.slower(factor)
     question = replace(ask(first, done=finished(first, {})), now=0.1, causes=(START,))
     adaptive = Adaptive(lambda _: pytest.fail("no search"), SHARE, at_once=True, first_look=lambda _: [stages])
-    found = answer(Asked(question, NOTHING, (), adaptive, JobId("job1"), found=False))
+    found = answer(PlannerRequest(question, NOTHING, (), adaptive, JobId("job1"), found=False))
     assert found.runs == runs
     assert not found.found, "the search among all plans is still to come"
 

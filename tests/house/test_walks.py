@@ -13,7 +13,7 @@ from house_walks import Recording, Step, code_of, steps
 from waits import until
 
 import qoop
-from qoop.adaptive.replanning.decision import Decision, Question, Stay, switch_to
+from qoop.adaptive.replanning.decision import Decision, DecisionInput, Stay, switch_to
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.engine.history import Decided, Started
 from qoop.engine.kernel import Kernel
@@ -66,10 +66,10 @@ def switches(job: qoop.Job) -> int:
     return sum(isinstance(one, Decided) and one.switched for one in job.history())
 
 
-def another_than(decide: Callable[[Greedy, Question], Decision]) -> Callable[[Greedy, Question], Decision]:
+def another_than(decide: Callable[[Greedy, DecisionInput], Decision]) -> Callable[[Greedy, DecisionInput], Decision]:
     """Calls `decide`, and switches whatever it says."""
 
-    def switch(self: Greedy, question: Question) -> Decision:
+    def switch(self: Greedy, question: DecisionInput) -> Decision:
         decide(self, question)
         others = [place for place in range(len(question.options)) if place != question.running]
         return switch_to(question, others[0]) if others else Stay("there is no other plan", question.remaining)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from planner_world import World
 
-from qoop.adaptive.replanning.decision import Option, errors_seen, reestimate
-from qoop.adaptive.replanning.observations import Seen
+from qoop.adaptive.replanning.decision import Option, observed_errors, reestimate
+from qoop.adaptive.replanning.observations import SessionObservations
 from qoop.planner.algebra.canonical_text import leaf_name, scan_digest
 from qoop.planner.estimate.join_errors import join_errors
 from qoop.planner.estimate.observed import NOTHING, Joined, Observation, Observations, Tables, tables_below
@@ -94,7 +94,7 @@ def test_an_option_that_was_found_since_is_not_corrected_twice(world: World) -> 
     observed = Observations({joining(first).signature: Observation(8 * joining(first).estimate.rows)})
     runs, old = Option("A", Candidate(first, "")), Option("B", Candidate(second, ""))
     late = replace(old, known=frozenset({BOTH}))
-    errors = errors_seen([runs, old, late], observed)
+    errors = observed_errors([runs, old, late], observed)
     assert errors == {BY_CATEGORY: pytest.approx(8)}
     observed |= Observations(errors=errors)
     assert joining(reestimate(old, observed, {}).candidate.plan).estimate.rows == pytest.approx(
@@ -111,7 +111,7 @@ def test_plans_that_are_made_later_know_of_it(world: World) -> None:
 
 
 def test_a_session_remembers_the_first_error_that_nothing_was_known_of(world: World) -> None:
-    first, remembered = plan(world, query("'c1'")), Seen()
+    first, remembered = plan(world, query("'c1'")), SessionObservations()
     remembered.add(first, seen(first, 8))
     remembered.add(first, seen(first, 5))
     assert remembered.over({"sales": "v1", "items": "v1", "days": "v1"}).errors == {BY_CATEGORY: pytest.approx(8)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qoop.adaptive.replanning.decision import Question, Stay
+from qoop.adaptive.replanning.decision import DecisionInput, Stay
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.tpcds.scenarios.adversary import search, shrink
 from qoop.tpcds.scenarios.scenario import Scenario, Steps
@@ -13,7 +13,7 @@ MEMORY = 1e9
 class Stubborn:
     """Never changes plan."""
 
-    def decide(self, question: Question) -> Stay:
+    def decide(self, question: DecisionInput) -> Stay:
         return Stay("it never does", question.remaining)
 
 

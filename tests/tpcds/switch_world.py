@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from qoop.adaptive.replanning.adaptive import Adaptive
-from qoop.adaptive.replanning.decision import Decision, Question, Stay, switch_to
+from qoop.adaptive.replanning.decision import Decision, DecisionInput, Stay, switch_to
 from qoop.adaptive.replanning.triggers import Cause, Triggers
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.engine.history import Record, Succeeded
@@ -34,7 +34,7 @@ class AtRandom:
     often: float
     switches: list[int] = field(default_factory=list)
 
-    def decide(self, question: Question) -> Decision:
+    def decide(self, question: DecisionInput) -> Decision:
         others = [place for place in range(len(question.options)) if place != question.running]
         if not others or len(self.switches) >= MOST_SWITCHES or self.random.random() > self.often:
             return Stay("it was not to be", question.remaining)

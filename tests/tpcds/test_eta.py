@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 
 from qoop.__main__ import main
-from qoop.adaptive.cluster.job_status import Left
+from qoop.adaptive.cluster.job_status import RemainingTime
 from qoop.tpcds.bench.eta import EtaReport, Prediction, at_half_time, table
 
-ANSWERS = [(0.5, Left(9, 5, 20)), (4.9, Left(6, 4, 8)), (5.2, Left(3, 2, 4)), (9.0, Left(1, 0, 2))]
+ANSWERS = [
+    (0.5, RemainingTime(9, 5, 20)),
+    (4.9, RemainingTime(6, 4, 8)),
+    (5.2, RemainingTime(3, 2, 4)),
+    (9.0, RemainingTime(1, 0, 2)),
+]
 
 
 def test_what_was_said_nearest_to_half_time_is_held_against_what_was_left() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from qoop.adaptive.cluster.job_status import Left
+from qoop.adaptive.cluster.job_status import RemainingTime
 from qoop.catalog.errors import QoopError
 from qoop.query.job import Job
 from qoop.session.session import Session
@@ -130,9 +130,9 @@ def _asked(session: Session, number: int, text: str) -> Prediction | float:
     return at_half_time(number, seconds, [(at - begun, left) for at, left in answers])
 
 
-def _answers(job: Job) -> list[tuple[float, Left]]:
+def _answers(job: Job) -> list[tuple[float, RemainingTime]]:
     """The times at which the job was asked until it ended, and its answers."""
-    found: list[tuple[float, Left]] = []
+    found: list[tuple[float, RemainingTime]] = []
     while not job.wait(_EVERY):
         left = job.status().left
         if left is not None:
@@ -140,7 +140,7 @@ def _answers(job: Job) -> list[tuple[float, Left]]:
     return found
 
 
-def at_half_time(number: int, seconds: float, answers: Sequence[tuple[float, Left]]) -> Prediction | float:
+def at_half_time(number: int, seconds: float, answers: Sequence[tuple[float, RemainingTime]]) -> Prediction | float:
     """The answer nearest to half time, if there is one near it; else the seconds.
 
     answers: each with the seconds since the query was begun.

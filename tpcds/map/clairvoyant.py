@@ -13,7 +13,7 @@ from heapq import nsmallest
 from itertools import pairwise
 from math import inf
 
-from qoop.adaptive.replanning.decision import Decision, Option, Question, Stay, switch_to
+from qoop.adaptive.replanning.decision import Decision, DecisionInput, Option, Stay, switch_to
 from qoop.catalog.value import value
 from qoop.engine.task import Content
 from qoop.planner.finish import Done
@@ -40,7 +40,7 @@ class Scripted:
     schedule: Schedule
     launch: int
 
-    def decide(self, question: Question) -> Decision:
+    def decide(self, question: DecisionInput) -> Decision:
         wanted = self._place([place for at, place in self.schedule if at <= question.now][-1])
         if wanted == question.running or wanted >= len(question.options):
             return Stay("as the schedule has it", question.remaining)

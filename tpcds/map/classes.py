@@ -11,7 +11,7 @@ from typing import Any
 from qoop.adaptive.profiles import CapacityProfile, Volatility, load, market, regions
 from qoop.adaptive.profiles.named import spot, spot_region
 from qoop.adaptive.profiles.shared import shared
-from qoop.adaptive.profiles.spot import asked_for as spot_asked_for
+from qoop.adaptive.profiles.spot import announced_by as spot_announced_by
 from qoop.adaptive.profiles.volatility import REGION_SECONDS
 from qoop.tpcds.map import cluster
 from qoop.tpcds.map.cells import SHARES
@@ -104,7 +104,7 @@ def asked_for(item: Item) -> list[AskedFor]:
     if item.name != FIRST or item.file is not None:
         return []
     market_seed, start = _first_minute(_chance(item))
-    bids = list(spot_asked_for(market.prices(market_seed)))
+    bids = list(spot_announced_by(market.prices(market_seed)))
     first = max(place for place, (at, _) in enumerate(bids) if at <= start)
     return [
         (max(0.0, at - start), tuple((then - start, count) for then, count in coming)) for at, coming in bids[first:]

@@ -8,7 +8,7 @@ from typing import Any
 
 from qoop.adaptive.profiles import CapacityProfile, Point
 from qoop.adaptive.replanning.baselines import NO_ROW_COUNTS
-from qoop.adaptive.replanning.decision import Decision, Policy, Question, Stay, switch_to
+from qoop.adaptive.replanning.decision import Decision, DecisionInput, Policy, Stay, switch_to
 from qoop.adaptive.schedulers.shares import times
 from qoop.adaptive.simulation import SimulatedJob, simulate
 from qoop.catalog.value import value
@@ -41,7 +41,7 @@ class PaperGreedy:
 
     hysteresis: float = HYSTERESIS
 
-    def decide(self, question: Question) -> Decision:
+    def decide(self, question: DecisionInput) -> Decision:
         seconds = [one.seconds for one in question.remaining]
         best = min(range(len(seconds)), key=lambda place: (seconds[place], place != question.running, place))
         if seconds[best] < (1.0 - self.hysteresis) * seconds[question.running]:

@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 
-from qoop.adaptive.profiles.shared import SLOTS, JobLifetimes, part, seconds, seen
+from qoop.adaptive.profiles.shared import SLOTS, JobLifetimes, observable_jobs, part, seconds
 from qoop.adaptive.schedulers.tetris import Tetris
 from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 from qoop.catalog.errors import ConfigError
@@ -145,7 +145,7 @@ def _merged(plan: Plan) -> Plan:
 def table(clusters: Mapping[int, JobLifetimes]) -> str:
     """The results of each cluster and of all, next to those of the paper."""
     lines = ["seed   jobs  mean s  median s  see >= 1  see >= 4"]
-    counts = {seed: seen(lifetimes) for seed, lifetimes in clusters.items()}
+    counts = {seed: observable_jobs(lifetimes) for seed, lifetimes in clusters.items()}
     took = {seed: seconds(lifetimes) for seed, lifetimes in clusters.items()}
     lines += [_row(str(seed), took[seed], counts[seed]) for seed in clusters]
     every = [one for seed in clusters for one in took[seed]], [one for seed in clusters for one in counts[seed]]

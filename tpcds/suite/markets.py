@@ -10,7 +10,7 @@ from typing import Any
 
 from qoop.adaptive.profiles import events
 from qoop.adaptive.profiles.named import spot
-from qoop.adaptive.profiles.shared import recorded, seen, view
+from qoop.adaptive.profiles.shared import observable_jobs, recorded, view
 from qoop.adaptive.profiles.summary import PERCENTS
 
 SERIES = 20
@@ -57,4 +57,4 @@ def _cluster(number: int) -> dict[str, Any]:
     ]
     views = [view(lifetimes, came, ended) for came, ended in long[:_SHOWN]]
     shares = [[[point.at, point.all_slots] for point in one.points] for one in views]
-    return {"kind": "shared", "jobs": [seen(lifetimes, percent) for percent in PERCENTS], "shares": shares}
+    return {"kind": "shared", "jobs": [observable_jobs(lifetimes, percent) for percent in PERCENTS], "shares": shares}

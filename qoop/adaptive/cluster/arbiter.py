@@ -38,7 +38,7 @@ NAMESPACE = "qoop"
 LEASE = 5.0
 """Seconds without a word after which a session counts as dead."""
 
-_LOOK = 0.5
+_RENEW_SECONDS = 0.5
 """Seconds between looks at which nodes there are to hold."""
 
 Slots = Mapping[MachineId, int]
@@ -57,7 +57,7 @@ class _Session:
     wants: Wants
     heard: float
     used: Slots = field(default_factory=dict)
-    given: Slots = field(default_factory=dict)
+    allotted: Slots = field(default_factory=dict)
 
 
 class Arbiter:
@@ -79,8 +79,8 @@ class Arbiter:
         mine = self._sessions.setdefault(session, _Session(next(self._arrivals), wants, now))
         mine.wants, mine.used, mine.heard = wants, used, now
         target = self._targets(slots)[session]
-        mine.given = {name: max(0, min(target[name], slots[name] - self._taken(name, mine))) for name in slots}
-        return mine.given
+        mine.allotted = {name: max(0, min(target[name], slots[name] - self._taken(name, mine))) for name in slots}
+        return mine.allotted
 
     def leave(self, session: str) -> int:
         """A session has ended; how many there are still."""
@@ -101,14 +101,14 @@ class Arbiter:
             {
                 "name": name, "tenant": ", ".join(filter(None, one.wants)),
                 "wants": sum(slots for _, slots in one.wants.values()), "used": dict(one.used),
-                "given": dict(one.given), "silent": round(now - one.heard, 2),
+                "given": dict(one.allotted), "silent": round(now - one.heard, 2),
             }
             for name, one in self._sessions.items()
         ]  # fmt: skip
 
     def _taken(self, machine: MachineId, but: _Session) -> int:
         others = (one for one in self._sessions.values() if one is not but)
-        return sum(max(one.used.get(machine, 0), one.given.get(machine, 0)) for one in others)
+        return sum(max(one.used.get(machine, 0), one.allotted.get(machine, 0)) for one in others)
 
     def _targets(self, slots: Slots) -> dict[str, Counter[MachineId]]:
         """The slots that each session should have, by machine: if possible where it has some already."""
@@ -117,7 +117,7 @@ class Arbiter:
         for keeps in (True, False):
             for name, target in targets.items():
                 for machine in slots:
-                    here = self._sessions[name].given.get(machine, 0) if keeps else free[machine]
+                    here = self._sessions[name].allotted.get(machine, 0) if keeps else free[machine]
                     taken = max(0, min(here, free[machine], counts[name]))
                     target[machine] += taken
                     free[machine] -= taken
@@ -127,21 +127,21 @@ class Arbiter:
     def _counts(self, total: int) -> Counter[str]:
         """The number of slots for each session, by the scheduler: first of those that are wanted, then of the rest."""
         counts = Counter[_Part]()
-        for wanted in (True, False):
-            while (found := self._next(counts, total, wanted)) is not None:
+        for in_demand in (True, False):
+            while (found := self._next(counts, total, in_demand)) is not None:
                 counts[found] += 1
         sums = Counter[str]()
         for (session, _), slots in counts.items():
             sums[session] += slots
         return sums
 
-    def _next(self, counts: Mapping[_Part, int], total: int, wanted: bool) -> _Part | None:
+    def _next(self, counts: Mapping[_Part, int], total: int, in_demand: bool) -> _Part | None:
         parts = [(name, tenant) for name, one in self._sessions.items() for tenant in one.wants]
         requests = []
         for place, (name, tenant) in enumerate(parts):
             session, has = self._sessions[name], counts[name, tenant]
             weight, wants = session.wants[tenant]
-            demands = (_one_slot(str(place)),) if not wanted or has < wants else ()
+            demands = (_one_slot(str(place)),) if not in_demand or has < wants else ()
             about = session.arrival, 1.0, Resources(has), demands
             requests.append(Request(str(place), *about, tenant=tenant, tenant_weight=weight))
         available = Available(Resources(total), Resources(total - sum(counts.values())))
@@ -185,7 +185,7 @@ class RayArbiter:
     def _keep_resources(self) -> None:
         errors, away = load().exceptions.RayError, False
         while True:
-            time.sleep(_LOOK)  # the process ends with the actor
+            time.sleep(_RENEW_SECONDS)  # the process ends with the actor
             try:
                 self._hold_resources()
                 away = False
@@ -240,9 +240,9 @@ class RayShare:
         try:
             if self._actor is None:
                 self._actor = _arbiter(ray)
-            asked = self._actor.tick.remote(self._name, self._reserves, self.wants_now(), slots, used)
-            given: Slots = ray.get(asked, timeout=LEASE)
-            return given
+            reply = self._actor.tick.remote(self._name, self._reserves, self.wants_now(), slots, used)
+            allotted: Slots = ray.get(reply, timeout=LEASE)
+            return allotted
         except (ray.exceptions.RayError, ValueError):  # it is gone with its node; the next one knows nothing yet
             self._actor = None
             return None

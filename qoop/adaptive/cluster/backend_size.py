@@ -87,8 +87,8 @@ class Announcements:
     tell: tells the backend of a size, which is meant for now or for later. Raises ConfigError if it cannot be so.
     """
 
-    def __init__(self, tell: Callable[[AnnouncedSize, float], object]) -> None:
-        self._tell = tell
+    def __init__(self, apply: Callable[[AnnouncedSize, float], object]) -> None:
+        self._apply_size = apply
         self._coming: list[AnnouncedSize] = []  # the next first
 
     @property
@@ -103,11 +103,11 @@ class Announcements:
         """
         rest = [left for one in self._coming if (left := one.without(size)) is not None]
         coming = sorted([*rest, size] if size.at > now else rest, key=lambda one: one.at)
-        self._tell(size if size.at <= now else _merged(coming), now)
+        self._apply_size(size if size.at <= now else _merged(coming), now)
         self._coming = coming
         if size.at <= now and coming:
             with contextlib.suppress(ConfigError):  # noted; it was not refused before, and comes when it is due
-                self._tell(_merged(coming), now)
+                self._apply_size(_merged(coming), now)
 
     def carry_out(self, now: float) -> None:
         """Resize the backend as it was announced for a time that has come."""

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from qoop.adaptive.cluster.deadlines import Deadlines
     from qoop.adaptive.cluster.recording.trace import Trace
     from qoop.adaptive.cluster.tenants import TenantStatus
-    from qoop.adaptive.program_log import Tell
+    from qoop.adaptive.program_log import MessageLog
     from qoop.engine.node_queues.ticket import JobLeft
 
 
@@ -121,7 +121,7 @@ class Cluster:
         self._size = BackendSize(backend, self._driver, self._recorder, self._shares)
         self._limits = TimeLimits(self._jobs, self._driver, self._table.order, options.wait_for_capacity)
         self._deadlines: Deadlines | None = None
-        self._past = PastJobs(told=thread)
+        self._past = PastJobs(detailed=thread)
         self._planner_requests = PlannerRequests(
             self._table, self._driver, planner or (PlannerThread() if thread else InlinePlanner()), self._recorder,
             self.post,
@@ -239,7 +239,7 @@ class Cluster:
         self._mail.append(message)
         self._backend.wake()
 
-    def program_log(self) -> Tell | None:
+    def program_log(self) -> MessageLog | None:
         """Takes each message to a program above jobs, so that the trace has it; None: there is no trace."""
         return self._program_log.opened() if self._program_log is not None else None
 
@@ -363,7 +363,7 @@ class Cluster:
             self._planner_requests.tick(now)
             self._granter.grant(now)
             if self._journal is not None:
-                self._journal.tell_all((name, job.run.history) for name, job in self._jobs.items())
+                self._journal.log_all((name, job.run.history) for name, job in self._jobs.items())
             self._recorder.end()
 
     def _open(self, message: Message, now: float) -> None:

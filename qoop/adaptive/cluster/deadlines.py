@@ -2,8 +2,8 @@
 changes.
 
 After MLFS (Wang, Liu and Shen, CoNEXT 2020), where a job that will be late is known by its remaining time. Here that is
-a range (:func:`qoop.adaptive.cluster.job_status.left_of`): its likely end past the deadline is a warning, its earliest
-end past it a certainty. A deadline ends nothing.
+a range (:func:`qoop.adaptive.cluster.job_status.remaining_time`): its likely end past the deadline is a warning, its
+earliest end past it a certainty. A deadline ends nothing.
 
 The ways to meet it are told with it: more slots; another time, where the query would take less than it was given if it
 had all slots; an approximate answer, where statistics say how much of its tables that would read
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.cluster.job_status import Left, left_of
+from qoop.adaptive.cluster.job_status import RemainingTime, remaining_time
 from qoop.adaptive.cluster.recording.messages import SampleOffered
 from qoop.adaptive.replanning.decision import slowdown_of
 from qoop.adaptive.replanning.slowdown import finish_time
@@ -90,7 +90,7 @@ class Deadlines:
                     yield one.job.run, changed
 
     def _checked(self, one: _Watched, now: float) -> DeadlineReported | None:
-        slack, left = one.job.needed_at - now, _left_of(one.job, now)
+        slack, left = one.job.needed_at - now, _remaining_time(one.job, now)
         seconds = CHECK_PART * min(abs(slack), left.likely if left is not None else math.inf)
         one.check_at = now + max(CHECK_SECONDS, seconds)
         verdict = verdict_of(left, slack, one.verdict)
@@ -116,7 +116,7 @@ class Deadlines:
         return AnotherTime(tuple(job.run.job for job in others), None if None in left else wait, seconds)
 
 
-def verdict_of(left: Left | None, slack: float, before: str) -> str:
+def verdict_of(left: RemainingTime | None, slack: float, before: str) -> str:
     """left: until the end, None: not known. slack: seconds until the deadline. before: the last verdict, which stands
     unless another one is clear.
 
@@ -138,7 +138,7 @@ def _enough(job: ActiveJob, now: float, slack: float) -> float | None:
     if share is None or slack <= 0:
         return None
     for more in (1, *_MORE) if job.run.expected(now) else _MORE:  # those there are would do, if they stayed
-        left = _left_of(job, now, times(share, more))
+        left = _remaining_time(job, now, times(share, more))
         if left is not None and left.likely <= slack:
             return share.cpu * more
     return None
@@ -160,7 +160,7 @@ def _whole(job: ActiveJob, now: float, share: Resources) -> float | None:
     No less than its longest running task has taken and what is left then: of DuckDB's plan only that tells its
         slowdown.
     """
-    left = _left_of(job, now, share)
+    left = _remaining_time(job, now, share)
     if left is None:
         return None
     option, finished, slots = job.plans.running, job.run.finished(now), min(1.0, share.cpu)
@@ -171,14 +171,14 @@ def _whole(job: ActiveJob, now: float, share: Resources) -> float | None:
 
 
 def _likely(job: ActiveJob, now: float) -> float | None:
-    left = _left_of(job, now)
+    left = _remaining_time(job, now)
     return left.likely if left is not None else None
 
 
-def _left_of(job: ActiveJob, now: float, share: Resources | None = None) -> Left | None:
+def _remaining_time(job: ActiveJob, now: float, share: Resources | None = None) -> RemainingTime | None:
     """share: in place of what the job has and should have later."""
     run = job.run
     if run.share is None or run.ending or not run.plans:
         return None
     coming = run.expected(now) if share is None else ()
-    return left_of(job.plans.running, run.finished(now), share or run.share, coming)
+    return remaining_time(job.plans.running, run.finished(now), share or run.share, coming)

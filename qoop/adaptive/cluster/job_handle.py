@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from qoop.adaptive.cluster.job_status import (
     Alone,
     JobStatus,
-    left_of,
+    remaining_time,
     rho_of,
     work_done,
 )
@@ -104,7 +104,7 @@ class JobHandle:
         return self._run.state
 
     @property
-    def told_state(self) -> str:
+    def display_state(self) -> str:
         """The state for people: a job that has no plan yet is STARTING, one none of whose tasks has begun QUEUED, one
         that was suspended SUSPENDED."""
         state = self._run.state
@@ -156,14 +156,14 @@ class JobHandle:
 
         Once one was handed out the job changes only to plans that keep it. Raises the job's error.
         """
-        given, pinned = 0, False
+        streamed, pinned = 0, False
         while not self.wait(_STREAM_PAUSE):
             pinned = pinned or self._pin()
             if pinned:
-                parts = self._first_outputs()[given:]
+                parts = self._first_outputs()[streamed:]
                 yield from parts
-                given += len(parts)
-        yield from self.done.result()[given:]
+                streamed += len(parts)
+        yield from self.done.result()[streamed:]
 
     def _first_outputs(self) -> tuple[Committed, ...]:
         with self._cluster.lock:
@@ -173,11 +173,11 @@ class JobHandle:
         """Have the parts of the root kept that there are; False if there are none or the job has ended."""
         if not self._first_outputs():
             return False
-        asked = PinRequested(self.id)
-        self._cluster.post(asked)
-        while not (asked.done.done() or self.done.done()):
-            futures.wait([asked.done], WAKE_SECONDS)
-        return asked.done.done() and asked.done.result()
+        message = PinRequested(self.id)
+        self._cluster.post(message)
+        while not (message.done.done() or self.done.done()):
+            futures.wait([message.done], WAKE_SECONDS)
+        return message.done.done() and message.done.result()
 
     def cancel(self, error: Cancelled | None = None) -> None:
         """Stop the job; returns at once. Does nothing if it has ended. error: why, if somebody shall know."""
@@ -191,24 +191,24 @@ class JobHandle:
         grace: seconds that attempts under way may go on before. Raises ConfigError if the job has ended,
         CheckpointError if the outputs cannot be looked up.
         """
-        asked = SuspendRequested(self.id, owner)
+        message = SuspendRequested(self.id, owner)
         try:
             if grace > 0:
                 self._cluster.post(PauseRequested(self.id))
             deadline = time.monotonic() + grace
             while time.monotonic() < deadline and self._is_busy() and not self.done.done():
                 time.sleep(_PAUSE)
-            self._cluster.post(asked)
-            while not (asked.kept.done() or self.done.done()):
-                futures.wait([asked.kept, self.done], WAKE_SECONDS, futures.FIRST_COMPLETED)
+            self._cluster.post(message)
+            while not (message.kept.done() or self.done.done()):
+                futures.wait([message.kept, self.done], WAKE_SECONDS, futures.FIRST_COMPLETED)
             if self.done.done():
                 raise ConfigError(f"the job {self.id} has {self.state.lower()}: it cannot be suspended any more")
-            yield asked.kept.result()
+            yield message.kept.result()
         except BaseException:
             self._cluster.post(PauseRequested(self.id, on=False))
             raise
         finally:
-            asked.kept.add_done_callback(partial(self._unpin, owner))  # at once, or when the message is opened
+            message.kept.add_done_callback(partial(self._unpin, owner))  # at once, or when the message is opened
 
     def _unpin(self, owner: JobId, kept: Future[tuple[Committed, ...]]) -> None:
         if kept.exception() is None:
@@ -251,9 +251,9 @@ class JobHandle:
         left = None
         if finished is not None and plan is not None:
             assert run.share is not None
-            left = left_of(plan, finished, run.share, coming)
+            left = remaining_time(plan, finished, run.share, coming)
             done = work_done(plan, finished, progress.fraction, run.share)
-            done = self._told(len(run.plans), progress.fraction, done)
+            done = self._not_less(len(run.plans), progress.fraction, done)
             stages = progress.stages
             if plan.by_duckdb:
                 stages = tuple(replace(stage, within=done if stage.running else 0.0) for stage in stages)
@@ -270,15 +270,15 @@ class JobHandle:
             notices=notices,
         )  # fmt: skip
 
-    def _told(self, plans: int, ended: float, done: float) -> float:
+    def _not_less(self, plans: int, ended: float, done: float) -> float:
         """The part of the work that is done, never less than was told before, unless outputs were lost or the plan
         changed since: a share that falls or a task that is overdue undoes nothing.
 
         plans: how many have run. ended: the part of the tasks that have ended.
         """
-        before, ended_before, told = self._least
+        before, ended_before, least = self._least
         if plans == before and ended >= ended_before:
-            done = max(done, told)
+            done = max(done, least)
         self._least = plans, ended, done
         return done
 

@@ -38,7 +38,7 @@ _OVERHEAD = 0.1
 
 
 @value
-class Left:
+class RemainingTime:
     """Seconds until the end: the most likely number, and from what to what it may be."""
 
     likely: float
@@ -65,7 +65,7 @@ class JobStatus:
     elapsed: float
     share: Resources | None
     used: Resources
-    left: Left | None
+    left: RemainingTime | None
     blocked_by: tuple[JobId, ...] = ()
     preemptions: int = 0
     waited: float = 0.0
@@ -151,11 +151,11 @@ class EndedJob:
 def _light(record: Record) -> Record:
     match record:
         case Failed(error=error) | Ended(error=QoopError() as error):
-            return replace(record, error=_told(error))
+            return replace(record, error=_detached(error))
     return record
 
 
-def _told(error: QoopError) -> QoopError:
+def _detached(error: QoopError) -> QoopError:
     """An error of the same class that says the same, and holds on to nothing."""
     kind = type(error)
     return kind.__new__(kind, str(error))
@@ -167,7 +167,7 @@ def rho_of(seconds: float, slots: float, alone: Alone) -> float | None:
     return seconds / whole if _TELLING <= whole < inf else None
 
 
-def left_of(option: Option, finished: Finished, share: Resources, coming: Coming = ()) -> Left | None:
+def remaining_time(option: Option, finished: Finished, share: Resources, coming: Coming = ()) -> RemainingTime | None:
     """The time to the end of a job, if its share changes no more than it should; None: it never ends so. Its likely
     number is that of the decisions (:mod:`qoop.adaptive.replanning.slowdown`).
 
@@ -176,8 +176,8 @@ def left_of(option: Option, finished: Finished, share: Resources, coming: Coming
     the end.
     """
     if 0 < share.cpu < 1:
-        whole = left_of(option, finished, times(share, 1.0 / share.cpu))
-        return whole and Left(whole.likely / share.cpu, whole.least / share.cpu, whole.most / share.cpu)
+        whole = remaining_time(option, finished, times(share, 1.0 / share.cpu))
+        return whole and RemainingTime(whole.likely / share.cpu, whole.least / share.cpu, whole.most / share.cpu)
     if option.by_duckdb:
         slowdowns, factors = slowdowns_of_duckdb(option, finished, share, (LEAST, 0.5, MOST)), (1.0, 1.0, 1.0)
     else:
@@ -192,7 +192,7 @@ def left_of(option: Option, finished: Finished, share: Resources, coming: Coming
             least, likely, most = min(later[0], least), later[1], later[2]
     if not isfinite(likely):
         return None
-    return Left(likely, max(0.0, least * factors[0] - _OVERHEAD), most * factors[2] + _OVERHEAD)
+    return RemainingTime(likely, max(0.0, least * factors[0] - _OVERHEAD), most * factors[2] + _OVERHEAD)
 
 
 def work_done(option: Option, finished: Finished, ended: float, share: Resources) -> float:
@@ -204,7 +204,7 @@ def work_done(option: Option, finished: Finished, ended: float, share: Resources
     done = own_progress(option, finished)
     if option.by_duckdb:
         spent = max((max(one) for one in done.running.values() if one), default=0.0)
-        left = left_of(option, finished, whole_slots(share)) if spent else None
+        left = remaining_time(option, finished, whole_slots(share)) if spent else None
         return ended if left is None else max(ended, min(NEVER_OVER, spent / (spent + left.likely)))
     slowdown, total, within = slowdown_of(option, finished, share), 0.0, 0.0
     for stage, content, _ in option.stages:

@@ -54,11 +54,11 @@ class Latest(Generic[_T]):
 class PastJobs:
     """The jobs of a cluster that have ended, by tenant. Not thread-safe.
 
-    told: somebody may ask for more than counts; nobody does in a simulation.
+    detailed: keep full records; off in simulations.
     """
 
-    def __init__(self, told: bool) -> None:
-        self._told = told
+    def __init__(self, detailed: bool) -> None:
+        self._detailed = detailed
         self._past = Latest[PastJob](REMEMBERED, _MOST_BYTES)
         self._ended = Latest[EndedJob](_ENDED, _MOST_BYTES)
         self._done: Counter[str] = Counter()
@@ -68,7 +68,7 @@ class PastJobs:
     def put(self, job: ActiveJob) -> None:
         """Keep what is needed to say how fairly a job was served, which is worked out when somebody asks."""
         self._done[job.tenant] += 1
-        if self._told:
+        if self._detailed:
             replay = JobReplay.of(job.run.history)
             seconds = replay.last_at
             past = PastJob(job.tenant, seconds, replay.mean_share(seconds), job.remaining_work.alone_later())

@@ -63,9 +63,9 @@ class PlannerRequests:
         else:
             self._due[name] = replanner.due
         if work is not None:
-            self._ask(name, work)
+            self._request(name, work)
 
-    def _ask(self, job: JobId, work: Work) -> None:
+    def _request(self, job: JobId, work: Work) -> None:
         self._recorder.note(PlannerRequested(job))
         self.planner.ask(work, lambda outcome: self._post(answered(job, outcome)))
 

@@ -43,7 +43,7 @@ class RunRemainingWork:
         self._path = -1.0, 0.0
         self._others: tuple[float, tuple[Plan, ...], tuple[Way, ...]] = inf, (), ()
         self._alone: dict[tuple[int, int], float] = {}
-        self._asked: tuple[Resources, Plan] | None = None
+        self._basis: tuple[Resources, Plan] | None = None
         self._end = 0.0
         self._schedule = Latest(0.0, ((0.0, 0.0),))
         self._stages = -1
@@ -59,13 +59,13 @@ class RunRemainingWork:
         left = self._run.left()
         if not left:
             return 0.0
-        now, asked = self._clock.now(), (share, self._run.plan)
-        other = asked != self._asked
+        now, basis = self._clock.now(), (share, self._run.plan)
+        other = basis != self._basis
         if other or len(left) != self._stages or now >= self._stale:
             self._schedule = latest(self._rest(now), share.cpu)
             self._stages, self._stale = len(left), now + _FRESH * self._schedule.seconds
         if other:
-            self._asked, self._end = asked, now + self._schedule.seconds
+            self._basis, self._end = basis, now + self._schedule.seconds
         return self._schedule.slots(self._end - now)
 
     @property

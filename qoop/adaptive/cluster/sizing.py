@@ -40,7 +40,7 @@ class Sizing:
         self._full = full
         self._machine = machine
         self._watch: Watch | None = None
-        self._asked: set[str] = set()  # for which of the two the user's word holds
+        self._set_by_user: set[str] = set()  # for which of the two the user's word holds
         self._lock = threading.RLock()
 
     @property
@@ -50,20 +50,20 @@ class Sizing:
         if watch is None:
             return ""
         why = {"slots": watch.judge.slots_why, "memory": watch.judge.memory_why}
-        return "; ".join(text for name, text in why.items() if text and name not in self._asked)
+        return "; ".join(text for name, text in why.items() if text and name not in self._set_by_user)
 
     def resize(self, slots: int | Auto | None, memory: int | str | None, notice: float) -> None:
         """As `Session.resize`, which says what the words mean."""
-        given = {"slots": slots, "memory": memory}
-        asked = {name for name, value in given.items() if value is not None and value != AUTO}
-        back = {name for name, value in given.items() if value == AUTO}
+        options = {"slots": slots, "memory": memory}
+        set_by_user = {name for name, value in options.items() if value is not None and value != AUTO}
+        back = {name for name, value in options.items() if value == AUTO}
         size = available_of(None if slots == AUTO else slots, None if memory == AUTO else memory)
         with self._lock:
             free = self._watch.judge.now if self._watch is not None else self._full
             self._sized.resize(
                 free.slots if "slots" in back else size[0], free.memory if "memory" in back else size[1], notice
             )
-            self._asked = self._asked - back | asked
+            self._set_by_user = self._set_by_user - back | set_by_user
 
     def watch(self) -> None:
         """Let the resources follow the machine. Raises ConfigError where the system tells nothing of itself."""
@@ -94,8 +94,8 @@ class Sizing:
     def _act(self, change: Change) -> None:
         """Do what the watch says, as far as the user has not decided otherwise."""
         with self._lock:
-            slots = None if "slots" in self._asked else change.slots
-            memory = None if "memory" in self._asked else change.memory
+            slots = None if "slots" in self._set_by_user else change.slots
+            memory = None if "memory" in self._set_by_user else change.memory
             if slots is None and memory is None:
                 return
             _log.info("%s", change.why)

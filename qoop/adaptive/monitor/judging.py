@@ -53,7 +53,7 @@ class Judge:
     full: what the session was opened with; never more. least: what keeps a query alive; never less.
     now: what the session is to use. scale: slots for each CPU; more than 1 if more were wanted than there are CPUs.
     less_after, more_after: seconds for which all readings must call for less, and for more.
-    seen: the readings that still count, in order. slots_why, memory_why: of what is less than `full` why, as a clause.
+    readings: those that still count, in order. slots_why, memory_why: of what is less than `full` why, as a clause.
     """
 
     full: Size
@@ -62,7 +62,7 @@ class Judge:
     scale: float = 1.0
     less_after: float = 2.0
     more_after: float = 5.0
-    seen: tuple[Reading, ...] = ()
+    readings: tuple[Reading, ...] = ()
     slots_why: str = ""
     memory_why: str = ""
 
@@ -74,15 +74,15 @@ class Judge:
 
     def after(self, reading: Reading) -> Judge:
         """The conclusion once this was seen, too. Readings come in the order of their time."""
-        seen = (*self.seen, reading)
-        lately, longer = _last(seen, self.less_after), _last(seen, self.more_after)
+        readings = (*self.readings, reading)
+        lately, longer = _last(readings, self.less_after), _last(readings, self.more_after)
         now = Size(self._slots(lately, longer), self._memory(lately, longer, reading))
         return replace(
             self,
             now=now,
             slots_why=self._slots_why(now.slots, reading),
             memory_why=self._memory_why(now.memory, reading),
-            seen=_last(seen, max(self.less_after, self.more_after)) or seen,
+            readings=_last(readings, max(self.less_after, self.more_after)) or readings,
         )
 
     def change_to(self, later: Judge) -> Change | None:
@@ -98,26 +98,26 @@ class Judge:
     def _slots(self, lately: Sequence[Reading], longer: Sequence[Reading]) -> int:
         most = max((self._cpus(one, _KEPT) for one in lately), default=self.full.slots)
         more = min((self._cpus(one, _TAKEN) for one in longer), default=0)
-        wanted = max(more, min(most, self.now.slots))
-        return max(self.least.slots, min(self.full.slots, wanted))
+        target = max(more, min(most, self.now.slots))
+        return max(self.least.slots, min(self.full.slots, target))
 
     def _cpus(self, reading: Reading, missing: float) -> int:
         """The slots for which CPUs are left, where so much of the last one's may be missing."""
         return floor(tightest(reading.cpus).left * self.scale + missing + _EDGE)
 
     def _memory(self, lately: Sequence[Reading], longer: Sequence[Reading], last: Reading) -> int:
-        wanted = float(self.now.memory)
+        target = float(self.now.memory)
         left = max((tightest(one.memory).left for one in lately), default=None)
-        if left is not None and wanted > left:
-            wanted = _LESS * left
-        limit = min((pool.limit for pool in last.memory if pool.group), default=wanted)
-        if wanted > limit:
-            wanted = _LESS * limit
+        if left is not None and target > left:
+            target = _LESS * left
+        limit = min((pool.limit for pool in last.memory if pool.group), default=target)
+        if target > limit:
+            target = _LESS * limit
         to_be_had = min((_MORE * tightest(one.memory).left for one in longer if not one.squeezed), default=0.0)
         to_be_had = min(self.full.memory, to_be_had if not any(one.squeezed for one in longer) else 0.0)
-        if to_be_had >= min(self.full.memory, _WORTH_IT * wanted):
-            wanted = max(wanted, to_be_had)
-        return max(self.least.memory, min(self.full.memory, int(wanted)))
+        if to_be_had >= min(self.full.memory, _WORTH_IT * target):
+            target = max(target, to_be_had)
+        return max(self.least.memory, min(self.full.memory, int(target)))
 
     def _slots_why(self, slots: int, reading: Reading) -> str:
         if slots == self.now.slots or slots == self.full.slots:
@@ -135,8 +135,8 @@ def cpus_there(reading: Reading) -> int:
     return max(1, ceil(min(pool.limit for pool in reading.cpus)))
 
 
-def _last(seen: Sequence[Reading], seconds: float) -> tuple[Reading, ...]:
+def _last(readings: Sequence[Reading], seconds: float) -> tuple[Reading, ...]:
     """The readings of the last seconds, that many, and the one before; none if they do not go back that far."""
-    since = seen[-1].at - seconds + _EDGE
-    older = [place for place, one in enumerate(seen[:-1]) if one.at <= since]
-    return tuple(seen[older[-1] :]) if older else ()
+    since = readings[-1].at - seconds + _EDGE
+    older = [place for place, one in enumerate(readings[:-1]) if one.at <= since]
+    return tuple(readings[older[-1] :]) if older else ()

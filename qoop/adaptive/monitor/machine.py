@@ -79,11 +79,11 @@ class Machine:
         return tuple(pools)
 
     def _memory(self) -> tuple[Pool, ...]:
-        told, own = _meminfo(self._proc / "meminfo"), self._own_memory()
-        pools = [Pool(told["MemTotal"], max(0.0, told["MemTotal"] - told["MemAvailable"] - own))]
+        reported, own = _meminfo(self._proc / "meminfo"), self._own_memory()
+        pools = [Pool(reported["MemTotal"], max(0.0, reported["MemTotal"] - reported["MemAvailable"] - own))]
         for group in self._groups:
             limit, used = group.memory(), group.memory_used()
-            if limit < told["MemTotal"]:
+            if limit < reported["MemTotal"]:
                 pools.append(Pool(limit, max(0.0, (used or 0.0) - own), group=True))
         return tuple(pools)
 
@@ -92,8 +92,8 @@ class Machine:
             some = (self._proc / "pressure" / "memory").read_text().split("\n", 1)[0]
         except OSError:  # a kernel that does not tell
             return False
-        told = dict(word.split("=") for word in some.split() if "=" in word)
-        return float(told.get("avg10", 0.0)) >= _SHORT
+        reported = dict(word.split("=") for word in some.split() if "=" in word)
+        return float(reported.get("avg10", 0.0)) >= _SHORT
 
 
 def _busy(stat: Path) -> float:
@@ -114,5 +114,5 @@ def _meminfo(path: Path) -> dict[str, int]:
 def own_bytes(proc: Path) -> float:
     """Bytes of memory that only this process uses, and that no file holds."""
     lines = (proc / "self" / "status").read_text().splitlines()
-    told = (int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
-    return next(told, 0) * _KILO
+    reported = (int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+    return next(reported, 0) * _KILO

@@ -70,13 +70,13 @@ class Watch:
     def _loop(self) -> None:
         try:
             while not self._ending.wait(self._every):
-                self._look()
+                self._check()
         except SessionClosed:
             return
         except Exception:  # the session goes on with the resources it has
             _log.warning("the machine is watched no more", exc_info=True)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         before, self._judge = self._judge, self._judge.after(self._machine.read())
         change = before.change_to(self._judge)
         if change is not None:

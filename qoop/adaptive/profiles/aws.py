@@ -68,8 +68,8 @@ def _read(place: int, row: object) -> _Row:
 
 
 def _chosen(there: set[tuple[str, str, str]], choice: Choice) -> tuple[str, str, str]:
-    asked = (choice.zone, choice.instance, choice.product)
-    fits = [one for one in sorted(there) if all(want in (None, has) for want, has in zip(asked, one, strict=True))]
+    chosen = (choice.zone, choice.instance, choice.product)
+    fits = [one for one in sorted(there) if all(want in (None, has) for want, has in zip(chosen, one, strict=True))]
     if len(fits) == 1:
         return fits[0]
     listed = "; ".join(", ".join(one) for one in fits or sorted(there))

@@ -37,7 +37,7 @@ class Form:
     """A form of file. seen: whether a text is of this form, by its beginning."""
 
     what: str
-    seen: Callable[[str], bool]
+    exists: Callable[[str], bool]
     read: Callable[[str, Reading], CapacityProfile]
 
 
@@ -104,7 +104,7 @@ def _read(path: Path, reading: Reading) -> CapacityProfile:
         raise ConfigError(f"there is no file {path} and no profile of that name; there are {names}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    form = next((form for form in FORMS if form.seen(text.lstrip())), None)
+    form = next((form for form in FORMS if form.exists(text.lstrip())), None)
     if form is None:
         forms = "".join(f"\n  {form.what}" for form in FORMS)
         raise ConfigError(

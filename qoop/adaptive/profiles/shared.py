@@ -74,9 +74,9 @@ def view(lifetimes: JobLifetimes, begin: float, end: float, others: int = 0, ste
     >>> [point.slots for point in view(JobLifetimes((0, 50, 60), (120, 90, 200), 0, 200), 0, 120, step=30).points]
     [600, 600, 200, 300, 300]
     """
-    looks = max(1, math.ceil((end - begin) / step))
-    shares = [SLOTS // max(1, lifetimes.there(begin + place * step) + others) for place in range(looks)]
-    last = share_of(shares[-1], max(end - begin, looks * step))
+    samples = max(1, math.ceil((end - begin) / step))
+    shares = [SLOTS // max(1, lifetimes.there(begin + place * step) + others) for place in range(samples)]
+    last = share_of(shares[-1], max(end - begin, samples * step))
     return CapacityProfile((*(share_of(slots, place * step) for place, slots in enumerate(shares)), last))
 
 
@@ -94,7 +94,7 @@ def onlooker(lifetimes: JobLifetimes) -> CapacityProfile:
     return view(lifetimes, lifetimes.begin, lifetimes.end, others=1)
 
 
-def seen(lifetimes: JobLifetimes, percent: float = 10.0) -> list[int]:
+def observable_jobs(lifetimes: JobLifetimes, percent: float = 10.0) -> list[int]:
     """The number of events of at least `percent` that each job sees; of the jobs that came under observation."""
     return [
         events(view(lifetimes, came, ended), percent)
@@ -133,15 +133,15 @@ def job_region(lifetimes: JobLifetimes, job: int) -> Region:
 def job_regions(lifetimes: JobLifetimes, volatility: Volatility) -> list[int]:
     """The jobs that saw so much change, by their places; of those that were there for a minute or more, and came half
     an hour before the end of what is looked at, or earlier."""
-    looked_at = (
+    candidates = (
         job
         for job, (came, ended) in enumerate(zip(lifetimes.came, lifetimes.ended, strict=True))
         if lifetimes.begin <= came <= lifetimes.end - _GOES_ON and ended - came >= _A_MINUTE
     )
-    return [job for job in looked_at if classed(_seen_by(lifetimes, job)) == volatility]
+    return [job for job in candidates if classed(_volatility_for(lifetimes, job)) == volatility]
 
 
-def _seen_by(lifetimes: JobLifetimes, job: int) -> float:
+def _volatility_for(lifetimes: JobLifetimes, job: int) -> float:
     begin = lifetimes.came[job]
     return _largest(view(lifetimes, begin, min(lifetimes.ended[job], begin + REGION_SECONDS)))
 

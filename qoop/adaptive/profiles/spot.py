@@ -98,7 +98,9 @@ def bid(prices: Prices, rule: Bidding = PAPER_BIDDING, size: Size = PAPER) -> Ca
     return counted(counts, prices.seconds, size, known)
 
 
-def asked_for(prices: Prices, rule: Bidding = PAPER_BIDDING) -> Iterator[tuple[float, tuple[tuple[float, int], ...]]]:
+def announced_by(
+    prices: Prices, rule: Bidding = PAPER_BIDDING
+) -> Iterator[tuple[float, tuple[tuple[float, int], ...]]]:
     """Yield, in order of time, what the bidder means to have: since when, and the (time, machines) that are to come.
 
     It will go on to bid as it does, and takes it that the price stays as it is.

@@ -17,11 +17,11 @@ from qoop.adaptive.replanning.decision import (
     SHARE,
     START,
     Decision,
+    DecisionInput,
     Option,
-    Question,
     Stay,
     Switch,
-    errors_seen,
+    observed_errors,
     reestimate,
 )
 from qoop.catalog.value import value
@@ -48,18 +48,18 @@ WORTH_SECONDS = 0.3
 MOST_OPTIONS = 32
 """Plans of a job from which on the search does not run again."""
 
-Seen = tuple[Plan, StageId, Observation]
+StageNews = tuple[Plan, StageId, Observation]
 
 
 @value
-class Asked:
+class PlannerRequest:
     """A question with what its answer takes. before: what was observed when the options were estimated; news: since
     then; seconds: of functions and of tables that had to be waited for, so far. found: the alternatives are among the
     options."""
 
-    question: Question
+    question: DecisionInput
     before: Observations
-    news: tuple[Seen, ...]
+    news: tuple[StageNews, ...]
     adaptive: Adaptive
     job: JobId
     found: bool
@@ -73,7 +73,7 @@ class Asked:
             observed = observed | observe(plan, {stage: observation})
         if observed.empty:
             return observed
-        return observed | Observations(errors=errors_seen(self.question.options, observed))
+        return observed | Observations(errors=observed_errors(self.question.options, observed))
 
 
 @value
@@ -86,7 +86,7 @@ class Answer:
     seconds: that the answer took; searching: of these, for that search.
     """
 
-    question: Question
+    question: DecisionInput
     served: tuple[Option, ...]
     decision: Decision
     found: bool
@@ -119,54 +119,58 @@ class Useful:
 Work = Callable[[], Answer | Useful]
 
 
-def answer(asked: Asked) -> Answer:
+def answer(request: PlannerRequest) -> Answer:
     """Decide on a question; makes the alternatives first, if that was not done and there is time for it.
 
     Pure, and the only place where planning takes time: this runs in the planner thread.
     """
     begun = time.perf_counter()
-    question = reestimate_all(asked.question, asked.observed)
+    question = reestimate_all(request.question, request.observed)
     left = max(question.remaining[question.running].seconds, _lasting(question))
     launch = question.options[0].candidate.plan
-    found = asked.found or asked.adaptive.at_once or search_seconds(launch) <= _worth_part(question) * left
+    found = request.found or request.adaptive.at_once or search_seconds(launch) <= _worth_part(question) * left
     stays = Stay("too little is left to make other plans", question.remaining)
-    looked = asked.adaptive.first_look(question.now) if found and _looks_first(asked, question) else None
-    if looked is not None and (not looked or START in question.causes):
-        return _after_first_look(asked, question, looked, begun)
+    first_plans = (
+        request.adaptive.first_look(question.now) if found and _begins_with_few_plans(request, question) else None
+    )
+    if first_plans is not None and (not first_plans or START in question.causes):
+        return _after_first_look(request, question, first_plans, begun)
     candidates, searching = None, 0.0
-    if found and (not asked.found or _none_is_good(asked, question)):
+    if found and (not request.found or _none_is_good(request, question)):
         since = time.perf_counter()
-        candidates = tuple(asked.adaptive.find(asked.observed))
-        question = searched(asked, question, candidates)
+        candidates = tuple(request.adaptive.find(request.observed))
+        question = searched(request, question, candidates)
         searching = time.perf_counter() - since
     served = question.with_reuse() if found else question
-    decision = asked.adaptive.policy.decide(served) if found else stays
+    decision = request.adaptive.policy.decide(served) if found else stays
     seconds = time.perf_counter() - begun
-    return Answer(question, served.options, decision, found, asked.observed, candidates, seconds, searching)
+    return Answer(question, served.options, decision, found, request.observed, candidates, seconds, searching)
 
 
-def _after_first_look(asked: Asked, question: Question, looked: Sequence[Candidate], begun: float) -> Answer:
+def _after_first_look(
+    request: PlannerRequest, question: DecisionInput, first_plans: Sequence[Candidate], begun: float
+) -> Answer:
     """The decision among DuckDB's plan and those of a first look. The search among all is still to come."""
     decision: Decision = Stay("other plans should take much longer", question.remaining)
-    if looked:
-        question = replace(searched(asked, question, looked), first_look=True)
+    if first_plans:
+        question = replace(searched(request, question, first_plans), first_look=True)
         question = question.with_reuse()
-        decision = asked.adaptive.policy.decide(question)
+        decision = request.adaptive.policy.decide(question)
     seconds = time.perf_counter() - begun
-    return Answer(question, question.options, decision, False, asked.observed, tuple(looked) or None, seconds)
+    return Answer(question, question.options, decision, False, request.observed, tuple(first_plans) or None, seconds)
 
 
-def _looks_first(asked: Asked, question: Question) -> bool:
+def _begins_with_few_plans(request: PlannerRequest, question: DecisionInput) -> bool:
     """True if DuckDB's plan runs, nothing has happened, and no other plan is known."""
-    return not asked.found and question.by_duckdb and len(question.options) == 1 and _nothing_but_time(question)
+    return not request.found and question.by_duckdb and len(question.options) == 1 and _nothing_but_time(question)
 
 
-def _nothing_but_time(question: Question) -> bool:
+def _nothing_but_time(question: DecisionInput) -> bool:
     """True if the job has begun, or gone on for longer than it should, and nothing else has happened."""
     return bool(question.causes) and set(question.causes) <= {START, AGAIN}
 
 
-def _lasting(question: Question) -> float:
+def _lasting(question: DecisionInput) -> float:
     """Seconds that DuckDB's plan goes on for, by its age alone: as long as it has run.
 
     Only once the share has changed. Before a search its estimate tells of tables and not of joins, and may be a tenth
@@ -176,14 +180,14 @@ def _lasting(question: Question) -> float:
     return question.now if running.root.whole and _other_share(question) else 0.0
 
 
-def _worth_part(question: Question) -> float:
+def _worth_part(question: DecisionInput) -> float:
     """Part of what is left that a search may take."""
     if question.options[0].candidate.plan.root.whole:
         return WORTH_PART_UNKNOWN
     return WORTH_PART_SHARE if _other_share(question) else WORTH_PART
 
 
-def _other_share(question: Question) -> bool:
+def _other_share(question: DecisionInput) -> bool:
     """True if the share has changed, or one that was expected has not come."""
     return not {SHARE, MISSED}.isdisjoint(question.causes)
 
@@ -195,13 +199,13 @@ def search_seconds(launch: Plan) -> float:
     return SEARCH_SECONDS * stages
 
 
-def searched(asked: Asked, question: Question, found: Sequence[Candidate]) -> Question:
+def searched(request: PlannerRequest, question: DecisionInput, found: Sequence[Candidate]) -> DecisionInput:
     """The question with the plans that a search found, given all that was observed."""
-    options = with_candidates(question.options, found, asked.job, asked.observed.tables)
-    return reestimate_all(replace(question, options=options), asked.observed)
+    options = with_candidates(question.options, found, request.job, request.observed.tables)
+    return reestimate_all(replace(question, options=options), request.observed)
 
 
-def reestimate_all(question: Question, observed: Observations) -> Question:
+def reestimate_all(question: DecisionInput, observed: Observations) -> DecisionInput:
     """The question with the estimates of its options put right."""
     if observed.empty and not question.finished.memory:
         return question
@@ -210,11 +214,11 @@ def reestimate_all(question: Question, observed: Observations) -> Question:
     return question if same else replace(question, options=options)
 
 
-def _none_is_good(asked: Asked, question: Question) -> bool:
+def _none_is_good(request: PlannerRequest, question: DecisionInput) -> bool:
     """True if even the best option takes much longer than was believed before the news."""
-    if len(question.options) >= MOST_OPTIONS or question is asked.question or question.least < WORTH_SECONDS:
+    if len(question.options) >= MOST_OPTIONS or question is request.question or question.least < WORTH_SECONDS:
         return False
-    return question.least > asked.adaptive.triggers.search * asked.question.least
+    return question.least > request.adaptive.triggers.search * request.question.least
 
 
 def with_candidates(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import inf
 
-from qoop.adaptive.replanning.decision import Decision, Policy, Question, Stay, switch_to
+from qoop.adaptive.replanning.decision import Decision, DecisionInput, Policy, Stay, switch_to
 from qoop.adaptive.replanning.triggers import Triggers
 from qoop.catalog.value import value
 from qoop.planner.plan import Resources
@@ -74,7 +74,7 @@ class AtLaunch:
 
     then: Policy | None = None
 
-    def decide(self, question: Question) -> Decision:
+    def decide(self, question: DecisionInput) -> Decision:
         if question.at_launch or question.remaining[question.running].seconds == inf:
             places = range(len(question.options))
             best = min(places, key=lambda i: (question.remaining[i].seconds, i != question.running, i))
@@ -84,5 +84,5 @@ class AtLaunch:
         return Stay("the plan is kept that was chosen at launch", question.remaining)
 
 
-def _go(question: Question, place: int, why: str) -> Decision:
+def _go(question: DecisionInput, place: int, why: str) -> Decision:
     return Stay(why, question.remaining) if place == question.running else switch_to(question, place)

@@ -106,7 +106,7 @@ class Option:
         return {id: tuple(readers) for id, readers in found.items()}
 
 
-def errors_seen(options: Iterable[Option], observed: Observations) -> Errors:
+def observed_errors(options: Iterable[Option], observed: Observations) -> Errors:
     """The errors in the number of joined rows that the plans have in common, which nothing was known of."""
     from qoop.planner.estimate.join_errors import join_errors  # few jobs change plan
 
@@ -171,8 +171,8 @@ def slowdowns_of_duckdb(
     option: Option, finished: Finished, share: Resources, parts: Sequence[float]
 ) -> Sequence[float]:
     """See :func:`~qoop.adaptive.replanning.slowdown.duckdb_slowdowns`: of DuckDB's own plan, which runs."""
-    done, seen = own_progress(option, finished), finished.observed.get(option.content)
-    return duckdb_slowdowns(option.candidate.finish, done, whole_slots(share), seen, parts)
+    done, report = own_progress(option, finished), finished.observed.get(option.content)
+    return duckdb_slowdowns(option.candidate.finish, done, whole_slots(share), report, parts)
 
 
 def left_out(old: Option, new: Option, finished: Finished) -> float:
@@ -250,7 +250,7 @@ def whole_slots(share: Resources) -> Resources:
 
 
 @value
-class Question:
+class DecisionInput:
     """The facts that a policy decides on.
 
     options: the plans; `running` is the place of the one that runs. share: what the job is promised.
@@ -282,7 +282,7 @@ class Question:
         """True if one of an option and the running plan is DuckDB's own, and the other is not."""
         return self.options[place].by_duckdb != self.options[self.running].by_duckdb
 
-    def with_reuse(self) -> Question:
+    def with_reuse(self) -> DecisionInput:
         """The question with every option but the running one as it would be switched to: served by finished stages."""
         stages = complete(self.options, self.finished)
         if not stages:
@@ -458,7 +458,7 @@ class Switch:
 Decision = Stay | Switch
 
 
-def switch_to(question: Question, place: int) -> Switch:
+def switch_to(question: DecisionInput, place: int) -> Switch:
     """The decision for an option, with all that there is to say about it."""
     left_out, back = question.left_out(place), question.stages_back(place)
     return Switch(place, question.keep(place), left_out, question.remaining, back)
@@ -467,4 +467,4 @@ def switch_to(question: Question, place: int) -> Switch:
 class Policy(Protocol):
     """Decides on a question. Returns a value and applies nothing (law 6); must be a pure function."""
 
-    def decide(self, question: Question) -> Decision: ...
+    def decide(self, question: DecisionInput) -> Decision: ...

@@ -43,15 +43,15 @@ class EndSeconds:
     spent: float
 
     @classmethod
-    def of(cls, estimate: float, doubt: float, spent: float, seen: WorkObserved | None) -> EndSeconds:
-        """estimate: seconds, above 0; doubt: the standard deviation of its logarithm. seen: the last report."""
-        if seen is None:
+    def of(cls, estimate: float, doubt: float, spent: float, report: WorkObserved | None) -> EndSeconds:
+        """estimate: seconds, above 0; doubt: the standard deviation of its logarithm. report: the last one."""
+        if report is None:
             return cls(log(estimate), doubt, spent)
-        mean, variance = log(estimate * seen.slowed), doubt * doubt
-        if seen.part is not None and seen.part >= _TELLING and spent > 0:
-            other = max(_LEAST_DOUBT, _DOUBT * (1.0 - seen.part))
+        mean, variance = log(estimate * report.slowed), doubt * doubt
+        if report.part is not None and report.part >= _TELLING and spent > 0:
+            other = max(_LEAST_DOUBT, _DOUBT * (1.0 - report.part))
             weight = variance / (variance + other * other)
-            mean += weight * (log(spent / seen.part) - mean)
+            mean += weight * (log(spent / report.part) - mean)
             variance *= 1.0 - weight
         return cls(mean, sqrt(variance), spent)
 

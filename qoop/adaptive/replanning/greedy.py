@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from qoop.adaptive.replanning.decision import Decision, Question, Stay, switch_to
+from qoop.adaptive.replanning.decision import Decision, DecisionInput, Stay, switch_to
 from qoop.catalog.value import value
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
@@ -88,7 +88,7 @@ class Greedy:
         """One that asks for the same gain whatever the cause."""
         return cls(hysteresis, hysteresis)
 
-    def decide(self, question: Question) -> Decision:
+    def decide(self, question: DecisionInput) -> Decision:
         remaining = question.remaining
         mine = remaining[question.running].seconds
         if question.first_look and question.now + mine >= LONG_SECONDS and len(remaining) > 1:
@@ -109,7 +109,7 @@ class Greedy:
         least = f"{needed:.0%} of what only one of both would do" if apart else f"{needed:.0%}"
         return Stay(f"the gain is less than {least} or {self.least_gain * 1e3:.0f} ms", remaining)
 
-    def _begin(self, question: Question, mine: float) -> Decision:
+    def _begin(self, question: DecisionInput, mine: float) -> Decision:
         """DuckDB's plan, which takes `mine`, or another (:func:`held_to_take`)."""
         remaining = question.remaining
         held = {
@@ -122,18 +122,18 @@ class Greedy:
             return switch_to(question, best)
         return Stay(f"DuckDB's plan should win by more than estimates err, {BOTH_ERR - 1:.0%}", remaining)
 
-    def _saves(self, question: Question, mine: float, theirs: float) -> bool:
+    def _saves(self, question: DecisionInput, mine: float, theirs: float) -> bool:
         """True if a plan that ends after `theirs` seconds would meet the deadline, and the running plan would not."""
         return self.deadline is not None and not question.losses and theirs <= self.deadline - question.now < mine
 
-    def gain_needed(self, question: Question, place: int, mine: float) -> float:
+    def gain_needed(self, question: DecisionInput, place: int, mine: float) -> float:
         """Seconds by which an option must end before the running plan, which would take `mine`."""
         if question.trial and question.is_other_kind(place):
             return self.least_gain
         part = self._needed(question)
         return max(self.least_gain, part * self._doubtful(question, place, mine)) if part else self.least_gain
 
-    def _needed(self, question: Question) -> float:
+    def _needed(self, question: DecisionInput) -> float:
         """The part of the seconds in doubt that a gain must come to."""
         if question.unfitted:
             return 0.0
@@ -145,14 +145,14 @@ class Greedy:
         times = (1 + doubts) * 2.0 ** min(losses, MOST_LOSSES)
         return float(1.0 - (1.0 - once) ** times)
 
-    def _doubtful(self, question: Question, place: int, mine: float) -> float:
+    def _doubtful(self, question: DecisionInput, place: int, mine: float) -> float:
         """Seconds of estimates that the gain is to be held against."""
         if not self.careful or mine == inf:
             return mine
         lost = question.lost(place)
         return max(mine, lost) if question.by_share else max(mine, lost, question.apart(place))
 
-    def _allowed(self, question: Question) -> Sequence[int]:
+    def _allowed(self, question: DecisionInput) -> Sequence[int]:
         places: Sequence[int] = range(len(question.options))
         if question.tried:
             places = [place for place in places if not question.is_other_kind(place)]

@@ -1,6 +1,6 @@
 """Observations of a session about its stages: true rows, bytes, seconds and memory, for the plans it makes later.
 
-    committed outputs ──outputs──> Observation by stage ──Seen.add──> Observations ──> planning
+    committed outputs ──outputs──> Observation by stage ──SessionObservations.add──> Observations ──> planning
 
 A stage counts once all its parts are there, whichever of a job's plans they were made for.  Observations go by
 signature and by meaning (:mod:`qoop.planner.estimate.observed`), which hold the versions of the tables, so what was
@@ -70,9 +70,9 @@ def _observation(stage: Stage, facts: Sequence[Committed]) -> Observation:
     )
 
 
-def misestimate(plan: Plan, seen: Mapping[StageId, Observation]) -> float:
+def misestimate(plan: Plan, observed: Mapping[StageId, Observation]) -> float:
     """By what factor the rows of a plan's stages were misjudged at worst; 1.0 if none was, or nothing was seen."""
-    return max((_misjudged(plan.by_id[id], one) for id, one in seen.items()), default=1.0)
+    return max((_misjudged(plan.by_id[id], one) for id, one in observed.items()), default=1.0)
 
 
 def _misjudged(stage: Stage, one: Observation) -> float:
@@ -89,7 +89,7 @@ class _Group:
     news: dict[Signature, Observation] = field(default_factory=dict)
 
 
-class Seen:
+class SessionObservations:
     """The observations of a session. Thread-safe, bounded.
 
     most: the number of digests that are remembered.
@@ -106,7 +106,7 @@ class Seen:
         """The number of digests: of outputs, and of rows whatever their columns."""
         return len(self._order)
 
-    def add(self, plan: Plan, seen: Mapping[StageId, Observation]) -> None:
+    def add(self, plan: Plan, observed: Mapping[StageId, Observation]) -> None:
         """Remember what was seen of some stages of a plan. Non-deterministic ones are not (law 12).
 
         Seconds are not either: they tell how busy the machine was, too, and next to plans that were never run, whose
@@ -117,10 +117,10 @@ class Seen:
         below = tables_below(plan)
         with self._lock:
             for stage in plan.stages:
-                if stage.id in seen and stage.shareable:
-                    one = replace(seen[stage.id], seconds=None, reads=read_by(stage, plan))
+                if stage.id in observed and stage.shareable:
+                    one = replace(observed[stage.id], seconds=None, reads=read_by(stage, plan))
                     self._remember(stage, one, below[stage.id])
-            for joined, error in join_errors(plan, seen).items():
+            for joined, error in join_errors(plan, observed).items():
                 group = self._groups.get(joined.tables)
                 if group is not None and most_alike(group.errors, joined.filtered, group.errors) is None:
                     group.errors[joined] = error  # else the plan was made with what was known

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from math import inf
 
-from qoop.adaptive.replanning.decision import Decision, Question, Stay, switch_to
+from qoop.adaptive.replanning.decision import Decision, DecisionInput, Stay, switch_to
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.replanning.slowdown import finish_time
 from qoop.catalog.errors import ConfigError
@@ -93,7 +93,7 @@ class Priced:
         """Dollars of a slot and second at a second of the job."""
         return self.prices[max(0, bisect_right(self.prices, now, key=lambda step: step[0]) - 1)][1]
 
-    def decide(self, question: Question) -> Decision:
+    def decide(self, question: DecisionInput) -> Decision:
         found = self.offers(question)
         mine = self.best([one for one in found if one.place == question.running], question.now)
         best = self.best(found, question.now)
@@ -104,7 +104,7 @@ class Priced:
                            slots=mine.slots)  # fmt: skip
         return replace(switch_to(question, best.place), slots=best.slots)
 
-    def offers(self, question: Question) -> tuple[Offer, ...]:
+    def offers(self, question: DecisionInput) -> tuple[Offer, ...]:
         """All that can be had from now on."""
         finishes = [option.candidate.finish for option in question.options]
         return offers(finishes, question.done, question.share, self.price(question.now), question.slowdown)

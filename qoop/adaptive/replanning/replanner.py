@@ -1,6 +1,6 @@
 """The re-planner of a running job: it asks when there is reason to, and acts on the answer.
 
-    history of the run ──Triggers──> causes ──debounce──> Question ──planner thread──> Answer ──> Decided, switch
+    history of the run ──Triggers──> causes ──debounce──> DecisionInput ──planner thread──> Answer ──> Decided, switch
 
 :class:`Replanner` is the state machine of one job: values in, values out, no thread and no clock (law 2). The
 cluster turns it, has its questions answered off the critical path while the current plan keeps running, and gives
@@ -14,10 +14,10 @@ from dataclasses import replace
 from math import inf
 
 from qoop.adaptive.replanning.adaptive import Adaptive
-from qoop.adaptive.replanning.answers import Answer, Asked, Seen, Useful, Work, answer, search_seconds
-from qoop.adaptive.replanning.decision import AGAIN, MISSED, SHARE, START, Option, Question, Stay, Switch, useful
+from qoop.adaptive.replanning.answers import Answer, PlannerRequest, StageNews, Useful, Work, answer, search_seconds
+from qoop.adaptive.replanning.decision import AGAIN, MISSED, SHARE, START, DecisionInput, Option, Stay, Switch, useful
 from qoop.adaptive.replanning.seconds_seen import SecondsSeen
-from qoop.adaptive.replanning.triggers import Cause, changed
+from qoop.adaptive.replanning.triggers import Cause, relative_change
 from qoop.adaptive.schedulers.shares import whole_slot
 from qoop.catalog.sizes import counted
 from qoop.engine.events import Command
@@ -39,7 +39,7 @@ LATE = 1.0
 FAR = 4.0
 """A share that should come after that many times the seconds that the work should take is no reason to decide."""
 
-LOOK_AGAIN = 1.0
+CHECK_AGAIN = 1.0
 """Seconds after which to look again at DuckDB's plan of a query, and after the same time once more; of what it does
 until its end nothing else is heard."""
 
@@ -68,16 +68,16 @@ class Replanner:
         self._running = 0
         self._found = False
         self._basis = adaptive.available
-        self._seen = 0
+        self._read = 0
         self._begun = False
         self._plan = launch
-        self._news: list[Seen] = []
+        self._news: list[StageNews] = []
         self._seconds = SecondsSeen()
         self._misestimates = 0
-        self._told = NOTHING
+        self._observed = NOTHING
         self._waiting: dict[str, Cause] = {}
         self._first = self._last = 0.0
-        self._asked: tuple[Cause, ...] = ()
+        self._requested: tuple[Cause, ...] = ()
         self._unsifted = False
         self._pinned = False
         self._first_share: Resources | None = None
@@ -114,7 +114,7 @@ class Replanner:
     def due(self) -> float | None:
         """The time to ask the next question, if one is waiting."""
         share = self._share
-        if self._asked or self._over or share is None or share.cpu <= 0:
+        if self._requested or self._over or share is None or share.cpu <= 0:
             return None
         if not self._waiting:
             again = min(self._again, self._late_at)
@@ -126,18 +126,18 @@ class Replanner:
 
     def tick(self, now: float) -> Work | None:
         """Look at what is new; return a question to be answered, if it is time for one."""
-        self._look(now)
+        self._read_news(now)
         if now >= self._again:
             self._again = inf
             why = "DuckDB's plan has not ended" if self._by_duckdb else "the last decision was for a time only"
             why = TRIAL if self._on_trial else why
             self._wait(Cause(AGAIN, why, urgent=True), now)
         if now >= self._late_at:
-            self._look_at_late(now)
+            self._check_lateness(now)
         due = self.due
         if due is not None and now >= due:
-            return self._ask(now)
-        if self._unsifted and not self._asked:
+            return self._request(now)
+        if self._unsifted and not self._requested:
             self._unsifted = False
             options, running = self._options, self._running
             return lambda: Useful(options, running, useful(options, running))
@@ -188,11 +188,11 @@ class Replanner:
         if isinstance(answer, Useful):
             current = len(answer.options) == len(self._options) and answer.running == self._running
             return self._run.keep_only(answer.contents, now=now) if current else []
-        causes, self._asked = self._asked, ()
+        causes, self._requested = self._requested, ()
         if self._over:
             return []
         self._unsifted |= len(answer.question.options) != len(self._options)
-        self._options, self._found, self._told = answer.question.options, answer.found, answer.observed
+        self._options, self._found, self._observed = answer.question.options, answer.found, answer.observed
         share = self._share
         if share is None:
             return []
@@ -217,17 +217,17 @@ class Replanner:
     def _otherwise(self, answer: Answer, share: Resources, now: float) -> bool:
         """True if the share, or what it should be later, is no longer as it was when the question was asked."""
         triggers, since = self._adaptive.triggers, now - self._run.began
-        moved = changed(answer.question.share, share) > triggers.share
+        moved = relative_change(answer.question.share, share) > triggers.share
         return moved or triggers.expects_otherwise(since, answer.question.coming, self._coming)
 
-    def _look(self, now: float) -> None:
+    def _read_news(self, now: float) -> None:
         history, timed = self._run.history, False
-        while self._seen < len(history):
-            record = history[self._seen]
+        while self._read < len(history):
+            record = history[self._read]
             if isinstance(record, ShareReported):
                 coming = tuple((at, whole_slot(share)) for at, share in record.coming)
                 record = replace(record, share=whole_slot(record.share), coming=coming)
-            self._seen += 1
+            self._read += 1
             match record:
                 case ShareReported(_, share, coming):
                     if self._first_share is None:
@@ -249,27 +249,27 @@ class Replanner:
             if cause is not None:
                 self._wait(cause, now)
         if timed:
-            self._look_at_seconds(now)
+            self._check_seconds(now)
         if not self._begun and self._run.plans and self._share is not None:
             self._begun = True
             self._chosen_at = now
             if self._adaptive.at_once or self._is_search_cheap(self._work_left(self._share)):
                 self._wait(Cause(START, "the alternatives became known", urgent=True), now)
             elif self._by_duckdb:
-                self._again = now + max(LOOK_AGAIN, 2.0 * self._work_left(self._share))
-            self._again = min(self._again, self._look_at_trial(now))
+                self._again = now + max(CHECK_AGAIN, 2.0 * self._work_left(self._share))
+            self._again = min(self._again, self._check_trial(now))
 
     def _is_search_cheap(self, left: float) -> bool:
         """True if the search for other plans takes little of the seconds that are left."""
         return search_seconds(self._options[0].candidate.plan) <= EAGER_PART * left
 
-    def _look_at_seconds(self, now: float) -> None:
+    def _check_seconds(self, now: float) -> None:
         """Functions or tables have told what they took. While a question is open its answer may put all right."""
-        if self._asked or self._over:
+        if self._requested or self._over:
             return
         option = self._options[self._running]
         left = {stage.id: tasks for stage, tasks in self._run.left() if stage.id in option.candidate.plan.by_id}
-        cause = self._adaptive.triggers.seconds_cause(option, left, self._told | self._seconds.observed)
+        cause = self._adaptive.triggers.seconds_cause(option, left, self._observed | self._seconds.observed)
         if cause is not None:
             self._wait(cause, now)
 
@@ -308,7 +308,7 @@ class Replanner:
             return 0.0
         return max(1e-9, (now - self._chosen_at) / max(known.seconds, 1e-9))
 
-    def _look_at_trial(self, now: float) -> float:
+    def _check_trial(self, now: float) -> float:
         """The time of the next look at a plan that is on trial; infinite: none is. One look is when it has taken as
         long as the known plan."""
         known, trial = self._adaptive.known, self._trial(now)
@@ -334,26 +334,28 @@ class Replanner:
         stages = self._options[0].candidate.plan.stages
         return sum(stage.width * stage.estimate.task_seconds for stage in stages) / max(1.0, share.cpu)
 
-    def _ask(self, now: float) -> Work:
-        self._asked, self._waiting = tuple(self._waiting.values()), {}
+    def _request(self, now: float) -> Work:
+        self._requested, self._waiting = tuple(self._waiting.values()), {}
         since = now - self._run.began
         assert self._share is not None
-        question = Question(
+        question = DecisionInput(
             self._options,
             self._running,
             self._run.finished(now),
             self._share,
             self._misestimates,
             since,
-            tuple(cause.kind for cause in self._asked),
+            tuple(cause.kind for cause in self._requested),
             self._losses,
             tuple((at, share) for at, share in self._coming if at > since),
             trial=self._trial(now),
             tried=self._tried,
         )
         news, self._news = tuple(self._news), []
-        asked = Asked(question, self._told, news, self._adaptive, self._job, self._found, self._seconds.observed)
-        return lambda: answer(asked)
+        request = PlannerRequest(
+            question, self._observed, news, self._adaptive, self._job, self._found, self._seconds.observed
+        )
+        return lambda: answer(request)
 
     def _horizon(self, at: float) -> float:
         """The second of the job's life up to which it matters what should come, seen from another: all of it should
@@ -366,10 +368,10 @@ class Replanner:
         """The time from which on what the last decision counts on is late."""
         return self._run.began + self._counted_on[0][0] + LATE if self._counted_on else inf
 
-    def _look_at_late(self, now: float) -> None:
+    def _check_lateness(self, now: float) -> None:
         """The time of what was expected is over: it has come, or plans are to be compared without it."""
         (_, expected), self._counted_on = self._counted_on[0], self._counted_on[1:]
-        if self._share is not None and changed(expected, self._share) > self._adaptive.triggers.share:
+        if self._share is not None and relative_change(expected, self._share) > self._adaptive.triggers.share:
             self._wait(Cause(MISSED, "what was expected has not come", urgent=True), now)
 
     def _apply(self, answer: Answer, cause: str, before: Resources, now: float) -> list[Command]:
@@ -382,8 +384,8 @@ class Replanner:
         self._slots = answer.decision.slots
         if not isinstance(answer.decision, Switch):
             if self._by_duckdb:
-                self._again = min(self._again, now + max(LOOK_AGAIN, now - self._run.began))
-            self._again = min(self._again, self._look_at_trial(now))
+                self._again = min(self._again, now + max(CHECK_AGAIN, now - self._run.began))
+            self._again = min(self._again, self._check_trial(now))
             return []
         self._losses += not answer.question.first_look and answer.question.loses(answer.decision.plan)
         was_on_trial = self._on_trial
@@ -391,7 +393,7 @@ class Replanner:
         self._options = answer.options
         self._tried |= was_on_trial and not self._on_trial
         self._chosen_at = now
-        self._again = min(self._again, self._look_at_trial(now))
+        self._again = min(self._again, self._check_trial(now))
         self._unsifted = True
         return self._run.switch(self._options[self._running].candidate.plan, now=now)
 

@@ -92,18 +92,18 @@ def slowdown(
 
 
 def duckdb_slowdowns(
-    finish: Finish, done: Done, share: Resources, seen: WorkObserved | None, parts: Sequence[float] = (0.5,)
+    finish: Finish, done: Done, share: Resources, report: WorkObserved | None, parts: Sequence[float] = (0.5,)
 ) -> Sequence[float]:
     """By which factor DuckDB's own plan takes longer than estimated at most, to its end, with each of these
     probabilities.
 
-    done: its progress. seen: what it has reported of that.
+    done: its progress. report: what it has reported of that.
     """
     spent = max((max(one) for one in done.running.values() if one), default=0.0)
     whole = finish.seconds(share, replace(done, running=dict.fromkeys(done.running, (0.0,))))
     if not 0 < whole < inf:
         return [1.0 for _ in parts]
-    seconds = EndSeconds.of(whole, finish.plan.root.estimate.doubt, spent, seen)
+    seconds = EndSeconds.of(whole, finish.plan.root.estimate.doubt, spent, report)
     return [seconds.at(part) / whole for part in parts]
 
 

@@ -65,7 +65,7 @@ class Triggers:
         """The reason that the record gives. basis: the share at the last decision; without_a_slot: it had none, though
         plans are made for one at least."""
         match record:
-            case ShareReported(_, share) if changed(basis, share) > self.share:
+            case ShareReported(_, share) if relative_change(basis, share) > self.share:
                 before = replace(basis, cpu=0.0) if without_a_slot and share.cpu > 0 else basis
                 return Cause(SHARE, f"the share {_movement(before, share)}")
             case StageDone(_, stage, _, rows, _, _, estimated) if self.misjudged(rows, estimated):
@@ -94,18 +94,20 @@ class Triggers:
         why = _unforeseen(plan, observed)
         return Cause("seconds", f"{why}, so what is left takes {span(after)} of work, not {span(before)}")
 
-    def expectation(self, told: ShareReported, counted_on: Coming, until: float) -> Cause | None:
+    def expectation(self, record: ShareReported, counted_on: Coming, until: float) -> Cause | None:
         """The reason that another course of the share gives. counted_on: what the share should be later, as the last
         decision saw it. until: the last second of the job's life for which that matters."""
-        if not self.expects_otherwise(told.at, counted_on, told.coming, until):
+        if not self.expects_otherwise(record.at, counted_on, record.coming, until):
             return None
-        return Cause(SHARE, expected(told.coming, told.at) if told.coming else "no other share is expected any more")
+        return Cause(
+            SHARE, expected(record.coming, record.at) if record.coming else "no other share is expected any more"
+        )
 
     def expects_otherwise(self, now: float, before: Coming, after: Coming, until: float = inf) -> bool:
         """True if what is to come from now on, up to a time, is another course of the share."""
         before, after = (tuple(one for one in some if now < one[0] <= until) for some in (before, after))
         return len(before) != len(after) or any(
-            abs(at - then) > self.share * (then - now) or changed(was, will) > self.share
+            abs(at - then) > self.share * (then - now) or relative_change(was, will) > self.share
             for (then, was), (at, will) in zip(before, after, strict=True)
         )
 
@@ -120,25 +122,25 @@ def _work(plan: Plan, left: Mapping[StageId, int]) -> float:
     return sum(plan.by_id[id].estimate.task_seconds * tasks for id, tasks in left.items())
 
 
-def changed(before: Resources, after: Resources) -> float:
+def relative_change(before: Resources, after: Resources) -> float:
     """By which fraction of what it was a share has changed, in the resource where that is most.
 
-    >>> changed(Resources(4, 100), Resources(3, 100))
+    >>> relative_change(Resources(4, 100), Resources(3, 100))
     0.25
     """
     pairs = ((before.cpu, after.cpu), (before.memory, after.memory), (before.network, after.network))
     return max((abs(new - old) / old if old else inf) if new != old else 0.0 for old, new in pairs)
 
 
-def _unforeseen(plan: Plan, seen: Observations) -> str:
+def _unforeseen(plan: Plan, observed: Observations) -> str:
     """The function that is furthest from what was believed of it, or else a table, as a clause."""
     calls = {one.function: one.row_seconds for stage in plan.stages for one in stage.estimate.calls}
-    known = [key for key in calls if seen.calls.get(key)]
+    known = [key for key in calls if observed.calls.get(key)]
     if not known:
-        tables = " and ".join(table_read(key) for key in seen.waits)
-        return f"{tables} {'has' if len(seen.waits) == 1 else 'have'} to be waited for"
-    key = max(known, key=lambda key: abs(log(seen.calls[key] / max(calls[key], LEAST_ROW_SECONDS))))
-    times = f"{span(seen.calls[key] * 1e3)} for 1,000 rows where {span(calls[key] * 1e3)} were believed"
+        tables = " and ".join(table_read(key) for key in observed.waits)
+        return f"{tables} {'has' if len(observed.waits) == 1 else 'have'} to be waited for"
+    key = max(known, key=lambda key: abs(log(observed.calls[key] / max(calls[key], LEAST_ROW_SECONDS))))
+    times = f"{span(observed.calls[key] * 1e3)} for 1,000 rows where {span(calls[key] * 1e3)} were believed"
     return f"{key.partition('@')[0]} takes {times}"
 
 

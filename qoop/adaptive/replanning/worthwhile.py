@@ -104,12 +104,12 @@ class Course:
         Those that are not written and that something reads which is still to run, or would have to run again.
         """
         again: set[int] = set()
-        wanted = [place for place, end in enumerate(self.ends) if end > at]
-        while wanted:
-            for source in self.sources[wanted.pop()]:
+        missing = [place for place, end in enumerate(self.ends) if end > at]
+        while missing:
+            for source in self.sources[missing.pop()]:
                 if self.ends[source] <= at and source not in written and source not in again:
                     again.add(source)
-                    wanted.append(source)
+                    missing.append(source)
         return frozenset(again)
 
     def at_risk(self, written: frozenset[int]) -> float:

@@ -68,8 +68,8 @@ class Recording:
         """Remarks about the trace itself, a sentence each."""
         own = versions()
         if own != self.versions:
-            told = [f"{name} {self.versions.get(name, 'of an unknown version')}, here {own[name]}" for name in own]
-            yield f"the trace was made by other versions: {', '.join(told)}"
+            differing = [f"{name} {self.versions.get(name, 'of an unknown version')}, here {own[name]}" for name in own]
+            yield f"the trace was made by other versions: {', '.join(differing)}"
         if self.cut_off:
             yield "the last line of the trace is cut off, and was left out"
         if not self.ended:

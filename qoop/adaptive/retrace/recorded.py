@@ -31,20 +31,20 @@ class RecordedPlanner:
     """Answers when the trace says so, with what searches found then."""
 
     def __init__(self) -> None:
-        self._asked: deque[Callable[[], object]] = deque()
+        self._open_work: deque[Callable[[], object]] = deque()
         self._message: PlannerReplied | None = None
 
     def ask(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
-        self._asked.append(work)
+        self._open_work.append(work)
 
     def close(self) -> None:
         pass
 
     def answered(self, message: PlannerReplied) -> PlannerReplied:
         """The message with the answer to the oldest question, worked out now; or with the error that came of it."""
-        if not self._asked:
+        if not self._open_work:
             return replace(message, error=PlanError("the trace answers a question that the rerun did not ask"))
-        work, self._message = self._asked.popleft(), message
+        work, self._message = self._open_work.popleft(), message
         try:
             answer = work()
         except QoopError as error:

@@ -90,14 +90,14 @@ class Rerun:
         return f"{counted}: all the same" if self.difference is None else f"after {counted}, {self.difference}"
 
 
-Seen = Callable[[Cluster, Sequence[JobHandle], bool], object]
+TickObserver = Callable[[Cluster, Sequence[JobHandle], bool], object]
 
 
 def rerun(
     recording: Recording,
     policy: Policy | None = None,
     scheduler: Callable[[], Scheduler] | None = None,
-    seen: Seen | None = None,
+    observer: TickObserver | None = None,
     program_kinds: ProgramKinds = tuple,
 ) -> Rerun:
     """Go through a trace again, to its end or to the first difference.
@@ -113,8 +113,8 @@ def rerun(
     for tick in recording.ticks:
         last = tick is recording.ticks[-1] and not recording.ended
         difference = again.tick(tick, partial=last)
-        if seen is not None:
-            seen(again.cluster, again.handles, tick is recording.ticks[-1] or difference is not None)
+        if observer is not None:
+            observer(again.cluster, again.handles, tick is recording.ticks[-1] or difference is not None)
         if difference is not None:
             break
         ticks += 1

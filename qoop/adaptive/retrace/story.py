@@ -35,14 +35,14 @@ def story(history: Sequence[Record], full: bool = False) -> list[str]:
     if full:
         return [str(record) for record in history]
     tasks: Counter[str] = Counter()
-    told: list[str] = []
+    lines: list[str] = []
     for group in _grouped(history):
         first = group[0]
         if isinstance(first, Succeeded):
             tasks[first.attempt.task.stage] += first.used
         if not isinstance(first, _LEFT_OUT):
-            told.append(_sentence(group, tasks))
-    return told
+            lines.append(_sentence(group, tasks))
+    return lines
 
 
 def _grouped(history: Iterable[Record]) -> list[list[Record]]:

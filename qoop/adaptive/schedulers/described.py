@@ -62,9 +62,9 @@ def _kind(name: str) -> Callable[..., Any]:
     return partial(_checked, getattr(import_module(f"qoop.adaptive.schedulers.{MODULES[name]}"), name))
 
 
-def _checked(kind: type[Any], *given: object, **named: object) -> object:
+def _checked(kind: type[Any], *values: object, **named: object) -> object:
     """One of that kind. Raises TypeError for a parameter of another type than it should have."""
-    found = kind(*given, **named)
+    found = kind(*values, **named)
     for parameter in (one for one in fields(found) if one.init):
         value, usual = getattr(found, parameter.name), parameter.default
         if parameter.type == Scheduler.__name__ and not isinstance(value, Scheduler):

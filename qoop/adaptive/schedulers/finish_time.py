@@ -73,7 +73,7 @@ class _Job:
     believed: float = 0.0
     undone: float = 0.0
 
-    def look(self, request: Request) -> None:
+    def update(self, request: Request) -> None:
         """Believe of it what its request says now."""
         known = request.remaining_work
         self.undone = known.work
@@ -143,7 +143,7 @@ class _PrivateParts:
         for request in requests:
             parts[request.tenant] += shares[request.job]
             jobs = self._tenants.setdefault(request.tenant, _Part()).jobs
-            jobs.setdefault(request.job, _Job(request.arrival)).look(request)
+            jobs.setdefault(request.job, _Job(request.arrival)).update(request)
         for tenant, own in parts.items():
             self._tenants[tenant].slots = max(_LEAST, own)
         self._forget()

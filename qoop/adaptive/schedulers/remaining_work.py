@@ -161,25 +161,25 @@ class _Backwards:
         """To the next end of a stage: (when, slots in use until then); None when all is done."""
         if not self.open:
             return None
-        given = self._given()
-        passed = min(self.left[id] / slots for id, slots in given.items())
+        slots_of = self._slots_by_stage()
+        passed = min(self.left[id] / slots for id, slots in slots_of.items())
         self.now += passed
-        for id, slots in given.items():
+        for id, slots in slots_of.items():
             self.left[id] -= passed * slots
             if self.left[id] <= 1e-9 * slots:
                 self._close(id)
-        return self.now, sum(given.values())
+        return self.now, sum(slots_of.values())
 
-    def _given(self) -> dict[str, float]:
+    def _slots_by_stage(self) -> dict[str, float]:
         """Slots of each open stage."""
         free = self.slots
-        given: dict[str, float] = {}
+        slots_of: dict[str, float] = {}
         for id in sorted(self.open, key=lambda id: -self.behind[id]):
             slots = min(self.most[id], free)
             if slots > 0:
-                given[id] = slots
+                slots_of[id] = slots
                 free -= slots
-        return given
+        return slots_of
 
     def _close(self, id: str) -> None:
         self.open.remove(id)

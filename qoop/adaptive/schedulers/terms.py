@@ -48,19 +48,19 @@ _AT_ONCE = 0.001
 """Seconds from its submission by which a job is needed that is late already."""
 
 
-def tenant_weights(name: str, given: Mapping[str, float] | str) -> dict[str, float]:
+def tenant_weights(name: str, weights: Mapping[str, float] | str) -> dict[str, float]:
     """The weights of tenants, of a mapping or a text. Raises ConfigError.
 
     >>> tenant_weights("tenants", "dashboards=2, night=0.5")
     {'dashboards': 2.0, 'night': 0.5}
     """
     try:
-        if isinstance(given, str):
-            pairs = [part.rsplit("=", 1) for part in given.split(",") if part.strip()]
-            given = {tenant.strip(): float(weight) for tenant, weight in pairs}
-        found = {str(tenant): float(weight) for tenant, weight in given.items()}
+        if isinstance(weights, str):
+            pairs = [part.rsplit("=", 1) for part in weights.split(",") if part.strip()]
+            weights = {tenant.strip(): float(weight) for tenant, weight in pairs}
+        found = {str(tenant): float(weight) for tenant, weight in weights.items()}
     except (ValueError, TypeError, AttributeError):
         found = {"": math.nan}
     if not all(0 < weight < math.inf for weight in found.values()):
-        raise ConfigError(f"{name} must be names with weights above 0, such as 'dashboards=2,night=1', not {given!r}")
+        raise ConfigError(f"{name} must be names with weights above 0, such as 'dashboards=2,night=1', not {weights!r}")
     return found

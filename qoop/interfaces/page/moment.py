@@ -7,7 +7,7 @@ from dataclasses import field
 
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.job_status import JobStatus, Left
+from qoop.adaptive.cluster.job_status import JobStatus, RemainingTime
 from qoop.adaptive.cluster.tenants import TenantStatus
 from qoop.catalog.value import value
 from qoop.engine.task import JobId, MachineId
@@ -29,7 +29,7 @@ class Expected:
     """The expectations of a job that runs. deadline, late, rho, place, helps: as in :class:`JobStatus`. fraction: of
     its work that is done, that of running tasks included."""
 
-    left: Left | None = None
+    left: RemainingTime | None = None
     deadline: float | None = None
     late: float | None = None
     rho: float | None = None

@@ -37,7 +37,7 @@ class Recorded:
 
     def __init__(self, recording: Recording, name: str) -> None:
         self._moments = _Moments(recording)
-        found = rerun(recording, seen=self._moments.look, program_kinds=program_kinds)
+        found = rerun(recording, observer=self._moments.look, program_kinds=program_kinds)
         self.remarks = [*recording.remarks(), *([] if found.difference is None else [str(found.difference)])]
         self._zero = recording.opened.at
         self._jobs = {handle.id: handle for handle in self._moments.jobs}

@@ -29,7 +29,7 @@ from qoop.query.result import Result
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from qoop.adaptive.program_log import Tell
+    from qoop.adaptive.program_log import MessageLog
     from qoop.catalog.sources.pieces import Cut
     from qoop.programs.approximate.goal import Goal
     from qoop.programs.approximate.growth import Growth
@@ -52,7 +52,7 @@ class Growing:
     the answer is needed; infinite: at no time.
 
     opened: a planning that is there already, with a plan of the first round.
-    tell: hears what the program is told; see `Cluster.telling`.
+    tell: hears what the program is told; see `Cluster.program_log`.
 
     busy: whether other queries have to wait; while they have not, the answer grows past its goal. None: it never does.
     cut_short: hears which part of the pieces was not read, of an answer that ended for others.
@@ -71,7 +71,7 @@ class Growing:
     cut_short: Callable[[float], object] | None = None
     deadline: float = inf
     opened: RoundPlanning | None = None
-    tell: Tell | None = None
+    tell: MessageLog | None = None
 
 
 class Answer(Protocol):

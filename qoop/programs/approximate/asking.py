@@ -26,7 +26,7 @@ from qoop.programs.approximate.universe import Buckets, Ways, compared
 from qoop.query.plan_memo import versions
 
 if TYPE_CHECKING:
-    from qoop.adaptive.program_log import Tell
+    from qoop.adaptive.program_log import MessageLog
     from qoop.catalog.sources.pieces import Cut
     from qoop.catalog.table import Table
     from qoop.planner.estimate.cost import CostModel
@@ -115,7 +115,7 @@ def ask(
     busy: Callable[[], bool] | None = None,
     cut_short: Callable[[float], object] | None = None,
     deadline: float = inf,
-    tell: Tell | None = None,
+    tell: MessageLog | None = None,
 ) -> GrowingAnswer | ExactAnswer:
     """The answer to a query: one that grows where that can be. start: starts a job. exact_within: seconds; an answer
     that should be exact by then does not grow. busy, cut_short, deadline, tell: see `Growing`."""

@@ -12,7 +12,7 @@ from qoop.programs.steps import Steps
 from qoop.query.options import jobs, part
 
 if TYPE_CHECKING:
-    from qoop.adaptive.program_log import Tell
+    from qoop.adaptive.program_log import MessageLog
     from qoop.query.job import Starts
     from qoop.query.planning import QueryPlanning
     from qoop.query.tables import SessionTables
@@ -29,7 +29,7 @@ def iterated(
     most: int,
     former: str,
     curve: Kind | None,
-    tell: Tell | None = None,
+    tell: MessageLog | None = None,
 ) -> Iteration:
     """See `Session.iterate`. first: the table that the first step reads. tell: see `Iteration`. Raises ConfigError."""
     part("until", until)

@@ -18,7 +18,7 @@ from qoop.programs.iterate.curves import fitted, step_gain
 from qoop.programs.steps import Message, Order, Run, StepEnded, Steps
 
 if TYPE_CHECKING:
-    from qoop.adaptive.program_log import Tell
+    from qoop.adaptive.program_log import MessageLog
     from qoop.programs.iterate.curves import Kind
     from qoop.programs.iterate.planning import StepPlanning
     from qoop.programs.steps import Why
@@ -44,10 +44,10 @@ class Iteration:
 
     def __init__(
         self, first: object, planning: StepPlanning, start: Starts, program: Steps, loss: str, curve: Kind | None,
-        tell: Tell | None = None,
+        tell: MessageLog | None = None,
     ) -> None:  # fmt: skip
         """first: the table that the first step reads. loss: the column of a step's rows that adds up to its loss. tell:
-        hears what the program is told; see `Cluster.telling`."""
+        hears what the program is told; see `Cluster.program_log`."""
         self._planning, self._start, self._loss, self._curve = planning, start, loss, curve
         self._before: object = first
         self._program, self._tell = program, tell

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from qoop.adaptive.cluster.job_status import JobStatus, Left
+from qoop.adaptive.cluster.job_status import JobStatus, RemainingTime
 from qoop.engine.history import Continued, DeadlineReported, Decided, NotContinued, Record, Switched, size, span
 from qoop.engine.progress import StageProgress
 from qoop.query.drawing.terminal import Paint, Terminal, shortened, width_of
@@ -38,7 +38,7 @@ def brief(job: str, status: JobStatus) -> str:
     return f"{job} {end}, {done}" if end else f"{job} {done}"
 
 
-def ends(left: Left | None) -> str:
+def ends(left: RemainingTime | None) -> str:
     """A text of the time when a job will end.
 
     >>> ends(Left(4.2, 2.9, 6.1)), ends(Left(0.1, 0.0, 0.3)), ends(None)
@@ -49,7 +49,7 @@ def ends(left: Left | None) -> str:
     return f"ends in {span_of(left)}"
 
 
-def span_of(left: Left) -> str:
+def span_of(left: RemainingTime) -> str:
     """A text of the seconds that a job still takes, as under the head "ends".
 
     >>> span_of(Left(4.2, 2.9, 6.1))

@@ -85,7 +85,7 @@ def test_a_machine_that_stays_as_it_is_is_settled_with(seen: list[Reading], othe
 def test_two_slots_of_which_another_program_takes_one_and_gives_it_back() -> None:
     seen = [Reading(n * 0.5, (Pool(2, 1.1 if 4 <= n < 20 else 0.0),), (Pool(16 * GB),)) for n in range(40)]
     found = judges(seen, Size(2, 8 * GB))
-    changes = [(one.seen[-1].at, change) for before, one in pairwise(found) if (change := before.change_to(one))]
+    changes = [(one.readings[-1].at, change) for before, one in pairwise(found) if (change := before.change_to(one))]
     assert [(at, change.slots, change.memory) for at, change in changes] == [(4.0, 1, None), (15.0, 2, None)]
     assert changes[0][1].why == "other programs take 1.1 of 2 cpus: 1 slot"
     assert changes[1][1].why == "the cpus are free again"

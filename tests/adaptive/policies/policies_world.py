@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qoop.adaptive.replanning.decision import Option, Question
+from qoop.adaptive.replanning.decision import DecisionInput, Option
 from qoop.engine.progress import Finished
 from qoop.engine.task import content_of
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageId, StageInput
@@ -37,6 +37,6 @@ def finished(by: Option, done: Mapping[StageId, int]) -> Finished:
 
 def ask(
     *options: Option, done: Mapping[StageId, int] | None = None, slots: float = 4, running: int = 0, **told: object
-) -> Question:
+) -> DecisionInput:
     share = Resources(slots)
-    return Question(options, running, finished(options[running], done or {}), share, **told)  # type: ignore[arg-type]
+    return DecisionInput(options, running, finished(options[running], done or {}), share, **told)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from policies_world import ask, option
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.replanning.adaptive import Adaptive
-from qoop.adaptive.replanning.decision import Decision, Question, Stay, Switch
+from qoop.adaptive.replanning.decision import Decision, DecisionInput, Stay, Switch
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.replanning.price import Offer, Priced, offers, pareto
 from qoop.catalog.errors import ConfigError
@@ -27,7 +27,7 @@ LEAN = option("lean 4 10\nroot 1 1 lean", "B")  # 41 s of work, never under 11 s
 CENT = ((0.0, 0.01),)
 
 
-def runs(question: Question, decision: Decision) -> int:
+def runs(question: DecisionInput, decision: Decision) -> int:
     """The place of the plan that runs from now on."""
     return decision.plan if isinstance(decision, Switch) else question.running
 

@@ -27,7 +27,7 @@ from qoop.adaptive.cluster.recording.messages import (
     SuspendRequested,
 )
 from qoop.adaptive.replanning.adaptive import Adaptive
-from qoop.adaptive.replanning.decision import Decision, Question, switch_to
+from qoop.adaptive.replanning.decision import Decision, DecisionInput, switch_to
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.schedulers.base import Scheduler
 from qoop.adaptive.schedulers.carbyne import Carbyne
@@ -81,7 +81,7 @@ class Forced:
     def __init__(self) -> None:
         self.wanted: int | None = None
 
-    def decide(self, question: Question) -> Decision:
+    def decide(self, question: DecisionInput) -> Decision:
         wanted, self.wanted = self.wanted, None
         if wanted is not None and wanted < len(question.options) and wanted != question.running:
             return switch_to(question, wanted)

@@ -9,6 +9,6 @@
     node_places.py      tasks that wait at machines
     extra_slots.py      a slot on top of those there are, for a job that waits with nothing running
     extra_grants.py     gives those slots, and interrupts a task where even that does not help
-    last_resort.py      the task that is interrupted for a job that waits
+    preemption.py       the task that is interrupted for a job that waits
     revocation.py       what to do when capacity is about to go
 """

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from qoop.adaptive.cluster.active_job import ActiveJob, Order
     from qoop.adaptive.cluster.granting.granter import Granter
-    from qoop.adaptive.cluster.granting.last_resort import LastResort
+    from qoop.adaptive.cluster.granting.preemption import Preemption
     from qoop.adaptive.schedulers.base import Request
     from qoop.engine.driver import Driver
     from qoop.engine.events import Running
 
 
 class ExtraGrants:
-    """Applies what :class:`ExtraSlots` and :class:`LastResort` decide. See `Granter` for the arguments."""
+    """Applies what :class:`ExtraSlots` and :class:`Preemption` decide. See `Granter` for the arguments."""
 
     def __init__(
         self, jobs: Mapping[JobId, ActiveJob], driver: Driver, order: Order, note_tick: Callable[[], None]
@@ -31,11 +31,11 @@ class ExtraGrants:
         self._order = order
         self._note_tick = note_tick
         self._slots = ExtraSlots()
-        self._last_resort: LastResort | None = None  # made when a job waits with nothing running
+        self._preemption: Preemption | None = None  # made when a job waits with nothing running
 
     def promote(self) -> None:
         """Let attempts on extra slots have those that are free, unless one was freed for somebody else."""
-        if self._last_resort is None or self._last_resort.served is None:
+        if self._preemption is None or self._preemption.served is None:
             for attempt in list(self._driver.extra()):
                 self._driver.promote(attempt)
 
@@ -66,23 +66,23 @@ class ExtraGrants:
                 self._order(job, self._jobs[job].run.give_up([one.attempt], why, now=now))
 
     def interrupt(self, waiting: Sequence[Request], now: float) -> None:
-        """As the last resort, interrupt a task for a job that has waited for long enough with nothing running."""
+        """Interrupt a task for a job that has waited for long enough with nothing running."""
         since = self._slots.since
-        if self._last_resort is None:
+        if self._preemption is None:
             if not since:
                 return
-            self._last_resort = _last_resort()
-        self._last_resort.waiting(since, now)
+            self._preemption = _preemption()
+        self._preemption.waiting(since, now)
         if not since or self._driver.leaving or any(job.run.stopping for job in self._jobs.values()):
             return
         running = on_slots(self._jobs)
         for request in sorted(waiting, key=lambda one: since.get(one.job, now)):
-            found = self._last_resort.choose(request, running, self._driver.availability(), now)
+            found = self._preemption.choose(request, running, self._driver.availability(), now)
             if found is not None:
-                self._give_way(self._last_resort, found, request.job, now)
+                self._give_way(self._preemption, found, request.job, now)
                 return
 
-    def _give_way(self, resort: LastResort, one: Running, other: JobId, now: float) -> None:
+    def _give_way(self, resort: Preemption, one: Running, other: JobId, now: float) -> None:
         """Interrupt a task for another job, behind which its own has to wait."""
         job = self._jobs[one.attempt.task.job]
         job.arrival = max(some.arrival for some in self._jobs.values()) + 1
@@ -93,22 +93,22 @@ class ExtraGrants:
 
     def preemptions(self, job: JobId) -> int:
         """The number of times that a task of the job was interrupted for another job."""
-        return self._last_resort.times(job) if self._last_resort is not None else 0
+        return self._preemption.times(job) if self._preemption is not None else 0
 
     def forget(self, job: JobId) -> None:
         """The job has ended."""
         self._slots.forget(job)
-        if self._last_resort is not None:
-            self._last_resort.forget(job)
+        if self._preemption is not None:
+            self._preemption.forget(job)
 
     def moments(self) -> Iterable[float]:
         """Seconds of the clock at which somebody has waited for long enough, or is to be looked at again."""
         yield self._slots.next_at
-        if self._last_resort is not None and self._last_resort.next_at is not None:
-            yield self._last_resort.next_at
+        if self._preemption is not None and self._preemption.next_at is not None:
+            yield self._preemption.next_at
 
 
-def _last_resort() -> LastResort:
-    from qoop.adaptive.cluster.granting.last_resort import LastResort  # most jobs begin at once
+def _preemption() -> Preemption:
+    from qoop.adaptive.cluster.granting.preemption import Preemption  # most jobs begin at once
 
-    return LastResort()
+    return Preemption()

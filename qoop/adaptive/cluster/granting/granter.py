@@ -4,7 +4,7 @@
 
     scheduler.next_grant(requests, available, now) -> Grant -> run -> Start -> backend      until nothing fits
     tasks that wait at machines                                                    node_places.py
-    extra slots, and the last resort                                               extra_grants.py
+    extra slots, and preemption                                                    extra_grants.py
     elastic tasks                                                                  elastic.py
     tasks whose machines shrink                                                    revocation.py
 """
@@ -98,16 +98,16 @@ class Granter:
     def request(self, job: ActiveJob) -> Request:
         """The resources that a job has and could use, with all that schedulers ask of it."""
         run, replanner = job.run, job.replanner
-        used, ready, asked = self._driver.used_by(run.job), run.ready(), job.request.terms
+        used, ready, terms = self._driver.used_by(run.job), run.ready(), job.request.terms
         if self._places is not None:  # or one job would get all places in the queues
             used = used + self._driver.promised_to(run.job)
         if replanner is not None and replanner.slots is not None:
             ready = within(ready, used, Resources(replanner.slots, math.inf, math.inf, math.inf))
         return Request(
-            run.job, job.arrival, asked.weight, used,
+            run.job, job.arrival, terms.weight, used,
             self.limits.allowed(job, ready) if self.limits.any else ready, job.remaining_work,
-            asked.tenant, self._tenants.get(asked.tenant, 1.0) if self._tenants else 1.0,
-            job.submitted, job.submitted + asked.deadline, asked.priority, self._driver.extra_slots(run.job),
+            terms.tenant, self._tenants.get(terms.tenant, 1.0) if self._tenants else 1.0,
+            job.submitted, job.submitted + terms.deadline, terms.priority, self._driver.extra_slots(run.job),
             job.request.gain,
         )  # fmt: skip
 

@@ -83,10 +83,10 @@ class NodePlaces:
             0, sum(math.floor(availability[name].free.cpu) for name in availability.open) - len(self._called_back)
         )
 
-    def _call_back(self, wanted: bool, now: float) -> None:
+    def _call_back(self, others_wait: bool, now: float) -> None:
         """Call back tasks that wait where no slot is left, or for longer than a slot that is idle elsewhere.
 
-        wanted: other tasks wait for the slots that are free.
+        others_wait: other tasks wait for the slots that are free.
         """
         nodes, availability = self._driver.nodes, self._driver.availability()
         assert nodes is not None
@@ -94,7 +94,7 @@ class NodePlaces:
         self._called_back.intersection_update(attempt for attempt, _ in nodes.waiting())
         waits = {machine: nodes.next_end(machine, now) for _, machine in waiting}
         long = [one for one in waiting if waits[one[1]] > self._call_back_after]
-        moved = sorted(long, key=lambda one: -waits[one[1]])[: 0 if wanted else self._idle()]
+        moved = sorted(long, key=lambda one: -waits[one[1]])[: 0 if others_wait else self._idle()]
         gone = [one for one in waiting if availability[one[1]].capacity.cpu < 1]
         for attempt, _ in dict.fromkeys([*gone, *moved]):
             self._called_back.add(attempt)

@@ -38,20 +38,20 @@ class Journal:
     """Tells what has been added to histories since it told last. Used by one thread."""
 
     def __init__(self) -> None:
-        self._told: dict[JobId, int] = {}
+        self._logged: dict[JobId, int] = {}
 
     def begin(self, job: JobId, text: str) -> None:
         """A job has come."""
         _log.info("%s: %s", job, text)
 
-    def tell_all(self, histories: Iterable[tuple[JobId, Sequence[Record]]]) -> None:
+    def log_all(self, histories: Iterable[tuple[JobId, Sequence[Record]]]) -> None:
         """Log what is new of each job."""
         for job, history in histories:
-            self.tell(job, history)
+            self.log(job, history)
 
-    def tell(self, job: JobId, history: Sequence[Record]) -> None:
+    def log(self, job: JobId, history: Sequence[Record]) -> None:
         """Log what is new of one job."""
-        since, self._told[job] = self._told.get(job, 0), len(history)
+        since, self._logged[job] = self._logged.get(job, 0), len(history)
         for record in islice(history, since, None):
             level = level_of(record)
             if _log.isEnabledFor(level):
@@ -59,8 +59,8 @@ class Journal:
 
     def end(self, job: JobId, history: Sequence[Record]) -> None:
         """Log what is new of a job that has ended."""
-        self.tell(job, history)
-        del self._told[job]
+        self.log(job, history)
+        del self._logged[job]
 
 
 def level_of(record: Record) -> int:

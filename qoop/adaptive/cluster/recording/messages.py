@@ -39,7 +39,7 @@ class JobRequest:
     earlier: the reason why it can use nothing of an unfinished run of the same text, as a clause; empty: there is none.
     slowdown: by which factor its tasks should take longer than estimated, as those of jobs before it.
     gain: the part of the way to its program's goal that the job should bring; None: it is a query by itself.
-    last_resort: the plan that runs where a stage fails by what it computes; None: the job fails.
+    fallback: the plan that runs where a stage fails by what it computes; None: the job fails.
     """
 
     plan: Plan

@@ -11,7 +11,7 @@ from qoop.adaptive.cluster.recording.ticks import ProgramStepped, Tick
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.recording.trace import Trace
-    from qoop.adaptive.program_log import ProgramKinds, Programs, Tell
+    from qoop.adaptive.program_log import MessageLog, ProgramKinds, Programs
 
 
 class Recorder:
@@ -72,12 +72,12 @@ class ProgramLog:
         self._numbers = count(1)
         self._programs: Programs | None = None
 
-    def opened(self) -> Tell:
+    def opened(self) -> MessageLog:
         """Takes each message to one program."""
         name = f"program{next(self._numbers)}"
-        from qoop.adaptive.program_log import telling  # few sessions are traced
+        from qoop.adaptive.program_log import message_log  # few sessions are traced
 
-        return telling(lambda message, began: self._post(ProgramMessage(name, message, began)))
+        return message_log(lambda message, began: self._post(ProgramMessage(name, message, began)))
 
     def take(self, message: ProgramMessage) -> ProgramStepped:
         """The steps that follow from a message."""

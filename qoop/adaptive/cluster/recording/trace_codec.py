@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 from qoop.adaptive.replanning.adaptive import Adaptive
-from qoop.adaptive.replanning.decision import Decision, Policy, Question
+from qoop.adaptive.replanning.decision import Decision, DecisionInput, Policy
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.replanning.policies import written
 from qoop.adaptive.replanning.triggers import Triggers
@@ -145,7 +145,7 @@ class Unknown:
 
     name: str
 
-    def decide(self, question: Question) -> Decision:
+    def decide(self, question: DecisionInput) -> Decision:
         raise ExecutionError(f"the trace makes no policy {self.name}; there are {', '.join(written())}: give one")
 
 

@@ -35,7 +35,7 @@ class Quality(Scheduler):
     least: float = 0.1
     _shares: dict[JobId, float] = field(default_factory=dict, init=False, repr=False)
     _owed: dict[JobId, float] = field(default_factory=dict, init=False, repr=False)
-    _told: float = field(default=0.0, init=False, repr=False)
+    _updated_at: float = field(default=0.0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.least <= 1:
@@ -57,12 +57,12 @@ class Quality(Scheduler):
         programs = [one.job for one in requests if one.gain is not None]
         self._owed = {job: self._owes(job, now) for job in programs}
         self._shares = {job: shares[job].cpu for job in programs}
-        self._told = now
+        self._updated_at = now
         return shares
 
     def _owes(self, job: JobId, now: float) -> float:
         """Slot seconds that the job was to have had at least."""
-        return self._owed.get(job, 0.0) + self.least * self._shares.get(job, 0.0) * (now - self._told)
+        return self._owed.get(job, 0.0) + self.least * self._shares.get(job, 0.0) * (now - self._updated_at)
 
     def _order(
         self, jobs: Sequence[Request], active: Sequence[Request], capacity: Resources, now: float

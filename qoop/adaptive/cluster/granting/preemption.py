@@ -1,4 +1,4 @@
-"""The last resort: a running task is interrupted for a job that waits with nothing running, as no extra slot is left.
+"""Preemption: a running task is interrupted for a job that waits with nothing running, as no extra slot is left.
 
 What is lost must be less than what the job would wait by estimate; where a task takes longer than estimated, less than
 what the job has waited. Every interruption doubles the time for which the tasks of the job that it hits run before the
@@ -17,11 +17,11 @@ from qoop.planner.packing import Available
 PATIENCE_SECONDS = 5.0
 """A job waits for so long with nothing running, and a task runs for so long, before it is interrupted."""
 
-LOOK_SECONDS = 0.5
+CHECK_SECONDS = 0.5
 """Time between looks at whether an interruption has become worth it."""
 
 
-class LastResort:
+class Preemption:
     """Chooses the task to interrupt, and counts by job how often that was done.
 
     served: the job for which it was done last, as long as it waits. next_at: when to look again; None: nobody waits.
@@ -40,7 +40,7 @@ class LastResort:
     def waiting(self, since: Mapping[JobId, float], now: float) -> None:
         """These jobs wait now with nothing running, each since then."""
         self._since = since
-        self.next_at = min((max(at + PATIENCE_SECONDS, now + LOOK_SECONDS) for at in since.values()), default=None)
+        self.next_at = min((max(at + PATIENCE_SECONDS, now + CHECK_SECONDS) for at in since.values()), default=None)
         if self.served not in since:
             self.served = None
 
