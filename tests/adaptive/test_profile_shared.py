@@ -16,11 +16,11 @@ from qoop.adaptive.profiles.shared import (
     JobLifetimes,
     job_region,
     job_regions,
+    observable_jobs,
     onlooker,
     part,
     recorded,
     seconds,
-    seen,
     view,
 )
 
@@ -50,8 +50,8 @@ def test_what_a_job_sees_are_the_others_that_come_and_go() -> None:
     # five are there for good; two more come, one by one: 600 / 5, 600 / 6, 600 / 7; then one goes
     lifetimes = lifetimes_of([(0, 1000)] * 5 + [(70, 500), (90, 60)])
     assert [point.slots for point in view(lifetimes, 0, 200).changes()] == [120, 100, 85, 100]
-    assert seen(lifetimes)[:1] == [2]  # down to 85, and up to 120 when the other goes, too
-    assert [seen(lifetimes, percent)[0] for percent in (29, 30, 41, 42)] == [2, 1, 1, 0]
+    assert observable_jobs(lifetimes)[:1] == [2]  # down to 85, and up to 120 when the other goes, too
+    assert [observable_jobs(lifetimes, percent)[0] for percent in (29, 30, 41, 42)] == [2, 1, 1, 0]
     assert (part([0, 1, 4, 5], 1), part([0, 1, 4, 5], 4)) == (0.75, 0.5)
 
 
@@ -78,7 +78,7 @@ def test_lives_can_be_kept(times: list[tuple[float, float]]) -> None:
 def test_the_recorded_clusters_are_as_the_paper_says() -> None:
     """78 % of the jobs see an event of 10 %, 20 % at least four, and they take about 500 s in the mean."""
     clusters = recorded()
-    counts = [count for lifetimes in clusters for count in seen(lifetimes)]
+    counts = [count for lifetimes in clusters for count in observable_jobs(lifetimes)]
     assert part(counts, 1) == pytest.approx(0.78, abs=0.04)
     assert part(counts, 4) == pytest.approx(0.20, abs=0.03)
     assert 400 < fmean(took for lifetimes in clusters for took in seconds(lifetimes)) < 700

@@ -152,7 +152,7 @@ def test_it_is_kept_where_nothing_ends_sooner(
     session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect(monkeypatch, 0.001)
-    monkeypatch.setattr("qoop.adaptive.replanning.replanner.LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)
     job = session.submit(JOIN)
     assert job.result().fetchall() == duckdb_answer(tmp_path)
     assert plans(job) == [True]
@@ -162,7 +162,7 @@ def test_no_others_are_made_where_the_first_are_far_behind(
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect(monkeypatch, 0.001)
-    monkeypatch.setattr("qoop.adaptive.replanning.replanner.LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)
     monkeypatch.setattr("qoop.query.plan_memo.PlanMemo.alternatives", None)  # a search would fail
     for _ in range(2):
         job = session.submit(JOIN)
@@ -217,7 +217,7 @@ def test_an_answer_that_is_there_counts_where_it_is_taken_over(
             assert job.result().fetchall() == duckdb_answer(tmp_path)
             return job
 
-    monkeypatch.setattr("qoop.adaptive.replanning.replanner.LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)
     assert plans(run(0.001, True)) == [True]
     assert plans(run(1000.0, reuse)) == [reuse]
 
@@ -276,7 +276,7 @@ def test_a_query_that_has_run_before_anything_was_foretold_is_foretold_later(
     session: qoop.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qoop.query.duckdb_plans.seconds_from_footers", lambda *_: 1e-3)
-    monkeypatch.setattr("qoop.adaptive.replanning.replanner.LOOK_AGAIN", 1e9)  # or it is foretold while it runs
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)  # or it is foretold while it runs
     session.submit(JOIN).result()
     session.planning.plan("SELECT 1 FROM t")
     before = session.planning._own(JOIN, 2)
@@ -290,7 +290,7 @@ def test_the_pace_is_told_by_runs_that_were_foretold(
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect(monkeypatch, 1e-3)
-    monkeypatch.setattr("qoop.adaptive.replanning.replanner.LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)
     for number in range(5):
         text = f"SELECT sum(hash(a + {number})) FROM t"
         session.alternatives(text)
@@ -369,7 +369,7 @@ def test_stages_that_took_longer_than_they_should_are_not_gone_over_to(
     known = session.planning._duckdb_plans
     slow = {key: replace(one, staged_seconds=1e6) for key, one in known._known.items()}
     monkeypatch.setattr(known, "_known", OrderedDict(slow))
-    monkeypatch.setattr("qoop.adaptive.replanning.replanner.LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)
     job = session.submit(JOIN)
     assert job.result().fetchall() == duckdb_answer(tmp_path)
     assert plans(job) == [True]
