@@ -9,7 +9,7 @@ of them takes a grant, and moves no bytes if the machine holds what that task re
   Ravishankar, IEEE/ACM Transactions on Networking 6(1), 1998). When a machine comes or goes only its own splits move.
   A split is known by where in the table it begins, so halves of it begin at the same machine.
 
-It is a preference: a machine with free resources and no task of its own takes what there is.
+It is a preference: a machine with free resources and no task nearer to it takes any.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class DataLocality:
 
 
 def highest(text: str, machines: Iterable[MachineId]) -> MachineId:
-    """The machine whose hash with the text is highest: the same for all who ask.
+    """The machine whose hash with the text is highest: the same in all sessions.
 
     >>> homes = [highest(f"split {number}", ["a", "b", "c"]) for number in range(300)]
     >>> all(70 < homes.count(machine) < 130 for machine in "abc")

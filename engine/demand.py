@@ -19,7 +19,7 @@ class Demands:
 
     least_memory: bytes that every task asks for, lowered where a machine's slots could not all have it. most_memory: of
     a machine that one task may have.
-    `changes` counts how often what is asked for may have changed.
+    `changes` counts how often the demands may have changed.
     """
 
     def __init__(self, least_memory: float, most_memory: float = math.inf) -> None:
@@ -53,7 +53,7 @@ class Demands:
 
     def expect_less(self, name: MachineId, capacity: Resources) -> None:
         """The machine will have this capacity, whatever was announced of it before; what fits it only until then is no
-        longer asked for. If it will have no slot, what there is until then is all that can be asked for."""
+        longer requested. If it will have no slot, its capacity until then is the most that can be requested."""
         now = self._machines.get(name)
         if now is not None:
             self._lasting[name] = least(self._allowed(capacity), now) if capacity.cpu >= 1 else now
@@ -74,8 +74,8 @@ class Demands:
     def raise_memory(self, node: StageNode, had: float) -> float | None:
         """A task failed with `had` bytes: ask for twice that, at most for all that it may have of the largest machine.
 
-        Returns the new demand, None if the task has had all there is: should there be more later, it is asked for.
-        Where no machine has a slot, nobody knows what there will be. What was learnt outlives the plan.
+        Returns the new demand, None if the task has had all there is: should there be more later, it is requested.
+        Where no machine has a slot, the future capacity is unknown. What was learnt outlives the plan.
         """
         whole = max((capacity.memory for capacity in self._lasting.values() if capacity.cpu >= 1), default=math.inf)
         content, all_of_it = node.content, had >= whole
@@ -94,7 +94,7 @@ class Demands:
         return self._raised
 
     def forget(self) -> None:
-        """All that was asked for so far is of no more interest, or no longer right."""
+        """The demands so far are no longer right, or no longer needed."""
         self._known.clear()
         self.changes += 1
 

@@ -82,7 +82,7 @@ class Driver:
         self._now = 0.0
         self._charges: dict[AttemptId, _Charge] = {}
         self._extra: dict[AttemptId, MachineId] = {}
-        self._answers: dict[JobId, set[CheckpointKey]] = {}  # of jobs that are gone, as long as somebody has them
+        self._answers: dict[JobId, set[CheckpointKey]] = {}  # of jobs that are gone, while they are still held
         self.runs: dict[JobId, Run] = {}
         self.dirty_jobs: dict[JobId, None] = {}
         self.leaving: dict[MachineId, CapacityNotice] = {}
@@ -226,7 +226,7 @@ class Driver:
         return start
 
     def ticket(self, grant: Grant, now: float) -> Ticket:
-        """All that a machine would be told of a task if it were granted now, the last of its job."""
+        """The ticket that a machine would get with a task if it were granted now, the last of its job."""
         from qoop.engine.node_queues.ticket import Ticket  # where tasks wait at nodes
 
         run = self.runs[grant.job]
@@ -268,7 +268,7 @@ class Driver:
         """Raise AssertionError unless the accounts add up and no machine is overcommitted."""
         for name, available in self._all_available().items():
             assert available == self._availability[name], (
-                f"{name}: {self._availability[name]} is told, {available} accounted"
+                f"{name}: {self._availability[name]} is offered, {available} accounted"
             )
             here = [charge for charge in self._charges.values() if charge.machine == name]
             charges = [charge.resources for charge in here if not charge.extra]
@@ -378,7 +378,7 @@ class Driver:
         self._charge(attempt, _Charge(charge.job, charge.machine, charge.resources))
         if charge.job in self.runs:
             self.runs[charge.job].promote(attempt)
-            self.dirty_jobs[charge.job] = None  # it holds more of what there is, which its share is to say
+            self.dirty_jobs[charge.job] = None  # it holds more of what there is, which its share must show
         self._backend.promote(attempt)
 
     def _discharge(self, attempt: AttemptId, ended: bool = True) -> None:

@@ -21,8 +21,8 @@ class Committed:
     """The facts of one committed output: rows and bytes of every partition, cost of making it.
 
     seconds: wall time of the attempt; cpu_seconds: of the thread(s), if known; peak_memory: bytes, if known.
-    width: how many such outputs make the stage; 0 if nobody may take it for another's. finished: False: the rows
-        mean something only in this layout. digest: of the rows, if somebody had reason to compute it.
+    width: how many such outputs make the stage; 0 if it must not serve another job. finished: False: the rows
+        mean something only in this layout. digest: of the rows, if it was computed.
     called: the functions of Python that it called.
     """
 
@@ -40,9 +40,9 @@ class Committed:
 
 @value
 class Queued:
-    """The attempt waits at its machine, until `Begun`: for one who takes it up, or for a kernel to be opened.
+    """The attempt waits at its machine, until `Begun`: for a free worker, or for a kernel to be opened.
 
-    An attempt of which this is not told begins when it is started: so nothing is said of most.
+    An attempt without this report begins when it is started; most do.
     """
 
     attempt: AttemptId
@@ -105,7 +105,7 @@ class TaskStopped:
 
 @value
 class TaskRegranted:
-    """The attempt goes on, with these resources from now on: it was asked to, or its machine has become smaller."""
+    """The attempt goes on with these resources, after a regrant, or because its machine has become smaller."""
 
     attempt: AttemptId
     resources: Resources
@@ -130,7 +130,7 @@ class MachineLost:
 class SlotsChanged:
     """The machine now has this capacity. Attempts that no longer fit are being made smaller where they are elastic, and
     stopped else; each keeps its resources until that is reported, so what is used may exceed the capacity for a while.
-    why: as a clause; empty: somebody has asked for it."""
+    why: as a clause; empty: it was requested."""
 
     machine: MachineId
     capacity: Resources
@@ -151,11 +151,11 @@ class CapacityNotice:
 
 @value
 class CapacityExpected:
-    """All machines together should have these resources from these times on, as somebody says who has asked for them.
+    """All machines together should have these resources from these times on, by an announcement.
 
     course: (seconds of the session's clock, resources), in order of time; it takes the place of what was expected
-    before. Nobody promises it: what does not come is no longer expected once its time is over, and tasks are begun
-    only on what there is. Where resources tell slots alone, all else goes with these as it does now.
+    before. It is no promise: what does not come is no longer expected once its time is over, and tasks are begun
+    only on present capacity. Where resources tell slots alone, all else goes with these as it does now.
     """
 
     course: tuple[tuple[float, Resources], ...]
@@ -269,7 +269,7 @@ class Demand:
 
 @value
 class Running:
-    """An attempt that has neither ended nor been told to stop. seconds: it should take in all (see `Demand`).
+    """An attempt that has neither ended nor been stopped. seconds: it should take in all (see `Demand`).
 
     started: when it was granted its resources, or began where it had to wait after that. queued: it waits still.
     most: slots that it can be granted while it runs; 0: it keeps its resources to the end. extra: it runs on a slot

@@ -44,7 +44,7 @@ _LINE = re.compile(r"\s*\n\s*LINE \d+: ")
 
 
 class Stopped(Exception):
-    """The attempt was asked to stop; not an error, and never shown."""
+    """The attempt was stopped; not an error, and never shown."""
 
 
 def to_failure(error: BaseException, spec: TaskSpec) -> tuple[QoopError, bool]:

@@ -1,6 +1,6 @@
 """The tasks of a plan that still have to run, and those that can run now, kept up to date event by event.
 
-Need flows backward from the root by reference counts. A task is *wanted* while the job (for the root) or
+Need flows backward from the root by reference counts. A task is *needed* while the job (for the root) or
 some active task reads it. An active task wants everything it reads. So a start, a switch, a lost checkpoint and a
 finished reader are all the same thing: a count passes zero, and the tasks behind it are reviewed. No event visits all
 tasks; over a run the work is proportional to tasks plus (task, stage read) pairs.
@@ -29,7 +29,7 @@ tasks; over a run the work is proportional to tasks plus (task, stage read) pair
                RUNNING      its output is lost, a reader needs it, and an attempt is alive
 
 WAITING, READY and RUNNING are the *active* states. An attempt can be alive in RUNNING, and in IDLE and PRESENT until it
-has stopped; so `busy` is a field of its own.
+has stopped; so `busy` is a separate field.
 
 Stages of one plan with equal signature and layout put out the same checkpoints and are one node here.
 """
@@ -126,7 +126,7 @@ class StageNode:
         the upward rank of HEFT (Topcuoglu, Hariri, Wu 2002).
     dependent: the output depends on a non-deterministic stage (law 12), so it must not serve another plan.
     left: how many of its tasks are active. work: estimated slot seconds of each.
-    weights: of its tasks by what they read, once that is known and somebody asked; see `progress`.
+    weights: of its tasks by what they read, once that is known and was read; see `progress`.
     """
 
     __slots__ = (
@@ -279,12 +279,12 @@ class Frontier:
             self._review([task])
 
     def release(self, task: TaskNode) -> None:
-        """Give up an output that is not wanted. It is made again should it ever be."""
+        """Give up an output that is not needed. It is made again should it ever be."""
         self._remove(task)
         self._enter(task, _IDLE)
 
     def drain(self) -> tuple[list[TaskNode], list[TaskNode], list[TaskNode]]:
-        """Return and forget (tasks with an attempt but no use for it, present tasks that are not wanted, tasks whose
+        """Return and forget (tasks with an attempt but no use for it, present tasks that are not needed, tasks whose
         output or attempt depends on a non-deterministic stage that is being made again)."""
         surplus, spare, spoiled = self.surplus, self.spare, self.spoiled
         self.surplus, self.spare, self.spoiled = [], [], []

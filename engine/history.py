@@ -147,13 +147,13 @@ class Started:
 
     def __str__(self) -> str:
         available = available_of(self.resources)
-        extra = ", on top of what there is" if self.extra else ""
+        extra = ", on an extra slot" if self.extra else ""
         return f"at {self.at:.3f} s {self.attempt} started on {self.machine} with {available}{extra}"
 
 
 @value
 class Waiting:
-    """A started attempt has to wait at its machine: nobody is there yet to work on it."""
+    """A granted attempt waits at its machine until a worker is free."""
 
     at: float
     attempt: AttemptId
@@ -161,7 +161,7 @@ class Waiting:
     machine: MachineId
 
     def __str__(self) -> str:
-        return f"at {self.at:.3f} s {self.attempt} waits on {self.machine} for somebody to take it up"
+        return f"at {self.at:.3f} s {self.attempt} is queued on {self.machine}"
 
 
 @value
@@ -195,7 +195,7 @@ class Regranted:
 @value
 class Succeeded:
     """used: False: nothing of the plan needed the output (any more). account: where the seconds went, if known.
-    profile: what DuckDB told of it, under EXPLAIN ANALYZE."""
+    profile: DuckDB's, under EXPLAIN ANALYZE."""
 
     at: float
     attempt: AttemptId
@@ -217,7 +217,7 @@ class Succeeded:
 
 @value
 class Called:
-    """An attempt that goes on has told what its functions of Python have taken so far."""
+    """A running attempt reported the time of its Python functions so far."""
 
     at: float
     attempt: AttemptId
@@ -255,7 +255,7 @@ class Stopping:
     reason: str
 
     def __str__(self) -> str:
-        return f"at {self.at:.3f} s {self.attempt} was told to stop: {self.reason}"
+        return f"at {self.at:.3f} s {self.attempt} is stopped: {self.reason}"
 
 
 @value
@@ -409,7 +409,7 @@ class StageDone:
 class AnotherTime:
     """A query that begins later would end within the time that it was given.
 
-    jobs: that are to end before. wait: seconds until they should have; None: nobody knows. seconds: that it would take
+    jobs: that are to end before. wait: seconds until they should have; None: unknown. seconds: that it would take
     then, with all slots.
     """
 
@@ -444,7 +444,7 @@ _NAMED = 3
 class DeadlineReported:
     """The job is likely to miss its deadline, or to meet it after all. late: seconds by which it is likely to miss
     it; below 0: it will end before. certain: it cannot be met any more. enough: slots with which it likely would be.
-    another_time, in_part: what else would help; None: that would not, or nobody knows."""
+    another_time, in_part: what else would help; None: that would not, or it is unknown."""
 
     at: float
     late: float

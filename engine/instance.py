@@ -27,7 +27,7 @@ _CONFIG = {
 
 
 class Instance:
-    """access: what it may open; None: whatever it is told to. sealed: its options cannot be changed any more.
+    """access: what it may open; None: anything. sealed: its options cannot be changed any more.
 
     tasks: that it has run or begun. extensions: of DuckDB, that it has loaded.
     """
@@ -152,7 +152,7 @@ class Instance:
         self.connection.execute(f"DROP TABLE {quoted(name)}")
 
     def seal(self) -> None:
-        """Keep the options as they are, whatever it is told."""
+        """Keep the options as they are; later changes are ignored."""
         if not self.sealed:
             self.connection.execute("SET allowed_configs = ['external_threads']")  # threads of tasks that are elastic
             self.connection.execute("SET lock_configuration = true")

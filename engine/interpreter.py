@@ -29,7 +29,7 @@ def begin_short_turns() -> None:
 
 
 def end_short_turns() -> None:
-    """The turns are as they were before, once nobody needs short ones."""
+    """The turns are as they were before, once short ones are not needed."""
     global _users
     with _guard:
         _users -= 1

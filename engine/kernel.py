@@ -1,4 +1,4 @@
-"""The kernel: runs the fragment of one task on a DuckDB instance of its own.
+"""The kernel: runs the fragment of one task on its DuckDB instance.
 
 A kernel is kept warm between tasks (opening one costs 15 ms) and given its threads and memory for each of
 them. Measured on DuckDB 1.5.5 and 2.0.0, one thread:
@@ -7,7 +7,7 @@ them. Measured on DuckDB 1.5.5 and 2.0.0, one thread:
   ``to_arrow_table()``, which collects all, one thread takes 10 % more for a bare scan of 3 M rows of 6 columns. Two
   take as long, if DuckDB may hold 32 MB that wait for the reader (at 1 MB 1.6 times that). Few rows take no longer.
 - Arrow in costs 1 ms per million rows and column. 1.5.5 hands filters over Arrow to pyarrow, which is five
-  times slower than DuckDB itself, uses threads that were not granted and refuses some filters; hence
+  times slower than DuckDB itself, uses threads that were not granted and refuses some filters; therefore
   `join_filter_pushdown` is off there for base tables held by pyarrow, and fragments read the outputs of other
   stages so that no filter is pushed down to them (:mod:`qoop.planner.exchange.cut`). 2.0 filters by itself.
 - ``produce_arrow_string_view`` makes output 20 % faster, but Arrow cannot reorder views (no `take`) and
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 131_072  # rows of a record batch put out; a power of two, to which DuckDB rounds its buffers up
 _BATCH_BYTES = 16 << 20  # that a batch should not exceed by much, as far as the width of rows is known
-_AHEAD = 32 << 20  # bytes that DuckDB makes before they are asked for; they count as its memory
+_AHEAD = 32 << 20  # bytes that DuckDB makes before they are read; they count as its memory
 
 # Law: the plan costed is the plan run. DuckDB takes every Arrow input for one row and would re-order by that.
 _AS_PLANNED = "join_order,build_side_probe_side"
@@ -70,7 +70,7 @@ class Kernel:
     """Runs one task at a time; only `interrupt`, `regrant` and `part_over` may be called from other threads.
 
     Fragments that the planner has printed run in an instance of DuckDB that can open the files of the tables it was
-    given so far, and no others. A user's own text (an opaque stage) may read files, so it has an instance of its own;
+    given so far, and no others. A user's own text (an opaque stage) may read files, so it has a separate instance;
     in a locked session that one can open the files of its tables only, and its options are locked as well. What an
     instance may open can only be said once: for more, it gives way to a new one, which takes 12 ms.
 
@@ -81,7 +81,7 @@ class Kernel:
     def __init__(self, spill: Path, ledger: Ledger | None = None) -> None:
         self._spill = spill
         self._numbers = count()
-        self._fresh: Instance | None = self._new()  # nobody has used it: opened ahead of the first task
+        self._fresh: Instance | None = self._new()  # unused: opened ahead of the first task
         self._instances: dict[bool, Instance] = {}  # by whether they are for texts of users
         self._connection = self._fresh.connection
         self._footers: dict[str, str] = {}  # the digests of Parquet files whose footers DuckDB may have kept
@@ -91,7 +91,7 @@ class Kernel:
         self._filters: Filters | None = None  # until a task calls functions of Python
         self._lock = threading.Lock()
         self._profiler: Profiler | None = None
-        self.profile: TaskProfile | None = None  # of the last task, if it was wanted
+        self.profile: TaskProfile | None = None  # of the last task, if it was profiled
         self._running: tuple[AttemptId, Instance] | None = None  # that can be granted other resources
         self._regranting = threading.Lock()  # held while it is
 
@@ -108,7 +108,7 @@ class Kernel:
         read: the rows of a stage input by its name. between: called before, after and between all that takes
             long; raises Stopped to end the run, for which a query that is under way needs `interrupt` too.
         begin: where the rows go as they come, given their schema and how many partitions there are.
-        tell: is told now and then what functions of Python have taken so far.
+        tell: receives now and then the time of Python functions so far.
         Raises Stopped, DuckDB's and Arrow's own errors, and the catalog's (TableChanged, SourceError, DiskFull).
         """
         self._calls.begin(between, tell)
@@ -308,7 +308,7 @@ class Kernel:
         return opened
 
     def _new(self) -> Instance:
-        """Each has a place of its own to spill to, since it removes that when it is closed."""
+        """Each has a separate place to spill to, since it removes that when it is closed."""
         number = next(self._numbers)
         return Instance(self._spill.with_name(f"{self._spill.name}-{number}") if number else self._spill)
 
@@ -367,7 +367,7 @@ class Kernel:
 
 @contextlib.contextmanager
 def _profiler(spec: TaskSpec, instance: Instance) -> Iterator[Profiler | None]:
-    """A profiler of the queries of a task, on a connection of their own; None where none is wanted, or the options of
+    """A profiler of the queries of a task, on a separate connection; None where none is taken, or the options of
     the instance are sealed."""
     if not spec.profiled or instance.sealed:
         yield None
@@ -414,7 +414,7 @@ def _threads(resources: Resources, most: int) -> dict[str, object]:
     """Options for as many threads as there are slots.
 
     most: slots that there may be later, where that is 2 or more. DuckDB divides the work by `threads` and starts as
-    many as are not `external_threads`, of which it is told that they are lent to it: one is ours, which asks for the
+    many as are not `external_threads`, which are lent to it: one is ours, which asks for the
     rows, and the others never come. So their number says how many do not work. A thread can only be taken back
     between two pieces of work if it takes turns (`scheduler_process_partial`).
     """
@@ -434,7 +434,7 @@ _READS_FILES = re.compile(r"parquet|read_|scan", re.I)
 
 @by_text(most=256)
 def _may_read_files(text: str) -> bool:
-    """True if a text of the user's may read files that nobody looks at, by a function of DuckDB's or an extension's."""
+    """True if a text of the user's may read files that are not checked, by a function of DuckDB's or an extension's."""
     return _READS_FILES.search(text) is not None
 
 
@@ -463,7 +463,7 @@ def disabled_optimizers(stage: Stage, arrow_tables: bool = False) -> str:
 
 
 def batch_rows(stage: Stage, memory: float = 0.0) -> int:
-    """Rows of the batches that a task puts out: fewer if they are believed to be long, or if it was granted little
+    """Rows of the batches that a task puts out: fewer if they are estimated to be long, or if it was granted little
     memory, for there are several at a time: one that is made, in buffers of up to twice its size, one that is cut."""
     most = min(_BATCH_BYTES, memory / 16) if memory > 0 else _BATCH_BYTES
     width = max(1.0, stage.estimate.bytes / max(1.0, stage.estimate.rows))
@@ -471,7 +471,7 @@ def batch_rows(stage: Stage, memory: float = 0.0) -> int:
 
 
 def _ahead(spec: TaskSpec) -> int:
-    """Bytes that may wait to be read. A single thread makes no more than it is asked for."""
+    """Bytes that may wait to be read. A single thread makes no more than is read."""
     if spec.resources.cpu < 2 or spec.resources.memory <= 0:
         return 1 << 20
     return int(min(_AHEAD, max(1 << 20, spec.resources.memory / 16)))

@@ -2,7 +2,7 @@
 
 DuckDB 1.5.5 waits for ever when several pipelines feed one stream (the branches of a UNION ALL, the unmatched rows of
 an outer join) and the stream's buffer fills before the last of them has begun: only a reader could empty the buffer,
-and no reader gets the stream before then. DuckDB therefore collects such rows first, as memory of its own that it can
+and no reader gets the stream before then. DuckDB therefore collects such rows first, in memory that it can
 spill, and one pipeline reads them from there.
 """
 

@@ -2,7 +2,7 @@
 
 The states of a job are in :mod:`~qoop.engine.state`.
 
-Who calls what: a driver gives events to `handle`, obeys the commands that come back, shows `ready` to a
+A driver passes events to `handle`, obeys the commands that come back, shows `ready` to a
 scheduler, applies its grants with `grant`, and passes the time (seconds of any clock) to each of them.
 """
 
@@ -269,7 +269,7 @@ class Run(RunView):
                 self._log.note(ShareReported(self._log.at, share, self._coming))
 
     def _take_late(self, event: Event) -> None:
-        """Of a job that has ended nothing is told any more. What a late writer has left behind is given back; what is
+        """Reports about a job that has ended change no state. The output of a late writer is given back; what is
         lost of the answer is no longer present."""
         if isinstance(event, TaskSucceeded) and event.committed.key not in self._outputs.present:
             self._log.command(Release(self.job, (event.committed.key,)))
@@ -279,7 +279,7 @@ class Run(RunView):
                 self._running_plan.started.lose(task)
 
     def _succeeded(self, event: TaskSucceeded) -> None:
-        """Take the output if it is new and may be used; give it back to the store if nobody will ever read it.
+        """Take the output if it is new and may be used; give it back to the store if it will never be read.
 
         A report of an attempt that is not alive (a duplicate, or of a machine thought lost) proves nothing:
         its output may have been released since. So it is given back, unless another attempt is about to put
@@ -373,7 +373,7 @@ class Run(RunView):
         for attempt in lost:
             self._end_attempt(attempt.id)
             self._note_failed(attempt, error, retryable=True)
-        for attempt in lost:  # now that none of them is left to be told to stop
+        for attempt in lost:  # now that none of them is left to be stopped
             self._judge(attempt, error, retryable=True)
 
     # --- consequences ---------------------------------------------------------------------------------------

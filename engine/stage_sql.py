@@ -1,6 +1,6 @@
 """The check that the SQL of a stage is one SELECT over its named inputs and nothing else.
 
-The SQL of a stage that was read from a file, or came from another process, is text that somebody may have changed. It
+The SQL of a stage that was read from a file, or came from another process, is text that may have been changed. It
 is parsed by DuckDB, as the kernel would run it, and its tree is looked through before it runs. A table that is
 neither an input nor a common table expression would be a file (``FROM 'x.csv'``) or a catalog entry; a table
 function could read files (``read_text``) or run text (``query``). All else that DuckDB can do is no SELECT.
@@ -42,7 +42,7 @@ def check_stage(stage: Stage) -> None:
     refused here, since only the user can say so.
     """
     if stage.opaque is not None:
-        raise PlanError(f"stage {stage.id} is text of a user's, which nobody has checked")
+        raise PlanError(f"stage {stage.id} is a user's text, which was not checked")
     names = frozenset(item.name.lower() for item in stage.inputs)
     found = _fault(with_partition_number(stage) if stage.layout.parts > 1 else stage.sql, names)
     if found:

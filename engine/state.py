@@ -70,7 +70,7 @@ class Limits:
     near: True: of equal ready tasks one is begun whose input lies on the machine (`data_locality`).
     locked: True: tasks run where DuckDB opens no file but those of their tables (`kernel`).
     all_saved: True: a durable output that cannot be written fails the job.
-    profiled: True: DuckDB's profiles of the tasks are wanted, which cost a short query up to a tenth of its time.
+    profiled: True: DuckDB's profiles of the tasks are taken, which cost a short query up to a tenth of its time.
     """
 
     max_attempts: int = 4

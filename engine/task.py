@@ -30,7 +30,7 @@ class CheckpointKey:
     part: int
 
     def __hash__(self) -> int:
-        return hash(self.signature) + self.part  # asked for twenty times with every task
+        return hash(self.signature) + self.part  # called twenty times with every task
 
     @property
     def content(self) -> Content:
@@ -66,7 +66,7 @@ def content_of(stage: Stage) -> Content:
 
 
 def own_non_deterministic(plan: Plan, owner: JobId) -> Plan:
-    """The plan with signatures of their own for its non-deterministic stages and for what depends on them (law 12).
+    """The plan with separate signatures for its non-deterministic stages and for what depends on them (law 12).
 
     Two runs of a non-deterministic stage may differ, so no other job, and no other stage of this one, however
     alike, may take its output for its own.
@@ -167,10 +167,10 @@ class OperatorProfile:
 
 @value
 class TaskProfile:
-    """A task, or several, as DuckDB tells of them.
+    """The profile of a task, or of several, by DuckDB.
 
     peak_memory: most bytes that DuckDB held at a time. spilled: most bytes that lay in its temporary files. read: bytes
-    that were read from files, of what was spilled too; None: not told. cpu_seconds: of its operators in all threads.
+    that were read from files, of what was spilled too; None: unknown. cpu_seconds: of its operators in all threads.
     operators: of a stage that runs whole, in depth-first order.
     """
 
@@ -210,7 +210,7 @@ class TaskSpec:
     answer: the output is part of the answer, which the session reads though its machine be gone by then.
     locked: the stage must open no file but those of its tables. functions: of Python, that it may call.
     most: slots that it can be granted while it runs; 0: it keeps its resources to the end.
-    extra: it runs on a slot that its machine has not got. profiled: its profile is wanted.
+    extra: it runs on a slot that its machine has not got. profiled: its profile is taken.
     ticket: what its node has to know where it may wait there; None: nodes have no queues.
     path: estimated seconds from its beginning to the end of the job, on the longest path.
     """

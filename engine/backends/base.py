@@ -85,7 +85,7 @@ class LastingBackend(Backend, Protocol):
     """A backend that can also use outputs that others have left in files: what a session needs."""
 
     def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
-        """Hold checkpoints that lie in files of somebody else's, until the job releases them."""
+        """Hold checkpoints that lie in files of another process, until the job releases them."""
         ...
 
     def verify(self, keys: Sequence[CheckpointKey]) -> None:

@@ -1,7 +1,7 @@
 """A condition that wakes the thread which came last.
 
 `threading.Condition` wakes the one that has waited longest, so that two workers take turns at queries that come one
-after the other. Each has a DuckDB of its own, with footers, pages of files and views that it has seen: taking turns, a
+after the other. Each has its DuckDB, with footers, pages of files and views that it has seen: taking turns, a
 session has all of them read and kept twice, and each query may meet the one that has not.
 """
 

@@ -1,6 +1,6 @@
 """The machine "local": slots in this process.
 
-One worker thread a slot, each with a kernel of its own that is opened when it is needed, the first one ahead, in
+One worker thread a slot, each with a kernel that is opened when it is needed, the first one ahead, in
 the background, and kept. An attempt that is granted several slots runs in one worker, whose kernel gets that many
 threads; the driver keeps the sum of grants within the capacity, so the other workers are idle then.
 
@@ -17,7 +17,7 @@ memory falls, outputs are spilled in the background, and kernels are replaced on
 holds some 50 MB for ever.
 
 An attempt that was granted before there was a slot for it (`Grant.waits`) waits here, in the order of its queue
-(:mod:`qoop.engine.node_queues`), and begins when what runs has left it the resources: nobody has to be asked.
+(:mod:`qoop.engine.node_queues`), and begins when what runs has left it the resources: no message is needed.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class _Attempt:
     """An attempt between start and report. `kernel` is set while it runs; `lock` guards that.
 
     resources: that it is to have; had: that it is known to have. extra: it runs on a slot on top of those there are.
-    revoked: it was stopped because its resources were taken away. came: when it was started; queued: it was told that
-    it waits. ahead: what it reads from other machines, if that was fetched while it waited.
+    revoked: it was stopped because its resources were taken away. came: when it was started; queued: it was reported
+    that it waits. ahead: what it reads from other machines, if that was fetched while it waited.
     """
 
     spec: TaskSpec
@@ -220,11 +220,11 @@ class LocalBackend:
         return self.store.spilled + self._scratch.bytes
 
     def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False, ahead: Ahead | None = None) -> None:
-        """Begin an attempt; what it reads is kept for the job until it is released. queued: it was told that it is.
+        """Begin an attempt; what it reads is kept for the job until it is released. queued: it was reported that it is.
         ahead: of what it reads, what was fetched already."""
         if machine != self._machine:
             raise ConfigError(f"there is no machine {machine}, only {self._machine}")
-        if self._capacity.cpu < 1:  # nobody is there to take it up
+        if self._capacity.cpu < 1:  # there is no worker to take it up
             self._events.put(_revoked(spec))
             return
         self.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key in item.keys])
@@ -245,10 +245,10 @@ class LocalBackend:
             self._staff(self._slots)
 
     def _wait(self, node: QueueingNode, attempt: _Attempt, ticket: Ticket) -> None:
-        """Let an attempt wait until others have left it what it was granted; it was told that it does."""
+        """Let an attempt wait until others have left it what it was granted; that it waits was reported."""
         with self._changed:
             self._waiting[ticket.attempt] = attempt
-            now = time.monotonic()  # each machine has a clock of its own
+            now = time.monotonic()  # each machine has its own clock
             begun = node.arrive(replace(ticket, since=now), now)
             node.queue.hear(ticket.job, ticket.left)
             attempt.ahead = self.fetch_ahead(attempt.spec)
@@ -356,7 +356,7 @@ class LocalBackend:
         return self.store.present(keys, job)
 
     def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
-        """Hold checkpoints that lie in files of somebody else's, until the job releases them."""
+        """Hold checkpoints that lie in files of another process, until the job releases them."""
         return self.store.adopt(found, job)
 
     def verify(self, keys: Sequence[CheckpointKey]) -> None:
@@ -375,7 +375,7 @@ class LocalBackend:
     def close(self) -> None:
         """Stop all attempts, join all threads, write what is durable, remove temporary files.
 
-        Raises DiskFull, after all that, if a durable output could not be written and nobody was told yet.
+        Raises DiskFull, after all that, if a durable output could not be written and this was not yet reported.
         """
         if self._closed:
             return
@@ -544,7 +544,7 @@ class LocalBackend:
         self._attempts.pop(attempt.spec.attempt, None)
         attempt.ended.set()
         with self._changed:
-            self._ready += 1  # before it is told, or what comes next in its place would count as queued
+            self._ready += 1  # before it is reported, or what comes next in its place would count as queued
             if self._node is not None:
                 self._node.release(attempt.spec.attempt)
                 self._begin_waiting(self._node)

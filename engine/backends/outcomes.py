@@ -18,8 +18,8 @@ class Outcome:
     arriving, spilled: bytes that come in over its machine's link before the work, and that go to its disk and back
     after it. The attempts on a machine share these; where they have no rate, moving takes no time.
     rows, bytes: in each partition of its output; None: 8 bytes a row. It is committed with one number for all of them:
-    there may be thousands, and nobody reads a simulated one; bytes of partitions that differ are a tuple.
-    cpu_seconds: of its thread, 0: not told. called: what it tells of functions of Python.
+    there may be thousands, and a simulated one is never read; bytes of partitions that differ are a tuple.
+    cpu_seconds: of its thread, 0: unknown. called: its calls of Python functions.
     """
 
     seconds: float
@@ -44,7 +44,7 @@ class Outcome:
 
 @value
 class MachineSlowed:
-    """From now on all work on the machine takes `factor` times as long; 1: as usual. No cluster is told."""
+    """From now on all work on the machine takes `factor` times as long; 1: as usual. No cluster hears of it."""
 
     machine: MachineId
     factor: float

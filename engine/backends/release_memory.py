@@ -2,13 +2,13 @@
 
 The allocators mostly keep memory that is freed, to have it at hand: DuckDB's (jemalloc), the C library's, Arrow's
 (mimalloc). At 250 MB, query 4 of TPC-DS at scale 10 took 514 MB where DuckDB said that it had 29 MB, Arrow none and the
-outputs held were 31 MB. So each of them is told to give back what it does not need:
+outputs held were 31 MB. So each of them gives back what it does not need:
 
 - DuckDB's allocator is one for the whole process, and is emptied when any instance of DuckDB is given a limit of
   memory. One is kept here for that alone. It takes 12 ms to give back 150 MB and 0.3 ms if there is nothing.
 - The C library's gives back all pages that hold nothing.
-- Arrow's can give back only what the calling thread has freed. Hence whatever is large and short-lived, and freed by
-  other threads than made it, is made with the C library's: see `POOL` of `storage/partition`.
+- Arrow's can give back only what the calling thread has freed. Therefore whatever is large and short-lived,
+  and freed by other threads than made it, is made with the C library's: see `POOL` of `storage/partition`.
 
 Not always, since getting memory again costs page faults: that added 10 to 40 % CPU.
 """

@@ -1,8 +1,7 @@
-"""A disk or a link that the attempts on a machine share: everybody who moves bytes gets the same part of its rate.
+"""A disk or a link that the attempts on a machine share: all that move bytes get the same part of its rate.
 
-That is processor sharing. What each has been served since the beginning is the same function of time for all, so who
-ends next follows from what he had to come when he joined, and joining and leaving costs the logarithm of how many there
-are.
+That is processor sharing. What each has been served since the beginning is the same function of time for all, so the
+next end follows from what each had to move when it joined. Joining and leaving costs the logarithm of their number.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ A_BYTE = 1.0
 
 
 class SharedRate(Generic[Item]):
-    """Bytes per second, shared evenly by those who are there.
+    """Bytes per second, shared evenly by the items present.
 
     >>> disk = SharedRate[str](100.0)
     >>> disk.join("a", 100.0, now=0.0); disk.join("b", 25.0, now=0.5); disk.ends()
@@ -36,13 +35,13 @@ class SharedRate(Generic[Item]):
         self._order = count()
 
     def join(self, item: Item, amount: float, now: float) -> None:
-        """From now on there is one more, who has that many bytes to move."""
+        """From now on there is one more, with that many bytes to move."""
         self._advance(now)
         order = self._here[item] = next(self._order)
         heappush(self._ends, (self._served + amount, order, item))
 
     def leave(self, item: Item, now: float) -> None:
-        """He is not there any more, whether done or not."""
+        """The item is not present any more, whether done or not."""
         if item in self._here:
             self._advance(now)
             del self._here[item]
@@ -53,14 +52,14 @@ class SharedRate(Generic[Item]):
         self._rate = rate
 
     def ends(self) -> float:
-        """The time when the next one is done; infinite if nobody is there."""
+        """The time when the next one is done; infinite if there is none."""
         self._forget()
         if not self._ends or self._rate <= 0:
             return math.inf
         return self._now + (self._ends[0][0] - self._served) * len(self._here) / self._rate
 
     def ended(self, now: float) -> list[Item]:
-        """Those who are done by now; they leave."""
+        """The items that are done by now; they leave."""
         self._advance(now)
         done: list[Item] = []
         self._forget()
@@ -77,6 +76,6 @@ class SharedRate(Generic[Item]):
         self._now = now
 
     def _forget(self) -> None:
-        """Those who have left."""
+        """Drop the items that have left."""
         while self._ends and self._here.get(self._ends[0][2]) != self._ends[0][1]:
             heappop(self._ends)

@@ -53,13 +53,13 @@ if TYPE_CHECKING:
 class SimulatedBackend:
     """A backend whose attempts come to what `script` says of them.
 
-    kernels: what it costs to open, to warm and to interrupt one; None: nothing, and nobody waits for any.
+    kernels: what it costs to open, to warm and to interrupt one; None: nothing, and no attempt waits for one.
     alone: no other thread will wake it: `wait` returns with nothing if nothing will ever happen.
     crowding: the factor by which everything slows down on a machine where that many threads work; None: they do not
         disturb each other.
     heartbeats: how long words take between the scheduler and its machines. queueing: how tasks wait at these; None:
         what was granted begins. exchanges: how attempts read from other machines; None: what arrives (`Outcome`) shares
-        the machine's link. `left_of` is asked at each report of a machine where tasks wait: what jobs have left.
+        the machine's link. `left_of` is called at each report of a machine where tasks wait: what jobs have left.
     `started`: all attempts so far. `task_events`: their number and that of the reports about them.
     `start`, `stop`, `wait` are for one thread; `wake`, `happen` and `appoint` for any.
     """
@@ -286,7 +286,7 @@ class SimulatedBackend:
             self._agenda.plan(self.clock.now(), partial(self._tell_queued, running))
 
     def _take_up(self, running: SimulatedAttempt, worker: Worker | None) -> None:
-        """The attempt begins its work, once there is somebody to do it."""
+        """The attempt begins its work, with a worker."""
         running.taken = self.clock.now()
         spec, seconds = running.spec, running.outcome.seconds
         if worker is not None:
@@ -369,7 +369,7 @@ class SimulatedBackend:
             self._agenda.plan(self.clock.now(), partial(self._tell_begun, following))
 
     def _tell_queued(self, running: SimulatedAttempt) -> Sequence[Event]:
-        """Unless somebody has taken it up since, or it is gone."""
+        """Unless a worker has taken it up since, or it is gone."""
         return (Queued(running.spec.attempt),) if running.queued and running.worker is None else ()
 
     def _tell_begun(self, running: SimulatedAttempt) -> Sequence[Event]:

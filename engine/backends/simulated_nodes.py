@@ -17,7 +17,7 @@ from qoop.planner.plan import Resources
 class Heartbeats:
     """The time that words take between a scheduler and its nodes.
 
-    seconds: between two reports of a node, each at moments of its own; 0: it reports at once. launching: seconds from
+    seconds: between two reports of a node, each at its own moments; 0: it reports at once. launching: seconds from
     a grant until the task is at its node.
 
     >>> beats = Heartbeats(3.0)

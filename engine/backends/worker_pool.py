@@ -1,4 +1,4 @@
-"""The workers of a simulated machine, as those of :mod:`qoop.engine.backends.local`: each has a kernel of its own.
+"""The workers of a simulated machine, as those of :mod:`qoop.engine.backends.local`: each has a kernel.
 
 A kernel that is new has to be opened before it takes up an attempt, and reads the footers of a table's files before it
 first scans the table. Slots that come back bring new kernels; when memory falls, all are replaced, each as soon as
@@ -55,7 +55,7 @@ class WorkerPool(Generic[A]):
 
     >>> worker_pool = WorkerPool(1)
     >>> worker = worker_pool.take("a")
-    >>> worker_pool.take("b")  # nobody is idle
+    >>> worker_pool.take("b")  # none is idle
     >>> worker_pool.idle(worker)
     'b'
     """
@@ -90,7 +90,7 @@ class WorkerPool(Generic[A]):
         return None
 
     def idle(self, worker: Worker) -> A | None:
-        """The attempt that an idle worker takes up. None: there is none; a worker that is not wanted leaves."""
+        """The attempt that an idle worker takes up. None: there is none; a worker too many leaves."""
         if self._waiting:
             return self._waiting.popleft()
         if worker.generation != self._generation:

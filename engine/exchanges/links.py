@@ -78,7 +78,7 @@ class Links(Generic[Item]):
         self._rates = None
 
     def join(self, item: Item, sender: MachineId | None, receiver: MachineId, amount: float, now: float) -> None:
-        """From now on that many bytes flow. sender: None: from a store, which has no link of its own."""
+        """From now on that many bytes flow. sender: None: from a store, which has no link."""
         self._advance(now)
         out: tuple[Link, ...] = () if sender is None else ((sender, "out"),)
         self._flows[item] = (*out, (receiver, "in"))
@@ -99,7 +99,7 @@ class Links(Generic[Item]):
         return self._now + max(0.0, soonest)
 
     def ended(self, now: float) -> list[Item]:
-        """Those who are done by now, in the order in which they joined; they leave."""
+        """The flows that are done by now, in the order in which they joined; they leave."""
         self._advance(now)
         done = [item for item, left in self._left.items() if left <= A_BYTE]
         for item in done:

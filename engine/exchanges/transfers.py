@@ -55,7 +55,7 @@ class _Inputs:
 class Transfers:
     """Pulls that wait for their turn, and those that are under way.
 
-    after: has something happen at a time. What ends is told by calling the `then` of :meth:`await_`.
+    after: has something happen at a time. The end is reported by calling the `then` of :meth:`await_`.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Transfers:
             waiting[request.pull] = request
 
     def known(self, attempt: AttemptId) -> bool:
-        """True if its inputs were asked for."""
+        """True if its inputs were requested."""
         return attempt in self._inputs
 
     def await_(self, attempt: AttemptId, then: Callable[[], None]) -> bool:
@@ -132,7 +132,7 @@ class Transfers:
         return False
 
     def leave(self, attempt: AttemptId) -> None:
-        """The attempt is gone: what it has asked for alone is not brought in any more."""
+        """The attempt is gone: what it alone has requested is not brought in any more."""
         inputs = self._inputs.pop(attempt, None)
         if inputs is None:
             return

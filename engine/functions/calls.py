@@ -1,6 +1,6 @@
 """The functions of Python that a kernel's DuckDB calls: measured, stoppable, failing in our words.
 
-DuckDB calls a function of its own facility (`create_function`) in the thread of the task, for one row or, vectorised,
+DuckDB calls a registered function (`create_function`) in the thread of the task, for one row or, vectorised,
 for up to 2048. An exception comes out of DuckDB as a text, so the first one is kept here and becomes the cause of ours.
 A function may take long for each row, and DuckDB heeds `interrupt` between vectors only, so each call first asks
 whether the task is to end.
@@ -26,8 +26,8 @@ from qoop.engine.task import TaskSpec
 
 _RESULT = re.compile("Failed to cast value|Unable to transform python value")
 NO_NULL = "it returned None, which null_handling='special' would allow"
-_LOOK = 0.02  # seconds between looks at whether the task is to end
-_TELL = 0.1  # seconds of a task after which what its functions took is told first; then whenever that time has doubled
+_PAUSE = 0.02  # seconds between checks whether the task is to end
+_TELL = 0.1  # seconds of a task until the first report of its functions; then whenever that time has doubled
 
 Tell = Callable[[tuple[FunctionCalls, ...]], None]
 
@@ -46,7 +46,7 @@ class Calls:
         self._checked = 0.0
 
     def begin(self, between: Callable[[], None], tell: Tell = lambda _: None) -> None:
-        """A task begins. between: raises Stopped if it is to end. tell: is told what has been seen while it runs."""
+        """A task begins. between: raises Stopped if it is to end. tell: takes what was measured while it runs."""
         self._before = {key: (meter.rows, meter.timed, meter.seconds) for key, meter in self.meters.items()}
         self._between, self._tell, self._raised = between, tell, None
         self._began, self._reported = perf_counter(), _TELL
@@ -63,7 +63,7 @@ class Calls:
         return tuple(found)
 
     def raise_cause(self, error: duckdb.Error, spec: TaskSpec) -> None:
-        """After an error of DuckDB's: raise what a function raised, or Stopped if one was asked to stop."""
+        """After an error of DuckDB's: raise what a function raised, or Stopped if one was to stop."""
         raised, self._raised = self._raised, None
         if raised is not None:
             raise raised
@@ -108,7 +108,7 @@ class Calls:
                     made = call(*values)
                 else:
                     began = perf_counter()
-                    if began - self._checked > _LOOK:
+                    if began - self._checked > _PAUSE:
                         self._check(began)
                     made = call(*values)
                     meter.add(1, perf_counter() - began)
@@ -123,7 +123,7 @@ class Calls:
     def check(self) -> None:
         """Between calls that are not measured: raise Stopped if the task is to end."""
         now = perf_counter()
-        if now - self._checked > _LOOK:
+        if now - self._checked > _PAUSE:
             try:
                 self._check(now)
             except BaseException as error:

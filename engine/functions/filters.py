@@ -50,7 +50,7 @@ class Filters:
 
     @property
     def moved(self) -> bool:
-        """True if the task has asked predicates in another order than that of the text."""
+        """True if the task has called predicates in another order than that of the text."""
         return any(one.moved for one in self._filters)
 
     def begin(self, sql: str, functions: tuple[UserFunction, ...]) -> str:
@@ -68,7 +68,7 @@ class Filters:
         self._ledger.as_written.update(one.texts for one in self._filters)
 
     def apart_after(self, error: duckdb.Error) -> bool:
-        """After an error of DuckDB's: True if predicates were asked together, which they are not from now on."""
+        """After an error of DuckDB's: True if predicates were fused, which they are not from now on."""
         texts = [one.texts for one in self._filters if one.is_one_call]
         if not isinstance(error, _REFUSED) or not texts:
             return False
@@ -124,7 +124,7 @@ class Filters:
         )
 
     def _order(self, numbers: pa.ChunkedArray) -> pa.Array:
-        """The branch for a vector, and the same one until DuckDB has asked for every WHEN up to it."""
+        """The branch for a vector, and the same one until DuckDB has read every WHEN up to it."""
         number = numbers[0].as_py()
         asker = number, get_ident()
         branch, again = self._answered.get(asker) or (0, 0)
@@ -145,7 +145,7 @@ class Filters:
 
 class _Filter:
     """One filter. is_one_call: DuckDB is given one function for it. orders: what is chosen among. moved: another order
-    than that of the text was asked for."""
+    than that of the text was used."""
 
     def __init__(
         self, texts: Texts, functions: Sequence[UserFunction], ledger: Ledger, is_one_call: bool = False
@@ -172,7 +172,7 @@ class _Filter:
         self._counters[place].add(self._weight * rows, self._weight * passed)
 
     def again(self, counts: Sequence[tuple[int, int]]) -> Order:
-        """The best order from now on. counts: rows that each predicate was asked for, and has passed, since."""
+        """The best order from now on. counts: rows that each predicate was called for, and has passed, since."""
         with self._ledger.lock:
             for counter, (rows, passed) in zip(self._counters, counts, strict=True):
                 counter.add(rows, passed)

@@ -7,7 +7,7 @@ filter are calls for one row each, return BOOLEAN and have columns for arguments
     "f@1"(a) AND "g@1"(a, b)    ──>    "f@1"(a) AND "g@1"(a, b) as one call of (a, b)
 
 It asks the predicates one after the other until one says no, in the order that is the best by then, and counts as it
-goes. So the order can change with any row, and 64 rows are enough to find out what a dear predicate costs.
+goes. So the order can change with any row, and 64 rows are enough to find out what an expensive predicate costs.
 
 All arguments are made for all rows, also those that another predicate would have guarded. Where that fails, or a
 predicate gives something else than True, False or None, DuckDB is given the predicates one by one
@@ -27,7 +27,7 @@ from qoop.engine.functions.calls import NO_NULL, Calls
 from qoop.engine.functions.measured import Meter, row_seconds
 from qoop.engine.functions.ordering import AT_FIRST, COUNTED
 
-FEW_ROWS, MOST_LOOKS = 64, 32
+FEW_ROWS, MOST_CHECKS = 64, 32
 """Rows between two looks at whether the task is to end, and how many looks there are at most until the order is chosen
 again: one at first, and twice as many each time."""
 
@@ -132,12 +132,12 @@ class NoTruthValue(Exception):
 class InTurn:
     """Asks predicates for one row after the other, each until one says no.
 
-    predicates: in the order of the text. calls: of the kernel. again: is told how many rows each was asked for and has
+    predicates: in the order of the text. calls: of the kernel. again: takes how many rows each was called for and has
     passed since the last time, and returns the order from now on. Threads of one task share it: what they count may be
     off by some rows.
 
     To count and to measure takes longer than a quick function does. So it is done for the first rows, and then for one
-    step in :data:`~qoop.engine.functions.ordering.COUNTED`; in between, the predicate that is asked for every row is
+    step in :data:`~qoop.engine.functions.ordering.COUNTED`; in between, the predicate that is called for every row is
     called as it is where it is a quick one.
     """
 
@@ -187,7 +187,7 @@ class InTurn:
     def _choose(self) -> None:
         """The order from now on, for twice as many rows as the last one up to a vector's."""
         first, *others = self._again([(COUNTED * rows, COUNTED * passed) for rows, passed in self._taken()])
-        self._checks = min(1 << self._choices, MOST_LOOKS)
+        self._checks = min(1 << self._choices, MOST_CHECKS)
         self._choices += 1
         self._unmeasured = None
         if self._choices <= AT_FIRST or self._choices % COUNTED == 0:

@@ -12,7 +12,7 @@ class Ledger:
     """The facts that the kernels of one process have seen of functions and predicates, for the tasks to come.
 
     functions: by key, a meter for each kernel. predicates: by text. as_written: filters that failed in another order
-    than that of the text. apart: filters whose predicates cannot be asked in one call. lock: of the counters, which
+    than that of the text. apart: filters whose predicates cannot be fused. lock: of the counters, which
     kernels and their threads share.
     """
 

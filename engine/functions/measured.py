@@ -53,11 +53,11 @@ class Meter:
         self.skip = self._skipped = _SKIPPED if quick else 0
 
     def count(self, rows: int) -> None:
-        """Count calls that nobody has timed."""
+        """Count calls that were not timed."""
         self._counted += rows
 
 
 def row_seconds(meters: Sequence[Meter]) -> float | None:
-    """Seconds a row, as the kernels have seen it; None: nobody has called it."""
+    """Seconds a row, as the kernels have measured it; None: it was not called."""
     timed = sum(one.timed for one in meters)
     return sum(one.seconds for one in meters) / timed if timed else None

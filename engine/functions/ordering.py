@@ -1,7 +1,7 @@
 """The order of expensive predicates, found while they run.
 
 The planner prints a filter with several predicates that call Python as ``/*in any order:*/ p /*or*/ AND q /*.*/``.
-Nobody knows beforehand what these cost and how many rows they leave, so the kernel has DuckDB ask for an order with
+Their costs and the rows that they leave are unknown beforehand, so the kernel has DuckDB ask for an order with
 every vector of 2048 rows, and counts what goes into each predicate and what comes out:
 
     CASE order() WHEN 0 THEN p, then q of what is left WHEN 1 THEN q, then p of what is left
@@ -16,7 +16,7 @@ The best order is that of the rank (selectivity - 1) / cost (Hellerstein and Sto
 taken for independent it is the order of the least expected cost, which `best` takes. The rows are the same in any
 order, and so is the signature.
 
-Whatever raises in another order than that of the text might not have been asked in that: the task is then run again in
+Whatever raises in another order than that of the text might not have been called in that: the task is then run again in
 the text's order, and so are all later ones of that filter (law 12).
 """
 
@@ -31,7 +31,7 @@ from qoop.planner.plan import MARKS
 
 _BEGIN, _AND, _END = MARKS
 ORDER, PASSED = "order of predicates", "rows that pass"
-"""The names of the functions by which DuckDB asks for an order, and tells what a predicate has left."""
+"""The names of the functions by which DuckDB reads an order, and reports what a predicate has left."""
 
 _FILTER = re.compile(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), re.S)
 _ALL_ORDERS = 3
@@ -98,7 +98,7 @@ def _chain(predicates: Sequence[str], order: Order) -> str:
 
 @value
 class PredicateCounts:
-    """One predicate: rows that it was asked for, and rows that it passed. seconds: a row; None: not known."""
+    """One predicate: rows that it was called for, and rows that it passed. seconds: a row; None: not known."""
 
     rows: float
     passed: float
@@ -124,7 +124,7 @@ def best(orders: Sequence[Order], observed: Sequence[PredicateCounts]) -> int:
 
 
 def _cost(order: Order, costs: Sequence[float], selectivities: Sequence[float]) -> float:
-    """Expected seconds for a row: each predicate is asked for what those before it leave."""
+    """Expected seconds for a row: each predicate is called for what those before it leave."""
     total, left = 0.0, 1.0
     for place in order:
         total += left * costs[place]
@@ -133,7 +133,7 @@ def _cost(order: Order, costs: Sequence[float], selectivities: Sequence[float]) 
 
 
 class Counter:
-    """Rows that one predicate was asked for and that it passed, the last ones counting most."""
+    """Rows that one predicate was called for and that it passed, the last ones counting most."""
 
     __slots__ = ("passed", "rows")
 

@@ -1,4 +1,4 @@
-"""Queues of granted tasks at the nodes, so that one begins when another ends, without a word to anybody.
+"""Queues of granted tasks at the nodes, so that one begins when another ends, without a message.
 
 Source: Rasley et al., "Efficient Queue Management for Cluster Scheduling", EuroSys 2016 (Yaq). Bounding, placing and
 ordering are needed together: a queue that is first in, first out keeps short tasks behind long ones.

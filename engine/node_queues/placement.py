@@ -29,8 +29,8 @@ class Placement:
     """Chooses among the nodes whose queues have a place for a task.
 
     by: one of `PLACEMENTS`. length: the most that wait at a node before it. most_wait: seconds; where it would wait for
-    so long, it is not sent. Equal nodes are told apart by a seeded random number, so that schedulers which see the same
-    do not all choose one.
+    so long, it is not sent. A tie between equal nodes is broken by a seeded random number, so that schedulers which see
+    the same do not all choose one.
     """
 
     def __init__(self, by: str, ordering: Ordering, length: float, most_wait: float = math.inf, seed: int = 0) -> None:

@@ -19,7 +19,7 @@ class NodeQueueing:
     """The way in which granted tasks wait at nodes.
 
     length: the most that wait at one before a task; infinite: any number. most_wait: seconds; where a task would wait
-    for so long, it is not sent. ordering: who begins first. placement: where they wait (`PLACEMENTS`). seed: of ties.
+    for so long, it is not sent. ordering: which begins first. placement: where they wait (`PLACEMENTS`). seed: of ties.
     call_back_after: seconds; a task that would wait for longer is called back if a slot is idle elsewhere.
     Raises ConfigError for a queue that could hold nothing, or a placement that does not exist.
     """

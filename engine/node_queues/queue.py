@@ -14,8 +14,8 @@ from qoop.planner.plan import Resources
 class NodeQueue:
     """Granted tasks of all jobs that wait at one node for a slot.
 
-    length: the most that wait; infinite: any number. What jobs have left may be told late (`hear`): that changes who is
-    first, and never loses a task.
+    length: the most that wait; infinite: any number. What jobs have left may be reported late (`hear`): that changes
+    which is first, and never loses a task.
 
     >>> from qoop.engine.task import TaskId
     >>> queue = NodeQueue(Ordering("shortest-task"), length=2)

@@ -2,12 +2,12 @@
 
 Sessions take turns by weight: of those whose tasks wait, the one begins a task that has had the least slot seconds for
 its weight. Within a session its own order decides. A session that comes, or that comes back, begins with as much as the
-one that has had least, so nobody saves up turns while there is nothing to do.
+one that has had least, so idle time earns no turns.
 
-A short task of a session of which nothing runs here begins next to long ones, without a slot of its own: it would else
-wait until one of them ends. One such runs at a time, and another one if its session has just come, or had nothing to do
-for a second: who comes would else wait for the short tasks of those that are always there. Its session pays for it with
-its next turns.
+A short task of a session of which nothing runs here begins next to long ones, without a slot: it would else wait until
+one of them ends. One such runs at a time, and another one if its session has just come, or had nothing to do for a
+second: a newcomer would else wait for the short tasks of those that are always there. Its session pays for it with its
+next turns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SOON = 0.05  # seconds for which a task waits rather than begin next to others
 
 @value
 class Member:
-    """A session at a node. tenant: whom it is for; sessions of one tenant share the weight of that."""
+    """A session at a node. tenant: its owner; sessions of one tenant share the weight of that."""
 
     name: str
     tenant: str = ""
@@ -177,7 +177,7 @@ class SharedNode:
         return party.member.weight / (1 + sharing)
 
     def _next(self, now: float) -> Begun | None:
-        """The task that begins next, which runs from now on; None: none can. Nobody whose turn it is is passed over."""
+        """The task that begins next, which runs from now on; None: none can. No session is passed over in its turn."""
         waiting = [party for party in self._parties.values() if len(party.queue)]
         if not waiting:
             return None

@@ -9,7 +9,8 @@ from qoop.planner.plan import Resources
 
 @value
 class JobLeft:
-    """The work that a job has left, as told some time ago: estimated slot seconds, and tasks that have not ended."""
+    """The work that a job has left, as reported some time ago: estimated slot seconds, and tasks that have not
+    ended."""
 
     seconds: float
     tasks: int
@@ -24,7 +25,7 @@ class Ticket:
 
     arrival: counts jobs in the order in which they came. seconds: the task should take. since: when it came to the
     node. left: of its job, when it was granted. resources: those granted. waits: its scheduler knows that it has to
-    wait, so it is told when the task begins. path: seconds from its beginning to the end of the job.
+    wait, so `Begun` is reported when it begins. path: seconds from its beginning to the end of the job.
     """
 
     attempt: AttemptId

@@ -1,7 +1,7 @@
 """Reads the profile of a query off the connection that it has run on.
 
 Measured on DuckDB 1.5.5 and 2.0.0: profiling costs 5 to 11 % of short queries, so that it is for EXPLAIN ANALYZE alone.
-Its peaks belong to the connection, so that each attempt gets one of its own. Of a query that a file's footer answers
+Its peaks belong to the connection, so that each attempt gets a separate one. Of a query that a file's footer answers
 neither version tells anything. 1.5.5 counts of Parquet files only the bytes of footers; there Linux says what the
 thread has read, which is all if DuckDB works in no other. And where it spills, 1.5.5 tells a peak of up to twice the
 limit.
@@ -38,7 +38,7 @@ class Profiler:
         self._begun = _read_by_thread()
 
     def profile(self, operators: bool) -> TaskProfile | None:
-        """The profile of the last query, whose rows have been read; None: DuckDB tells nothing of it. operators: with
+        """The profile of the last query, whose rows have been read; None: DuckDB reports none. operators: with
         these, too."""
         reported = json.loads(self._connection.get_profiling_information(format="json"))
         if reported.keys() == {"result"}:  # error, empty, disabled

@@ -252,7 +252,7 @@ class Attempts:
             self._command_stop(attempt, reason)
 
     def void(self, attempt: Attempt, reason: str) -> None:
-        """Command the stop, unless that was done; its output must not be used, should it come all the same."""
+        """Command the stop, unless that was done; its output must not be used, should it still come."""
         under_way = attempt.stopping
         if not attempt.void:
             attempt.move(AttemptEvent.VOID)

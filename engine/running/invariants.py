@@ -37,7 +37,7 @@ def check_frontier(
         assert task.busy == (task.key in alive), f"{task.key}: busy is {task.busy}\n{story(task.key)}"
         assert not task.present or task.key in present, f"{task.key}: present by the frontier only\n{story(task.key)}"
         assert task.present or not task.needed or task.active, (
-            f"{task.key}: wanted, not present, not active\n{story(task.key)}"
+            f"{task.key}: needed, not present, not active\n{story(task.key)}"
         )
         assert keep or not task.present or task.needed, f"{task.key}: kept without need\n{story(task.key)}"
         assert not task.busy or task.active or alive[task.key].stopping, (

@@ -117,7 +117,7 @@ class RunView:
 
     @property
     def stopping(self) -> bool:
-        """True while an attempt that was told to stop has not reported its end."""
+        """True while a stopped attempt has not reported its end."""
         return any(attempt.stopping for attempt in self._attempts)
 
     @property
@@ -126,7 +126,7 @@ class RunView:
         return self._log.began
 
     def running(self) -> tuple[Running, ...]:
-        """Attempts that have not been told to stop, in the order in which they began."""
+        """Attempts without a command to stop, in the order in which they began."""
         return tuple(map(self._shown, self._attempts.going_on()))
 
     def left(self) -> tuple[tuple[Stage, int], ...]:
@@ -136,7 +136,7 @@ class RunView:
 
     @property
     def job_left(self) -> JobLeft:
-        """The work and the tasks that have not ended, as nodes are told where tasks wait there."""
+        """The work and the tasks that have not ended, as reported to nodes where tasks wait."""
         from qoop.engine.node_queues.ticket import JobLeft  # where tasks wait at nodes
 
         return JobLeft(self.work_left, sum(node.left for node in self._frontier.stages) if self._frontier else 0)

@@ -49,7 +49,7 @@ _WARNED = 1000  # jobs that are remembered, so that each gets one warning
 class _Entry:
     """One output. In memory (`tables`), spilled (`mapped`), in a file (`saved`), or both. `busy`: it is being written.
 
-    origin: what made it; None if nobody else may have it, or if it was found.
+    origin: what made it; None if it must not be shared, or if it was found.
     unpinned: its file may be removed, for no job needed it. maker: the job whose task made it; empty if it was found.
     """
 
@@ -81,7 +81,7 @@ class Retention:
     directory: where durable outputs go, a folder of this machine or the URL of a store that machines share; None:
         nothing outlives the process. budget: bytes that it may take.
     retain: keep shared outputs that no job needs while there is space, for other queries.
-    quarantine: where mismatches are told; None: in the temporary directory.
+    quarantine: where mismatches are written; None: in the temporary directory.
     always: make the digest of every shared output at once, not just where two meet.
     key: what lies in the directory must bear its seal; None: a checksum.
     pack: in a store that machines share, keep many outputs in one file where that saves requests.
@@ -313,7 +313,7 @@ class Store:
                     self._entries[key].jobs.add(job)
 
     def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
-        """Hold checkpoints that lie in files of somebody else's, until the job releases them."""
+        """Hold checkpoints that lie in files of another process, until the job releases them."""
         found = list(found)
         self._find([saved.committed.key for saved in found])
         with self._lock:
@@ -351,7 +351,7 @@ class Store:
 
     def close(self) -> None:
         """Write what waits, end the writer, forget everything; durable files stay. Raises DiskFull if an
-        output could not be written and nobody was told yet."""
+        output could not be written and this was not yet reported."""
         self._behind.close()
         with self._lock:
             for key, entry in list(self._entries.items()):
@@ -363,7 +363,7 @@ class Store:
             self._directory = None
         self._behind.raise_failure()
 
-    # What there is
+    # Present outputs
 
     def _find(self, keys: Sequence[CheckpointKey]) -> None:
         """Know of those of the keys that lie where durable outputs go."""
@@ -584,7 +584,7 @@ class Store:
             saved = self._directory.save_all([self._unsaved(entry) for entry in entries])
         except DiskFull as error:  # they are in memory, or will be spilled
             return [_Outcome(why=f"{error}: free space there, or name another folder")] * len(entries)
-        except Exception as error:  # whatever it is, the writer must live on and somebody must be told
+        except Exception as error:  # whatever it is, the writer must live on and report it
             names = ", ".join(str(entry.committed.key) for entry in entries)
             failure = CheckpointError(f"checkpoint {names} cannot be written: {error!r}")
             return [_Outcome(failure=failure)] * len(entries)
@@ -603,7 +603,7 @@ class Store:
         return Unsaved(entry.committed, tables, needed=bool(entry.jobs))
 
     def _differs(self, entry: _Entry, saved: Saved) -> GuardMismatch | None:
-        """The mismatch, if somebody else's output, which is there in place of this one, is not the same."""
+        """The mismatch, if the output of another process, which is present in place of this one, is not the same."""
         if saved.committed is entry.committed:
             return None
         try:

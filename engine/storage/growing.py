@@ -20,7 +20,7 @@ from qoop.engine.storage.segments import Spilling
 _RUN = 32 << 20  # bytes that are written to the file at a time
 
 Admit = Callable[[int, int], bool]
-"""Is told how many bytes of memory came (or went, below 0) and how many there are now; says whether they may stay."""
+"""Takes the bytes of memory that came (or went, below 0) and their number now; returns True if they may stay."""
 
 
 @value

@@ -2,7 +2,7 @@
 
 A signature says what an output means, so two outputs of one signature must have equal digests, whatever plans
 made them and however they are cut. Where they meet (the same part is put out twice, or a stage is complete in
-two layouts) they are compared; a difference means that a rewrite or a signature is wrong, so nobody can tell
+two layouts) they are compared; a difference means that a rewrite or a signature is wrong, so it is unknown
 which answer would be right. Then both are quarantined, a file that says how to reproduce it is written, and the
 job ends with GuardMismatch: a wrong answer is never given.
 
@@ -91,7 +91,7 @@ def _whole(parts: Mapping[int, Side]) -> Side | None:
 
 
 def mismatch(one: Side, other: Side, folder: Path) -> GuardMismatch:
-    """The error that tells of two outputs of one signature with different rows; writes the file it names."""
+    """The error that names two outputs of one signature with different rows; writes the file it names."""
     key = one.outputs[0].key
     path = folder / f"{key.signature[:16]}-{time.time_ns()}.json"
     text = (

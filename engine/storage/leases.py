@@ -24,7 +24,7 @@ SECONDS = 60.0
 
 @value
 class Living:
-    """The users who live, at a time of the store, what they need, and whose leases ran out."""
+    """The living users, at a time of the store, what they need, and whose leases ran out."""
 
     now: float
     users: frozenset[str]
@@ -109,7 +109,7 @@ class Leases:
 
     def _renew(self) -> None:
         while not self._closed.wait(self.seconds / 3):
-            # While the store cannot be reached, nobody else can see the lease run out either. The
+            # While the store cannot be reached, no other process can see the lease run out either. The
             # next read or write reports it.
             with self._lock, contextlib.suppress(OSError):
                 self._write()

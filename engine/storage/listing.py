@@ -31,7 +31,7 @@ class Part:
 
     @property
     def is_there(self) -> bool:
-        """It has a manifest, and nobody removes it."""
+        """It has a manifest, and no process removes it."""
         return self.manifest is not None and self.gone is None
 
     def worth(self, now: float) -> float:

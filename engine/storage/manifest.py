@@ -13,7 +13,7 @@ enough, it is not written.
 
 A manifest bears a checksum (:mod:`qoop.catalog.signed_json`), and so does every segment of the data. Both find damage.
 Where a key is given, a manifest must bear its seal, and its segments have checksums that resist forgery: outputs of
-other writers are refused. Without a key everybody who can write to the directory is trusted; a
+other writers are refused. Without a key every writer to the directory is trusted; a
 directory to which all can write, or that belongs to another user, is refused (`refuse_if_open`).
 """
 
@@ -79,7 +79,7 @@ class Saved:
         return bool(self.ranges)
 
     def span(self, number: int) -> Range:
-        """The bytes of the file to ask for where one partition is wanted."""
+        """The bytes of the file to read where one partition is requested."""
         segment = self.segments[number]
         return self.ranges[number] if self.ranges else (segment.offset, segment.length)
 
@@ -160,7 +160,7 @@ class _Candidate:
 
 
 def usual_budget(root: Path) -> int:
-    """Bytes that a folder of checkpoints may take unless somebody says otherwise: a tenth of its file system, at most
+    """Bytes that a folder of checkpoints may take by default: a tenth of its file system, at most
     100 GB."""
     there = next((path for path in (root, *root.parents) if path.exists()), Path("/"))
     return min(int(shutil.disk_usage(there).total * _PART_OF_DISK), _MOST)
@@ -181,7 +181,7 @@ class CheckpointDirectory:
 
         self.root = root
         self._budget = budget
-        self._unseen = 0  # bytes that may be written before the next look at what there is: as many may eight processes
+        self._unseen = 0  # bytes that may be written before the folder is listed again: as many may eight processes
         self._key = key
         self._numbers = count(1)
         try:
@@ -302,7 +302,7 @@ class CheckpointDirectory:
         """Let go of the directory."""
         self._users.close()
 
-    # Removing, while nobody else does
+    # Removing, while no other process does
 
     def _collect(self) -> None:
         """Remove what dead users left unfinished, and data that no manifest names."""
@@ -400,7 +400,7 @@ def refuse_if_open(root: Path) -> None:
     try:
         stat = root.stat()
     except OSError:
-        return  # who makes it says what is wrong
+        return  # its maker says what is wrong
     if stat.st_mode & 0o002:
         why = "everybody can write to it: chmod o-w it"
     elif os.geteuid() not in (0, stat.st_uid) and stat.st_uid != 0:
@@ -488,7 +488,7 @@ def _from_json(text: dict[str, Any]) -> tuple[Committed, str, tuple[Segment, ...
 def committed_from_json(
     key: CheckpointKey, index: tuple[Segment, ...], facts: dict[str, Any], digest: object
 ) -> Committed:
-    """The output that a manifest tells of. Raises TypeError, KeyError or ValueError if that is none."""
+    """The output that a manifest names. Raises TypeError, KeyError or ValueError if that is none."""
     return Committed(
         key,
         tuple(segment.rows for segment in index),

@@ -1,6 +1,6 @@
-"""Small files of a store become larger ones while the query runs, by a thread of their own.
+"""Small files of a store become larger ones while the query runs, by a separate thread.
 
-Nobody waits for it: outputs are durable before they are merged, readers take what there is, and a merge that fails
+No task waits for it: outputs are durable before they are merged, readers take the files present, and a merge that fails
 or is given up leaves everything as it was. After Riffle (Zhang et al., EuroSys 2018) files of a stage are grouped as
 they come, by their number (N-way) or once a partition of them all is as large as is worth a request (block size). When
 the stage is done, what is left over is merged too, unless nearly all of it is in large files already (best effort).
@@ -113,7 +113,7 @@ class Merger:
                 if stage.large < ENOUGH * stage.known:
                     self._issue(stage)
                 del self._stages[committed.key.content]
-            elif len(self._stages) > _STAGES:  # nobody makes more of the oldest
+            elif len(self._stages) > _STAGES:  # the oldest gets no more outputs
                 del self._stages[next(iter(self._stages))]
 
     def wait(self) -> None:

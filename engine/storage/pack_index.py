@@ -59,8 +59,8 @@ class PackIndex:
         return outputs
 
     def wrote(self, outputs: tuple[Saved, ...], size: int) -> None:
-        """This process wrote a pack: it need not be read while its manifest has that size. That shrinks if somebody
-        leaves an output out."""
+        """This process wrote a pack: it need not be read while its manifest has that size. That shrinks if another
+        process leaves an output out."""
         with self._lock:
             self._own[pack_of(outputs[0]), size] = outputs
             while len(self._own) > _KNOWN:
@@ -75,7 +75,7 @@ class PackIndex:
     def leave_out(self, saved: Saved) -> None:
         """A pack covers an output no more: its data are damaged. The others stay; the last takes the pack with it."""
         name = pack_of(saved)
-        with contextlib.suppress(FileNotFoundError, FileExistsError):  # somebody else is just doing it
+        with contextlib.suppress(FileNotFoundError, FileExistsError):  # another process is just doing it
             known = self._objects.about(f"{name}.json")
             covered = self.ask(name)
             left = [one for one in covered if one.committed.key != saved.committed.key]
@@ -113,7 +113,7 @@ class PackIndex:
         return saved
 
     def forget(self, keys: Iterable[CheckpointKey]) -> None:
-        """Nobody here reads these any more."""
+        """This process reads these no more."""
         if self._moved:
             gone = set(keys)
             with self._lock:

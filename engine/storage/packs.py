@@ -9,7 +9,7 @@ All that a reader of one partition wants of these outputs thus lies side by side
 they were when outputs are packed again: their bytes are copied, and their checksums hold. Every output has its own, so
 damage costs the outputs that it hit.
 
-Each segment is an Arrow stream of its own. One stream a partition, with the batches of all outputs, would be read a
+Each segment is a separate Arrow stream. One stream a partition, with the batches of all outputs, would be read a
 little faster, but merging would have to decode and encode all rows, and no output could be believed without the others.
 """
 

@@ -26,7 +26,7 @@ class Scratch:
     """A directory of one's own, at `path`, until `close`.
 
     parent: where, made if it is not there; None: where the system keeps temporary files.
-    kind: what it is for; with a dot in front its name begins with one, so that nobody looks for tables in it.
+    kind: what it is for; with a dot in front its name begins with one, so that it is not searched for tables.
     Raises DiskFull if it cannot be made.
     """
 
@@ -113,7 +113,7 @@ def clean(parent: Path, kind: str) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a directory, the lock in it last: without that, nobody would dare to remove the rest."""
+    """Remove a directory, the lock in it last: without that, no process would remove the rest."""
     with contextlib.suppress(OSError):
         for item in path.iterdir():
             if item.name != _LOCK:

@@ -1,7 +1,7 @@
 """The data file of a checkpoint: one Arrow IPC stream per output partition, and an index of them.
 
 Segments start at multiples of 64 bytes, so that what is mapped into memory is aligned and needs no copy.
-Concatenated streams must never be read as one: a reader stops at the first end marker, silently. Hence the
+Concatenated streams must never be read as one: a reader stops at the first end marker, silently. Therefore the
 index, which says where each segment lies, how many rows it must yield and what its bytes sum up to.
 
 Not compressed: with LZ4 writing 300 MB takes 0.36 s of CPU where it takes 0.11 s plain (checksum included),
@@ -9,9 +9,9 @@ and reading needs 0.65 s where a memory map needs nothing. The checksum is zlib'
 BLAKE2b makes 0.9. It finds damage, and can be met on purpose by a writer of the file: where others can write to
 it and the user has chosen a key (`manifest`), SHA-256 (1.4 GB/s) is taken besides, and compared instead.
 
-A file that has a name is never mapped: cutting a mapped file short ends the process that touches the map (SIGBUS).
-It is read, or copied if it is large. Only copies and what is spilled are mapped, for their files have no name: nobody
-else can reach them, and they are gone with the process, however that ends.
+A file that has a name is never mapped: cutting a mapped file short ends the process that touches the map (SIGBUS). It
+is read, or copied if it is large. Only copies and what is spilled are mapped, for their files have no name: no other
+process can reach them, and they are gone with the process, however that ends.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Segment:
     """The place of one partition in its file: `length` bytes from `offset`, that yield `rows` rows.
 
     bytes: what the rows take in memory. checksum: CRC-32 of the length bytes. sha256: of the same, in hexadecimal,
-    where the file must withstand those who can write to it; else empty.
+    where the file must withstand other writers; else empty.
     """
 
     offset: int
@@ -79,7 +79,7 @@ class _Summing:
         return len(data) if isinstance(data, bytes) else data.size
 
     def hexdigest(self) -> str:
-        """The SHA-256 of what has passed, if that was wanted."""
+        """The SHA-256 of what has passed, if it was requested."""
         return "" if self._sha256 is None else self._sha256.hexdigest()
 
     def flush(self) -> None:
@@ -203,7 +203,7 @@ def spilled(
 
 class Spilling:
     """Partitions that are written to a file as they come, in runs of a segment each, and mapped from there at the end.
-    The file has no name then: it takes space on the disk as long as somebody holds the rows, and none in memory that
+    The file has no name then: it takes space on the disk as long as the rows are held, and none in memory that
     the system could not have back.
 
     Raises OSError as the file does. `close` removes what was not finished.

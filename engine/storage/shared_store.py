@@ -11,10 +11,10 @@
 Signatures, manifests, digests, segments and checksums are those of a directory (`engine/storage/manifest.py`). Instead
 of file locks there are three rules:
 
-- *First commit wins.* The manifest is written on condition that there is none. Who comes second removes its own data
+- *First commit wins.* The manifest is written on condition that there is none. The second writer removes its data
   and takes what is there.
-- *Nothing goes that a living process needs.* Who wants a checkpoint writes into its lease that it does, and then looks
-  whether it is there. Who removes one first marks it as gone, and then looks whether a lease names it. In whatever
+- *Nothing goes that a living process needs.* A reader writes the name of a checkpoint into its lease, and then checks
+  that it is present. A remover first marks it as gone, and then checks that no lease names it. In whatever
   order that happens, at least one of the two sees the other (Dekker's way of mutual exclusion), and gives way. What
   was written less than a lease ago is left alone, too, so that a new output need not be in the lease at once.
 - *Data without a manifest* are garbage once the lease of their writer has run out.
@@ -71,7 +71,7 @@ class SharedCheckpoints:
 
     cache: where parts stand on this machine. budget: bytes that all objects together may take; None: no limit.
     lease: seconds for which the process counts as alive without a word of it. key: manifests must bear its seal; None:
-        who can write to the store is trusted. pack: keep many outputs in one file where that saves requests.
+        each writer to the store is trusted. pack: keep many outputs in one file where that saves requests.
     Raises DiskFull if the store cannot be written, CheckpointError if it cannot be read.
     """
 
@@ -142,7 +142,7 @@ class SharedCheckpoints:
         return [present.get(one.committed.key) for one in outputs]
 
     def _present(self, keys: Sequence[CheckpointKey], name: str = "") -> dict[CheckpointKey, Saved]:
-        """Those that somebody has written already. The store is asked again after a third of a lease: of two who write
+        """Those that are written already. The store is read again after a third of a lease: of two writers
         at once the first to commit still wins, and what a pack holds twice takes space twice, and nothing else."""
         folder, now = folder_of(keys[0]), time.monotonic()
         listed, known = self._listed.get(folder, (-inf, frozenset()))
@@ -194,9 +194,9 @@ class SharedCheckpoints:
         began = time.monotonic()
         with self._uploaded(data, lambda stream: index.extend(write(stream)), f"{name}.json"):
             saved = saved_in(Path(data), outputs, tuple(index))
-            text, by_file = dump_pack(saved, self._key), time.monotonic()
-            self._objects.replace(f"{name}.json", text)  # nobody else has that name
-            self._note_latency(time.monotonic() - by_file)
+            text, begun = dump_pack(saved, self._key), time.monotonic()
+            self._objects.replace(f"{name}.json", text)  # the name is unique
+            self._note_latency(time.monotonic() - begun)
         if self._was_lost(saved, began):
             return ()
         self._index.wrote(saved, len(text))
@@ -442,7 +442,7 @@ class SharedCheckpoints:
                 for number, start in starts.items():
                     segment = saved.segments[number]
                     check(segment, data[number][segment.offset - start :][: segment.length], where)
-                return  # who reads another finds out about that
+                return  # a reader of another finds out about that
             except Damaged as error:
                 damage = error
         if damage is not None:
@@ -517,7 +517,7 @@ class SharedCheckpoints:
             self.collect()
 
     def _collect(self, parts: Mapping[str, Part], living: Living) -> None:
-        """Remove what no living process is at work on, and nobody can find."""
+        """Remove what no living process is at work on, and no manifest names."""
         for name, part in parts.items():
             if part.gone is not None and self._is_old(part.gone, living) and self._mine(part.gone, living):
                 self._finish_removal(name, part)
@@ -547,7 +547,7 @@ class SharedCheckpoints:
         return living.now - item.modified > self._leases.seconds
 
     def _named(self, name: str, part: Part) -> str | None:
-        """The data that the manifest names; asked only where there is a choice."""
+        """The data that the manifest names; read only where there is a choice."""
         if part.manifest is None:
             return None
         if len(part.data) == 1:
@@ -595,7 +595,7 @@ class SharedCheckpoints:
         self._used -= sum(parts[name].bytes for name in going)
 
     def _mark(self, name: str) -> bool:
-        """Mark a checkpoint as gone. False if somebody else just did, and removes it."""
+        """Mark a checkpoint as gone. False if another process just did, and removes it."""
         with contextlib.suppress(FileExistsError):
             self._objects.create(f"{name}.gone", self._leases.own.encode())
             return True

@@ -3,8 +3,8 @@
 ``DIR/<user>.user`` belongs to one process, which holds a lock on it that the system takes back when the process
 ends, however it ends; process numbers would be used again, and differ between containers. The file is a log:
 ``+name`` says that a running job of the process needs the checkpoint <name>, ``-name`` that none does any more.
-``DIR/lock`` is held shared by who writes to its log and exclusively by who removes files, so that nothing is
-removed that was asked for before.
+``DIR/lock`` is held shared by writers of its log and exclusively by removers of files, so that no file is
+removed that was requested before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Users:
         self._rewrite = False  # the log is to be written again, since its end may be missing
         self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            with self.alone():  # nobody sees the file before it is locked
+            with self.alone():  # the file is not visible before it is locked
                 self._log = os.open(self._path(self.own), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
                 fcntl.flock(self._log, fcntl.LOCK_EX)
         except BaseException:
@@ -132,6 +132,6 @@ class Users:
 def _read_log(path: Path) -> set[str]:
     names: set[str] = set()
     with contextlib.suppress(FileNotFoundError):
-        for line in path.read_text(errors="replace").splitlines():  # a damaged name is nobody's
+        for line in path.read_text(errors="replace").splitlines():  # a damaged name has no owner
             names.add(line[1:]) if line[:1] == "+" else names.discard(line[1:])
     return names

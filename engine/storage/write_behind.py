@@ -1,4 +1,4 @@
-"""Durable outputs are written by threads of their own, behind the running tasks, in the order in which they came.
+"""Durable outputs are written by separate threads, behind the running tasks, in the order in which they came.
 
 What a killed process may lose is bounded: `reserve` waits while `WAITING_BYTES` have not been written, or an output has
 waited for `WAITING_SECONDS`.
@@ -70,7 +70,7 @@ class WriteBehind(Generic[Output]):
         self._unwritten: dict[Output, float] = {}  # what waits and what is being written, the oldest first; since when
         self._writers: list[threading.Thread] = []
         self._closing = False
-        self._failures: list[tuple[frozenset[JobId], QoopError]] = []  # for whom to tell
+        self._failures: list[tuple[frozenset[JobId], QoopError]] = []  # by job
 
     @property
     def waiting(self) -> int:
@@ -133,7 +133,7 @@ class WriteBehind(Generic[Output]):
             writer.join()
 
     def raise_failure(self, of: Collection[JobId] | None = None) -> None:
-        """Raise the first failure to write an output of one of these jobs, None: of any. That is told once."""
+        """Raise the first failure to write an output of one of these jobs, None: of any. That is raised once."""
         with self._lock:
             theirs = [one for one in self._failures if of is None or not one[0].isdisjoint(of)]
             self._failures = [one for one in self._failures if one not in theirs]

@@ -179,7 +179,7 @@ def test_an_attempt_that_waits_at_its_machine_is_told_apart_from_one_that_runs()
     s.tell(Begun(s.attempts["a.1"]))
     assert s.run.progress().queued == 0 and s.run.running()[1].spent(s.now + 5) == 5.0
     waiting, began = (one for one in s.run.history if isinstance(one, Waiting | Began))
-    assert "waits on m" in str(waiting) and isinstance(began, Began) and began.waited == 2.0
+    assert "is queued on m" in str(waiting) and isinstance(began, Began) and began.waited == 2.0
     s.done("a.0", "a.1")
     assert s.run.progress().stages[0].done == 2
 

@@ -45,7 +45,7 @@ FIRST = 60.0
 """Seconds that it waits for the first one."""
 
 _PREFIX, _NAMESPACE = "qoop-agent-", "qoop"
-_LOOK = 0.5  # seconds between looks at who has died
+_PAUSE = 0.5  # seconds between checks for sessions that died
 _GROUPS = {"moving": 4}  # threads for calls that take a while
 _logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class NodeAgent:
         self._gate = SlotGate(Resources(slots, int(memory * KERNEL_SHARE)))
         self._guests: dict[str, _Guest] = {}
         self._lock = threading.Lock()
-        self._empty_since = time.monotonic() + FIRST - EMPTY  # who has it begun may hear of that late
+        self._empty_since = time.monotonic() + FIRST - EMPTY  # its session may hear of that late
         threading.Thread(target=self._check, name="qoop-agent-leases", daemon=True).start()
 
     def join(self, member: Member, config: NodeConfig) -> Introduced:
@@ -148,11 +148,11 @@ class NodeAgent:
     def _check(self) -> None:
         """Drop the sessions that died, and end when there is none."""
         while True:
-            time.sleep(_LOOK)  # the process ends with the actor
+            time.sleep(_PAUSE)  # the process ends with the actor
             now = time.monotonic()
             for name in [name for name, guest in list(self._guests.items()) if now - guest.heard > LEASE]:
                 threading.Thread(target=self._drop, args=(name,), name="qoop-agent-drop", daemon=True).start()
-            with self._lock:  # a session that comes just now finds nobody, and has another agent begun
+            with self._lock:  # a session that comes just now finds no agent, and has another agent begun
                 if not self._guests and now - self._empty_since > EMPTY:
                     _end_this()
 
@@ -166,7 +166,7 @@ class NodeAgent:
 
 
 def _end_this() -> None:
-    """End the process of this actor. Ray is told to do it, or it would tell all users of an actor that died."""
+    """End the process of this actor. Ray does it, or it would report an actor that died to all users."""
     ray = load()
     with contextlib.suppress(ray.exceptions.RayError, RuntimeError):
         ray.kill(ray.get_runtime_context().current_actor)

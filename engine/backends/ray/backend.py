@@ -81,7 +81,7 @@ from qoop.engine.storage.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.plan import Resources
 
-_LOOK = 0.5  # seconds between looks at the cluster's nodes
+_PAUSE = 0.5  # seconds between readings of the cluster's nodes
 _SHARE = 0.2  # seconds between talks about the share
 _SILENCE = 1.0  # seconds after which it is looked whether a node that says nothing is still there
 _REST = 2.0  # seconds for which a node is left alone that was lost: Ray may not have heard of it yet
@@ -91,14 +91,14 @@ _CLOSE = 15.0  # seconds that nodes are given to end
 _HOST_STORE = 64 << 20  # bytes of outputs that the session's own process may hold in memory
 
 _NOTHING = Retention()
-_NOBODY: JobId = ""  # whom what was only looked up is given back for
+_NO_JOB: JobId = ""  # releases what was only looked up
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class _Machine:
     """A node with the way to it. whole: what it has for all sessions; slots: of these, this one's. orders: what it is
-    to be told at the end of the turn. tables, functions: that it has been told of."""
+    to be sent at the end of the turn. tables, functions: that it knows."""
 
     name: MachineId
     node: Node
@@ -127,7 +127,7 @@ class _Recruit:
 
 @dataclass(slots=True)
 class _Output:
-    """A committed output, who needs it and which machine holds it (None: files alone do)."""
+    """A committed output, the jobs that need it and which machine holds it (None: files alone do)."""
 
     committed: Committed
     machine: _Machine | None
@@ -187,7 +187,7 @@ class RayBackend:
         self._machines: dict[MachineId, _Machine] = {}
         self._attempts: dict[AttemptId, tuple[_Machine, TaskSpec]] = {}  # where
         self._outputs: dict[CheckpointKey, _Output] = {}
-        self._doubtful: set[CheckpointKey] = set()  # a node that held them is gone; it is looked up who else has them
+        self._doubtful: set[CheckpointKey] = set()  # a node that held them is gone; their other copies are looked up
         self._put_off: list[tuple[_Machine, TaskSpec]] = []  # attempts that read such, until that is known
         self._announced: dict[MachineId, float] = {}  # notices
         self._lost: dict[str, float] = {}  # when the process on which node was
@@ -227,7 +227,7 @@ class RayBackend:
         """Call the nodes up, and wait for them."""
         self._call_up(nodes)
         while self._coming:
-            for machine in self._arrived(_LOOK):
+            for machine in self._arrived(_PAUSE):
                 self._admit(machine)
 
     # What the driver calls
@@ -238,7 +238,7 @@ class RayBackend:
             return {name: machine.capacity for name, machine in self._machines.items()}
 
     def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False) -> None:
-        """Have the node begin an attempt; told when `wait` is called next. queued: it was told that it is."""
+        """Have the node begin an attempt; sent when `wait` is called next. queued: it was reported that it is."""
         with self._lock:
             found = self._machines.get(machine)
             if found is None:  # it was lost, which the driver is about to hear
@@ -347,7 +347,7 @@ class RayBackend:
                     output.jobs.discard(job)
                     if not output.jobs and not (self._retention.retain and output.machine is not None):
                         del self._outputs[key]
-        self.store.release(job, keys)  # last: who looks them up meanwhile sees that the job has no need of them
+        self.store.release(job, keys)  # last: a look-up meanwhile sees that the job has no need of them
 
     def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
         """The rows of an output, from where it is. Raises CheckpointError."""
@@ -363,7 +363,7 @@ class RayBackend:
         return self.store.read(key, partition)
 
     def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
-        """Hold checkpoints that lie in files of somebody else's, until the job releases them; the nodes read them from
+        """Hold checkpoints that lie in files of another process, until the job releases them; the nodes read them from
         this process."""
         adopted = list(found)
         keys = self.store.adopt(adopted, job)
@@ -408,7 +408,7 @@ class RayBackend:
                 else:
                     one.channel.abandon()
         except self._ray.exceptions.RayError as error:  # they end by themselves, for their owner is gone
-            _logger.warning("the processes on Ray nodes could not be told to end: %s", error)
+            _logger.warning("the processes on Ray nodes could not be ended: %s", error)
 
     def _shut_server(self) -> None:
         """It waits for those that read, of which one may be on a machine that has vanished."""
@@ -471,7 +471,7 @@ class RayBackend:
                     machine.channel.live()
 
     def _take_share(self) -> None:
-        """Say what is in use, and have as many slots as one is told to."""
+        """Report the use of slots, and take the slots that the arbiter grants."""
         assert self._share is not None
         with self._lock:
             slots = {name: int(machine.whole.cpu) for name, machine in self._machines.items()}
@@ -557,7 +557,7 @@ class RayBackend:
 
     @property
     def _member(self) -> Member | None:
-        """As whom it shares the agents of nodes; None: it has processes of its own."""
+        """The member that shares the agents of nodes; None: it has its own processes."""
         return self._share.member if self._share is not None and self._queueing is not None else None
 
     def _admit(self, machine: _Machine) -> None:
@@ -568,7 +568,7 @@ class RayBackend:
     def _watch(self) -> None:
         """Look which nodes there are, again and again."""
         away = False
-        while not self._closed.wait(_LOOK):
+        while not self._closed.wait(_PAUSE):
             try:
                 self._check_nodes()
             except (ControlAway, self._ray.exceptions.RpcError) as error:  # the actors are still there
@@ -712,7 +712,7 @@ class RayBackend:
             output = self._outputs.get(key)
             if output is None:
                 if key in found:
-                    self.store.release(_NOBODY, [key])
+                    self.store.release(_NO_JOB, [key])
             elif output.machine is machine and key in found:
                 output.machine = None
                 for job in output.jobs:

@@ -1,4 +1,4 @@
-"""The ways in which a session talks to a node: to a process of its own there, or to the agent of all sessions."""
+"""The ways in which a session talks to a node: to its own process there, or to the agent of all sessions."""
 
 from __future__ import annotations
 

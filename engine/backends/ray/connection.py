@@ -5,9 +5,9 @@ its way, and an event that comes back 1.3 ms; together they take 2 ms of process
 our own takes 0.1 ms. So Ray begins the process and hands over its settings, and the session connects then.
 
 Messages are JSON (`messages`). What cannot be written so is named by a number, under which Ray carries it; it counts as
-said when the number is. A message bears a mark that only those can make who have the key, which Ray hands over and
+said when the number is. A message bears a mark that needs the key, which Ray hands over and
 which is never sent here: keyed BLAKE2b over the message, its number and what both sides have drawn for the connection.
-Nobody else can send a message, nor one that he has seen again. There is a connection for each direction, of which each
+No other process can send a message, nor repeat one. There is a connection for each direction, of which each
 end is used by one thread, as TLS wants it. With TLS both sides show certificates (`tls`).
 """
 
@@ -36,13 +36,13 @@ _HEAD = _LENGTH.size + _MARK
 _PIECE = 256 << 10  # bytes that are read at a time
 _REACH = 10.0  # seconds that a socket, and the first word on it, may take
 _STUCK = 30.0  # seconds for which a message may not be taken, after which the other side counts as gone
-_LOOK = 0.5  # seconds between looks whether one still waits for a session
+_PAUSE = 0.5  # seconds between checks whether one still waits for a session
 _ORDERS, _EVENTS = b"orders", b"events"
 _logger = logging.getLogger(__name__)
 
 
 def new_key() -> bytes:
-    """A key that nobody guesses."""
+    """A random key."""
     return secrets.token_bytes(32)
 
 
@@ -69,14 +69,14 @@ class Connection:
 
     def receive(self, timeout: float | None) -> bytes | None:
         """The next message; None if it has not come within the timeout. Raises OSError if the other side is gone, or is
-        not whom it should be."""
+        not the expected peer."""
         with self._in_use, contextlib.suppress(TimeoutError):
             size = _LENGTH.unpack(self._at_least(_LENGTH.size, timeout)[: _LENGTH.size])[0]
             whole = bytes(self._at_least(_HEAD + size, timeout)[: _HEAD + size])
             del self._came[: _HEAD + size]
             mark, message = whole[_LENGTH.size : _HEAD], whole[_HEAD:]
             if not hmac.compare_digest(mark, self._mark(message)):
-                raise ConnectionAbortedError("a message does not bear the mark of who should have sent it")
+                raise ConnectionAbortedError("a message does not bear the mark of its expected sender")
             return message
         return None
 
@@ -84,7 +84,7 @@ class Connection:
         """Have both sides see that it is over, whatever they wait for."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        with self._in_use:  # who waits has been woken; another socket may get its number from now on
+        with self._in_use:  # the waiting thread has been woken; another socket may get its number from now on
             self._socket.close()
 
     def _mark(self, message: bytes) -> bytes:
@@ -157,7 +157,7 @@ class SessionEnd:
             found = json.loads(message)
             return self._fetch(found) if isinstance(found, int) else messages.read(found)
         except (PlanError, TypeError, ValueError, KeyError) as error:
-            raise ConnectionAbortedError(f"a node tells what nobody understands: {error}") from error
+            raise ConnectionAbortedError(f"a node sent an unknown message: {error}") from error
 
     def close(self) -> None:
         """Hang up."""
@@ -168,8 +168,8 @@ class SessionEnd:
 class NodeEnd:
     """The end of a node's process, which waits for one session and no other.
 
-    obey: is given what the session sends. happened: gives what is to be told, or nothing now and then. Both are called
-    by a thread of their own; when the session has gone, or one of them fails, it is over.
+    obey: takes what the session sends. happened: returns the events to report, or nothing now and then. Each is called
+    by its own thread; when the session has gone, or one of them fails, it is over.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class NodeEnd:
         self._key, self._obey, self._happened = key, obey, happened
         self._context = server_context() if tls else None
         self._listener = socket.create_server((host, 0))
-        self._listener.settimeout(_LOOK)
+        self._listener.settimeout(_PAUSE)
         self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._connections: dict[bytes, Connection] = {}
         self._brought: dict[int, Any] = {}
@@ -202,7 +202,7 @@ class NodeEnd:
             self._came.notify()
 
     def fetch(self, number: int) -> Any:
-        """The events that were told by that number."""
+        """The events of that number."""
         return self._kept.pop(number)
 
     def close(self) -> None:
@@ -232,7 +232,7 @@ class NodeEnd:
             self.hang_up()
 
     def _await(self) -> None:
-        """Let the session in. Everybody else who tries keeps nobody waiting."""
+        """Let the session in. Other clients that try keep it from nothing."""
         with self._listener:
             while not self._there.is_set():
                 with contextlib.suppress(TimeoutError):
@@ -281,7 +281,7 @@ class NodeEnd:
                     self._there.set()
         except OSError as error:
             sock.close()
-            _logger.warning("somebody who is no session of ours was not let in: %s", error)
+            _logger.warning("a client that is no session of ours was refused: %s", error)
 
 
 def _connected(address: str, tls: bool) -> socket.socket:

@@ -28,7 +28,7 @@ _NAMED = 8  # characters of a node's id that name its machine
 @value
 class Node:
     """A node that lives. memory: bytes. leaves_at: when it will be taken away, seconds of `time.time`; 0: at some time
-    that nobody knows; None: no such thing was announced."""
+    unknown; None: no such thing was announced."""
 
     id: str
     host: str
@@ -118,7 +118,7 @@ _hushed: list[Callable[[], None]] = []
 def _hush(printing: Any) -> None:
     """Keep Ray's lines about nodes that are gone out of the user's terminal, while a session is connected.
 
-    Its logger has a handler of its own that writes to the standard error, so that comes off: who configures logging
+    Its logger has a handler that writes to the standard error, so that comes off: a process that configures logging
     gets what it tells. The last lines of logs it prints on the standard output, `log_to_driver` or not, and no public
     function can stop it: they go to its logger. printing: its module that does so.
     """
@@ -145,7 +145,7 @@ def _log(message: Mapping[str, Any], ignore_prefix: bool = False) -> None:
 
 
 def _speak_again() -> None:
-    """The connection that a session made is over: who makes another one hears Ray as before."""
+    """The connection that a session made is over: the next one logs Ray as before."""
     while _hushed:
         _hushed.pop()()
 
@@ -202,7 +202,7 @@ class ControlAway(ExecutionError):
 def living() -> dict[str, Node]:
     """The nodes that live and have a CPU to give, by id.
 
-    Raises ControlAway if nobody can say that now, ExecutionError if this process has left the cluster."""
+    Raises ControlAway if that is unknown now, ExecutionError if this process has left the cluster."""
     ray = load()
     if not ray.is_initialized():
         raise ExecutionError("this process has left the Ray cluster")

@@ -38,7 +38,7 @@ def stage_of(text: str) -> Stage:
 class Begin:
     """Run this. spec: without tables and functions, and with NO_STAGE. stage: its text, which all its tasks have.
     tables, functions: those that are new to the node. calls: the keys of the functions. places: of what it reads and
-    other processes hold. queued: it was told that it waits."""
+    other processes hold. queued: it was reported that it waits."""
 
     spec: TaskSpec
     stage: str

@@ -50,7 +50,7 @@ class Place:
 
 
 def new_secret() -> str:
-    """A word that nobody guesses."""
+    """A random word."""
     return secrets.token_hex(16)
 
 
@@ -68,7 +68,7 @@ class _Guard(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class PeerServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Gives away what a store holds, and tables, to who knows the secret, from `place` on until it is shut down.
+    """Gives away what a store holds, and tables, to clients with the secret, from `place` on until it is shut down.
 
     tls: to none but those whose certificate the authority has signed. Raises ConfigError if certificates are missing.
     """
@@ -86,7 +86,7 @@ class PeerServer(flight.FlightServerBase):  # type: ignore[misc]
             self._tables[source.id] = source.data
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.RecordBatchStream:
-        """Answer a request; called by threads of its own."""
+        """Answer a request; called by its own threads."""
         request = json.loads(ticket.ticket)
         if "table" in request:
             return _stream([self._rows_of(request)])
@@ -222,7 +222,7 @@ class PeerInputs:
         self._places: dict[CheckpointKey, Place] = {}
         self._pulls = Pulls()
         self._lock = threading.Lock()
-        self._alone: dict[CheckpointKey, threading.Lock] = {}  # who fetches what all want; others find it there then
+        self._alone: dict[CheckpointKey, threading.Lock] = {}  # of the thread that fetches it; others then find it here
 
     def learn(self, place: Place, keys: Iterable[CheckpointKey]) -> None:
         """These outputs are there."""

@@ -30,7 +30,7 @@ _THREADS = 64
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    """A question that waits for its turn, or whose answer comes in. attempt: for whom."""
+    """A question that waits for its turn, or whose answer comes in. attempt: the reader."""
 
     pull: Pull
     ask: Callable[[], Any]
@@ -61,7 +61,7 @@ class Pulls:
     def all(
         self, asks: Sequence[Callable[[], T]], begin: int = 0, spec: TaskSpec | None = None, ahead: bool = False
     ) -> list[T]:
-        """The answers, in the order of the questions; the one at `begin` is asked first, then those after it, round
+        """The answers, in the order of the questions; the one at `begin` goes first, then those after it, round
         the end. Raises what the first of them that fails raises, once all have ended.
 
         spec: the task for which they are. ahead: it waits for its slot (:meth:`hasten`).

@@ -1,4 +1,4 @@
-"""The reservation of nodes in Ray's own accounts, so that Ray gives them to nobody else while sessions use them.
+"""The reservation of nodes in Ray's own accounts, so that Ray gives them to no other job while sessions use them.
 
 One placement group for each node holds its resources. It belongs to the actor that makes it, and ends with that actor.
 The processes of the sessions are not within it, so that they survive its end.

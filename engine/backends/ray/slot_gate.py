@@ -1,7 +1,7 @@
 """The slots of a node, in front of the backends of all sessions that are there.
 
 What a session sends comes here first, and goes on to the session's own backend when it has a slot. Locks are taken in
-one order: the gate's, then a backend's. A backend tells of ends while it holds none.
+one order: the gate's, then a backend's. A backend reports ends while it holds none.
 """
 
 from __future__ import annotations

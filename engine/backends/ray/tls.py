@@ -30,7 +30,7 @@ class Certificates:
 
 def uses_tls(option: bool | None, host: str) -> bool:
     """True if peers talk by TLS. option: the option ``ray_tls``; None: where certificates are named, unless the address
-    is a loopback one. Raises ConfigError if it is asked for and certificates are missing."""
+    is a loopback one. Raises ConfigError if it is requested and certificates are missing."""
     if option:
         certificates()
     return (bool(_named()) and not _is_loopback(host)) if option is None else option

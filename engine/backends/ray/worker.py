@@ -38,8 +38,9 @@ _LISTEN = 5.0  # seconds that a node waits for what happens, after which it look
 
 @value
 class NodeConfig:
-    """The settings that a node gets from its session. memory: bytes for everything, as for a local one. secret: of who
-    reads outputs; key: of the session. queueing: how tasks wait there. exchange: how they read from other nodes."""
+    """The settings that a node gets from its session. memory: bytes for everything, as for a local one. secret: of
+    readers of outputs; key: of the session. queueing: how tasks wait there. exchange: how they read from other
+    nodes."""
 
     machine: MachineId
     slots: int
@@ -55,7 +56,7 @@ class NodeConfig:
 
 @value
 class Introduced:
-    """A node is ready: what its machine has, where it can be asked for rows, where it waits for its session, and what
+    """A node is ready: what its machine has, where it serves rows, where it waits for its session, and what
     it runs."""
 
     capacity: Resources
@@ -94,7 +95,7 @@ class NodeWorker:
         return Introduced(capacity, self._server.place, self._connection.address, os.getpid(), duckdb.__version__)
 
     def obey(self, orders: Sequence[Order]) -> None:
-        """Do what is asked for; returns at once."""
+        """Obey the orders; returns at once."""
         for order in orders:
             match order:
                 case Begin():
