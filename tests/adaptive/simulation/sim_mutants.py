@@ -169,7 +169,7 @@ MUTANTS = (
     Mutant("an ended job is told more", Run, "handle", "if self.state.final:", "if False:"),
     Mutant(
         "attempts of a lost machine are told to stop", Run, "_machine_lost",
-        "    for attempt in lost:  # now that none of them is left to be told to stop\n", "",
+        "    for attempt in lost:  # now that none of them is left to be stopped\n", "",
     ),
     Mutant(
         "all the memory there was is asked for again", Demands, "raise_memory",
