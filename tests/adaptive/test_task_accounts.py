@@ -101,7 +101,7 @@ def test_the_page_tells_queued_tasks_from_running_ones() -> None:
     account = Account()
     account.take(waiting_history()[:5])
     assert [task.state for task in account.running.values()] == ["RUNNING", "QUEUED"]
-    assert account.first_task == 4.0
+    assert account.replay.first_began == 4.0
     account.take(waiting_history()[5:])
     assert [task.begun for task in account.running.values()] == [4.0, 5.0]
 

@@ -30,19 +30,18 @@ from qoop.engine.history import (
     Record,
     Redone,
     Regranted,
-    ShareReported,
     Started,
     Stopped,
     Succeeded,
     Switched,
     Waiting,
 )
+from qoop.engine.replay import AttemptReplay, JobReplay
 from qoop.engine.task import (
     AttemptId,
     CheckpointKey,
     Content,
     MachineId,
-    TaskAccount,
     TaskProfile,
     content_of,
     together,
@@ -61,26 +60,63 @@ _EVENTS = (
 
 @dataclass(slots=True)
 class Task:
-    """One attempt. begun: when it was granted its slots, or waited no more at its machine; state: QUEUED until then.
-    plan: the place of the plan it was started for among those that ran. version: of the account, when
-    it changed last. fraction: of its work that is done, by the time it has taken. account: its seconds, once it is
-    done. profile: what DuckDB told of it, under EXPLAIN ANALYZE.
-    """
+    """One attempt. version: of the account, when the task changed last. fraction: of its work that is done, by the time
+    it has taken. carried: a later plan has taken over its output."""
 
-    attempt: AttemptId
-    key: CheckpointKey
-    plan: int
-    machine: MachineId
-    resources: Resources
-    begun: float
+    replay: AttemptReplay
     version: int
-    ended: float | None = None
-    state: str = "RUNNING"
-    made: Committed | None = None
     fraction: float | None = None
-    error: str | None = None
-    account: TaskAccount | None = None
-    profile: TaskProfile | None = None
+    carried: bool = False
+
+    @property
+    def attempt(self) -> AttemptId:
+        return self.replay.attempt
+
+    @property
+    def key(self) -> CheckpointKey:
+        return self.replay.key
+
+    @property
+    def plan(self) -> int:
+        """The place of the plan that it was started for, among those that ran."""
+        return self.replay.plan
+
+    @property
+    def machine(self) -> MachineId:
+        return self.replay.machine
+
+    @property
+    def resources(self) -> Resources:
+        return self.replay.resources
+
+    @property
+    def begun(self) -> float:
+        """The time when it began, or was granted its slots while it waits at its machine."""
+        return self.replay.began if self.replay.began is not None else self.replay.granted
+
+    @property
+    def ended(self) -> float | None:
+        return self.replay.end.at if self.replay.end is not None else None
+
+    @property
+    def state(self) -> str:
+        match self.replay.end:
+            case None:
+                return "QUEUED" if self.replay.is_queued else "RUNNING"
+            case Succeeded(used=True):
+                return "CARRIED" if self.carried else "SUCCEEDED"
+            case Failed(error=error) if not isinstance(error, Revoked):
+                return "FAILED"
+        return "STOPPED"
+
+    @property
+    def success(self) -> Succeeded | None:
+        """The record of its success: its output, its seconds, and its profile under EXPLAIN ANALYZE."""
+        return self.replay.end if isinstance(self.replay.end, Succeeded) else None
+
+    @property
+    def error(self) -> str | None:
+        return str(self.replay.end.error) if isinstance(self.replay.end, Failed) else None
 
 
 @dataclass(slots=True)
@@ -105,28 +141,38 @@ class Account:
     """
 
     def __init__(self) -> None:
-        self.taken = 0
+        self.replay = JobReplay()
         self.version = 0
         self.state = "STARTING"
-        self.error: QoopError | None = None
-        self.ended: float | None = None
-        self.first_task: float | None = None
         self.names: list[str] = []
         self.tasks: dict[AttemptId, Task] = {}
         self.running: dict[AttemptId, Task] = {}
         self.parts: dict[Content, Parts] = {}
-        self.shares: list[tuple[float, Resources]] = []
-        self.machines: dict[MachineId, Resources] = {}
         self.decisions: list[Decided] = []
         self.events: list[Record] = []
         self._chosen: str | None = None
         self._carried = 0
 
+    @property
+    def taken(self) -> int:
+        """The number of records."""
+        return self.replay.taken
+
+    @property
+    def error(self) -> QoopError | None:
+        """The error that the job failed or was cancelled with."""
+        return self.replay.ended.error if self.replay.ended is not None else None
+
+    @property
+    def ended(self) -> float | None:
+        """The time when the job ended."""
+        return self.replay.ended.at if self.replay.ended is not None else None
+
     def take(self, records: Iterable[Record]) -> None:
-        """Add what happened next."""
+        """Add the records that came next."""
         for record in records:
-            self.taken += 1
             self.version += 1
+            self.replay.take([record])
             self._take(record)
 
     def go_on(self, at: float, plan: Plan | None, fraction: float | None = None) -> None:
@@ -165,41 +211,24 @@ class Account:
         match record:
             case Switched():
                 self._switch()
-            case Started(at, attempt, key, machine, resources):
-                self._start(Task(attempt, key, self.plan, machine, resources, at, self.version))
-            case Waiting(_, attempt):
-                if attempt in self.running:
-                    self._changed(self.running[attempt]).state = "QUEUED"
-            case Began(at, attempt):
-                if attempt in self.running:
-                    self._began(self._changed(self.running[attempt]), at)
-            case Regranted(_, attempt, _, _, resources):
-                if attempt in self.running:
-                    self._changed(self.running[attempt]).resources = resources
-            case Succeeded(at, attempt, committed, used, spent, profile):
-                if attempt in self.running:
-                    self.running[attempt].account, self.running[attempt].profile = spent, profile
-                self._make(committed, profile) if used else None
-                self._end(attempt, at, "SUCCEEDED" if used else "STOPPED", committed)
-            case Failed(at, attempt, _, error):
-                self._end(attempt, at, "STOPPED" if isinstance(error, Revoked) else "FAILED", None, str(error))
-            case Stopped(at, attempt):
-                self._end(attempt, at, "STOPPED")
+            case Started(_, attempt, key):
+                self.tasks[attempt] = self.running[attempt] = Task(self.replay.attempts[attempt], self.version)
+                self._of(key).begun = True
+            case Waiting() | Began() | Regranted():
+                self._touch(record.attempt)
+            case Succeeded() | Failed() | Stopped():
+                self._touch(record.attempt)
+                self.running.pop(record.attempt, None)
+                if isinstance(record, Succeeded) and record.used:
+                    self._make(record.committed, record.profile)
             case Lost(_, key):
                 self._lose([key])
             case Redone(_, _, keys):
                 self._lose(keys)
-            case ShareReported(at, share):
-                self.shares.append((at, share))
-            case CapacityReported(_, machine, capacity):
-                self.machines.pop(machine, None)
-                if capacity is not None:
-                    self.machines[machine] = capacity
             case Decided():
                 self.decisions.append(record)
                 self._chosen = record.chosen if record.switched else None
-            case Ended(at, state, error):
-                self.ended, self.error = at, error
+            case Ended(_, state, error):
                 self.state = "SUSPENDED" if isinstance(error, Suspended) else state
         if isinstance(record, _EVENTS):
             self.events.append(record)
@@ -215,35 +244,16 @@ class Account:
         if self.plan <= self._carried or len(plans) <= self.plan:
             return
         self._carried = self.plan
-        wanted = {content_of(stage) for stage in plans[self.plan].stages}
+        contents = {content_of(stage) for stage in plans[self.plan].stages}
         for task in self.tasks.values():
-            if task.plan < self.plan and task.state == "SUCCEEDED" and task.key.content in wanted:
+            if task.plan < self.plan and task.state == "SUCCEEDED" and task.key.content in contents:
                 self.version += 1
-                task.state, task.version = "CARRIED", self.version
+                task.carried, task.version = True, self.version
 
-    def _start(self, task: Task) -> None:
-        if self.first_task is None:
-            self.first_task = task.begun
-        self.tasks[task.attempt] = self.running[task.attempt] = task
-        self._of(task.key).begun = True
-
-    def _began(self, task: Task, at: float) -> None:
-        if task.begun == self.first_task:
-            began = [one.begun for one in self.tasks.values() if one is not task and one.state != "QUEUED"]
-            self.first_task = min(began, default=at)
-        task.begun, task.state = at, "RUNNING"
-
-    def _end(
-        self, attempt: AttemptId, at: float, state: str, made: Committed | None = None, error: str | None = None
-    ) -> None:
-        task = self.running.pop(attempt, None) or self.tasks.get(attempt)
-        if task is not None:
-            self._changed(task)
-            task.ended, task.state, task.made, task.error = at, state, made, error
-
-    def _changed(self, task: Task) -> Task:
-        task.version = self.version
-        return task
+    def _touch(self, attempt: AttemptId) -> None:
+        """Note that a task has changed."""
+        if attempt in self.tasks:
+            self.tasks[attempt].version = self.version
 
     def _of(self, key: CheckpointKey) -> Parts:
         found = self.parts.get(key.content)

@@ -73,7 +73,7 @@ class PlanMaps:
             return None
         known = self._maps.setdefault(job.id, PlanMap(capacity))
         known.fill(job.options, self._budget)
-        return known.as_json(job.account.shares, job.offset)
+        return known.as_json(job.account.replay.shares, job.offset)
 
     def forget(self, job: JobId) -> None:
         """Nobody looks at the job any more."""

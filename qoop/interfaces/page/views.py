@@ -85,7 +85,7 @@ def overview(
 def job_line(job: SeenJob) -> Json:
     """A job as the list of all has it."""
     account, expected, plan = job.account, job.expected, job.plan
-    share, left = account.shares[-1][1].cpu if account.shares else None, expected.left
+    share, left = account.replay.shares[-1][1].cpu if account.replay.shares else None, expected.left
     fraction = 0.0
     if account.state == "SUCCEEDED":
         fraction = 1.0
@@ -99,7 +99,7 @@ def job_line(job: SeenJob) -> Json:
         "state": job.state,
         "tenant": job.terms.tenant,
         "submitted": _number(job.submitted),
-        "started": _number(account.first_task, job.offset),
+        "started": _number(account.replay.first_began, job.offset),
         "ended": _number(account.ended, job.offset),
         "fraction": round(fraction, 4),
         "share_slots": _number(share),
@@ -138,7 +138,7 @@ def job_view(job: SeenJob, plan_map: Json | None = None, since: int | None = Non
         "decisions": [_decision(one, job.offset) for one in account.decisions],
         "events": [_event(one, job.offset) for one in account.events],
         "shares": [
-            [_number(at, job.offset), _number(share.cpu), _number(share.memory)] for at, share in account.shares
+            [_number(at, job.offset), _number(share.cpu), _number(share.memory)] for at, share in account.replay.shares
         ],
         "map": plan_map,
     }
@@ -239,11 +239,12 @@ def _profiled(profile: TaskProfile | None) -> Json:
 
 
 def _task(task: Task, job: SeenJob) -> Json:
-    made, id = task.made, task.attempt.task
+    success, id = task.success, task.attempt.task
+    made = success.committed if success is not None else None
     return {
         "key": str(task.attempt),
         "stage": id.stage,
-        "plan": job.account.names[task.plan] if task.plan >= 0 else "A",
+        "plan": job.account.names[task.plan] if job.account.names else "A",
         "task": id.part,
         "machine": task.machine,
         "slots": task.resources.cpu,
@@ -252,7 +253,7 @@ def _task(task: Task, job: SeenJob) -> Json:
         "end": _number(task.ended, job.offset),
         "state": task.state,
         "account": _spent(task),
-        **_profiled(task.profile),
+        **_profiled(success.profile if success is not None else None),
         "rows": sum(made.rows) if made is not None else None,
         "bytes": sum(made.bytes) if made is not None else None,
         "fraction": _number(task.fraction),
@@ -262,7 +263,7 @@ def _task(task: Task, job: SeenJob) -> Json:
 
 def _spent(task: Task) -> Json | None:
     """The seconds of a task by what they went into."""
-    account = task.account
+    account = task.success.account if task.success is not None else None
     if account is None:
         return None
     return {
