@@ -28,17 +28,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, QoopError, Revoked
+from qoop.catalog.errors import ConfigError, DiskFull
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.last_first import LastFirst
+from qoop.engine.backends.local_attempt import INSIST, LocalAttempt, changed_table, failed, insist, revoked
+from qoop.engine.backends.local_inputs import Elsewhere, LocalInputs
 from qoop.engine.backends.release_memory import MemoryReleaser
 from qoop.engine.backends.work_watch import WorkWatch
 from qoop.engine.clock import Stopwatch
@@ -46,17 +47,15 @@ from qoop.engine.events import (
     Begun,
     CallsObserved,
     CapacityNotice,
-    CheckpointLost,
     Committed,
     Event,
     Queued,
     SlotsChanged,
-    TaskFailed,
     TaskRegranted,
     TaskStopped,
     TaskSucceeded,
 )
-from qoop.engine.failures import Stopped, is_fatal, to_failure
+from qoop.engine.failures import Stopped, is_fatal
 from qoop.engine.functions.ledger import Ledger
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.interpreter import begin_short_turns, end_short_turns
@@ -71,12 +70,10 @@ from qoop.planner.packing import shrunk_to_fit
 from qoop.planner.plan import STORE_PER_KERNEL, Resources
 
 if TYPE_CHECKING:
-    from qoop.engine.backends.ahead import FetchedAhead
+    from qoop.engine.backends.local_attempt import Ahead
     from qoop.engine.node_queues.node import QueueingNode
     from qoop.engine.node_queues.policy import NodeQueueing
     from qoop.engine.node_queues.ticket import Ticket
-
-    Ahead = FetchedAhead[tuple[CheckpointKey, int | None], pa.Table]
 
 MACHINE: MachineId = "local"
 KERNEL_SHARE = 0.5
@@ -85,13 +82,9 @@ STORE_SHARE = KERNEL_SHARE * STORE_PER_KERNEL
 _PROCESS = 110_000_000  # bytes that Python, its libraries and a plan take
 
 _MOST_SPARE = 2  # workers on top of the slots that stay, once they were needed; opening a kernel takes 50 to 100 ms
-_INSIST = 0.005  # seconds between interrupts, since one that comes before the query starts is lost
 _CROWDED = 0.6  # fraction of the memory above which what is free goes back to the system
 
 _NOTHING = Retention()
-
-Read = tuple[CheckpointKey, int | None]
-"""An output, and which partition of it is to be read; None: all."""
 
 
 class Watcher(Protocol):
@@ -104,50 +97,6 @@ class Watcher(Protocol):
     def changed(self, attempt: AttemptId, resources: Resources) -> None:
         """An attempt has other resources now."""
         ...
-
-
-class Elsewhere(Protocol):
-    """The place of outputs that a machine has not made itself."""
-
-    def fetch(self, spec: TaskSpec, requested: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
-        """Rows of outputs that a task reads and its machine does not hold, as far as they can be had. ahead: the task
-        waits for its slot, so what others need comes first."""
-        ...
-
-    def hasten(self, attempt: AttemptId) -> None:
-        """An attempt begins to wait for what is fetched ahead for it."""
-        ...
-
-
-@dataclass(eq=False)
-class _Attempt:
-    """An attempt between start and report. `kernel` is set while it runs; `lock` guards that.
-
-    resources: that it is to have; had: that it is known to have. extra: it runs on a slot on top of those there are.
-    revoked: it was stopped because its resources were taken away. came: when it was started; queued: it was reported
-    that it waits. ahead: what it reads from other machines, if that was fetched while it waited.
-    """
-
-    spec: TaskSpec
-    resources: Resources = field(init=False)
-    had: Resources = field(init=False)
-    extra: bool = field(init=False)
-    stop: threading.Event = field(default_factory=threading.Event)
-    ended: threading.Event = field(default_factory=threading.Event)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    kernel: Kernel | None = None
-    revoked: bool = False
-    came: float = field(default_factory=time.perf_counter)
-    queued: bool = False
-    ahead: Ahead | None = None
-
-    def __post_init__(self) -> None:
-        self.resources = self.had = self.spec.resources
-        self.extra = self.spec.extra
-
-    def check(self) -> None:
-        if self.stop.is_set():
-            raise Stopped
 
 
 class LocalBackend:
@@ -174,7 +123,6 @@ class LocalBackend:
         if slots < 1 or memory < 1:
             raise ConfigError(f"a machine needs slots and memory, not {slots} slots and {memory} bytes")
         self._machine = machine
-        self._elsewhere = elsewhere
         self._watcher = watcher
         self._memory = memory
         self._capacity = _capacity(slots, memory)
@@ -185,14 +133,15 @@ class LocalBackend:
         except BaseException:
             self._scratch.close()
             raise
+        self._inputs = LocalInputs(self.store, elsewhere)
         self._memory_releaser = MemoryReleaser(memory)
         self._work_watch = WorkWatch(self._events.put)
         self._ledger = Ledger()
-        self._work: deque[_Attempt] = deque()
+        self._work: deque[LocalAttempt] = deque()
         self._changed = LastFirst()  # guards `_work` and what decides whether a worker leaves
-        self._attempts: dict[AttemptId, _Attempt] = {}
+        self._attempts: dict[AttemptId, LocalAttempt] = {}
         self._node = None if queueing is None else _queueing_node(self._capacity, queueing)
-        self._waiting: dict[AttemptId, _Attempt] = {}  # for others to end
+        self._waiting: dict[AttemptId, LocalAttempt] = {}  # for others to end
         self._helpers: list[threading.Thread] = []  # that insist on a stop, or spill
         self._closed = False
         self._workers: list[threading.Thread] = []
@@ -225,13 +174,13 @@ class LocalBackend:
         if machine != self._machine:
             raise ConfigError(f"there is no machine {machine}, only {self._machine}")
         if self._capacity.cpu < 1:  # there is no worker to take it up
-            self._events.put(_revoked(spec))
+            self._events.put(revoked(spec))
             return
         self.store.hold(spec.attempt.task.job, [key for item in spec.inputs for key in item.keys])
         if self._node is not None and spec.ticket is not None and spec.waits:
-            self._wait(self._node, _Attempt(spec, queued=True), spec.ticket)
+            self._wait(self._node, LocalAttempt(spec, queued=True), spec.ticket)
             return
-        attempt = self._attempts[spec.attempt] = _Attempt(spec, queued=queued, ahead=ahead)
+        attempt = self._attempts[spec.attempt] = LocalAttempt(spec, queued=queued, ahead=ahead)
         with self._changed:
             if self._node is not None:
                 self._node.hold(spec.attempt, spec.resources)
@@ -244,7 +193,7 @@ class LocalBackend:
             self._spare = max(self._spare, min(_MOST_SPARE, self._on_top()))  # their kernels stay warm
             self._staff(self._slots)
 
-    def _wait(self, node: QueueingNode, attempt: _Attempt, ticket: Ticket) -> None:
+    def _wait(self, node: QueueingNode, attempt: LocalAttempt, ticket: Ticket) -> None:
         """Let an attempt wait until others have left it what it was granted; that it waits was reported."""
         with self._changed:
             self._waiting[ticket.attempt] = attempt
@@ -256,11 +205,9 @@ class LocalBackend:
 
     def fetch_ahead(self, spec: TaskSpec) -> Ahead | None:
         """Fetch what an attempt that waits reads from other machines, in the background; None: there is nothing."""
-        requested = dict.fromkeys(read for item in spec.inputs for read in item.reads)
-        if self._elsewhere is None or not requested:
-            return None
-        ahead = _ahead(partial(self._fetched, spec, list(requested), ahead=True))
-        self._help(ahead.fetch, name="qoop-ahead")
+        ahead = self._inputs.ahead(spec)
+        if ahead is not None:
+            self._help(ahead.fetch, name="qoop-ahead")
         return ahead
 
     def report(self, event: Event) -> None:
@@ -301,7 +248,7 @@ class LocalBackend:
         if found is None or found.stop.is_set():
             return
         found.stop.set()
-        self._help(_insist, found, name="qoop-stop")
+        self._help(insist, found, name="qoop-stop")
 
     def _withdrawn(self, node: QueueingNode, attempt: AttemptId) -> bool:
         """True if the attempt waited, which it does no more."""
@@ -446,17 +393,15 @@ class LocalBackend:
                 attempt.resources = resources
                 self._help(self._change, attempt, True, name="qoop-regrant")
 
-    def _evict(self, attempt: _Attempt) -> None:
+    def _evict(self, attempt: LocalAttempt) -> None:
         attempt.revoked = True
         self.stop(attempt.spec.attempt)
 
-    # In background threads
-
-    def _change(self, attempt: _Attempt, must: bool) -> None:
+    def _change(self, attempt: LocalAttempt, must: bool) -> None:
         """Have the kernel of an attempt go on with the resources it is to have, and tell. must: else it is stopped."""
         try:
-            while not self._changed_to(attempt, resources := attempt.resources):
-                if attempt.stop.is_set() or attempt.ended.wait(_INSIST):
+            while not attempt.regrant(resources := attempt.resources):
+                if attempt.stop.is_set() or attempt.ended.wait(INSIST):
                     return
         except Exception:  # what it holds does not fit, or nothing may be changed
             if must:
@@ -472,12 +417,6 @@ class LocalBackend:
             self._watcher.changed(attempt.spec.attempt, resources)
         self._events.put(TaskRegranted(attempt.spec.attempt, resources))
 
-    def _changed_to(self, attempt: _Attempt, resources: Resources) -> bool:
-        """False: its query has not begun yet, or has ended."""
-        with attempt.lock:
-            kernel = attempt.kernel
-        return kernel is not None and kernel.regrant(attempt.spec, resources)
-
     def _shrink(self) -> None:
         """Spill what no longer may be in memory. If that fails, so will the next output, and tell."""
         with contextlib.suppress(DiskFull, Stopped):
@@ -487,8 +426,6 @@ class LocalBackend:
     def _check_open(self) -> None:
         if self._closed:
             raise Stopped
-
-    # In the workers
 
     def _worker(self, number: int, generation: int) -> None:
         spill = self._scratch.path / f"kernel-{number}"
@@ -511,7 +448,7 @@ class LocalBackend:
             first, self._opened = self._opened != self._generation, self._generation
             return first
 
-    def _next(self, generation: int) -> _Attempt | None:
+    def _next(self, generation: int) -> LocalAttempt | None:
         """Wait for an attempt; None if this worker is to leave."""
         with self._changed:
             while not self._work:
@@ -531,7 +468,7 @@ class LocalBackend:
             return False
         return True
 
-    def _take_up(self, attempt: _Attempt, kernel: Kernel | None, spill: Path) -> Kernel | None:
+    def _take_up(self, attempt: LocalAttempt, kernel: Kernel | None, spill: Path) -> Kernel | None:
         waited = time.perf_counter() - attempt.came
         if attempt.queued:
             self._events.put(Begun(attempt.spec.attempt))
@@ -540,7 +477,7 @@ class LocalBackend:
             with self._memory_releaser.watched():
                 events = self._attempt(kernel, attempt, waited)
         except BaseException as error:
-            events = _failed(attempt.spec, error)
+            events = failed(attempt.spec, error)
         self._attempts.pop(attempt.spec.attempt, None)
         attempt.ended.set()
         with self._changed:
@@ -554,7 +491,7 @@ class LocalBackend:
             self._events.put(event)
         return kernel
 
-    def _attempt(self, kernel: Kernel, attempt: _Attempt, waited: float) -> list[Event]:
+    def _attempt(self, kernel: Kernel, attempt: LocalAttempt, waited: float) -> list[Event]:
         spec = attempt.spec
         try:
             attempt.check()
@@ -566,22 +503,26 @@ class LocalBackend:
                 with attempt.lock:
                     attempt.kernel = None
         except Stopped:
-            return [_revoked(spec) if attempt.revoked else TaskStopped(spec.attempt)]
+            return [revoked(spec) if attempt.revoked else TaskStopped(spec.attempt)]
         except Exception as error:
             if is_fatal(error):
                 kernel.restart()
-            return _failed(spec, _changed(spec) or error)
+            return failed(spec, changed_table(spec) or error)
 
-    def _run(self, kernel: Kernel, attempt: _Attempt, waited: float) -> tuple[Committed, TaskAccount]:
+    def _run(self, kernel: Kernel, attempt: LocalAttempt, waited: float) -> tuple[Committed, TaskAccount]:
         spec, reading, writing = attempt.spec, Stopwatch(), Stopwatch()
         began, cpu_began = time.perf_counter(), time.thread_time()
 
         def begin(schema: pa.Schema, parts: int) -> Output:
             return Timed(self.store.begin(schema, parts, attempt.check), writing)
 
-        read = self._reader(attempt, reading)
+        read = self._inputs.reader(attempt, reading)
+
+        def report(called: tuple[FunctionCalls, ...]) -> None:
+            self._events.put(CallsObserved(spec.attempt, called))
+
         with self._work_watch.watched(spec.attempt, kernel.part_over):
-            made = kernel.run(self._with_spare(spec), read, attempt.check, begin, partial(self._tell, spec.attempt))
+            made = kernel.run(self._with_spare(spec), read, attempt.check, begin, report)
         committed = Committed(
             spec.key,
             tuple(table.num_rows for table in made.tables),
@@ -609,75 +550,6 @@ class LocalBackend:
             return spec
         return replace(spec, resources=replace(spec.resources, memory=spec.resources.memory + spare))
 
-    def _tell(self, attempt: AttemptId, called: tuple[FunctionCalls, ...]) -> None:
-        self._events.put(CallsObserved(attempt, called))
-
-    def _reader(self, attempt: _Attempt, stopwatch: Stopwatch) -> Callable[[str], pa.Table]:
-        """Reads the stage inputs of a task by name, as one table of as many chunks as there are pieces."""
-        spec = attempt.spec
-        reads = {item.name: item.reads for item in spec.inputs}
-
-        def read(name: str) -> pa.Table:
-            with stopwatch:
-                return fetched(name)
-
-        def fetched(name: str) -> pa.Table:
-            if attempt.ahead is not None and self._elsewhere is not None:
-                self._elsewhere.hasten(spec.attempt)
-            ahead = attempt.ahead.take() if attempt.ahead is not None else {}
-            found = {one: ahead[one] for one in reads[name] if one in ahead}
-            found.update(self._fetched(spec, [one for one in reads[name] if one not in found]))
-            self.store.fetch([one for one in reads[name] if one not in found])
-            try:
-                return pa.concat_tables([found[one] if one in found else self.store.read(*one) for one in reads[name]])
-            except CheckpointError as error:
-                lost = _LostInput(str(error))
-                lost.keys = self._unreadable(spec)
-                raise lost from error
-
-        return read
-
-    def _fetched(self, spec: TaskSpec, requested: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
-        """The part of it that lies elsewhere."""
-        if self._elsewhere is None:
-            return {}
-        return self._elsewhere.fetch(spec, [one for one in requested if not self.store.has(one[0])], ahead)
-
-    def _unreadable(self, spec: TaskSpec) -> list[CheckpointKey]:
-        """All that the task would miss, so that it fails once and not once for each."""
-        requested = list(dict.fromkeys(read for item in spec.inputs for read in item.reads))
-        found, lost = self._fetched(spec, requested), []
-        for key, partition in (one for one in requested if one not in found):
-            try:
-                self.store.read(key, partition)
-            except CheckpointError:
-                lost.append(key)
-        return lost
-
-
-class _LostInput(CheckpointError):
-    """Checkpoints that were to be read are gone; `keys` says which."""
-
-    keys: Sequence[CheckpointKey] = ()
-
-
-def _failed(spec: TaskSpec, error: BaseException) -> list[Event]:
-    failure, retryable = to_failure(error, spec)
-    lost: list[Event] = [CheckpointLost(key) for key in error.keys] if isinstance(error, _LostInput) else []
-    return [*lost, TaskFailed(spec.attempt, failure, retryable)]
-
-
-def _revoked(spec: TaskSpec) -> TaskFailed:
-    error = Revoked("the slots or the memory it ran in were taken away")
-    error.stage, error.part = spec.stage.id, spec.attempt.task.part
-    return TaskFailed(spec.attempt, error, retryable=True)
-
-
-def _ahead(fetch: Callable[[], Mapping[Read, pa.Table]]) -> Ahead:
-    from qoop.engine.backends.ahead import FetchedAhead  # as for the node
-
-    return FetchedAhead(fetch)
-
 
 def _queueing_node(capacity: Resources, queueing: NodeQueueing) -> QueueingNode:
     from qoop.engine.node_queues.node import QueueingNode  # at most machines nothing waits
@@ -692,21 +564,3 @@ def _capacity(slots: int, memory: int) -> Resources:
 def _for_outputs(memory: int) -> int:
     """Bytes of outputs that may be held: fewer where little is left besides the process itself."""
     return int(max(memory / 16, (memory - _PROCESS) * STORE_SHARE))
-
-
-def _changed(spec: TaskSpec) -> QoopError | None:
-    """If a table changed under the task, that is what went wrong, whatever DuckDB stumbled over."""
-    try:
-        for item in spec.stage.table_inputs:
-            spec.tables[item.table].check()
-    except QoopError as error:
-        return error
-    return None
-
-
-def _insist(attempt: _Attempt) -> None:
-    while not attempt.ended.is_set():
-        with attempt.lock:
-            if attempt.kernel is not None:
-                attempt.kernel.interrupt()
-        attempt.ended.wait(_INSIST)

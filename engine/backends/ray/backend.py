@@ -38,7 +38,7 @@ from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Table
 from qoop.catalog.value import changed, value
 from qoop.engine.backends.base import happened
-from qoop.engine.backends.local import Read
+from qoop.engine.backends.local_inputs import Read
 from qoop.engine.backends.ray.channel import Channel, OwnProcess, SharedAgent
 from qoop.engine.backends.ray.connection import new_key
 from qoop.engine.backends.ray.nodes import Attachment, ControlAway, Node, host, living, load, seconds_left

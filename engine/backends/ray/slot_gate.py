@@ -23,7 +23,7 @@ from qoop.engine.task import AttemptId, MachineId, TaskSpec
 from qoop.planner.plan import Resources
 
 if TYPE_CHECKING:
-    from qoop.engine.backends.local import Ahead
+    from qoop.engine.backends.local_attempt import Ahead
 
 
 @dataclass(slots=True)
