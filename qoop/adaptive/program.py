@@ -12,7 +12,7 @@ class Begin:
 
 @value
 class Stop:
-    """Somebody has seen enough."""
+    """End early: the present answer is enough."""
 
 
 @value

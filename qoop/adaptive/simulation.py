@@ -185,8 +185,8 @@ def _changes(stay: Stay, sizes: Sequence[tuple[float, Resources]]) -> Iterator[t
 class SimulatedJob:
     """A job to come. at: seconds after the start when it is submitted. adaptive: how it may change plan; None: not.
 
-    tables: those that the plans read, where somebody wants to look at them; tasks are told of them and read none.
-    limits: what it allows itself before it gives up. terms: whom it is for, and how soon it is needed.
+    tables: those that the plans read, for callers that read them; tasks have their names and read none.
+    limits: what it allows itself before it gives up. terms: its owner, and how soon it is needed.
     lighter: a plan that does less, which it takes in place of the other if it would have to queue; None: it may not.
     gain: see `JobRequest`. then: gives, from the second in which it ended, the job that comes
         after it, None for none.

@@ -24,8 +24,8 @@ from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
 from qoop.adaptive.replanning.greedy import BOTH_ERR, LONG_SECONDS, Greedy, held_to_take
 from qoop.adaptive.replanning.observations import SessionObservations, committed, done_parts, misestimate, outputs
+from qoop.adaptive.replanning.observed_seconds import ObservedSeconds
 from qoop.adaptive.replanning.policies import policy_named
-from qoop.adaptive.replanning.seconds_seen import SecondsSeen
 from qoop.adaptive.replanning.slowdown import MachineSlowdown
 from qoop.catalog.errors import BindError, CatalogError, QueryError
 from qoop.catalog.value import value
@@ -522,7 +522,7 @@ class QueryPlanning:
     def _learn_of(self, planned: Planned, handle: JobHandle) -> None:
         """Remember what the stages of a job that has ended turned out to be."""
         self._duckdb_plans.learn(planned.bound, handle)
-        self._seen.add_calls(SecondsSeen.of(handle.history()).calls if planned.bound.functions else {})
+        self._seen.add_calls(ObservedSeconds.of(handle.history()).calls if planned.bound.functions else {})
         plans = handle.plans()
         staged = [plan for plan in (planned.plan, *plans[1:]) if not plan.root.whole]
         history = handle.history() if staged else ()
@@ -568,7 +568,9 @@ class QueryPlanning:
         )
         if not whole or not isinstance(policy, Greedy):
             return adaptive  # another policy also decides on slots
-        return replace(adaptive, first_look=partial(weakly(self._look_meanwhile), text, grid, versions(tables), bound))
+        return replace(
+            adaptive, quick_search=partial(weakly(self._look_meanwhile), text, grid, versions(tables), bound)
+        )
 
     def _known_best(self, text: str, share: Resources) -> Known | None:
         """The best plan of a text that has run to its end here."""

@@ -336,7 +336,7 @@ def test_once_the_share_has_changed_duckdbs_plan_is_taken_to_last_as_long_as_it_
 
 def test_plans_that_are_far_behind_are_looked_for_once_the_share_has_changed() -> None:
     for far in (True, False):
-        look = {"at_once": True, "first_look": lambda seconds, far=far: () if far and seconds < 3.0 else None}
+        look = {"at_once": True, "quick_search": lambda seconds, far=far: () if far and seconds < 3.0 else None}
         assert searches(1.0, START, **look) != far
         assert searches(3.0, START, **look) and searches(1.0, CHANGED, **look)
         assert searches(1.0, "request", **look), "it may have run out of memory"
@@ -354,7 +354,7 @@ def test_stages_that_leave_outputs_follow_duckdbs_plan_unless_it_should_win_clea
 ) -> None:
     first, stages = whole_option(1.0), option(text).candidate.slower(factor)
     question = replace(ask(first, done=finished(first, {})), now=0.1, causes=(START,))
-    adaptive = Adaptive(lambda _: pytest.fail("no search"), SHARE, at_once=True, first_look=lambda _: [stages])
+    adaptive = Adaptive(lambda _: pytest.fail("no search"), SHARE, at_once=True, quick_search=lambda _: [stages])
     found = answer(PlannerRequest(question, NOTHING, (), adaptive, JobId("job1"), found=False))
     assert found.runs == runs
     assert not found.found, "the search among all plans is still to come"

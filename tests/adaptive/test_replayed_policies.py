@@ -148,6 +148,8 @@ def older(trace: MemoryTrace, folder: Path, version: int) -> Path:
 def _as_before(line: str) -> str:
     """Without what earlier versions did not know, and with the fields that have gone since."""
     found = json.loads(line)
+    if "quick_search" in found:
+        found["first_look"] = found.pop("quick_search")
     former = {new: name for name, new in FORMER_NAMES.items()}
     found |= {way: former.get(found[way], found[way]) for way in ("in", "out") if way in found}
     if request := found.get("request"):

@@ -105,7 +105,7 @@ def test_a_drawing_goes_into_a_file(tmp_path: Path, ending: str) -> None:
         (["show", "spot", "--width", "0"], "--width"),
         (["statistics", "spot", "--seeds", "0"], "--seeds"),
         (["statistics", "spot", "--memory", "much"], "is not a size"),
-        (["show", "spot", "--budget", "-1"], "nobody can bid"),
+        (["show", "spot", "--budget", "-1"], "this bid is impossible"),
     ],
 )
 def test_wrong_arguments_are_named(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

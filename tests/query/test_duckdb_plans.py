@@ -169,8 +169,8 @@ def test_no_others_are_made_where_the_first_are_far_behind(
         job.result()
         assert "other plans should take much longer" in " ".join(map(str, job.history()))
     adaptive = session.planning.plan(JOIN).adaptive
-    assert adaptive is not None and adaptive.first_look(0.0) == ()
-    assert adaptive.first_look(100.0) is None, "DuckDB's plan is overdue: all plans are to be compared"
+    assert adaptive is not None and adaptive.quick_search(0.0) == ()
+    assert adaptive.quick_search(100.0) is None, "DuckDB's plan is overdue: all plans are to be compared"
 
 
 def test_a_job_whose_tables_are_others_by_now_stays_with_its_plan(
@@ -178,19 +178,19 @@ def test_a_job_whose_tables_are_others_by_now_stays_with_its_plan(
 ) -> None:
     expect(monkeypatch, 0.001)
     adaptive = session.planning.plan(JOIN).adaptive
-    assert adaptive is not None and adaptive.first_look(100.0)
+    assert adaptive is not None and adaptive.quick_search(100.0)
     session.register("t", pa.table({"a": [1], "b": [2]}))
-    assert adaptive.first_look(100.0) == () and not adaptive.find(NOTHING)
+    assert adaptive.quick_search(100.0) == () and not adaptive.find(NOTHING)
     assert [row[:2] for row in session.sql(JOIN).fetchall()] == [(2, 1)]
     session.execute("DROP TABLE t")
-    assert adaptive.first_look(100.0) == ()
+    assert adaptive.quick_search(100.0) == ()
 
 
 def test_a_policy_that_decides_by_more_than_seconds_is_always_asked(all_long: None) -> None:
     with qoop.connect(slots=2, memory="1GB", staged=False, policy="cheapest") as session:
         session.register("t", pa.table({"a": [1, 2], "b": [2, 3]}))
         adaptive = session.planning.plan(JOIN).adaptive
-        assert adaptive is not None and adaptive.first_look(0.0) is None
+        assert adaptive is not None and adaptive.quick_search(0.0) is None
 
 
 def test_a_job_whose_settings_are_others_by_now_stays_with_its_plan(
@@ -198,11 +198,11 @@ def test_a_job_whose_settings_are_others_by_now_stays_with_its_plan(
 ) -> None:
     expect(monkeypatch, 0.001)
     adaptive = session.planning.plan(JOIN).adaptive
-    assert adaptive is not None and adaptive.first_look(100.0)
+    assert adaptive is not None and adaptive.quick_search(100.0)
     session.sql("SET default_null_order = 'nulls_first'")
-    assert not adaptive.first_look(100.0)
+    assert not adaptive.quick_search(100.0)
     session.sql("RESET default_null_order")
-    assert adaptive.first_look(100.0) != ()
+    assert adaptive.quick_search(100.0) != ()
 
 
 @pytest.mark.parametrize("reuse", [True, False])
@@ -227,7 +227,7 @@ def test_a_first_look_is_for_the_slots_at_hand(session: qoop.Session, all_long: 
         session.resize(slots=slots)
         adaptive = session.planning.plan(JOIN).adaptive
         assert adaptive is not None
-        adaptive.first_look(0.0)
+        adaptive.quick_search(0.0)
         told = session.planning._own(JOIN, slots).others_foretold
         assert told is not None and told[0] == slots
 
@@ -532,7 +532,7 @@ def test_what_does_not_fit_the_memory_counts_in_what_duckdbs_plan_should_take(al
             session.register("t", rows)
             adaptive = session.planning.plan(text).adaptive
             assert adaptive is not None
-            adaptive.first_look(0.0)
+            adaptive.quick_search(0.0)
             foretold.append(session.planning._own(text, 2).foretold or 0.0)
     assert foretold[0] > 1.2 * foretold[1] > 0
 

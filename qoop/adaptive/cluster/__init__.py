@@ -1,4 +1,4 @@
-"""The loop that decides: jobs, machines, and who gets what.
+"""The loop: jobs, machines, and the decisions about both.
 
 ::
 

@@ -57,7 +57,7 @@ class Admission:
         """The jobs that may run now, taken out of the queue. active: the tenant of each job that runs.
 
         crowded: outputs of jobs that run no longer fit the memory for them and go to the disk, so that more jobs at a
-        time would only add to that. Nobody comes as long as one runs.
+        time would only add to that. Then no job is admitted while another runs.
         """
         running: dict[str, int] = {}
         count = 0

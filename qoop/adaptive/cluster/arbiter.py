@@ -164,7 +164,7 @@ class RayArbiter:
         threading.Thread(target=self._keep_resources, name="qoop-ray-resources", daemon=True).start()
 
     def tick(self, session: str, reserves: bool, wants: Wants, slots: Slots, used: Slots) -> Slots:
-        """As `Arbiter.tick`. reserves: Ray gives nobody else resources on the nodes."""
+        """As `Arbiter.tick`. reserves: Ray grants no other resources on the nodes."""
         with self._lock:
             if reserves:
                 self._reserving.add(session)
@@ -211,8 +211,8 @@ class RayShare:
     """A session's part of a Ray cluster, as its backend asks for it. wants: tells of each tenant how many slots its
     jobs have a use for now.
 
-    tenant: whom the session is for. weights: of tenants; those of others are 1.
-    reserves: whether Ray is to give the resources of the nodes to nobody else meanwhile.
+    tenant: the owner of the session. weights: of tenants; those of others are 1.
+    reserves: Ray grants the resources of the nodes to no other user meanwhile.
     """
 
     def __init__(self, tenant: str = "", weights: Mapping[str, float] | None = None, reserves: bool = True) -> None:
@@ -229,7 +229,7 @@ class RayShare:
         return Member(self._name, self._tenant, self._weights.get(self._tenant, 1.0))
 
     def wants_now(self) -> Wants:
-        """The slots that the session has a use for. Its own tenant is always there, for a part of what nobody wants."""
+        """The slots that the session has a use for. Its tenant is always listed, for a part of the idle slots."""
         wants = {self._tenant: 0.0} | dict(self.wants())
         return {tenant: (self._weights.get(tenant, 1.0), slots) for tenant, slots in wants.items()}
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from qoop.planner.plan import Resources
 
 WAKE_SECONDS = 0.1
-"""Seconds between looks for Ctrl-C: one that comes just before the main thread begins to wait wakes nobody."""
+"""Seconds between checks for Ctrl-C: one that comes just before the main thread begins to wait does not wake it."""
 
 _PAUSE = 0.01
 """Seconds between looks at whether attempts have ended that are let finish."""
@@ -180,7 +180,7 @@ class JobHandle:
         return message.done.done() and message.done.result()
 
     def cancel(self, error: Cancelled | None = None) -> None:
-        """Stop the job; returns at once. Does nothing if it has ended. error: why, if somebody shall know."""
+        """Stop the job; returns at once. Does nothing if it has ended. error: the reason that the job reports."""
         self._cluster.post(CancelRequested(self.id, error))
 
     @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """The status of a running job, for people: its finished work, the resources it uses, and its end.
 
 When it will end is the completion time estimate of the re-planner (paper section 4) for the plan that runs, the same
-number that its decisions compare, over the shares that should come, if anybody has said so. Nobody knows what the tasks
+number that its decisions compare, over the announced shares, if there are any. It is unknown what the tasks
 that are left will do, so it is told as a range.
 """
 

@@ -66,7 +66,7 @@ class PastJobs:
         self._skipped: defaultdict[str, float] = defaultdict(float)  # the parts of tables that they did not read
 
     def put(self, job: ActiveJob) -> None:
-        """Keep what is needed to say how fairly a job was served, which is worked out when somebody asks."""
+        """Keep what the fairness of a job is computed from, which is done on request."""
         self._done[job.tenant] += 1
         if self._detailed:
             replay = JobReplay.of(job.run.history)

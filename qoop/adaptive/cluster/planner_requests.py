@@ -123,7 +123,7 @@ def answered(job: JobId, outcome: Answer | Useful | Exception) -> PlannerReplied
     """The message with what the planner made of a question about a job."""
     match outcome:
         case Answer():
-            first = outcome.question.first_look
+            first = outcome.question.quick_search
             return PlannerReplied(job, outcome.searched, None, outcome.seconds, outcome.searching, first, outcome)
         case Useful():
             return PlannerReplied(job, None, None, 0.0, answer=outcome)

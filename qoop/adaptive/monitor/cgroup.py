@@ -41,7 +41,7 @@ class Group:
         return None if microseconds is None else microseconds / 1e6
 
     def memory_used(self) -> float | None:
-        """The bytes that it uses, without the files in memory that nobody has used for long; None: not told."""
+        """The bytes that it uses, without the files in memory that are unused; None: not reported."""
         text = self._text("memory.current")
         if not text.isdigit():
             return None

@@ -3,8 +3,8 @@
 The model: the market is in turns calm and lively, for times drawn from exponential distributions. While it is calm the
 price stays where it is. While it is lively, each minute, the logarithm of the price reverts to its mean, with normal
 noise (the Ornstein-Uhlenbeck process in steps; Vasicek 1977), and sometimes jumps up by an exponentially distributed
-amount (as in jump diffusions; Kou 2002). The price has a floor, as the markets of 2017 had, and nobody pays more than
-the price of a machine that is not taken away.
+amount (as in jump diffusions; Kou 2002). The price has a floor, as the markets of 2017 had, and no bidder pays more
+than the price of a machine that is not taken away.
 
 The constants were fitted so that `qoop.adaptive.profiles.spot.bid` makes of it what the paper reports of its series
 (paper section 6). Over the seeds 0 to 199, mean and standard deviation:

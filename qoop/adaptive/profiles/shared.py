@@ -69,7 +69,7 @@ class JobLifetimes:
 def view(lifetimes: JobLifetimes, begin: float, end: float, others: int = 0, step: float = STEP) -> CapacityProfile:
     """The even share of the slots from one time to another, looked at every `step` seconds.
 
-    others: how many more there are than `lifetimes` tells of: 1 for somebody who only looks on.
+    others: how many more there are than `lifetimes` tells of: 1 for an observer.
 
     >>> [point.slots for point in view(JobLifetimes((0, 50, 60), (120, 90, 200), 0, 200), 0, 120, step=30).points]
     [600, 600, 200, 300, 300]

@@ -48,7 +48,7 @@ class Bidding:
 
     def __post_init__(self) -> None:
         if not (0 <= self.budget < math.inf and self.added >= 1 and 0 < self.every < math.inf and self.over >= 0):
-            raise ConfigError(f"nobody can bid like that: {self}")
+            raise ConfigError(f"this bid is impossible: {self}")
 
 
 PAPER_BIDDING = Bidding()

@@ -89,7 +89,8 @@ def events(profile: CapacityProfile, percent: float) -> int:
 def regions(profile: CapacityProfile, seconds: float = REGION_SECONDS) -> list[Region]:
     """The profile cut into regions of that length; what is left at the end belongs to none.
 
-    A change at the border of two regions is the last of the earlier one: who begins with a region begins after it.
+    A change at the border of two regions is the last of the earlier one: a profile that begins with a region begins
+        after it.
 
     A profile that is no longer than one region is one. Raises ConfigError for a length that is none.
     """

@@ -12,7 +12,7 @@
     policies.py       the policies by their names
     greedy.py         the plan that ends first on the share at hand
     observations.py   what a session saw of its stages
-    seconds_seen.py   what functions of Python, and slow tables, have taken so far
+    observed_seconds.py what functions of Python, and slow tables, have taken so far
     baselines.py      planners that choose once, and the best choice in hindsight
     price.py          a policy that counts dollars
     worthwhile.py     which outputs are worth writing

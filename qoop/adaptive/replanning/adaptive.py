@@ -14,7 +14,7 @@ from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Candidate
 
 Find = Callable[[Observations], Sequence[Candidate]]
-FirstLook = Callable[[float], Sequence[Candidate] | None]
+QuickSearch = Callable[[float], Sequence[Candidate] | None]
 
 
 def _at_all(_: float) -> None:
@@ -51,5 +51,5 @@ class Adaptive:
     policy: Policy = field(default_factory=Greedy)
     triggers: Triggers = field(default_factory=Triggers)
     begin_with: float | None = None
-    first_look: FirstLook = _at_all
+    quick_search: QuickSearch = _at_all
     known: Known | None = None

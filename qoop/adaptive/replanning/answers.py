@@ -37,7 +37,7 @@ WORTH_PART = 0.05
 """Part of what is left that the search may take then: most searches find no plan worth going over to."""
 
 WORTH_PART_UNKNOWN = 0.5
-"""The same where DuckDB's plan runs: nobody knows yet what others would be like."""
+"""The same where DuckDB's plan runs: the other plans are still unknown."""
 
 WORTH_PART_SHARE = 0.25
 """The same where the share has changed: that is what other plans are for, and the plan that runs goes on meanwhile."""
@@ -131,10 +131,10 @@ def answer(request: PlannerRequest) -> Answer:
     found = request.found or request.adaptive.at_once or search_seconds(launch) <= _worth_part(question) * left
     stays = Stay("too little is left to make other plans", question.remaining)
     first_plans = (
-        request.adaptive.first_look(question.now) if found and _begins_with_few_plans(request, question) else None
+        request.adaptive.quick_search(question.now) if found and _begins_with_few_plans(request, question) else None
     )
     if first_plans is not None and (not first_plans or START in question.causes):
-        return _after_first_look(request, question, first_plans, begun)
+        return _after_quick_search(request, question, first_plans, begun)
     candidates, searching = None, 0.0
     if found and (not request.found or _none_is_good(request, question)):
         since = time.perf_counter()
@@ -147,13 +147,13 @@ def answer(request: PlannerRequest) -> Answer:
     return Answer(question, served.options, decision, found, request.observed, candidates, seconds, searching)
 
 
-def _after_first_look(
+def _after_quick_search(
     request: PlannerRequest, question: DecisionInput, first_plans: Sequence[Candidate], begun: float
 ) -> Answer:
     """The decision among DuckDB's plan and those of a first look. The search among all is still to come."""
     decision: Decision = Stay("other plans should take much longer", question.remaining)
     if first_plans:
-        question = replace(searched(request, question, first_plans), first_look=True)
+        question = replace(searched(request, question, first_plans), quick_search=True)
         question = question.with_reuse()
         decision = request.adaptive.policy.decide(question)
     seconds = time.perf_counter() - begun

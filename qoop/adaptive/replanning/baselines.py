@@ -28,7 +28,7 @@ def volcano(candidates: Sequence[Candidate]) -> Candidate:
     Source: the cost-based choice of Graefe and McKenna, "The Volcano Optimizer Generator", ICDE 1993. The cost is slot
     seconds of all tasks, moving rows between stages included. Into how many tasks a plan is cut is no part of that
     choice (there it follows from the data): only plans count that were made for as many slots as any. Among all plans
-    the least work is always one of hardly any tasks, hundreds of times slower than the others: nobody would run it.
+    the least work is always one of hardly any tasks, hundreds of times slower than the others: no engine would run it.
     """
     widest = max(one.available.cpu for one in candidates)
     return min((one for one in candidates if one.available.cpu == widest), key=lambda one: one.finish.work())
@@ -67,7 +67,7 @@ class AtLaunch:
 
     The same if the plan that runs cannot come to its end.
 
-    then: decides from there on; None: nobody, the plan is kept. With None and the triggers :data:`NEVER` that is
+    then: decides from there on; None: the plan is kept. With None and the triggers :data:`NEVER` that is
     Clarinet for a job whose share is known only when it comes; with :class:`~qoop.adaptive.replanning.greedy.Greedy` it
     is a re-planner that starts with the same plan as Clarinet.
     """

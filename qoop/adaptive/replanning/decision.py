@@ -2,7 +2,7 @@
 
     Finished ──propagate──> Done of each option ──finish time on the share──> Remaining ──policy──> Stay | Switch
 
-All values and pure functions: who asks, when, and what becomes of the answer is the business of
+All values and pure functions: requests, their times, and what is done with replies are the part of
 :mod:`~qoop.adaptive.replanning.replanner`.
 """
 
@@ -274,7 +274,7 @@ class DecisionInput:
     causes: tuple[str, ...] = ()
     losses: int = 0
     coming: Coming = ()
-    first_look: bool = False
+    quick_search: bool = False
     trial: float = 0.0
     tried: bool = False
 

@@ -1,5 +1,5 @@
-"""The greedy choice: the plan that ends first on the share as it is (paper section 5), and on those that somebody has
-said to come, if it is ahead by enough."""
+"""The greedy choice: the plan that ends first on the present share (paper section 5), and on the announced ones,
+if it is ahead by enough."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Greedy:
     backtracking: it may go back to before what the running plan has reached; without (for comparison, figure 2.13),
         only plans count that use every finished stage which the running plan has still to read.
     deadline: seconds from the start of the job by which its answer is needed; None: at no time. Where the running plan
-        would miss it and another would not, `least_gain` is enough: caution is no use to who comes too late. That is
+        would miss it and another would not, `least_gain` is enough: caution does not help a job that is late. That is
         over with the first change that left out a good part of the work.
 
     Of many estimates the lowest is the likeliest to be too low, so a query that is misjudged would be led from one
@@ -91,7 +91,7 @@ class Greedy:
     def decide(self, question: DecisionInput) -> Decision:
         remaining = question.remaining
         mine = remaining[question.running].seconds
-        if question.first_look and question.now + mine >= LONG_SECONDS and len(remaining) > 1:
+        if question.quick_search and question.now + mine >= LONG_SECONDS and len(remaining) > 1:
             return self._begin(question, mine)
         if question.trial >= 1.0:
             mine /= NEARLY_OVER

@@ -128,7 +128,7 @@ class SessionObservations:
                 self._forget(next(iter(self._order)))
 
     def add_calls(self, row_seconds: Mapping[str, float]) -> None:
-        """Remember the seconds a row of functions of Python. Other than those of stages they are known by nobody else,
+        """Remember the seconds a row of functions of Python. Unlike those of stages they are known nowhere else,
         and differ by far more than how busy the machine is."""
         with self._lock:
             for key, seconds in row_seconds.items():

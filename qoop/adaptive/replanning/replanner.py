@@ -16,7 +16,7 @@ from math import inf
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.answers import Answer, PlannerRequest, StageNews, Useful, Work, answer, search_seconds
 from qoop.adaptive.replanning.decision import AGAIN, MISSED, SHARE, START, DecisionInput, Option, Stay, Switch, useful
-from qoop.adaptive.replanning.seconds_seen import SecondsSeen
+from qoop.adaptive.replanning.observed_seconds import ObservedSeconds
 from qoop.adaptive.replanning.triggers import Cause, relative_change
 from qoop.adaptive.schedulers.shares import whole_slot
 from qoop.catalog.sizes import counted
@@ -72,7 +72,7 @@ class Replanner:
         self._begun = False
         self._plan = launch
         self._news: list[StageNews] = []
-        self._seconds = SecondsSeen()
+        self._seconds = ObservedSeconds()
         self._misestimates = 0
         self._observed = NOTHING
         self._waiting: dict[str, Cause] = {}
@@ -211,7 +211,7 @@ class Replanner:
 
     def _late(self, answer: Answer) -> bool:
         """True if DuckDB's plan has gone on, unseen, while others were searched for: it may nearly have ended."""
-        late = answer.searched is not None and not answer.question.first_look
+        late = answer.searched is not None and not answer.question.quick_search
         return late and self._by_duckdb and isinstance(answer.decision, Switch)
 
     def _otherwise(self, answer: Answer, share: Resources, now: float) -> bool:
@@ -377,7 +377,7 @@ class Replanner:
     def _apply(self, answer: Answer, cause: str, before: Resources, now: float) -> list[Command]:
         record = recorded(answer, cause, before)
         self._run.note(record, now=now)
-        if answer.question.first_look and self._is_search_cheap(answer.question.least):
+        if answer.question.quick_search and self._is_search_cheap(answer.question.least):
             self._wait(Cause("search", "there is time to look for more plans", urgent=True), now)
         self._again = now + answer.decision.again
         self._counted_on = answer.question.coming
@@ -387,7 +387,7 @@ class Replanner:
                 self._again = min(self._again, now + max(CHECK_AGAIN, now - self._run.began))
             self._again = min(self._again, self._check_trial(now))
             return []
-        self._losses += not answer.question.first_look and answer.question.loses(answer.decision.plan)
+        self._losses += not answer.question.quick_search and answer.question.loses(answer.decision.plan)
         was_on_trial = self._on_trial
         self._running = answer.decision.plan
         self._options = answer.options

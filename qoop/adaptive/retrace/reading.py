@@ -213,7 +213,12 @@ class _Reader:
 
 def _renamed(line: Mapping[str, Any]) -> dict[str, Any]:
     """The line of a trace before version 17 by the names of today."""
-    line = {name: FORMER_NAMES.get(found, found) if name in ("in", "out") else found for name, found in line.items()}
+    line = _with_fields_of_today(line)
+    line |= {way: FORMER_NAMES.get(line[way], line[way]) for way in ("in", "out") if way in line}
     if "request" in line:
-        line["request"] = {FORMER_FIELDS.get(name, name): found for name, found in line["request"].items()}
+        line["request"] = _with_fields_of_today(line["request"])
     return line
+
+
+def _with_fields_of_today(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {FORMER_FIELDS.get(name, name): found for name, found in line.items()}

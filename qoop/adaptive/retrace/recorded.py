@@ -55,12 +55,12 @@ class RecordedPlanner:
             return replace(message, answer=replace(answer, seconds=message.seconds, searching=message.searching))
         return replace(message, answer=answer if isinstance(answer, Useful) else None)
 
-    def first_look(self, _: float) -> Sequence[Candidate] | None:
+    def quick_search(self, _: float) -> Sequence[Candidate] | None:
         """The plans of the first look that the trace tells of; none if they were far behind, None if all plans were
         searched for."""
         message = self._message
         assert message is not None  # it is called while a question is answered
-        if message.first_look:
+        if message.quick_search:
             return message.found
         return () if message.found is None and message.error is None else None
 

@@ -226,7 +226,7 @@ class _Again:
         if adaptive is None:
             return message
         policy = self._policy or adaptive.policy
-        changed = replace(adaptive, find=self._planner.find, first_look=self._planner.first_look, policy=policy)
+        changed = replace(adaptive, find=self._planner.find, quick_search=self._planner.quick_search, policy=policy)
         return replace(message, request=replace(message.request, adaptive=changed))
 
 

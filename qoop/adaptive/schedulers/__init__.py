@@ -5,7 +5,7 @@
     base.py            the input and the answers of a scheduler
     waiting.py         requests of all jobs, kept from one grant to the next
     described.py       schedulers by name, and by what a trace says of them
-    terms.py           whom a job is for, how soon its answer is needed, how far its program is
+    terms.py           the owner of a job, its deadline, and how far its program is
     shares.py          shares by weight: of tenants first, then of the jobs of each
     max_min.py         max-min fairness, the usual one
     reserving.py       reserves resources for a task that was passed over too often

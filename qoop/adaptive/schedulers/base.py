@@ -26,7 +26,7 @@ class Request:
     demands: its ready tasks, most urgent first; of equal tasks only the next one.
     remaining_work: what the job has still to do, by the estimates of its plan. Only policies that need it ask; ours,
         max-min fairness, does not.
-    tenant: whom it is for. tenant_weight: of that tenant among all.
+    tenant: the owner of the job. tenant_weight: of that tenant among all.
     since: seconds of the clock at which it came. deadline: those by which its answer is needed; infinite: at no time.
     priority: 1 to 10, the more the more urgent. extra: slots that its attempts hold on top of those that there are: no
         part of its share, but of what its tenant has had.

@@ -1,4 +1,4 @@
-"""Finish-time fairness: nobody ends later than on a private part of the cluster, as nearly as can be.
+"""Finish-time fairness: no job ends later than on a private part of the cluster, as nearly as can be.
 
 Sources: Themis (Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020): ρ of a job is the time
 that it takes among others over the time alone on 1/N of the cluster (section 3). There devices are auctioned in leases
@@ -9,7 +9,7 @@ all work divisible, no job would end later than on its tenant's part.
 
 The work done on the parts follows from the work that is believed of jobs, from one change of jobs or machines to the
 next. It does not hang on how a tenant cuts its work: twenty even pieces all end there when the whole would, so they
-have its place. What jobs have had in the real cluster counts for nothing there, so nobody is held back for having been
+have its place. What jobs have had in the real cluster counts for nothing there, so no job is held back for having been
 served early. A job that has ended really, but not there, is worked off there, so pieces that come one after the other
 gain nothing either.
 
@@ -149,7 +149,7 @@ class _PrivateParts:
         self._forget()
 
     def _forget(self) -> None:
-        """Forget who has ended both really and there."""
+        """Forget the jobs that have ended both really and there."""
         for name, part in list(self._tenants.items()):
             part.jobs = {job: one for job, one in part.jobs.items() if job in self._active or one.left > 0}
             if not part.jobs:

@@ -4,8 +4,8 @@ A cluster of many jobs makes thousands of grants a second, and from one to the n
 tenant the one with the lowest share is found in a heap, from which outdated entries are dropped as they come up.
 
 Tenants whose shares are equal go by what they have had so far, for their weights: where there are fewer slots than
-tenants nothing else would keep to the weights. Who comes, or comes back, begins with the least that any other has had,
-so nobody saves slots up.
+tenants nothing else would keep to the weights. A tenant that comes, or comes back, begins with the least that any other
+has had: idle time earns no credit.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ class Waiting(Sequence["Request"]):
             yield from tenant.but(first, capacity)
 
     def fairly(self, requests: Sequence[Request], capacity: Resources) -> Sequence[Request]:
-        """Some of the requests, in their order but for that of their tenants: first who has had least for its weight.
+        """Some of the requests, in their order but for that of their tenants: first those of the tenant that has had
+        least for its weight.
 
         Current shares come after that: what runs on slots on top of those there are is no part of them.
         """

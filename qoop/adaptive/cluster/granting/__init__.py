@@ -4,7 +4,7 @@
 
     granter.py          the turn: ready tasks begin as the scheduler says, until nothing fits
     tenant_limits.py    the slots that a tenant's jobs may hold together
-    spare_resources.py  what a task may have of slots and memory that nobody needs
+    spare_resources.py  idle slots and memory that a granted task may have
     elastic.py          tasks whose slots change while they run
     node_places.py      tasks that wait at machines
     extra_slots.py      a slot on top of those there are, for a job that waits with nothing running

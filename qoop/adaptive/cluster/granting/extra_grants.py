@@ -34,7 +34,7 @@ class ExtraGrants:
         self._preemption: Preemption | None = None  # made when a job waits with nothing running
 
     def promote(self) -> None:
-        """Let attempts on extra slots have those that are free, unless one was freed for somebody else."""
+        """Let attempts on extra slots have those that are free, unless one was freed for another job."""
         if self._preemption is None or self._preemption.served is None:
             for attempt in list(self._driver.extra()):
                 self._driver.promote(attempt)
@@ -102,7 +102,7 @@ class ExtraGrants:
             self._preemption.forget(job)
 
     def moments(self) -> Iterable[float]:
-        """Seconds of the clock at which somebody has waited for long enough, or is to be looked at again."""
+        """Seconds of the clock at which a job has waited for long enough, or is checked again."""
         yield self._slots.next_at
         if self._preemption is not None and self._preemption.next_at is not None:
             yield self._preemption.next_at

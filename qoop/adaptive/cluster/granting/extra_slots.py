@@ -1,12 +1,12 @@
 """Extra slots: a job that waits with nothing running gets a slot that its machine has not got.
 
-A running task is never made to yield, so a short query would wait for the end of somebody's long one, and a second long
+A running task is never made to yield, so a short query would wait for the end of a long one, and a second long
 one for ever behind one that never ends. Threads share a CPU well; so a job that waits may run one task on top of the
-slots there are: at once if it is believed to be short, else after a while. Its memory comes out of a part that is kept
-from nobody, so it is little. As soon as a slot is free, the attempt has that, and its job has its share like any other.
+slots there are: at once if it is believed to be short, else after a while. Its memory comes out of a part that no job
+is denied, so it is little. As soon as a slot is free, the attempt has that, and its job has its share like any other.
 
 One extra slot is for jobs that are believed to be short. One that turns out not to be may keep it where another is
-left; else it is interrupted, and waits as a long one does. So a text of which nobody knows how long it takes is tried
+left; else it is interrupted, and waits as a long one does. So a text of unknown length is tried
 out, and loses no more than a second.
 """
 

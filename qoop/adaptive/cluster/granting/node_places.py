@@ -68,7 +68,7 @@ class NodePlaces:
 
     def _busy(self) -> list[MachineId]:
         """The machines that stay and have no slot free. Nothing waits for an elastic task: it gives slots back as soon
-        as somebody wants them."""
+        as tasks need them."""
         elastic = {one.machine for job in self._jobs.values() for one in job.run.elastic()}
         return [
             name

@@ -24,7 +24,8 @@ CHECK_SECONDS = 0.5
 class Preemption:
     """Chooses the task to interrupt, and counts by job how often that was done.
 
-    served: the job for which it was done last, as long as it waits. next_at: when to look again; None: nobody waits.
+    served: the job for which it was done last, as long as it waits. next_at: the time of the next check; None: no job
+        waits.
     """
 
     def __init__(self) -> None:
@@ -74,5 +75,5 @@ class Preemption:
     def _is_worth(self, one: Running, waited: float, now: float) -> bool:
         lost = one.spent(now)
         left = one.seconds - lost
-        worth = lost <= (left if left > 0 else waited)  # when one that is late will end, nobody knows
+        worth = lost <= (left if left > 0 else waited)  # the end of a late one is unknown
         return worth and lost >= PATIENCE_SECONDS * 2 ** self.times(one.attempt.task.job)

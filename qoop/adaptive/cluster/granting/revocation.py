@@ -6,7 +6,7 @@ A notice (of 120 s at some clouds, 30 s at others) is worth as much as is done w
 - what should end in time goes on;
 - of the rest, those begun first keep the resources that stay: they have most to lose;
 - what is left would be killed. It moves (it is stopped, and starts again at once) if there are resources elsewhere that
-  stays and that nobody waits for; it is stopped if a task waits that would end in time in its place. Otherwise it
+  stays and that no task waits for; it is stopped if a task waits that would end in time in its place. Otherwise it
   goes on: the estimate may be wrong, and nothing is lost by it;
 - what is started in resources that go must be expected to end in time.
 

@@ -1,4 +1,4 @@
-"""Spare resources: slots and memory that nobody needs, which a granted task may have."""
+"""Spare resources: idle slots and memory, which a granted task may have."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ NO_LIMIT = Resources(math.inf, math.inf, math.inf, math.inf)
 
 
 class TenantLimits:
-    """Limits by tenant, over the jobs of a cluster. Those who have none may hold as much as there is."""
+    """Limits by tenant, over the jobs of a cluster. A tenant without a limit may hold all resources."""
 
     def __init__(self, jobs: Mapping[JobId, ActiveJob], driver: Driver) -> None:
         self._jobs = jobs

@@ -1,7 +1,7 @@
 """A log of what happens to jobs, in the standard module `logging`: the loggers "qoop.job" and "qoop.session".
 
-The records of a job's history are what is told, each at the level of its kind; they become text only if somebody
-listens at that level. INFO: a query begins, changes plan, ends. DEBUG: its tasks, shares and decisions. WARNING: what
+The records of a job's history are logged, each at the level of its kind; they become text only if a handler listens
+at that level. INFO: a query begins, changes plan, ends. DEBUG: its tasks, shares and decisions. WARNING: what
 should not be and was mended: outputs that were lost or would not
 outlive the process, tasks that failed and are tried again, memory that was too little, answers that differ.
 """

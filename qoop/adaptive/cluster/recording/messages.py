@@ -93,8 +93,9 @@ class PauseRequested:
 
 @value
 class SuspendRequested:
-    """Nothing new of the job is to begin, for it is to go on elsewhere. owner: for whom to keep what may serve there,
-    told to `kept`; nothing if the job is there no more. Once that is safe, the job can be cancelled."""
+    """Nothing new of the job is to begin, for it is to go on elsewhere. owner: the job that the outputs are kept for
+    which may serve there, told to `kept`; nothing if the job is there no more. Once that is safe, the job can be
+    cancelled."""
 
     job: JobId
     owner: JobId
@@ -157,7 +158,7 @@ class PinRequested:
 @value
 class ResizeRequested:
     """The backend is to have that many slots and bytes of memory, None: what it has, in `notice` seconds. why: as a
-    clause; empty: somebody asked for it."""
+    clause; empty: it was requested."""
 
     slots: int | None
     memory: int | None
@@ -180,7 +181,7 @@ class PlannerReplied:
     error: QoopError | None
     seconds: float
     searching: float = 0.0
-    first_look: bool = False
+    quick_search: bool = False
     answer: Answer | Useful | None = field(default=None, compare=False, repr=False)
 
 

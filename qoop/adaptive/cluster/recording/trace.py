@@ -103,8 +103,8 @@ FORMER_NAMES = {
 }  # fmt: skip
 """The names that lines had before version 17."""
 
-FORMER_FIELDS = {"last_resort": "fallback", "pace": "slowdown"}
-"""The names that fields of a submission had before version 17."""
+FORMER_FIELDS = {"last_resort": "fallback", "pace": "slowdown", "first_look": "quick_search"}
+"""The names that fields of lines, and of the requests in them, had before version 17."""
 
 EVENTS = (
     Queued, Begun, TaskSucceeded, TaskFailed, TaskStopped, TaskRegranted, CallsObserved, WorkObserved, MachineJoined,

@@ -52,7 +52,7 @@ class Quality(Scheduler):
 
     def fair_shares(self, requests: Sequence[Request], capacity: Resources, now: float = 0.0) -> dict[JobId, Resources]:
         """The part of each by weight. A program's job may get less, down to `least` of it, while others gain more. It
-        plans with its part all the same: with less, its tasks would be too few for slots that nobody else wants."""
+        plans with its part all the same: with less, its tasks would be too few for slots that would stay idle."""
         shares = even_shares(requests, capacity)
         programs = [one.job for one in requests if one.gain is not None]
         self._owed = {job: self._owes(job, now) for job in programs}

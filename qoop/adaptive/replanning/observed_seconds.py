@@ -3,7 +3,7 @@
     attempts that run or have ended ──records──> SecondsSeen ──Observations──> what is left of every plan
 
 Of a function an attempt tells rows and seconds, while it runs and at its end; all attempts of a job together give its
-seconds a row, whatever stage and plan they belong to. Of a table nobody is told anything, but a task that reads its
+seconds a row, whatever stage and plan they belong to. Table read times are not reported, but a task that reads its
 part of one, does little work and takes long has waited: for a network, or a slow disk. The other parts, and every other
 plan that reads the table, will wait as long. A busy machine makes tasks wait, too, in proportion to their work, so only
 what is far beyond that counts.
@@ -29,7 +29,7 @@ BUSY = 4.0
 
 
 @dataclass
-class SecondsSeen:
+class ObservedSeconds:
     """The seconds so far of one job. by_attempt: calls. waited: by table, the seconds of each task that waited and how
     many such tasks there are."""
 
@@ -37,7 +37,7 @@ class SecondsSeen:
     waited: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, history: Iterable[Record]) -> SecondsSeen:
+    def of(cls, history: Iterable[Record]) -> ObservedSeconds:
         """The calls of a job that has ended."""
         found = cls()
         for record in history:
