@@ -42,7 +42,7 @@ class LocalInputs:
         self._elsewhere = elsewhere
 
     def ahead(self, spec: TaskSpec) -> Ahead | None:
-        """What a task that waits reads from other machines, to be fetched in the background; None: there is nothing."""
+        """The inputs of a waiting task on other machines, to be fetched in the background; None: there are none."""
         requested = dict.fromkeys(read for item in spec.inputs for read in item.reads)
         if self._elsewhere is None or not requested:
             return None
