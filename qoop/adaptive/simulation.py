@@ -247,7 +247,7 @@ class SimulatedRun:
 
 
 class _VirtualPlanner:
-    """Decides at once and tells of it when that many seconds of virtual time have passed; one thing after the other.
+    """Decides at once and reports it after that many seconds of virtual time; one decision after the other.
 
     switching: seconds that it takes to go over to another plan: the driver of the jobs does nothing else meanwhile.
     """

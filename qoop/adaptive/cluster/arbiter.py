@@ -2,10 +2,10 @@
 
 Between sessions it runs the scheduler that divides slots between the jobs of one: `MaxMin`, by the same weights of
 tenants; what a session wants for the jobs of several tenants counts for each of these. What one has no use for goes to
-the others, evenly if none has. Every session tells it a few times a second what it wants and holds, and is told what it
-may have; each hears that as slots of its machines, and so as shares of its jobs. Nothing is taken from attempts under
-way: a session that is to have fewer slots begins nothing in them, and another gets them once they are free. A session
-that is not heard of any more has died; what it had is free.
+the others, evenly if none has. Every session reports demand and use several times a second and receives an allocation,
+which changes the slots of its machines, and so the shares of its jobs. Nothing is taken from running attempts: a
+session with fewer slots begins nothing in them, and another gets them once they are free. A session that reports no
+more has died; its slots are free.
 
 The actor also reserves the resources of the nodes in Ray's accounts, as long as there are sessions.
 """
@@ -125,7 +125,7 @@ class Arbiter:
         return targets
 
     def _counts(self, total: int) -> Counter[str]:
-        """The number of slots for each session, by the scheduler: first of those that are wanted, then of the rest."""
+        """The number of slots for each session, by the scheduler: first of those in demand, then of the rest."""
         counts = Counter[_Part]()
         for in_demand in (True, False):
             while (found := self._next(counts, total, in_demand)) is not None:
@@ -208,8 +208,7 @@ def _one_slot(session: str) -> Demand:
 
 
 class RayShare:
-    """A session's part of a Ray cluster, as its backend asks for it. wants: tells of each tenant how many slots its
-    jobs have a use for now.
+    """A session's part of a Ray cluster, for its backend. wants: by tenant the slots that its jobs have a use for now.
 
     tenant: the owner of the session. weights: of tenants; those of others are 1.
     reserves: Ray grants the resources of the nodes to no other user meanwhile.
@@ -257,7 +256,7 @@ class RayShare:
             if ray.get(self._actor.leave.remote(self._name), timeout=LEASE) == 0:
                 ray.kill(self._actor)
         except ray.exceptions.RayError:
-            return  # then others are told by its silence
+            return  # the arbiter drops sessions that are silent
 
 
 def _arbiter(ray: Any) -> Any:

@@ -271,7 +271,7 @@ class JobHandle:
         )  # fmt: skip
 
     def _not_less(self, plans: int, ended: float, done: float) -> float:
-        """The part of the work that is done, never less than was told before, unless outputs were lost or the plan
+        """The part of the work that is done, never less than reported before, unless outputs were lost or the plan
         changed since: a share that falls or a task that is overdue undoes nothing.
 
         plans: how many have run. ended: the part of the tasks that have ended.

@@ -1,8 +1,8 @@
 """The status of a running job, for people: its finished work, the resources it uses, and its end.
 
-When it will end is the completion time estimate of the re-planner (paper section 4) for the plan that runs, the same
-number that its decisions compare, over the announced shares, if there are any. It is unknown what the tasks
-that are left will do, so it is told as a range.
+The end is the completion time estimate of the re-planner (paper section 4) for the plan that runs: the number that its
+decisions compare, over the announced shares, if there are any. The remaining tasks may take longer or shorter than
+estimated, so the end is a range.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ class RemainingTime:
 class JobStatus:
     """The status of a job.
 
-    elapsed: seconds since it was submitted. share: what it is sure of, None before it was told. used: by its running
-    tasks. left: None if it has ended, cannot go on (there is no slot, and none is expected), or waits for one.
+    elapsed: seconds since it was submitted. share: its guaranteed resources, None before the first division. used: by
+    its running tasks. left: None if it has ended, cannot go on (there is no slot, and none is expected), or waits for
+    one.
     blocked_by: the jobs that have the slots then. preemptions: how often a task of it was interrupted for another job.
     waited: of the elapsed seconds, those before its first task began. place: in the queue of jobs that are not admitted
     yet, from 1; None: it is not in it. deadline: seconds until its answer is needed,
     below 0: that is over; None: it has none. rho: the time that it takes, to its likely end, over the time that it
     would take alone on its share (:mod:`qoop.adaptive.schedulers.finish_time`); None: not known.
-    helps: ways to meet the deadline, as clauses, from when it was last told that it will be missed.
+    helps: ways to meet the deadline, as clauses, from the last warning that it will be missed.
     notices: sentences about outputs of earlier runs, and about outputs that would not outlive the process.
     """
 
@@ -106,16 +107,16 @@ class PastJob:
 
     @cached_property
     def rho(self) -> float | None:
-        """See `rho_of`. It takes a simulation, and is asked for again and again."""
+        """See `rho_of`. It takes a simulation, so it is computed once."""
         return rho_of(self.seconds, self.slots, self.alone)
 
 
 @value
 class EndedJob:
-    """A job that has ended, as a :class:`~qoop.adaptive.cluster.job_handle.JobHandle` tells of one that has not.
+    """A job that has ended, with the interface of :class:`~qoop.adaptive.cluster.job_handle.JobHandle`.
 
-    What is kept is its story: no outputs, no tables, and of errors only what they say, since an error holds on to the
-    variables of all that it came through.
+    It keeps the records and plans: no outputs and no tables. An error is kept without its traceback, which refers to
+    the variables of all frames.
     """
 
     id: JobId

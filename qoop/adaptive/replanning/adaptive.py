@@ -36,8 +36,9 @@ class Adaptive:
     find: makes the alternatives, given what is known better than when its statistics were collected. Called in
         the planner thread, at most once for the start and once for every time that no known plan is good; a pure
         function. at_once: it has them ready (a plan cache), so it is called at the start.
-    first_look: called before that, in the planner thread, with the seconds that the job has run by DuckDB's plan. Makes
-        the first plans to compare that with, all others only once there is a reason. Empty: none should come near it.
+    quick_search: called before that, in the planner thread, with the seconds that the job has run by DuckDB's plan.
+        Makes the first plans to compare that with, all others only once there is a reason. Empty: none should come near
+        it.
         None: all plans are to be compared at once.
     available: the share that the plan was made for.
     begin_with: slots that are taken at most until the first decision, where that decides on slots, too; None: all.

@@ -259,7 +259,7 @@ class DecisionInput:
     causes: the kinds of what the decision is about (:class:`~qoop.adaptive.replanning.triggers.Cause`).
     losses: how many changes of plan so far left out a good part of the work (:meth:`loses`).
     coming: what the job should be promised later, as far as anybody has said.
-    first_look: DuckDB's plan has only just begun, to lose no time, and is compared with others for the first time.
+    quick_search: DuckDB's plan has only just begun, to lose no time, and is compared with others for the first time.
     trial: the seconds for which the plan that runs has been on trial, as a part of those of the known plan of the other
     kind (:class:`~qoop.adaptive.replanning.adaptive.Known`); 0: it is on none. tried: a trial has ended: the known plan
     runs.

@@ -24,7 +24,7 @@ FEW_TASKS = 0.5
 """A plan leaves little behind before its end where one task takes more than this part of its time."""
 
 MOST_LOSSES = 10
-"""Changes of plan that lost work and count: nothing is asked of more."""
+"""Changes of plan that lost work, at most, each of which doubles the gain that the next change needs."""
 
 
 def held_to_take(candidate: Candidate, share: Resources, seconds: float) -> float:
@@ -71,7 +71,7 @@ class Greedy:
     Where another share is to come, and nothing has been done, the running plan has nothing to be said for it: it was
     chosen a moment ago by the same estimates, for a share that will not last. `least_gain` is enough then.
 
-    A share that goes to and fro in less time than the query takes would have it change plan for ever, and begin again
+    A share that oscillates in less time than the query takes would have it change plan for ever, and begin again
     each time. So, if careful, each change that left out a good part of the work doubles how often the hysteresis is
     taken off: what the next one may lose is bounded by ever larger gains (exponential back-off).
     """

@@ -1,6 +1,6 @@
 """The seconds of a job that no estimate could know: of functions of Python, and of tables that have to be waited for.
 
-    attempts that run or have ended ──records──> SecondsSeen ──Observations──> what is left of every plan
+    attempts that run or have ended ──records──> ObservedSeconds ──Observations──> what is left of every plan
 
 Of a function an attempt tells rows and seconds, while it runs and at its end; all attempts of a job together give its
 seconds a row, whatever stage and plan they belong to. Table read times are not reported, but a task that reads its

@@ -181,7 +181,7 @@ class Replanner:
         return self._run.missing(dict.fromkeys(keys))
 
     def take(self, answer: Answer | Useful, now: float, found: int = 0) -> list[Command]:
-        """Apply an answer, if it still holds; else the question is asked again.
+        """Apply an answer, if it still holds; else the planner is requested again.
 
         found: how many of the outputs that were `unseen` are there: it was decided without them.
         """
@@ -215,7 +215,7 @@ class Replanner:
         return late and self._by_duckdb and isinstance(answer.decision, Switch)
 
     def _otherwise(self, answer: Answer, share: Resources, now: float) -> bool:
-        """True if the share, or what it should be later, is no longer as it was when the question was asked."""
+        """True if the share, or what it should be later, has changed since the request."""
         triggers, since = self._adaptive.triggers, now - self._run.began
         moved = relative_change(answer.question.share, share) > triggers.share
         return moved or triggers.expects_otherwise(since, answer.question.coming, self._coming)
@@ -264,7 +264,7 @@ class Replanner:
         return search_seconds(self._options[0].candidate.plan) <= EAGER_PART * left
 
     def _check_seconds(self, now: float) -> None:
-        """Functions or tables have told what they took. While a question is open its answer may put all right."""
+        """Functions or tables have reported their seconds. An open request may correct all estimates by itself."""
         if self._requested or self._over:
             return
         option = self._options[self._running]
@@ -330,7 +330,7 @@ class Replanner:
         self._waiting[cause.kind] = cause
 
     def _work_left(self, share: Resources) -> float:
-        """Seconds that the launch plan takes at least on the share: cheap, for it is asked of every query."""
+        """Seconds that the launch plan takes at least on the share: cheap, since every query computes it."""
         stages = self._options[0].candidate.plan.stages
         return sum(stage.width * stage.estimate.task_seconds for stage in stages) / max(1.0, share.cpu)
 

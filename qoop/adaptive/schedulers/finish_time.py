@@ -39,8 +39,8 @@ _LEAST = 1e-3
 class FinishTime(Scheduler):
     """The job goes first that would end first if every tenant had its part of the cluster for itself.
 
-    Work conserving. Jobs are told even shares, which this policy keeps in the mean only: re-planning goes by these, not
-    by what is held for a moment, or plans would flap.
+    Work conserving. The announced shares are even, which this policy keeps in the mean only: re-planning goes by these,
+    not by what is held for a moment, or plans would flap.
     """
 
     _parts: _PrivateParts = field(default_factory=lambda: _PrivateParts(), init=False, repr=False)
@@ -131,7 +131,7 @@ class _PrivateParts:
         self._now = self._slots = 0.0
 
     def change(self, requests: Sequence[Request], shares: Mapping[JobId, float], slots: float, now: float) -> None:
-        """Jobs or machines have changed. requests: of all active jobs. shares: slots that each is told. slots: of all
+        """Jobs or machines have changed. requests: of all active jobs. shares: announced slots of each. slots: of all
         machines."""
         for part in self._tenants.values():
             part.run(self._now, now)

@@ -35,7 +35,7 @@ _log = logging.getLogger("qoop.job")
 
 
 class Journal:
-    """Tells what has been added to histories since it told last. Used by one thread."""
+    """Logs the records that were added to histories since the last call. Used by one thread."""
 
     def __init__(self) -> None:
         self._logged: dict[JobId, int] = {}

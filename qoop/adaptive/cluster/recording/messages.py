@@ -67,7 +67,7 @@ class JobRequest:
 
 @value
 class Submitted:
-    """A job is to run. arrival: counts jobs in the order they came. at: when, by the session's clock."""
+    """Run a job. arrival: its place in the order of jobs. at: the time of the submission, by the session's clock."""
 
     job: JobId
     arrival: int
@@ -77,7 +77,7 @@ class Submitted:
 
 @value
 class CancelRequested:
-    """The job is to end. error: why, if that is to be told otherwise than by "it was cancelled"."""
+    """Cancel the job. error: the one that the job ends with; None: "it was cancelled"."""
 
     job: JobId
     error: Cancelled | None = None
@@ -85,7 +85,7 @@ class CancelRequested:
 
 @value
 class PauseRequested:
-    """Nothing new of the job is to begin; on: False: it may again."""
+    """Begin no further task of the job. on: False: resume it."""
 
     job: JobId
     on: bool = True
@@ -93,9 +93,10 @@ class PauseRequested:
 
 @value
 class SuspendRequested:
-    """Nothing new of the job is to begin, for it is to go on elsewhere. owner: the job that the outputs are kept for
-    which may serve there, told to `kept`; nothing if the job is there no more. Once that is safe, the job can be
-    cancelled."""
+    """Pause the job, which another session will continue. owner: the job that its reusable outputs are kept for.
+
+    kept: these outputs; none if the job has ended. Once they are safe, the job can be cancelled.
+    """
 
     job: JobId
     owner: JobId
@@ -104,7 +105,7 @@ class SuspendRequested:
 
 @value
 class ReleaseRequested:
-    """The job's owner needs these outputs no more."""
+    """Release these outputs of the job."""
 
     job: JobId
     keys: tuple[CheckpointKey, ...]
@@ -112,7 +113,7 @@ class ReleaseRequested:
 
 @value
 class ReconsiderRequested:
-    """The choice of the job's plan is to be thought over. why: as a clause."""
+    """Decide about the job's plan now. why: as a clause."""
 
     job: JobId
     why: str
@@ -120,15 +121,14 @@ class ReconsiderRequested:
 
 @value
 class SlotsAnnounced:
-    """The slots that all machines together should have: (seconds from now, slots), in order of time."""
+    """Announced slots of all machines together. course: (seconds from now, slots), in order of time."""
 
     course: tuple[tuple[float, float], ...]
 
 
 @value
 class SampleOffered:
-    """An approximate answer of the job's query is possible. part: of its tables that it should have to read to be
-    within that error."""
+    """An approximate answer of the job's query is possible. part: of the tables that it reads for an error `within`."""
 
     job: JobId
     within: float
@@ -137,8 +137,10 @@ class SampleOffered:
 
 @value
 class ProgramMessage:
-    """A program above jobs (:mod:`qoop.programs`) was told a message, which is here for the trace: the program's owner
-    does its steps. began: the state before its first message; empty: it had begun. Both as their `repr`."""
+    """A message to a program above jobs (:mod:`qoop.programs`), for the trace; the owner of the program does its steps.
+
+    began: the state before its first message; empty: it had begun. Both texts are a `repr`.
+    """
 
     program: str
     message: str
@@ -147,9 +149,10 @@ class ProgramMessage:
 
 @value
 class PinRequested:
-    """The rows that the root of the job's plan has put out are to be handed out: from now on the job changes only to
-    plans that can take them over. done: whether it is so; not as long as there are none, or if they depend on a
-    non-deterministic stage (law 12), so that they could be made again otherwise."""
+    """Pin the present rows of the root, which are handed out: the job changes only to plans that take them over.
+
+    done: False if there are none yet, or they depend on a non-deterministic stage (law 12), which may give other rows.
+    """
 
     job: JobId
     done: Future[bool] = field(default_factory=Future, compare=False, repr=False)
@@ -157,8 +160,7 @@ class PinRequested:
 
 @value
 class ResizeRequested:
-    """The backend is to have that many slots and bytes of memory, None: what it has, in `notice` seconds. why: as a
-    clause; empty: it was requested."""
+    """Resize the backend in `notice` seconds. slots, memory (bytes): None: unchanged. why: as a clause, or empty."""
 
     slots: int | None
     memory: int | None
@@ -169,10 +171,10 @@ class ResizeRequested:
 
 @value
 class PlannerReplied:
-    """The planner has answered a question about a job.
+    """The planner's reply to a request about a job.
 
     found: the plans that it has searched for, None if it has not. error: why there is no answer.
-    seconds: what it took; searching: of these, for the search. first_look: the plans are those of a first look. The
+    seconds: what it took; searching: of these, for the search. quick_search: the plans are those of a first look. The
         rest of the answer follows from the question; it is `answer`.
     """
 
@@ -187,7 +189,7 @@ class PlannerReplied:
 
 @value
 class CloseRequested:
-    """All jobs are to be cancelled."""
+    """Cancel all jobs."""
 
 
 Message = (

@@ -1,8 +1,7 @@
 """A tick of the cluster's loop: what goes in besides messages and events, and what comes out besides commands.
 
-The loop is a function of what goes in: the clock's time, the backend's events, the messages, and what the backend
-answers when it is asked. Given the same again, the same comes out, which is what a rerun checks
-(:mod:`qoop.adaptive.retrace.rerun`).
+The loop is a function of its input: the clock's time, the backend's events, the messages, and the backend's replies.
+The same input gives the same output, which a rerun checks (:mod:`qoop.adaptive.retrace.rerun`).
 """
 
 from __future__ import annotations
@@ -57,14 +56,14 @@ class OutputsFound:
 
 @value
 class ResizeRefused:
-    """The backend cannot be as it was told to be."""
+    """The backend refuses a size. message: the reason."""
 
     message: str
 
 
 @value
 class Resizing:
-    """The backend is told what to have from some time on; its next events are the answer."""
+    """The backend is resized, or a later size is announced to it; its next events are the reply."""
 
     slots: int | None
     memory: int | None
@@ -83,7 +82,7 @@ class Starting:
 
 @value
 class PlannerRequested:
-    """The planner is asked about a job; `PlannerReplied` follows in a later turn."""
+    """A request to the planner about a job; `PlannerReplied` follows in a later turn."""
 
     job: JobId
 
@@ -98,7 +97,7 @@ class PlanDecided:
 
 @value
 class ProgramStepped:
-    """The steps of a program that follow from what it was told, each as its `repr`."""
+    """The steps of a program that follow from a message to it, each as its `repr`."""
 
     program: str
     steps: tuple[str, ...]
