@@ -31,17 +31,16 @@ import pyarrow as pa
 
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.access import Access
-from qoop.catalog.by_text import by_text
 from qoop.catalog.errors import CatalogError, FunctionFailed
 from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.sources.file_stamp import File
-from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.sources.parquet import ParquetSource, reach
 from qoop.catalog.table import Split, Table
 from qoop.engine.functions.calls import Calls, Tell
 from qoop.engine.functions.ledger import Ledger
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.instance import Instance, as_value
+from qoop.engine.kernel_options import options_of, resource_options
 from qoop.engine.one_pipeline import has_several_pipelines, through_one_pipeline
 from qoop.engine.storage.growing import Begin, InMemory, Made
 from qoop.engine.storage.partition import cut, quoted, with_partition_number, without_number
@@ -54,11 +53,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 131_072  # rows of a record batch put out; a power of two, to which DuckDB rounds its buffers up
 _BATCH_BYTES = 16 << 20  # that a batch should not exceed by much, as far as the width of rows is known
-_AHEAD = 32 << 20  # bytes that DuckDB makes before they are read; they count as its memory
 
-# Law: the plan costed is the plan run. DuckDB takes every Arrow input for one row and would re-order by that.
-_AS_PLANNED = "join_order,build_side_probe_side"
-_PUSHES_INTO_ARROW = duckdb.__version__.startswith("1.")
 
 _IN_DOUBT = "in doubt"
 
@@ -264,7 +259,7 @@ class Kernel:
         with self._regranting:
             if self._running is None or self._running[0] != spec.attempt:
                 return False
-            self._running[1].regrant({**_threads(resources, spec.most), **_memory_limit(resources)})
+            self._running[1].regrant(resource_options(resources, spec.most))
             return True
 
     def restart(self) -> None:
@@ -282,7 +277,7 @@ class Kernel:
     def _instance(self, spec: TaskSpec) -> Instance:
         """One that can open what the task reads, with the options of the task."""
         users = spec.stage.opaque is not None
-        options, access = _options(spec), _access(spec)
+        options, access = options_of(spec), _access(spec)
         extensions = listed(str(options.pop(EXTENSIONS, "")))
         found = self._instances.get(users)
         if found is None or found.tasks >= WORN or not found.serves(access, options, extensions):
@@ -397,47 +392,6 @@ def _parquet_files(table: Table, split: Split | None) -> Sequence[File]:
     return table.source.local_files(split) if isinstance(table.source, ParquetSource) else ()
 
 
-def _options(spec: TaskSpec) -> dict[str, object]:
-    requested: dict[str, object] = dict(spec.settings)
-    requested |= _threads(spec.resources, spec.most)
-    requested["streaming_buffer_size"] = f"{_ahead(spec)}B"
-    requested |= _memory_limit(spec.resources)
-    arrow = any(isinstance(spec.tables[item.table].source, ArrowSource) for item in spec.stage.table_inputs)
-    requested["parquet_metadata_cache"] = spec.stage.opaque is None or not _may_read_files(spec.stage.sql)
-    requested["disabled_optimizers"] = disabled_optimizers(spec.stage, arrow)
-    # A hash-partitioned output has no order to keep, and is made in half the time by two threads.
-    requested["preserve_insertion_order"] = spec.stage.layout.parts == 1
-    return requested
-
-
-def _threads(resources: Resources, most: int) -> dict[str, object]:
-    """Options for as many threads as there are slots.
-
-    most: slots that there may be later, where that is 2 or more. DuckDB divides the work by `threads` and starts as
-    many as are not `external_threads`, which are lent to it: one is ours, which asks for the
-    rows, and the others never come. So their number says how many do not work. A thread can only be taken back
-    between two pieces of work if it takes turns (`scheduler_process_partial`).
-    """
-    slots = max(1, int(resources.cpu))
-    if most < 2:
-        return {"threads": slots}
-    whole = max(slots, most)
-    return {"threads": whole, "external_threads": whole - slots + 1, "scheduler_process_partial": True}
-
-
-def _memory_limit(resources: Resources) -> dict[str, object]:
-    return {"memory_limit": f"{int(resources.memory)}B"} if resources.memory > 0 else {}
-
-
-_READS_FILES = re.compile(r"parquet|read_|scan", re.I)
-
-
-@by_text(most=256)
-def _may_read_files(text: str) -> bool:
-    """True if a text of the user's may read files that are not checked, by a function of DuckDB's or an extension's."""
-    return _READS_FILES.search(text) is not None
-
-
 _STATISTICS = re.compile(r"bitstring_agg", re.I)
 
 
@@ -454,27 +408,12 @@ def _access(spec: TaskSpec) -> Sequence[Access] | None:
     return [table.folders for table in tables] if spec.stage.opaque is None else None
 
 
-def disabled_optimizers(stage: Stage, arrow_tables: bool = False) -> str:
-    """DuckDB's optimizers that must not touch this fragment. arrow_tables: some base table is held by pyarrow."""
-    disabled = [] if stage.opaque is not None else [_AS_PLANNED]
-    if _PUSHES_INTO_ARROW and (arrow_tables or not stage.join_filters):
-        disabled.append("join_filter_pushdown")
-    return ",".join(disabled)
-
-
 def batch_rows(stage: Stage, memory: float = 0.0) -> int:
     """Rows of the batches that a task puts out: fewer if they are estimated to be long, or if it was granted little
     memory, for there are several at a time: one that is made, in buffers of up to twice its size, one that is cut."""
     most = min(_BATCH_BYTES, memory / 16) if memory > 0 else _BATCH_BYTES
     width = max(1.0, stage.estimate.bytes / max(1.0, stage.estimate.rows))
     return min(BATCH_ROWS, 1 << max(11, int(most / width).bit_length() - 1))
-
-
-def _ahead(spec: TaskSpec) -> int:
-    """Bytes that may wait to be read. A single thread makes no more than is read."""
-    if spec.resources.cpu < 2 or spec.resources.memory <= 0:
-        return 1 << 20
-    return int(min(_AHEAD, max(1 << 20, spec.resources.memory / 16)))
 
 
 def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,8 @@ from qoop.catalog.errors import DiskFull, ExecutionError, OutOfMemory, SourceErr
 from qoop.catalog.table import Table
 from qoop.engine import kernel as kernels
 from qoop.engine.failures import Stopped, to_failure
-from qoop.engine.kernel import Kernel, disabled_optimizers, with_scans
+from qoop.engine.kernel import Kernel, with_scans
+from qoop.engine.kernel_options import disabled_optimizers
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.plan import Layout, Resources, Stage, StageInput, TableInput
 

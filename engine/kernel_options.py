@@ -1,0 +1,78 @@
+"""The options of DuckDB for one task: threads, memory, and the optimizers that must not change the plan."""
+
+from __future__ import annotations
+
+import re
+
+import duckdb
+
+from qoop.catalog.by_text import by_text
+from qoop.catalog.sources.memory import ArrowSource
+from qoop.engine.task import TaskSpec
+from qoop.planner.plan import Resources, Stage
+
+# Law: the plan costed is the plan run. DuckDB takes every Arrow input for one row and would re-order by that.
+_AS_PLANNED = "join_order,build_side_probe_side"
+_PUSHES_INTO_ARROW = duckdb.__version__.startswith("1.")
+_AHEAD = 32 << 20  # bytes that DuckDB makes before they are read; they count as its memory
+
+
+def options_of(spec: TaskSpec) -> dict[str, object]:
+    """The options of DuckDB for one task."""
+    requested: dict[str, object] = dict(spec.settings)
+    requested |= resource_options(spec.resources, spec.most)
+    requested["streaming_buffer_size"] = f"{_ahead(spec)}B"
+    arrow = any(isinstance(spec.tables[item.table].source, ArrowSource) for item in spec.stage.table_inputs)
+    requested["parquet_metadata_cache"] = spec.stage.opaque is None or not _may_read_files(spec.stage.sql)
+    requested["disabled_optimizers"] = disabled_optimizers(spec.stage, arrow)
+    # A hash-partitioned output has no order to keep, and is made in half the time by two threads.
+    requested["preserve_insertion_order"] = spec.stage.layout.parts == 1
+    return requested
+
+
+def resource_options(resources: Resources, most: int) -> dict[str, object]:
+    """Options for these slots and this memory. most: slots that there may be later."""
+    return {**_threads(resources, most), **_memory_limit(resources)}
+
+
+def disabled_optimizers(stage: Stage, arrow_tables: bool = False) -> str:
+    """DuckDB's optimizers that must not touch this fragment. arrow_tables: some base table is held by pyarrow."""
+    disabled = [] if stage.opaque is not None else [_AS_PLANNED]
+    if _PUSHES_INTO_ARROW and (arrow_tables or not stage.join_filters):
+        disabled.append("join_filter_pushdown")
+    return ",".join(disabled)
+
+
+def _threads(resources: Resources, most: int) -> dict[str, object]:
+    """Options for as many threads as there are slots.
+
+    most: slots that there may be later, where that is 2 or more. DuckDB divides the work by `threads` and starts as
+    many as are not `external_threads`, which are lent to it: one is ours, which asks for the
+    rows, and the others never come. So their number says how many do not work. A thread can only be taken back
+    between two pieces of work if it takes turns (`scheduler_process_partial`).
+    """
+    slots = max(1, int(resources.cpu))
+    if most < 2:
+        return {"threads": slots}
+    whole = max(slots, most)
+    return {"threads": whole, "external_threads": whole - slots + 1, "scheduler_process_partial": True}
+
+
+def _memory_limit(resources: Resources) -> dict[str, object]:
+    return {"memory_limit": f"{int(resources.memory)}B"} if resources.memory > 0 else {}
+
+
+_READS_FILES = re.compile(r"parquet|read_|scan", re.I)
+
+
+@by_text(most=256)
+def _may_read_files(text: str) -> bool:
+    """True if a text of the user's may read files that are not checked, by a function of DuckDB's or an extension's."""
+    return _READS_FILES.search(text) is not None
+
+
+def _ahead(spec: TaskSpec) -> int:
+    """Bytes that may wait to be read. A single thread makes no more than is read."""
+    if spec.resources.cpu < 2 or spec.resources.memory <= 0:
+        return 1 << 20
+    return int(min(_AHEAD, max(1 << 20, spec.resources.memory / 16)))
