@@ -138,7 +138,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Ray:
     monkeypatch.setattr(module, "host", lambda: "127.0.0.1")
     monkeypatch.setattr(module, "living", lambda: made.nodes())
     monkeypatch.setattr(channel, "SessionEnd", made.connection)
-    monkeypatch.setattr(module, "_LOOK", 0.01)
+    monkeypatch.setattr(module, "_PAUSE", 0.01)
     return made
 
 
