@@ -8,8 +8,8 @@
     statements/       statements other than SELECT: views, COPY, SET, parameters
     planning.py       plans a session's queries, and learns from those that ran
     duckdb_plans.py   DuckDB's own plans of queries, and what they took
-    plan_memo.py      plans of texts that were planned before
-    plan_cache.py     the store of those plans
+    plan_store.py     plans of texts that were planned before, in memory and in files
+    plan_keys.py      the identity of those plans
     calibrated.py     the cost constants of this machine
     job.py            one run of a query
     result.py         the answer

@@ -24,7 +24,7 @@ from qoop.engine.replay import JobReplay
 from qoop.engine.state import State
 from qoop.planner.sql.bind import at_present
 from qoop.planner.whole_query import TableSize, seconds_from_footers, whole_plan
-from qoop.query.plan_cache import is_steady
+from qoop.query.plan_keys import is_steady
 from qoop.query.statements.normal_text import normal_text
 
 if TYPE_CHECKING:

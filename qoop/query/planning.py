@@ -1,7 +1,7 @@
 """The planning of a session's queries, with what it learns from those that have run.
 
     text ──SessionTables──> bound query ──statistics──> Prepared ──planner──> Planned     `plan`, `prepare`
-    the same text again, or but for literals ──PlanMemo──> the plans of before              `plan`, `alternatives`
+    the same text again, or but for literals ──SessionPlans─> the plans of before              `plan`, `alternatives`
     a job that has ended ──> what its stages turned out to be ──> later plans             `started`
 
 All of it runs in the thread of the caller, but for the search for alternatives of a job that runs: that is handed to
@@ -50,8 +50,8 @@ from qoop.query.duckdb_plans import (
     possible_slots,
 )
 from qoop.query.job import Planned, Prepared
-from qoop.query.plan_cache import PlanCache
-from qoop.query.plan_memo import PlanMemo, about, versions
+from qoop.query.plan_keys import about, versions
+from qoop.query.plan_store import PlanStore, SessionPlans
 from qoop.query.statements.statement import query_text
 from qoop.query.tables import SessionTables, weakly
 
@@ -125,7 +125,7 @@ class QueryPlanning:
     def __init__(
         self,
         tables: SessionTables,
-        plan_cache: PlanCache,
+        plan_store: PlanStore,
         cost: CostModel,
         config: Config,
         share: Callable[[], Resources],
@@ -142,8 +142,8 @@ class QueryPlanning:
         self._background = background or InlinePlanner()
         self._searched: set[str] = set()  # texts whose alternatives are being searched in the background
         self._seen = SessionObservations()
-        self._plan_memo = PlanMemo(
-            plan_cache, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._seen.calls
+        self._plans = SessionPlans(
+            plan_store, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._seen.calls
         )
         self._duckdb_plans = DuckDBPlans(tables, shared=config.reuse or config.checkpoints is not None)
         self._machine_slowdown = MachineSlowdown()
@@ -154,7 +154,7 @@ class QueryPlanning:
     def apart(self, tables: SessionTables) -> QueryPlanning:
         """The planning of other tables, as here; what it learns it keeps for itself."""
         return QueryPlanning(
-            tables, PlanCache(), self._cost, self._config, self._share, self._present, self._unfinished,
+            tables, PlanStore(), self._cost, self._config, self._share, self._present, self._unfinished,
             self._background,
         )  # fmt: skip
 
@@ -207,14 +207,14 @@ class QueryPlanning:
 
     def _staged(self, text: str, at: str | None, share: Resources, begun: float) -> Planned:
         """The query in stages, by the usual plan or the one that it had before."""
-        known = self._plan_memo.plan(text, share)
+        known = self._plans.plan(text, share)
         if known is not None:
             bound, plan, tables = known
             self._tables.pinned(tables)
             adaptive = self._adaptive(text, share, bound, tables)
             return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0, adaptive, share)
         prepared, plan = self._planned(self.prepare(text, at), share)
-        self._plan_memo.keep_plan(text, share, prepared, plan)
+        self._plans.add_plan(text, share, prepared, plan)
         adaptive = self._adaptive(text, share, prepared.bound, prepared.tables, prepared)
         seconds = time.perf_counter() - begun - prepared.statistics_seconds
         return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, share)
@@ -231,7 +231,7 @@ class QueryPlanning:
         seconds, grid = self._cost.on_threads(own.seconds, share.cpu), self._grid(share)
         short = seconds <= SHORT_SECONDS and not self._did_not_end(own)
         plan = own.plan
-        known = self._plan_memo.known(text, grid) if not short and self._plan_memo.has_alternatives(text, grid) else ()
+        known = self._plans.kept(text, grid) if not short and self._plans.has_alternatives(text, grid) else ()
         if known and not self._survives:
             plan = self._best(own, known, share)
         elif not short and (self._survives or self._is_long(own, seconds) or self._was_better_in_stages(own, share)):
@@ -258,7 +258,7 @@ class QueryPlanning:
         if own.staged_seconds is not None and not found:
             seconds = own.staged_seconds
         if look.prepared is not None:
-            self._plan_memo.keep_plan(text, share, look.prepared, best.plan)
+            self._plans.add_plan(text, share, look.prepared, best.plan)
         if not found and not self._begins_in_stages(own, seconds, share):
             return self._by_own(own, text, share, begun)
         adaptive = self._adaptive(text, share, look.bound, look.tables, look.prepared)
@@ -288,11 +288,11 @@ class QueryPlanning:
     def _first_look(self, text: str, share: Resources) -> FirstLook:
         """The plans of stages that an earlier run has kept; else the usual one and those of one task, which take half
         the time of a search."""
-        grid, known = self._grid(share), self._plan_memo.plan(text, share)
+        grid, known = self._grid(share), self._plans.plan(text, share)
         if known is not None:
             bound, plan, tables = known
             self._tables.pinned(tables)
-            kept = self._plan_memo.stored(text, grid) if self._survives else ()
+            kept = self._plans.kept(text, grid) if self._survives else ()
             before = Candidate(plan, "before", grid.machine, self._cost)
             return FirstLook(bound, tables, (before, *(one for one in kept if not one.plan.root.whole)))
         from qoop.planner.search.alternatives import pool
@@ -414,7 +414,7 @@ class QueryPlanning:
             prepared = prepare()
             return self._after_pilots(prepared, lambda: prepared.planning().plan(Variant(), self.usable))
 
-        found = self._plan_memo.alternatives(text, grid, well_prepared)
+        found = self._plans.alternatives(text, grid, well_prepared)
         if not now or self._in_stages_only(text):
             return found
         own = self._foretold(self._own(text, grid.threads), text, prepare)
@@ -505,7 +505,7 @@ class QueryPlanning:
             self._seen.add(plan, seen)
             found += len(seen)
             if misestimate(plan, seen) > MISJUDGED:
-                self._plan_memo.forget(query, share, self._grid(share))
+                self._plans.forget(query, share, self._grid(share))
         return found
 
     def _learn(self) -> None:
@@ -534,7 +534,7 @@ class QueryPlanning:
             self._seen.add(plan, rows)
         share = planned.available or (planned.adaptive.available if planned.adaptive is not None else None)
         if share is not None and any(misestimate(plan, rows) > MISJUDGED for plan, rows in seen):
-            self._plan_memo.forget(planned.bound.text, share, self._grid(share))
+            self._plans.forget(planned.bound.text, share, self._grid(share))
 
     def _learn_pace(self, plan: Plan, history: Sequence[Record], facts: Sequence[Committed]) -> None:
         """A job has run by one plan. facts: of its outputs."""
@@ -562,7 +562,7 @@ class QueryPlanning:
         adaptive = Adaptive(
             partial(weakly(self._find), text, grid, versions(tables), bound, prepared, whole),
             share,
-            at_once=at_once or self._plan_memo.has_alternatives(text, grid),
+            at_once=at_once or self._plans.has_alternatives(text, grid),
             policy=policy,
             known=self._known_best(text, share),
         )
@@ -602,7 +602,7 @@ class QueryPlanning:
         ):
             self._search_in_background(text, grid)
             return ()
-        if own.staged_seconds is not None or self._plan_memo.has_alternatives(text, grid):
+        if own.staged_seconds is not None or self._plans.has_alternatives(text, grid):
             return None
         if own.others_foretold is not None and own.others_foretold[0] == share.cpu:
             return () if self._are_behind(own, share, run_for) else None
@@ -620,7 +620,7 @@ class QueryPlanning:
     def _search_in_background(self, text: str, grid: Grid) -> None:
         """Have the alternatives of a short query for its next run. During a run of half a second the search would take
         a third of its time; DuckDB's plan of such a query is not left before it is overdue."""
-        if text in self._searched or self._plan_memo.has_alternatives(text, grid):
+        if text in self._searched or self._plans.has_alternatives(text, grid):
             return
         searched = self._searched
         searched.add(text)

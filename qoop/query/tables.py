@@ -22,8 +22,8 @@ from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
 from qoop.planner.sql.bind import Binder, Bound
 from qoop.query.bundle import Place, TableRef, references
-from qoop.query.plan_cache import PlanCache, named_tables
-from qoop.query.plan_memo import versions
+from qoop.query.plan_keys import named_tables, versions
+from qoop.query.plan_store import PlanStore
 from qoop.query.statements.definitions import Definitions
 from qoop.query.statements.normal_text import normal_text
 from qoop.query.statements.views import View
@@ -59,10 +59,10 @@ class SessionTables:
     """The meaning of names in a session. Thread-safe: all that reads or changes names together does it under `lock`.
 
     folder: where tables are kept that are made of queries; None: in memory. locked: see `qoop.connect`.
-    plan_cache: forgets the plans that read what a table held before.
+    plan_store: drops the plans that read earlier versions of a table.
     """
 
-    def __init__(self, plan_cache: PlanCache, folder: Path | None, locked: bool) -> None:
+    def __init__(self, plan_store: PlanStore, folder: Path | None, locked: bool) -> None:
         self.creator_process = CreatorProcess()
         self.lock = threading.RLock()
         self.catalog = Catalog()
@@ -71,7 +71,7 @@ class SessionTables:
         self.definitions = Definitions(
             self.catalog, self.binder, self.lock, register, look_again, DATA_FILES, folder, locked
         )
-        self._plan_cache = plan_cache
+        self._plan_store = plan_store
         self._locked = locked
         self._closed = False
         self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
@@ -82,7 +82,7 @@ class SessionTables:
     @classmethod
     def apart(cls, tables: Iterable[Table], settings: Settings, locked: bool) -> SessionTables:
         """Some tables and options of a session by themselves, so that nobody else sees what is made of them."""
-        made = cls(PlanCache(), None, locked)
+        made = cls(PlanStore(), None, locked)
         for name, setting in settings:
             made.binder.set(name, setting)
         for table in tables:
@@ -352,7 +352,7 @@ class SessionTables:
             self.definitions.table_came(table.name)
             self._unreadable.pop(table.name.lower(), None)
             self.binder.add_table(table.name, table.version, table.columns)
-        self._plan_cache.tables_changed(versions({table.name: table for table in tables}))
+        self._plan_store.tables_changed(versions({table.name: table for table in tables}))
 
     def _refresh(self, name: str) -> None:
         table = self.catalog.refresh(name)
@@ -361,7 +361,7 @@ class SessionTables:
 
     def _now_is(self, table: Table) -> None:
         self.binder.add_table(table.name, table.version, table.columns)
-        self._plan_cache.tables_changed(versions({table.name: table}))
+        self._plan_store.tables_changed(versions({table.name: table}))
 
 
 def weakly(method: Callable[_Given, _Found]) -> Callable[_Given, _Found]:

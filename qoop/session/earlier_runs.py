@@ -29,7 +29,7 @@ from qoop.catalog.value import value
 from qoop.engine.storage import manifest
 from qoop.query.drawing.terminal import shortened
 from qoop.query.job import Planned
-from qoop.query.plan_cache import is_steady, planner_version
+from qoop.query.plan_keys import is_steady, planner_version
 from qoop.query.statements.normal_text import normal_text
 
 FORMAT, VERSION = "qoop-run", 1

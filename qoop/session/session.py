@@ -45,7 +45,7 @@ from qoop.query.config import Config, configure, course_of
 from qoop.query.interrupts import interruptible
 from qoop.query.job import Job, Planned, Prepared, answer
 from qoop.query.options import ConnectOptions
-from qoop.query.plan_cache import PlanCache
+from qoop.query.plan_store import PlanStore
 from qoop.query.planning import QueryPlanning
 from qoop.query.result import Result
 from qoop.query.statements.keeping import DRAFTS
@@ -119,7 +119,7 @@ class Session:
         self.config = config
         cost = load(calibration_path()) if cost is None else cost
         cost = cost if config.ray is None else cost.across_machines()
-        self.plan_cache = PlanCache(config.plan_cache)
+        self.plan_cache = PlanStore(config.plan_cache)
         self._tables = SessionTables(self.plan_cache, config.tables, config.locked)
         self._parts = made(config, self._tables)
         self.backend, self.cluster = self._parts.backend, self._parts.cluster

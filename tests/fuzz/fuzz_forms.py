@@ -21,7 +21,7 @@ from qoop.planner.estimate.profile import Profile
 from qoop.planner.exchange import exchange
 from qoop.planner.exchange.exchange_cost import JoinSeconds
 from qoop.planner.variants import USUAL, Thresholds
-from qoop.query.plan_cache import PlanCache
+from qoop.query.plan_store import PlanStore
 
 SPLIT = replace(USUAL, spread_seconds=0.0, task_seconds=1e-9, stage_seconds=10.0, most_parts=5)
 """Scans split as far as they go; aggregates in two phases."""
@@ -74,7 +74,7 @@ def planning_as(form: str) -> Iterator[None]:
 
     Texts are planned again: the plan that a session keeps for a text may be of another form.
     """
-    with patch.object(PlanCache, "find", lambda *_: None), _planner_believes(form):
+    with patch.object(PlanStore, "find", lambda *_: None), _planner_believes(form):
         yield
 
 

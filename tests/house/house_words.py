@@ -40,7 +40,7 @@ RETIRED = {
     "wager": "regret",
     "wagers": "regret budget",
     "crew": "worker pool",
-    "recall": "plan memo",
+    "recall": "plan store",
     "spares": "fallback plans",
     "arena": "scenario",
     "contestant": "system under test",

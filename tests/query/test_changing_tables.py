@@ -53,7 +53,7 @@ def test_every_answer_is_of_tables_that_there_were(
     monkeypatch.setattr("qoop.query.tables._TEXTS", KEPT)
     right, faults, answered = right_answers(), list[object](), dict.fromkeys(TEXTS, 0)
     with qoop.connect(slots=2, memory="1GB", staged=staged) as session:
-        monkeypatch.setattr(session.planning._plan_memo._cache, "_most", KEPT)
+        monkeypatch.setattr(session.planning._plans._store, "_most", KEPT)
         for name in "tu":
             session.register(name, SHAPES[0])
         end = time.monotonic() + SECONDS

@@ -163,7 +163,7 @@ def test_no_others_are_made_where_the_first_are_far_behind(
 ) -> None:
     expect(monkeypatch, 0.001)
     monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)
-    monkeypatch.setattr("qoop.query.plan_memo.PlanMemo.alternatives", None)  # a search would fail
+    monkeypatch.setattr("qoop.query.plan_store.SessionPlans.alternatives", None)  # a search would fail
     for _ in range(2):
         job = session.submit(JOIN)
         job.result()

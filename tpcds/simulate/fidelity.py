@@ -44,7 +44,7 @@ from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Candidate, local_grid
 from qoop.planner.variants import Variant
 from qoop.query.job import Job
-from qoop.query.plan_cache import planner_version
+from qoop.query.plan_keys import planner_version
 from qoop.session.session import Session, connect
 from qoop.tpcds.quantiles import quantile, quantile_if_any
 from qoop.tpcds.queries import text

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import qoop
 from qoop.catalog.user_folders import cache_directory
 from qoop.query.drawing.picture import write
-from qoop.query.plan_cache import planner_version
+from qoop.query.plan_keys import planner_version
 from qoop.tpcds.queries import parse_names, parse_selection
 from qoop.tpcds.simulate import fidelity
 from qoop.tpcds.simulate.ground_truth import edition

@@ -23,7 +23,7 @@ from qoop.programs.approximate.rest import Whole, is_taken_over, may_run_whole
 from qoop.programs.approximate.schedule import Schedule, buckets_in_order, schedule
 from qoop.programs.approximate.totals import NUMBERS, Totals
 from qoop.programs.approximate.universe import Buckets, Ways, compared
-from qoop.query.plan_memo import versions
+from qoop.query.plan_keys import versions
 
 if TYPE_CHECKING:
     from qoop.adaptive.program_log import MessageLog

@@ -1,7 +1,7 @@
 """Parameters of a text, ``?``, ``$1`` or ``$name``, given as values of Python: each is written as a literal.
 
 So a query with parameters is planned for their values, with the statistics that apply to them; plans of the same text
-with other values are found by the same decisions (see :mod:`qoop.query.plan_cache`).
+with other values are found by the same decisions (see :mod:`qoop.query.plan_keys`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import pytest
 import qoop
 from qoop.planner.estimate.observed import NOTHING
 from qoop.planner.plan import Plan, Stage
-from qoop.query.plan_cache import Entry, PlanCache
+from qoop.query.plan_store import Entry, PlanStore
 from qoop.session.session import Session
 
 TEXT = "SELECT k, sum(v) AS total FROM t WHERE v > 10 GROUP BY k ORDER BY k"
@@ -171,24 +171,24 @@ def plan(name: str = "a", text: str = "SELECT 1") -> Plan:
 
 
 def test_the_least_recently_used_goes_first() -> None:
-    cache = PlanCache(most=2)
-    cache.keep("a", Entry({}, (plan("a"),)))
-    cache.keep("b", Entry({}, (plan("b"),)))
+    cache = PlanStore(most=2)
+    cache.add("a", Entry({}, (plan("a"),)))
+    cache.add("b", Entry({}, (plan("b"),)))
     assert cache.find("a") is not None
-    cache.keep("c", Entry({}, (plan("c"),)))
+    cache.add("c", Entry({}, (plan("c"),)))
     assert [cache.find(key) is not None for key in "abc"] == [True, False, True]
 
 
 def test_bytes_are_bounded_too() -> None:
-    cache = PlanCache(most_bytes=100_000)
+    cache = PlanStore(most_bytes=100_000)
     for number in range(10):
-        cache.keep(str(number), Entry({}, (plan(text="x" * 30_000),)))
+        cache.add(str(number), Entry({}, (plan(text="x" * 30_000),)))
     assert len(cache) == 3
     assert cache.find("9") is not None
 
 
 def test_many_threads_at_once() -> None:
-    cache = PlanCache(most=8)
+    cache = PlanStore(most=8)
     errors: list[BaseException] = []
 
     def work(seed: int) -> None:
@@ -197,9 +197,9 @@ def test_many_threads_at_once() -> None:
                 key = str((number * seed) % 20)
                 found = cache.find(key)
                 assert found is None or found.plans[0].columns[0][0] == key
-                cache.keep(key, Entry({}, (plan(key),)))
+                cache.add(key, Entry({}, (plan(key),)))
                 if number % 7 == 0:
-                    cache.forget(key)
+                    cache.drop(key)
         except BaseException as error:
             errors.append(error)
 
@@ -241,6 +241,17 @@ def test_another_session_finds_the_plan(data: Path, tmp_path: Path) -> None:
         assert other.plan_cache.hits == 1
     [file] = files(tmp_path / "cache")
     assert json.loads(file.read_text())["format"] == 3
+
+
+def test_alternatives_of_another_session_are_read_once(data: Path, tmp_path: Path) -> None:
+    with opened(data, tmp_path / "cache") as one:
+        expected = [candidate.plan for candidate in one.alternatives(TEXT).kept]
+    with opened(data, tmp_path / "cache") as other:
+        first, second = other.alternatives(TEXT), other.alternatives(TEXT)
+    staged = [candidate for candidate in first.kept if not candidate.plan.root.whole]
+    assert len(first.kept) == len(expected) and {one.plan for one in staged} <= set(expected)
+    again = {id(candidate) for candidate in second.kept}
+    assert staged and all(id(candidate) in again for candidate in staged)
 
 
 def test_the_folder_can_come_from_the_environment(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,9 +299,9 @@ def test_a_folder_that_cannot_be_written_costs_a_warning(data: Path, tmp_path: P
 
 
 def test_old_files_are_removed(tmp_path: Path) -> None:
-    cache = PlanCache(tmp_path, most=1)
+    cache = PlanStore(tmp_path, most=1)
     for number in range(130):
-        cache.keep(f"{number:032x}", Entry({}, (plan(),)), shared=True)
+        cache.add(f"{number:032x}", Entry({}, (plan(),)), shared=True)
         os.utime(tmp_path / "plans" / f"{number:032x}.json", (number, number))
     assert len(files(tmp_path)) <= 74
     assert (tmp_path / "plans" / f"{129:032x}.json").exists()
@@ -298,14 +309,14 @@ def test_old_files_are_removed(tmp_path: Path) -> None:
 
 
 def write_many(folder: str, seed: int) -> None:
-    cache = PlanCache(Path(folder))
+    cache = PlanStore(Path(folder))
     for number in range(60):
         key = f"{(number * seed) % 10:032x}"
-        cache.keep(key, Entry({"t": key}, (plan(key),)), shared=True)
-        found = PlanCache(Path(folder)).find(key)
+        cache.add(key, Entry({"t": key}, (plan(key),)), shared=True)
+        found = PlanStore(Path(folder)).find(key)
         assert found is None or found.plans == (plan(key),)  # the other one may have forgotten it
         if number % 9 == 0:
-            cache.forget(f"{number:032x}")
+            cache.drop(f"{number:032x}")
 
 
 def test_two_processes_share_a_folder(tmp_path: Path) -> None:

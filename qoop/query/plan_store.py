@@ -1,0 +1,344 @@
+"""The plans of texts that were planned before, in memory and in files.
+
+    the same text, tables, settings, resources -> the plans themselves                     (well under 2 ms)
+    the same but for literals, or rows added   -> plans made along the decisions of before (no search)
+    anything else                              -> the search
+
+`PlanStore` holds entries by key (:mod:`qoop.query.plan_keys`): the most recently used ones in memory and, with a
+folder, each in one JSON file, which is written next to its place and renamed into it.  Two processes may share the
+folder.  Texts over tables that only this process can see stay in memory.  `SessionPlans` finds and adds the entries of
+one session's texts.  Plans that hold a moment (``now()``), or files that no version stands for, are not stored.
+
+A file is valid only with the seal of the user's key (:mod:`qoop.catalog.user_key`), and if each of its stages is one
+SELECT over its inputs (:mod:`qoop.engine.stage_sql`).  A file that is damaged, from another user, or written by another version
+of the planner is ignored and replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from functools import cached_property
+from math import log
+from pathlib import Path
+from typing import Any
+
+from qoop.catalog.catalog import Catalog
+from qoop.catalog.errors import ConfigError, PlanError
+from qoop.catalog.signed_json import opened, sealed
+from qoop.catalog.stores.whole_file import write_whole
+from qoop.catalog.table import Table
+from qoop.catalog.user_key import user_key
+from qoop.catalog.value import value
+from qoop.planner import plan_json
+from qoop.planner.collector import collector_waits
+from qoop.planner.estimate.cost import CostModel
+from qoop.planner.estimate.observed import MISJUDGED
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.search.candidate import Alternatives, Candidate, Grid
+from qoop.planner.search.decisions import PlanDecision, decisions, recalled, replay
+from qoop.planner.sql.bind import Binder, Bound
+from qoop.query.config import Statistics
+from qoop.query.job import Prepared
+from qoop.query.plan_keys import FORMAT, Key, Kind, all_shared, key_of, may_be_kept, versions
+
+_PER_STAGE, _PER_COLUMN, _PER_DECISION = 2_000, 150, 2_000
+
+
+@value
+class Entry:
+    """The plans of a text, and the tables that they read.
+
+    tables: the version of each table that the text reads, by lower-case name; empty if other versions will do.
+    plans: the plan for one size, or those worth keeping on a grid; empty if the entry is for other literals, too.
+    decisions: the steps of the search that lead to the plans. alternatives: the plans with the pool of the search.
+    guessed: columns, by table, with statistics from footers alone. Once others are collected, plans get better.
+    """
+
+    tables: Mapping[str, str]
+    plans: tuple[Plan, ...] = ()
+    decisions: tuple[PlanDecision, ...] = ()
+    alternatives: Alternatives | None = field(default=None, compare=False, repr=False)
+    guessed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @cached_property
+    def bytes(self) -> int:
+        """About the memory that it takes."""
+        pool = () if self.alternatives is None else self.alternatives.pool.candidates
+        plans = (*self.plans, *(one.plan for one in pool))
+        stages = {id(stage): stage for plan in plans for stage in plan.stages}  # plans have many in common
+        texts = sum(len(stage.sql) + _PER_COLUMN * len(stage.columns) for stage in stages.values())
+        return texts + _PER_STAGE * len(stages) + _PER_DECISION * len(self.decisions)
+
+
+class PlanStore:
+    """Entries by key; the least recently used one goes first. Thread-safe.
+
+    directory: the folder of entries that other processes can use, too; None: all stay in memory.
+    most, most_bytes: limits of the entries in memory. The folder has ten times as many files at most.
+    """
+
+    def __init__(self, directory: Path | None = None, most: int = 512, most_bytes: int = 64 << 20) -> None:
+        self._files = _Files(directory, 10 * most) if directory is not None else None
+        self._most, self._most_bytes = most, most_bytes
+        self._lock = threading.Lock()
+        self._entries: dict[Key, Entry] = {}
+        self._bytes = 0
+        self.hits = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: Key) -> bool:
+        """True if it is in memory; does not count as a use."""
+        return key in self._entries
+
+    def find(self, key: Key) -> Entry | None:
+        """The entry under the key; None: there is none, or it was dropped."""
+        with self._lock:
+            entry = self._entries.pop(key, None)
+            if entry is not None:
+                self._entries[key] = entry  # the youngest now
+                self.hits += 1
+                return entry
+        entry = self._files.load(key) if self._files is not None else None
+        with self._lock:
+            if entry is None:
+                return None
+            self.hits += 1
+            self._add(key, entry)
+        return entry
+
+    def add(self, key: Key, entry: Entry, shared: bool = False) -> None:
+        """Add an entry, or replace it. shared: other processes see the same tables, so it may go to the folder."""
+        with self._lock:
+            self._add(key, entry)
+        if shared and self._files is not None:
+            self._files.save(key, entry)
+
+    def drop(self, key: Key) -> None:
+        """Drop an entry whose plan is a bad one. The next planning of the text adds a better one."""
+        with self._lock:
+            self._drop(key)
+        if self._files is not None:
+            self._files.remove(key)
+
+    def tables_changed(self, versions: Mapping[str, str]) -> None:
+        """Drop the entries in memory that read other versions of these tables (by lower-case name)."""
+        with self._lock:
+            for key, entry in list(self._entries.items()):
+                if any(versions.get(name, version) != version for name, version in entry.tables.items()):
+                    self._drop(key)
+
+    def _add(self, key: Key, entry: Entry) -> None:
+        self._drop(key)
+        self._entries[key] = entry
+        self._bytes += entry.bytes
+        while len(self._entries) > self._most or (self._bytes > self._most_bytes and len(self._entries) > 1):
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: Key) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry.bytes
+
+
+class _Files:
+    """Entries in a folder, a file each. Problems with files never fail a query: planning again is always right."""
+
+    def __init__(self, directory: Path, most: int) -> None:
+        self._folder = directory / "plans"
+        self._most = most
+        self._saved = 0
+
+    def load(self, key: Key) -> Entry | None:
+        path = self._path(key)
+        try:
+            data = opened(path.read_bytes(), user_key())
+            if (data["format"], data["key"]) != (FORMAT, key):
+                return None
+            entry = _entry(data)
+            with suppress(OSError):  # a folder that cannot be written
+                os.utime(path)  # the least recently used go first
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, PlanError, ConfigError):
+            return None
+        return entry
+
+    def save(self, key: Key, entry: Entry) -> None:
+        data = {
+            "format": FORMAT, "key": key, "tables": dict(entry.tables), "plans": list(map(plan_json.dump, entry.plans)),
+            "decisions": list(map(plan_json.write, entry.decisions)),
+            "guessed": {name: sorted(columns) for name, columns in entry.guessed.items()},
+        }  # fmt: skip
+        try:
+            write_whole(self._path(key), sealed(data, user_key()))
+            self._trim()
+        except (OSError, ConfigError) as error:
+            warnings.warn(f"plans cannot be kept in {self._folder}: {error}", RuntimeWarning, stacklevel=2)
+
+    def remove(self, key: Key) -> None:
+        with suppress(OSError):  # a folder that cannot be written: the file stays what it was, right but slow
+            self._path(key).unlink(missing_ok=True)
+
+    def _trim(self) -> None:
+        """Every so often, remove the files that were not used for longest."""
+        self._saved += 1
+        if self._saved % 64 != 1:
+            return
+        ages = sorted((item.stat().st_mtime, item.path) for item in os.scandir(self._folder))
+        for _, path in ages[: max(0, len(ages) - self._most)]:
+            Path(path).unlink(missing_ok=True)
+
+    def _path(self, key: Key) -> Path:
+        return self._folder / f"{key}.json"
+
+
+def _entry(data: dict[str, Any]) -> Entry:
+    tables = {str(name): str(version) for name, version in data["tables"].items()}
+    decisions = tuple(plan_json.read(PlanDecision, item) for item in data["decisions"])
+    plans = tuple(map(plan_json.load, data["plans"]))
+    if plans:
+        from qoop.engine.stage_sql import check_plan
+
+        for plan in plans:
+            check_plan(plan)
+    guessed = {str(name): frozenset(map(str, columns)) for name, columns in data["guessed"].items()}
+    return Entry(tables, plans, decisions, guessed=guessed)
+
+
+class SessionPlans:
+    """The plans of one session's texts, in a store that sessions may share. Thread-safe.
+
+    lock: of changes to tables: under it, binder and catalog agree. statistics: the option of the session.
+    calls: the seconds a row of functions of Python, as far as they have run.
+    """
+
+    def __init__(
+        self,
+        store: PlanStore,
+        catalog: Catalog,
+        binder: Binder,
+        lock: threading.RLock,
+        cost: CostModel,
+        statistics: Statistics,
+        calls: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
+        self._store, self._catalog, self._binder, self._lock, self._cost = store, catalog, binder, lock, cost
+        self._statistics, self._calls = statistics, calls
+
+    def plan(self, text: str, available: Resources) -> tuple[Bound, Plan, Mapping[str, Table]] | None:
+        """The plan of a text for some resources, with the tables that it reads, pinned."""
+        entry = self._find(self._key("plan", text, available))
+        if entry is None:
+            return None
+        with self._lock:
+            tables = {name: self._catalog.table(name) for name in entry.tables}
+        if versions(tables) != entry.tables:  # they have just changed
+            return None
+        [plan] = entry.plans
+        schemas = {name: (table.version, table.columns) for name, table in tables.items()}
+        functions = self._binder.functions(text)
+        return Bound(text.strip(), None, schemas, plan.columns, plan.settings, functions=functions), plan, tables
+
+    def add_plan(self, text: str, available: Resources, prepared: Prepared, plan: Plan) -> None:
+        """Add the plan of a text for some resources."""
+        self._add(text, self._key("plan", text, available), prepared, (plan,))
+
+    @collector_waits()
+    def alternatives(self, text: str, grid: Grid, prepare: Callable[[], Prepared]) -> Alternatives:
+        """The plans of a text worth keeping: those of the store, else those of a search."""
+        key = self._key("alternatives", text, grid)
+        stored = self._stored(key, grid)
+        if stored is not None:
+            return stored
+        prepared = prepare()
+        pattern = self._key("decisions", text, grid)
+        before = self._find(pattern)
+        planning = prepared.planning()
+        found = replay(planning, grid, before.decisions) if before is not None else None
+        if found is None:
+            from qoop.planner.search.alternatives import keep, pool  # loads the planner
+
+            found = keep(pool(planning, grid))
+            self._add(text, pattern, prepared, (), decisions(found), of_versions=False)
+        self._add(text, key, prepared, tuple(one.plan for one in found.kept), decisions(found), found)
+        return found
+
+    def has_alternatives(self, text: str, grid: Grid) -> bool:
+        """True if they are in memory."""
+        if not len(self._store):  # a process that has just started: its key digests the planner's code, 20 ms
+            return False
+        return self._key("alternatives", text, grid) in self._store
+
+    def kept(self, text: str, grid: Grid) -> Sequence[Candidate]:
+        """The plans worth keeping that are in the store; empty if the text has none there."""
+        stored = self._stored(self._key("alternatives", text, grid), grid)
+        return () if stored is None else stored.kept
+
+    def _stored(self, key: Key, grid: Grid) -> Alternatives | None:
+        """The alternatives under a key. An entry from a file becomes like one that was added here."""
+        entry = self._find(key)
+        if entry is None or entry.alternatives is not None:
+            return None if entry is None else entry.alternatives
+        found = recalled(zip(entry.plans, entry.decisions, strict=True), grid, self._cost)
+        self._store.add(key, replace(entry, alternatives=found))
+        return found
+
+    def forget(self, text: str, available: Resources, grid: Grid) -> None:
+        """Drop the plans of a text, because the estimates of one were far off."""
+        for key in (self._key("plan", text, available), self._key("alternatives", text, grid)):
+            self._store.drop(key)
+
+    def _key(self, kind: Kind, text: str, *circumstances: object) -> Key:
+        with self._lock:
+            tables = {name.lower(): table for name, table in self._catalog.tables().items()}
+            functions = self._binder.functions(text).values()
+            row_seconds = self._calls() if functions else {}
+            calls = [f"{one.key} {_about(row_seconds.get(one.key))}" for one in functions]
+            about = (*circumstances, self._cost, self._statistics, *calls)
+            return key_of(kind, text, self._binder.settings, tables, *about)
+
+    def _find(self, key: Key) -> Entry | None:
+        """The entry under a key, if it fits the present tables and settings."""
+        entry = self._store.find(key)
+        if entry is None:
+            return None
+        with self._lock:
+            settings, present = self._binder.settings, versions(self._catalog.tables())
+        fits = all(present.get(name) == version for name, version in entry.tables.items())
+        if not fits or any(plan.settings != settings for plan in entry.plans):
+            return None
+        if self._is_behind(entry):
+            self._store.drop(key)
+            return None
+        return entry
+
+    def _is_behind(self, entry: Entry) -> bool:
+        """True if statistics were collected later for columns that it knows from footers alone."""
+        return any(columns & set(self._catalog.collected(name)) for name, columns in entry.guessed.items())
+
+    def _add(
+        self,
+        text: str,
+        key: str,
+        prepared: Prepared,
+        plans: tuple[Plan, ...],
+        made: tuple[PlanDecision, ...] = (),
+        found: Alternatives | None = None,
+        of_versions: bool = True,
+    ) -> None:
+        """of_versions: False: the entry is for other versions of the tables, too."""
+        if may_be_kept(text, plans):
+            guessed = {name.lower(): one.guessed for name, one in prepared.stats.items() if one.guessed}
+            read = versions(prepared.tables) if of_versions else {}
+            entry = Entry(read, plans, made, found, guessed)
+            self._store.add(key, entry, all_shared(prepared.tables.values()))
+
+
+def _about(row_seconds: float | None) -> int | None:
+    """The seconds a row of a function, rounded to a factor: plans for other seconds have another key."""
+    return None if row_seconds is None else round(log(max(row_seconds, 1e-9), MISJUDGED))
