@@ -6,7 +6,11 @@
     config.py         the values of options: from arguments, the environment, files, defaults
     tables.py         the tables and views of a session, by name
     statements/       statements other than SELECT: views, COPY, SET, parameters
-    planning.py       plans a session's queries, and learns from those that ran
+    planning.py       plans a session's queries: chooses between DuckDB's plan and plans of stages
+    preparation.py    binds queries and collects the statistics that their planning needs
+    quick_plans.py    plans of stages that are quick to make, to compare DuckDB's plan with
+    output_losses.py  the work that is lost with a process
+    job_lessons.py    facts for later plans from jobs that have ended
     duckdb_plans.py   DuckDB's own plans of queries, and what they took
     plan_store.py     plans of texts that were planned before, in memory and in files
     plan_keys.py      the identity of those plans

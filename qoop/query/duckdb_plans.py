@@ -75,7 +75,7 @@ class DuckDBPlan:
     """A query as DuckDB would run it.
 
     seconds: of one thread. basis: what they were told by. foretold: seconds of one thread by statistics, if known;
-    others_foretold: slots, and the seconds from begin to end that the best of a first look at plans of stages should
+    others_foretold: slots, and the seconds from begin to end that the best plan of a quick search should
     take on them.
     staged_seconds: from begin to end, the least that it took in stages; None: nobody has tried; infinite: a stage
     failed by what it computes. runs, staged_runs: how often it ran to its end either way.
@@ -171,7 +171,7 @@ class DuckDBPlans:
         return told
 
     def foretell_others(self, known: DuckDBPlan, slots: float, seconds: float) -> DuckDBPlan:
-        """Remember what the best of a first look at plans of stages should take on the slots, from begin to end."""
+        """Remember what the best plan of a quick search should take on the slots, from begin to end."""
         key = self._key_of(known)
         told = changed(self._latest(key, known), others_foretold=(slots, seconds))
         self._keep(key, told)

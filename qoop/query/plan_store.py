@@ -9,9 +9,9 @@ folder, each in one JSON file, which is written next to its place and renamed in
 folder.  Texts over tables that only this process can see stay in memory.  `SessionPlans` finds and adds the entries of
 one session's texts.  Plans that hold a moment (``now()``), or files that no version stands for, are not stored.
 
-A file is valid only with the seal of the user's key (:mod:`qoop.catalog.user_key`), and if each of its stages is one
-SELECT over its inputs (:mod:`qoop.engine.stage_sql`).  A file that is damaged, from another user, or written by another version
-of the planner is ignored and replaced.
+A file is valid with the seal of the user's key (:mod:`qoop.catalog.user_key`), if each of its stages is one SELECT over
+its inputs (:mod:`qoop.engine.stage_sql`).  A file that is damaged, from another user, or from another version of the
+planner is ignored and replaced.
 """
 
 from __future__ import annotations

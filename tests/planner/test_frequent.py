@@ -21,7 +21,7 @@ from qoop.planner.estimate.selectivity import Spread
 from qoop.planner.join_order.enumerate import search
 from qoop.planner.join_order.graph import JoinGraph
 from qoop.planner.join_order.group import collect
-from qoop.query import planning
+from qoop.query import preparation
 from qoop.session.session import Session, connect
 
 VALUES = 100
@@ -116,8 +116,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def session(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     monkeypatch.setenv("QOOP_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(planning, "UNEVEN_PART", 1e6)
-    monkeypatch.setattr(planning, "KNOWN_UNEVEN_PART", 1e6)
+    monkeypatch.setattr(preparation, "UNEVEN_PART", 1e6)
+    monkeypatch.setattr(preparation, "KNOWN_UNEVEN_PART", 1e6)
     with connect(slots=1, memory="500MB", staged=True) as session:
         session.register_folder(data)
         yield session

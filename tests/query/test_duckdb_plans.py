@@ -222,7 +222,7 @@ def test_an_answer_that_is_there_counts_where_it_is_taken_over(
     assert plans(run(1000.0, reuse)) == [reuse]
 
 
-def test_a_first_look_is_for_the_slots_at_hand(session: qoop.Session, all_long: None) -> None:
+def test_a_quick_search_is_for_the_slots_at_hand(session: qoop.Session, all_long: None) -> None:
     for slots in (2, 1):
         session.resize(slots=slots)
         adaptive = session.planning.plan(JOIN).adaptive
@@ -333,9 +333,9 @@ def test_what_a_long_task_would_lose_counts_where_outputs_are_to_survive(
         lone = next(one for one in kept if one.variant.lone or len(one.plan.stages) == 1 == one.plan.root.width)
         long, short = lone.slower(60.0 / lone.finish.seconds(share)), lone
         for one, factor in ((long, 1.5), (short, 1.0)):
-            [risky] = durable.planning._at_risk([one], share)
+            [risky] = durable.planning._losses.among([one], share)
             assert risky.finish.seconds(share) == pytest.approx(factor * one.finish.seconds(share), rel=0.02)
-            assert session.planning._at_risk([one], share) == [one]
+            assert session.planning._losses.among([one], share) == [one]
 
 
 def test_it_is_the_first_of_the_alternatives(session: qoop.Session) -> None:
@@ -515,7 +515,7 @@ def test_a_query_that_has_begun_in_stages_is_not_led_back_by_the_same_estimates(
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qoop.query.planning.COMPARE_SECONDS", 0.0)
-    monkeypatch.setattr("qoop.query.planning.held_to_take", lambda candidate, share, seconds: 0.0)
+    monkeypatch.setattr("qoop.query.quick_plans.held_to_take", lambda candidate, share, seconds: 0.0)
     expect(monkeypatch, 10.0)  # of one thread
     planned = session.planning.plan(JOIN)
     assert planned.adaptive is not None and not planned.plan.root.whole

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import qoop
-from qoop.query import planning
+from qoop.query import preparation
 from qoop.session.session import Session
 
 TEXT = "SELECT sum(v) FROM fact JOIN dim ON k = id WHERE price BETWEEN 1 AND 2"
@@ -44,7 +44,7 @@ def test_a_long_query_has_a_pilot_of_what_its_filter_hangs_on(
     session: Session, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = session.prepare(TEXT)
-    monkeypatch.setattr(planning, "PILOT_PART", 1e6)
+    monkeypatch.setattr(preparation, "PILOT_PART", 1e6)
     planned = session.planning.plan(TEXT)
     after = session.prepare(TEXT)
     assert before.stats["dim"].guessed == {"id", "price"} and after.stats["dim"].guessed == {"id"}
@@ -60,7 +60,7 @@ def test_the_plan_is_made_again_if_the_filter_keeps_something_else(
     session: Session, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = session.explain(TEXT)
-    monkeypatch.setattr(planning, "PILOT_PART", 1e6)
+    monkeypatch.setattr(preparation, "PILOT_PART", 1e6)
     assert session.explain(TEXT) == few  # it has its plan
     with qoop.connect(slots=2, memory="500MB") as other:
         other.register_folder(data)
@@ -68,7 +68,7 @@ def test_the_plan_is_made_again_if_the_filter_keeps_something_else(
 
 
 def test_other_ways_to_get_statistics(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "PILOT_PART", 1e6)
+    monkeypatch.setattr(preparation, "PILOT_PART", 1e6)
     for statistics, guessed in (("footers", {"id", "price"}), ("full", set())):
         monkeypatch.setenv("QOOP_CACHE_DIR", str(tmp_path / statistics))
         with qoop.connect(slots=2, memory="500MB", statistics=statistics) as session:

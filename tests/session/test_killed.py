@@ -24,9 +24,9 @@ COMMITTED = 32 * "?" + ".json"
 """The names of manifests. While one is written it has a longer name."""
 
 ALL_LONG = """
-import qoop.query.planning
-qoop.query.planning.SHORT_SECONDS = qoop.query.planning.WORTH_LOSING = 0.0
-qoop.query.planning.SURVIVING = 1e9
+import qoop.query.output_losses, qoop.query.planning
+qoop.query.planning.SHORT_SECONDS = qoop.query.output_losses.WORTH_LOSING = 0.0
+qoop.query.output_losses.SURVIVING = 1e9
 """
 PROGRAM = """
 import sys, qoop
@@ -49,8 +49,8 @@ def data(tmp_path: Path) -> Path:
 def no_query_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the program: no work is short enough to be lost."""
     monkeypatch.setattr("qoop.query.planning.SHORT_SECONDS", 0.0)
-    monkeypatch.setattr("qoop.query.planning.WORTH_LOSING", 0.0)
-    monkeypatch.setattr("qoop.query.planning.SURVIVING", 1e9)
+    monkeypatch.setattr("qoop.query.output_losses.WORTH_LOSING", 0.0)
+    monkeypatch.setattr("qoop.query.output_losses.SURVIVING", 1e9)
     monkeypatch.setenv("QOOP_STAGED", "0")
 
 
@@ -89,13 +89,13 @@ def test_the_next_process_goes_on_from_what_was_kept(data: Path, tmp_path: Path,
 def test_an_answer_of_duckdbs_plan_is_found_before_anything_is_planned(
     data: Path, tmp_path: Path, no_query_is_short: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qoop.query.planning.QueryPlanning._begins_in_stages", lambda *_: False)
+    monkeypatch.setattr("qoop.query.output_losses.OutputLosses.tolerance", lambda *_: 0.0)
     answers = []
     for number in range(2):
         with qoop.connect(**OPTIONS, checkpoints=tmp_path / "kept") as session:
             session.register_folder(data)
             if number:
-                monkeypatch.setattr("qoop.query.planning.QueryPlanning._first_look", None)  # a look would fail
+                monkeypatch.setattr("qoop.query.planning.QueryPlanning._quick_plans", None)  # a quick search would fail
             job = session.submit(QUERY)
             answers.append(job.result().fetchall())
             assert job.plan.root.whole
@@ -117,7 +117,7 @@ def test_a_query_whose_run_was_killed_is_not_taken_for_short(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QOOP_STAGED", "0")
-    monkeypatch.setattr("qoop.query.planning.SURVIVING", 1e9)
+    monkeypatch.setattr("qoop.query.output_losses.SURVIVING", 1e9)
     kept = tmp_path / "kept"
 
     def begins_whole() -> bool:

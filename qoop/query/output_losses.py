@@ -1,0 +1,64 @@
+"""The work that is lost with a process, and the plans to prefer because of it.
+
+Outputs that survive a process are those of finished tasks, so the longer the tasks of a plan are, the more is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+
+from qoop.catalog.value import value
+from qoop.planner.plan import Resources
+from qoop.planner.search.candidate import Candidate
+
+BETWEEN_LOSSES = 60.0
+"""Assumed seconds between losses of processes. The true rate is unknown; a folder of checkpoints says that losses are
+expected."""
+
+KEEPING_SECONDS = 0.1
+"""Seconds that keeping the outputs of one more stage costs."""
+
+WORTH_LOSING = sqrt(2.0 * KEEPING_SECONDS * BETWEEN_LOSSES)
+"""Seconds of work that may be lost with a process: the optimal interval between checkpoints (Young, "A First Order
+Approximation to the Optimum Checkpoint Interval", 1974)."""
+
+SURVIVING = 1.5
+"""The times that stages may take what DuckDB's plan should, where a query takes longer than is worth losing."""
+
+
+def part_lost(seconds: float) -> float:
+    """By what factor more work has to be done, if tasks of that many seconds are lost with the process now and then.
+
+    >>> part_lost(30.0)
+    1.25
+    """
+    return 1.0 + 0.5 * seconds / BETWEEN_LOSSES
+
+
+@value
+class OutputLosses:
+    """The losses that a session plans for. survive: outputs are to survive a process, of the session's or of a node."""
+
+    survive: bool
+
+    def with_losses(self, seconds: float) -> float:
+        """The seconds that one task takes, with the work that is lost with its process."""
+        return seconds * part_lost(seconds) if self.survive else seconds
+
+    def tolerance(self, seconds: float, unfinished: bool) -> float:
+        """The times that stages may take what DuckDB's plan should, to begin a query with them.
+
+        seconds: those of DuckDB's plan. unfinished: a run of the query did not end, so it may take longer.
+        """
+        return SURVIVING if self.survive and (seconds > WORTH_LOSING or unfinished) else 1.0
+
+    def among(self, candidates: Sequence[Candidate], share: Resources) -> Sequence[Candidate]:
+        """The candidates with their seconds including losses. Plans with tasks of more than is worth losing are left
+        out, where there are others."""
+        if not self.survive:
+            return candidates
+        longest = [one.longest_task(share) for one in candidates]
+        most = max(WORTH_LOSING, min(longest, default=0.0))
+        pairs = zip(candidates, longest, strict=True)
+        return [one.slower(part_lost(seconds)) for one, seconds in pairs if seconds <= most]

@@ -1,0 +1,102 @@
+"""Plans of stages that are quick to make, to compare DuckDB's own plan with: the quick search.
+
+The usual plan, plans that divide its long tasks into more parts, and plans of one task take half the time of a search
+among all plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from qoop.adaptive.replanning.greedy import LONG_SECONDS, held_to_take
+from qoop.adaptive.replanning.observations import done_parts
+from qoop.catalog.value import value
+from qoop.engine.task import CheckpointKey, checkpoint_key
+from qoop.planner.finish import SPILL_BYTE, Done
+from qoop.planner.plan import Plan, Resources
+from qoop.planner.search.candidate import Candidate, Grid
+from qoop.planner.variants import Variant
+from qoop.query.job import Prepared
+
+if TYPE_CHECKING:
+    from qoop.catalog.table import Table
+    from qoop.planner.estimate.cost import CostModel
+    from qoop.planner.sql.bind import Bound
+
+FINER = (2, 4)
+"""By which factors more slots a plan is made for that divides a long task into more parts. Query 67 at scale 10 takes
+4.2 s by such a plan and 7.9 s by the usual one, on two slots and 2 GB."""
+
+
+@value
+class QuickPlans:
+    """The plans of stages of a quick search. prepared: None: the store had them."""
+
+    bound: Bound
+    tables: Mapping[str, Table]
+    candidates: Sequence[Candidate]
+    prepared: Prepared | None = None
+
+    def spilling(self, share: Resources) -> float:
+        """Seconds of one thread that DuckDB's plan should take for tables that do not fit the memory: as the plan of
+        one task, whose tables are as large. Rows that are sorted for windows cost it next to nothing more."""
+        lone = [one.plan.stages for one in self.candidates if one.variant.lone]
+        excess = [
+            sum(max(0.0, one.estimate.task_wants - share.memory) for one in stages if " OVER (" not in one.sql)
+            for stages in lone
+        ]
+        return share.cpu * SPILL_BYTE * min(excess, default=0.0)
+
+    def keys(self) -> list[CheckpointKey]:
+        """The outputs of the plans that other runs may have left, each once."""
+        stages = [stage for one in self.candidates for stage in one.plan.stages if stage.shareable]
+        return list(dict.fromkeys(checkpoint_key(stage, part) for stage in stages for part in range(stage.width)))
+
+
+@value
+class Weighed:
+    """A candidate, the seconds that it is expected to take, and the number of its outputs that are present."""
+
+    candidate: Candidate
+    seconds: float
+    present: int
+
+
+def best_of(
+    candidates: Sequence[Candidate], share: Resources, doubted: bool, present: Collection[CheckpointKey] = ()
+) -> Weighed:
+    """The candidate that should end first.
+
+    doubted: the alternative is DuckDB's plan of a long query, so the seconds count with the doubt in their estimate.
+    present: keys of outputs that exist.
+    """
+    weighed = []
+    for one in candidates:
+        done = done_parts(one.plan, present)
+        seconds = one.finish.seconds(share, Done(done))
+        weighed.append(Weighed(one, held_to_take(one, share, seconds) if doubted else seconds, sum(done.values())))
+    return min(weighed, key=lambda one: one.seconds)
+
+
+def quick_plans(prepared: Prepared, plan: Plan, share: Resources, grid: Grid, cost: CostModel) -> QuickPlans:
+    """The plans of a quick search. plan: the usual one of the query."""
+    from qoop.planner.search.alternatives import pool  # loads the planner
+    from qoop.planner.variants import LONE
+
+    usual = Candidate(plan, "usual", grid.machine, cost, available=share)
+    lone = pool(prepared.planning(), replace(grid, availability=(share,)), LONE).candidates
+    return QuickPlans(prepared.bound, prepared.tables, (usual, *_finer(prepared, usual, share), *lone), prepared)
+
+
+def _finer(prepared: Prepared, usual: Candidate, share: Resources) -> Sequence[Candidate]:
+    """Plans as for more slots than there are, where the usual plan has a task of more than a second.
+
+    They divide its rows into more parts: less is lost with the process, and less spills.
+    """
+    if usual.longest_task(share) <= LONG_SECONDS:
+        return ()
+    sizes = [Resources(factor * share.cpu, share.memory) for factor in FINER]
+    plans = [prepared.planning().plan(Variant(), size) for size in sizes]
+    return [replace(usual, plan=plan, available=size) for plan, size in zip(plans, sizes, strict=True)]
