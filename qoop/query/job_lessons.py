@@ -63,7 +63,7 @@ class JobLessons:
         with self._lock:
             ended = [item for item in self._running if item[1].done.done()]
             self._running = [item for item in self._running if item not in ended]
-        misplanned = []
+        misplanned: list[Misplanned] = []
         for planned, handle in ended:
             try:
                 misplanned += self._learn_of(planned, handle)
