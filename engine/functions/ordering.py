@@ -113,7 +113,7 @@ class PredicateCounts:
 def best(orders: Sequence[Order], observed: Sequence[PredicateCounts]) -> int:
     """The place of the order that should cost least for a row; of equals the first.
 
-    >>> cheap, dear = Seen(1000, 900, 1e-6), Seen(1000, 10, 1e-3)
+    >>> cheap, dear = PredicateCounts(1000, 900, 1e-6), PredicateCounts(1000, 10, 1e-3)
     >>> best([(0, 1), (1, 0)], [cheap, dear]), best([(0, 1), (1, 0)], [dear, cheap])
     (0, 1)
     """

@@ -79,5 +79,5 @@ def test_rows_have_no_numbers(both: tuple[qoop.Session, duckdb.DuckDBPyConnectio
 
 
 def test_what_duckdb_knows_of_its_rows_is_refused(both: tuple[qoop.Session, duckdb.DuckDBPyConnection]) -> None:
-    with pytest.raises(qoop.BindError, match=r"stats\(\) would tell"):
+    with pytest.raises(qoop.BindError, match=r"stats\(\) would describe"):
         both[0].sql("SELECT stats(i) FROM t")

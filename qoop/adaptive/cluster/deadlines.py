@@ -120,7 +120,7 @@ def verdict_of(left: RemainingTime | None, slack: float, before: str) -> str:
     """left: until the end, None: not known. slack: seconds until the deadline. before: the last verdict, which stands
     unless another one is clear.
 
-    >>> verdict_of(Left(5.0, 2.0, 9.0), 4.0, IN_TIME), verdict_of(Left(5.0, 4.5, 9.0), 4.0, LATE)
+    >>> verdict_of(RemainingTime(5.0, 2.0, 9.0), 4.0, IN_TIME), verdict_of(RemainingTime(5.0, 4.5, 9.0), 4.0, LATE)
     ('late', 'missed')
     """
     if slack < 0 or (left is not None and left.least > slack):

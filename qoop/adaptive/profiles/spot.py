@@ -106,7 +106,7 @@ def announced_by(
     It will go on to bid as it does, and takes it that the price stays as it is.
 
     >>> prices = Prices(((0, 0.5), (120, 1.0)), 180)
-    >>> [(at, coming[:2]) for at, coming in asked_for(prices)]
+    >>> [(at, coming[:2]) for at, coming in announced_by(prices)]
     [(0.0, ((60.0, 4), (120.0, 6))), (60.0, ((120.0, 6), (180.0, 8))), (120.0, ((180.0, 4), (240.0, 5)))]
     """
     bidder = _Bidder(rule)

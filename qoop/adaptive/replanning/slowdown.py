@@ -134,7 +134,7 @@ def slowdown_of_others(slowdown: float, slowed: float) -> float:
     What the machine is to blame for holds for all of them; the rest is the error of an estimate, and holds in part
     (`CARRIED`). slowed: the factor by which other programs slow the threads of this process.
 
-    >>> pace_of_others(9.0, 1.0), pace_of_others(9.0, 9.0), pace_of_others(2.0, 8.0)
+    >>> slowdown_of_others(9.0, 1.0), slowdown_of_others(9.0, 9.0), slowdown_of_others(2.0, 8.0)
     (3.0, 9.0, 4.0)
     """
     return slowed * pow(slowdown / slowed, CARRIED)

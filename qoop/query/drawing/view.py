@@ -41,7 +41,7 @@ def brief(job: str, status: JobStatus) -> str:
 def ends(left: RemainingTime | None) -> str:
     """A text of the time when a job will end.
 
-    >>> ends(Left(4.2, 2.9, 6.1)), ends(Left(0.1, 0.0, 0.3)), ends(None)
+    >>> ends(RemainingTime(4.2, 2.9, 6.1)), ends(RemainingTime(0.1, 0.0, 0.3)), ends(None)
     ('ends in 4 s (3–6 s)', 'ends in 0.1 s (0–0.3 s)', '')
     """
     if left is None:
@@ -52,7 +52,7 @@ def ends(left: RemainingTime | None) -> str:
 def span_of(left: RemainingTime) -> str:
     """A text of the seconds that a job still takes, as under the head "ends".
 
-    >>> span_of(Left(4.2, 2.9, 6.1))
+    >>> span_of(RemainingTime(4.2, 2.9, 6.1))
     '4 s (3–6 s)'
     """
     return f"{_seconds(left.likely)} s ({_seconds(left.least)}–{_seconds(left.most)} s)"
