@@ -53,7 +53,7 @@ class Read:
 
 @value
 class Pause:
-    """The goal is met: nothing runs until the exact answer is wanted, if it ever is."""
+    """The target is met: nothing runs until the exact answer is wanted, if it ever is."""
 
 
 Message = Begin | RoundEnded | Finish | Stop

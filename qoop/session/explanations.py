@@ -80,8 +80,8 @@ def history_of(run: Execution, query: str) -> str:
 def _growth(run: Execution, query: str) -> str:
     """The way in which the answer would grow, or why it would not."""
     from qoop.programs.approximate.explaining import explained_growth
-    from qoop.programs.approximate.goal import Goal
+    from qoop.programs.approximate.target import Target
 
-    session, wanted = run.session, run.options.goal
-    goal = Goal(wanted["error_goal"], wanted["confidence"])
-    return explained_growth(query, run.tables, session.planning, session.config, goal, wanted["exact_within"])
+    session, options = run.session, run.options.goal
+    target = Target(options["error_goal"], options["confidence"])
+    return explained_growth(query, run.tables, session.planning, session.config, target, options["exact_within"])

@@ -334,14 +334,14 @@ class Session:
 
     def _tell_sample(self, job: Job, planned: Planned, deadline: float) -> None:
         """Tell how much of its tables an approximate answer would read, in case that the deadline will be missed."""
-        from qoop.programs.approximate.asking import part_to_read
-        from qoop.programs.approximate.goal import Goal
+        from qoop.programs.approximate.start import part_to_read
+        from qoop.programs.approximate.target import Target
 
         if self.planning.foretold(planned) < _DOUBTFUL * deadline:
             return
-        goal = Goal(_IN_PART, self._options.goal["confidence"])
+        target = Target(_IN_PART, self._options.goal["confidence"])
         with contextlib.suppress(QueryError):  # the job runs: it tells what is wrong
-            part = part_to_read(planned.bound.text, self._tables, self.planning, self.config, goal)
+            part = part_to_read(planned.bound.text, self._tables, self.planning, self.config, target)
             if part is not None:
                 self.cluster.post(SampleOffered(job.id, _IN_PART, part))
 
@@ -371,11 +371,11 @@ class Session:
 
         A query that cannot be answered in part runs as usual, and its only edition says why. Raises as `submit` does.
         """
-        from qoop.programs.approximate.asking import ask
-        from qoop.programs.approximate.goal import Goal
+        from qoop.programs.approximate.start import ask
+        from qoop.programs.approximate.target import Target
 
         chosen = self._options.terms_with(**terms)
-        goal = Goal(self._options.goal["error_goal"], self._options.goal["confidence"]).given(error, confidence)
+        target = Target(self._options.goal["error_goal"], self._options.goal["confidence"]).given(error, confidence)
         begun, reuse = time.monotonic(), self.config.reuse if resume is None else resume
 
         def begin(planned: Planned, *, follows: bool = False, gain: float | None = None) -> Job:
@@ -385,7 +385,7 @@ class Session:
         busy = (lambda: self.cluster.overloaded) if if_busy else None
         cut_short = partial(self.cluster.ended_early, chosen.tenant) if if_busy else None
         within = self._options.goal["exact_within"]
-        ways = goal, seed, begin, within, busy, cut_short, chosen.deadline, self.cluster.program_log()
+        ways = target, seed, begin, within, busy, cut_short, chosen.deadline, self.cluster.program_log()
         with self._written_out(query_text(with_parameters(text, parameters))) as query:
             return ask(query, self._tables, self.planning, self.config, *ways)
 
@@ -414,7 +414,7 @@ class Session:
 
         Raises as `submit` does, and ConfigError.
         """
-        from qoop.programs.iterate.asking import iterated
+        from qoop.programs.iterate.start import iterated
 
         text = query_text(step)
         first = self.sql(start) if isinstance(start, str) else start

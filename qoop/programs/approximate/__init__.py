@@ -8,22 +8,22 @@
 ::
 
     answer.py        a growing answer: what `Session.approximate` gives
-    asking.py        from a query to a growing answer, or to the reason why it does not grow
+    start.py         from a query to a growing answer, or to the reason why it does not grow
     core.py          the sums of a query, and what stands around them
     edition.py       one state of the answer, what else is to be known of it, the states one after the other
     explaining.py    how an answer would grow, in words
     eligibility.py   which queries can grow, and from what sums
     figures.py       what the columns of an answer are made of
-    foresight.py     answers that would grow in vain, by statistics
-    goal.py          how narrow intervals are to be, and how sure; the gain of a round
+    worth_it.py      answers that would grow in vain, by statistics
+    target.py        how narrow intervals are to be, and how sure; the gain of a round
     growth.py        what is known of a query that grows: values
     intervals.py     intervals of the figures of all groups
     names.py         which column or item a name means
     planning.py      plans the query of a round
-    rest.py          what the last round reads
+    final_round.py   what the last round reads
     round_sql.py     the query of a round, and that of an edition
     schedule.py      which pieces each round reads, and how sure each look must be
-    status.py        when an answer should meet its goal, and be exact
+    status.py        when an answer should meet its target, and be exact
     totals.py        sums of the groups over all rounds
     universe.py      joins of large tables by buckets of their key
     values.py        the values seen of figures that do not add up

@@ -18,10 +18,10 @@ from qoop.catalog.value import value
 from qoop.programs.approximate.edition import Edition, Editions, notes
 from qoop.programs.approximate.estimators import unseen
 from qoop.programs.approximate.estimators.look import Look
-from qoop.programs.approximate.goal import RoundStart
+from qoop.programs.approximate.final_round import is_taken_over, may_run_whole
 from qoop.programs.approximate.intervals import Intervals, Shown, aimed, at_look, enough_at, in_vain
-from qoop.programs.approximate.rest import is_taken_over, may_run_whole
 from qoop.programs.approximate.status import AnswerStatus, Pace, Times
+from qoop.programs.approximate.target import RoundStart
 from qoop.programs.approximate.totals import Totals
 from qoop.programs.rounds import Finish, Message, Pause, Read, RoundEnded, Rounds, Step
 from qoop.query.result import Result
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from qoop.adaptive.program_log import MessageLog
     from qoop.catalog.sources.pieces import Cut
-    from qoop.programs.approximate.goal import Goal
+    from qoop.programs.approximate.final_round import Whole
     from qoop.programs.approximate.growth import Growth
     from qoop.programs.approximate.planning import RoundPlanning
-    from qoop.programs.approximate.rest import Whole
     from qoop.programs.approximate.schedule import Schedule
+    from qoop.programs.approximate.target import Target
     from qoop.programs.approximate.universe import Buckets
     from qoop.query.job import Job, Planned, Starts
     from qoop.query.statements.settings import Settings
@@ -54,14 +54,14 @@ class Growing:
     opened: a planning that is there already, with a plan of the first round.
     tell: hears what the program is told; see `Cluster.program_log`.
 
-    busy: whether other queries have to wait; while they have not, the answer grows past its goal. None: it never does.
+    busy: whether other queries have to wait; while none has, the answer grows past its target. None: it never does.
     cut_short: hears which part of the pieces was not read, of an answer that ended for others.
     """
 
     growth: Growth
     cut: Cut | Buckets
     schedule: Schedule
-    goal: Goal
+    target: Target
     settings: Settings
     planning: Callable[[], RoundPlanning]
     plan_whole: Callable[[Callable[[], RoundPlanning]], Planned]
@@ -79,16 +79,16 @@ class Answer(Protocol):
 
     def editions(self) -> Editions:
         """Each edition as soon as it is there, from the first on, however often this is asked; ``async for`` works,
-        too. The last one is good enough for the goal, or exact. Raises what the jobs of the rounds do."""
+        too. The last one is good enough for the target, or exact. Raises what the jobs of the rounds do."""
         ...
 
     def last(self) -> Edition:
-        """The edition that meets the goal, once it is there; the last there is, if the answer was stopped. Raises
+        """The edition that meets the target, once it is there; the last there is, if the answer was stopped. Raises
         Cancelled if it was stopped before the first."""
         ...
 
     def result(self) -> Result:
-        """The exact rows, in the columns of the query. What was read for the goal is not read again. Raises Cancelled
+        """The exact rows, in the columns of the query. What was read for the target is not read again. Raises Cancelled
         if the answer was stopped before it was exact."""
         ...
 
@@ -97,7 +97,7 @@ class Answer(Protocol):
         ...
 
     def status(self) -> AnswerStatus:
-        """Tells how far it is, when it should meet its goal and be exact, and which of these is in time."""
+        """Tells how far it is, when it should meet its target and be exact, and which of these is in time."""
         ...
 
     @property
@@ -115,7 +115,7 @@ class GrowingAnswer:
         self._growing = growing
         self._runs_whole = may_run_whole(growing.growth, growing.cut)  # the last round is the query, as far as is known
         self._schedule = growing.schedule
-        self._rounds = Rounds(len(growing.schedule.ends), growing.goal.error)
+        self._rounds = Rounds(len(growing.schedule.ends), growing.target.error)
         self._needed_at = time.monotonic() + growing.deadline
         self._found = Intervals({}, {}, None), 0  # of the last round that has ended, and the pieces read by then
         self._changing = threading.Lock()  # the state of the program
@@ -164,7 +164,9 @@ class GrowingAnswer:
         if edition is not None and edition.exact:
             to_goal = to_exact = 0.0
         share, error = (0.0, None) if edition is None else (edition.share, edition.error)
-        return AnswerStatus(share, error, self._growing.goal.error, to_goal, to_exact, _seconds_until(self._needed_at))
+        return AnswerStatus(
+            share, error, self._growing.target.error, to_goal, to_exact, _seconds_until(self._needed_at)
+        )
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -202,12 +204,12 @@ class GrowingAnswer:
                 self._send(Stop())
                 raise
             busy = self._growing.busy
-            look, goal = self._look(number), self._growing.goal
+            look, target = self._look(number), self._growing.target
             vain = not look.is_whole and (
-                in_vain(found, self._schedule, look.drawn, goal) if goal.error else self._has_one_look
+                in_vain(found, self._schedule, look.drawn, target) if target.error else self._has_one_look
             )
             if not look.is_whole:
-                self._schedule = aimed(found, self._schedule, look.drawn, number + 1, goal)
+                self._schedule = aimed(found, self._schedule, look.drawn, number + 1, target)
             self._send(RoundEnded(number, found.worst, busy is None or busy(), vain))
 
     def _ended(self) -> bool:
@@ -275,14 +277,14 @@ class GrowingAnswer:
         return is_taken_over(growing.growth, growing.cut, left, whole, [job.status().elapsed for job in self._jobs])
 
     def _gain(self, number: int, rest: bool) -> float:
-        """The part of the way to the goal that a round should bring."""
-        schedule, goal = self._schedule, 0.0 if self._rounds.finishing else self._growing.goal.error
+        """The part of the way to the target that a round should bring."""
+        schedule, target = self._schedule, 0.0 if self._rounds.finishing else self._growing.target.error
         drawn, pieces = schedule.ends[number - 1] if number else 0, len(schedule.order)
         after = pieces if rest else schedule.ends[number]
-        return RoundStart(self._error, self._first_error, goal, drawn, after, pieces, schedule.ends[0]).gain
+        return RoundStart(self._error, self._first_error, target, drawn, after, pieces, schedule.ends[0]).gain
 
     def _left(self, rounds: Rounds, jobs: Sequence[Job], found: Intervals, drawn: int) -> Times:
-        schedule, goal, whole = self._schedule, self._growing.goal, self._runs_whole
+        schedule, target, whole = self._schedule, self._growing.target, self._runs_whole
         pieces, read = len(schedule.order), schedule.ends[rounds.number - 1] if rounds.number else 0
         end = pieces if rounds.rest else schedule.ends[rounds.number]
         pace = _pace(jobs, read, pieces if rounds.rest and whole else end - read)
@@ -291,11 +293,11 @@ class GrowingAnswer:
         exact = pace.left if rounds.rest else pace.until(pieces if whole else pieces - end)
         if rounds.state == "paused":
             return 0.0, exact
-        if rounds.rest or rounds.finishing or not goal.error:
+        if rounds.rest or rounds.finishing or not target.error:
             return exact, exact
         if not drawn:
             return None, exact
-        enough = enough_at(found, schedule, drawn, goal)
+        enough = enough_at(found, schedule, drawn, target)
         return (exact if enough is None else pace.until(enough - end)), exact
 
     def _forget_plans(self) -> None:
@@ -322,7 +324,7 @@ class GrowingAnswer:
             return _NO_DOUBT, self._edition(number, exact, _NO_DOUBT)
         rows, groups = self._totals.answer(look)
         shown = None if groups is None else Shown(groups[groups >= 0], growth.chosen)
-        told = at_look(growth.bounded, self._totals, schedule, look.drawn, growing.goal, shown)
+        told = at_look(growth.bounded, self._totals, schedule, look.drawn, growing.target, shown)
         bounded = self._totals.bounded(rows, groups, told, look.share)
         return told, self._edition(number, bounded, told)
 
@@ -337,7 +339,7 @@ class GrowingAnswer:
     def _edition(self, number: int, rows: pa.Table, found: Intervals) -> Edition:
         growth, look = self._growing.growth, self._look(number)
         result = Result(rows, edition_columns(growth), self._growing.settings)
-        left = unseen.most(look.drawn, look.pieces, 1 - self._growing.goal.confidence) if growth.keys else 0.0
+        left = unseen.most(look.drawn, look.pieces, 1 - self._growing.target.confidence) if growth.keys else 0.0
         share, groups, shown = look.share, self._totals.groups, tuple(growth.shown)
         told = () if look.is_whole else notes(growth, found)
         return Edition(result, number, share, look.is_whole, groups, left, found.worst, "", told, shown)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qoop.planner.explain import seconds_text
-from qoop.programs.approximate.asking import Found, why_not
 from qoop.programs.approximate.growth import UNBOUNDED, Kind
+from qoop.programs.approximate.start import Found, why_not
 from qoop.programs.approximate.universe import Buckets
 
 if TYPE_CHECKING:
-    from qoop.programs.approximate.goal import Goal
+    from qoop.programs.approximate.target import Target
     from qoop.query.config import Config
     from qoop.query.planning import QueryPlanning
     from qoop.query.tables import SessionTables
@@ -25,10 +25,10 @@ _WITHOUT: dict[Kind, str] = {
 
 
 def explained_growth(
-    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, goal: Goal, exact_within: float = 0.0
+    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, target: Target, exact_within: float = 0.0
 ) -> str:
     """The pieces that are read in which rounds, or the reason why the query runs exactly."""
-    found = why_not(text, tables, planning, config, goal, exact_within)
+    found = why_not(text, tables, planning, config, target, exact_within)
     if isinstance(found, str):
         return f"The query runs exactly: {found}."
     return "\n".join(_lines(found))
@@ -39,7 +39,7 @@ def _lines(found: Found) -> list[str]:
     kinds = {one.place: one.kind for one in growth.figures}
     shown = [(growth.columns[place][0], kinds[core]) for place, (core, _) in sorted(growth.shown.items())]
     names = [name for name, kind in shown if kind not in UNBOUNDED]
-    sooner = ", or sooner where the goal should be met" if found.schedule.aims else ""
+    sooner = ", or sooner where the target should be met" if found.schedule.aims else ""
     lines = [
         *_way(found),
         f"Editions come after {', '.join(map(str, ends))} of them{sooner}; the last one is exact. Where the others "

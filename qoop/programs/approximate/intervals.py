@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from qoop.programs.approximate.estimators.distinct import Incidence
     from qoop.programs.approximate.estimators.moments import Moments, PairMoments
     from qoop.programs.approximate.estimators.order import Sample
-    from qoop.programs.approximate.goal import Goal
     from qoop.programs.approximate.growth import Figure
     from qoop.programs.approximate.schedule import Schedule
+    from qoop.programs.approximate.target import Target
 
 
 _DOUBT = 1.25
 """The width that is foretold may be that much too large: it is the largest of many guesses."""
 
 _AIM = 1.15
-"""A look that is to meet the goal aims at that much less than its width: if it misses, it takes one round more."""
+"""A look that is to meet the target aims at that much less than its width: if it misses, it takes one round more."""
 
 _LEAST_STEP = 1.25
 """A look comes after that many times the pieces of the look before at least."""
@@ -110,51 +110,51 @@ class Sums(Protocol):
 
 
 def at_look(
-    figures: Sequence[Figure], totals: Sums, schedule: Schedule, drawn: int, goal: Goal, shown: Shown | None = None
+    figures: Sequence[Figure], totals: Sums, schedule: Schedule, drawn: int, target: Target, shown: Shown | None = None
 ) -> Intervals:
-    """The intervals at a look that is not the last; those of the level that is kept for the goal if they meet it.
+    """The intervals at a look that is not the last; those of the level that is kept for the target if they meet it.
 
     shown: the groups of which they are to be narrow; None: all.
     """
 
     def found(at_goal: bool | None) -> Intervals:
-        alpha = schedule.alpha(goal.confidence, at_goal)
+        alpha = schedule.alpha(target.confidence, at_goal)
         return intervals(figures, totals, schedule.look(drawn, alpha), shown)
 
-    if not goal.error:
+    if not target.error:
         return found(None)
     narrow = found(True)
-    if narrow.worst is not None and narrow.worst <= goal.error:
+    if narrow.worst is not None and narrow.worst <= target.error:
         return narrow
     return replace(found(False), plain=narrow.plain)
 
 
-def in_vain(found: Intervals, schedule: Schedule, drawn: int, goal: Goal) -> bool:
-    """True if no look before the last is believed to meet the goal, as errors fall (`RoundStart.predicted`)."""
+def in_vain(found: Intervals, schedule: Schedule, drawn: int, target: Target) -> bool:
+    """True if no look before the last is believed to meet the target, as errors fall (`RoundStart.predicted`)."""
     pieces, last = len(schedule.order), schedule.ends[-2]
-    if not goal.error or drawn >= last:
+    if not target.error or drawn >= last:
         return False
-    return found.needed > last or _falls_to(found, drawn, last, pieces) > _DOUBT * goal.error
+    return found.needed > last or _falls_to(found, drawn, last, pieces) > _DOUBT * target.error
 
 
-def enough_at(found: Intervals, schedule: Schedule, drawn: int, goal: Goal) -> int | None:
-    """The pieces after which the first look should meet the goal, as errors fall; None: none before the last should."""
+def enough_at(found: Intervals, schedule: Schedule, drawn: int, target: Target) -> int | None:
+    """The pieces after which the first look should meet the target, as errors fall; None: only the last one should."""
     pieces = len(schedule.order)
     if found.worst is None and not found.needed:
         return None  # nothing tells of intervals to come
     later = (end for end in schedule.ends[:-1] if end > drawn)
-    good = (end for end in later if found.needed <= end and _falls_to(found, drawn, end, pieces) <= goal.error)
+    good = (end for end in later if found.needed <= end and _falls_to(found, drawn, end, pieces) <= target.error)
     return next(good, None)
 
 
-def aimed(found: Intervals, schedule: Schedule, drawn: int, number: int, goal: Goal) -> Schedule:
-    """The same schedule, but that round `number`, the next, ends where the goal should be met, if that is before its
-    own end. How wide intervals are decides, not where they lie, as for the look that meets the goal."""
-    if not schedule.aims or not goal.error or not 0 < found.plain < inf or number >= len(schedule.ends) - 1:
+def aimed(found: Intervals, schedule: Schedule, drawn: int, number: int, target: Target) -> Schedule:
+    """The same schedule, but that round `number`, the next, ends where the target should be met, if that is before its
+    own end. How wide intervals are decides, not where they lie, as for the look that meets the target."""
+    if not schedule.aims or not target.error or not 0 < found.plain < inf or number >= len(schedule.ends) - 1:
         return schedule
     pieces = len(schedule.order)
     slope = found.plain / sqrt(Look(drawn, pieces, 0.0).unseen)
-    root = (sqrt(slope**2 + 4 * goal.error / _AIM) - slope) / 2  # where `_falls_to` is the goal
+    root = (sqrt(slope**2 + 4 * target.error / _AIM) - slope) / 2  # where `_falls_to` is the target
     enough = max(1 / (root**2 + 1 / pieces), _AIM * found.needed, _LEAST_STEP * drawn)
     return schedule.ending(number, ceil(enough)) if enough < schedule.ends[number] else schedule
 

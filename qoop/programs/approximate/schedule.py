@@ -6,10 +6,10 @@ What may go wrong at all looks together is spent on them (alpha spending: Lan an
 for clinical trials, Biometrika 70, 1983), so the chance that any interval ever shown misses its truth is at most what
 was asked for (Bonferroni), whatever makes one stop.
 
-Without a goal each look takes the same part. With one, most is kept for the look that meets it. Which look that is
+Without a target each look takes the same part. With one, most is kept for the look that meets it. Which look that is
 hangs on the widths alone, so that an interval of a fixed level holds there as well as anywhere (Chow and Robbins, On
 the asymptotic theory of fixed-width sequential confidence intervals, Annals of Mathematical Statistics 36, 1965): a
-look first asks whether the goal would be met if it took all that is kept. If not it takes a small part, and the rest
+look first asks whether the target would be met if it took all that is kept. If not it takes a small part, and the rest
 stays.
 """
 
@@ -33,8 +33,8 @@ FIRST_GROUPS = 16
 """The same of row groups, of which tables have few: there intervals are wider for what so few do not tell."""
 
 FIRST_OF_SEVERAL = 32
-"""The same where there are several groups and a goal, but no more than one row group in six. Of 16 row groups the rule
-of skewness trusts no interval of some group, nearly always: that look cannot meet a goal, and takes its time."""
+"""The same where there are several groups and a target, but no more than one row group in six. Of 16 row groups the
+rule of skewness trusts no interval of some group, nearly always: that look cannot meet a target, and takes its time."""
 
 _ONE_IN = 64
 _GROUPS_ONE_IN = 16
@@ -44,7 +44,7 @@ _LAST_STEP = 1.25
 """The last look is at half of the pieces, if these are that many times those of the look before."""
 
 ON_THE_WAY = 0.1
-"""The part of what may go wrong that belongs to the looks before the goal is met."""
+"""The part of what may go wrong that belongs to the looks before the target is met."""
 
 
 @value
@@ -52,8 +52,8 @@ class Schedule:
     """order: all pieces. ends: how many of them have been read after each round. sizes: the rows of each piece, in any
     unit; empty: all pieces have as many.
 
-    aims: whether a round may end sooner, where the goal should be met. Of row groups, of which intervals are wider, as
-    many hold at such looks as at others (`interval_coverage.py` in tests); of small sorted pieces fewer do.
+    aims: whether a round may end sooner, where the target should be met. Of row groups, of which intervals are wider,
+    as many hold at such looks as at others (`interval_coverage.py` in tests); of small sorted pieces fewer do.
     """
 
     order: tuple[int, ...]
@@ -90,7 +90,7 @@ class Schedule:
     def alpha(self, confidence: float, at_goal: bool | None = None) -> float:
         """The part of what may go wrong that one look may take. The last look is exact, and takes none.
 
-        at_goal: whether the answer ends at this look; None: there is no goal, so that each look takes the same.
+        at_goal: whether the answer ends at this look; None: there is no target, so that each look takes the same.
         """
         wrong, looks = 1 - confidence, max(1, len(self.ends) - 1)
         if at_goal is None or looks == 1:
@@ -111,7 +111,7 @@ def schedule(
     pieces: int, seed: int, in_row_groups: bool = False, several: bool = False, sizes: Sequence[float] = ()
 ) -> Schedule:
     """The rounds for a number of pieces. in_row_groups: the pieces are row groups. several: there are several groups,
-    of which all are to meet a goal. sizes: see `Schedule`.
+    of which all are to meet a target. sizes: see `Schedule`.
 
     >>> schedule(1030, 1).ends, schedule(120, 1).ends, len(set(schedule(300, 1).order))
     ((64, 128, 256, 512, 1030), (120,), 300)

@@ -1,7 +1,7 @@
-"""The status of a growing answer: when it should meet its goal and when it should be exact, and whether that is in
+"""The status of a growing answer: when it should meet its target and when it should be exact, and whether that is in
 time.
 
-Rounds tell how long a piece takes, and how wide intervals are tells how many pieces the goal needs: errors fall as
+Rounds tell how long a piece takes, and how wide intervals are tells how many pieces the target needs: errors fall as
 √(1/n - 1/N) does (see `qoop.programs.approximate.intervals.enough_at`).
 """
 
@@ -69,7 +69,7 @@ def _soon(seconds: float) -> str:
 
 
 Times = tuple[float | None, float | None]
-"""Seconds until the goal, and until the exact answer; None: nobody knows, or it will not come."""
+"""Seconds until the target, and until the exact answer; None: nobody knows, or it will not come."""
 
 
 @value

@@ -8,6 +8,6 @@
 
     curves.py      the losses to come, by those that were
     iteration.py   does the steps with jobs of its session: what `Session.iterate` gives
-    asking.py      from a step to its iteration
+    start.py       from a step to its iteration
     planning.py    plans a step over the answer of the one before
 """

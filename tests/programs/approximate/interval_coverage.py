@@ -32,10 +32,10 @@ from qoop.catalog.value import value
 from qoop.programs.approximate.estimators.distinct import Incidence
 from qoop.programs.approximate.estimators.moments import Moments, PairMoments
 from qoop.programs.approximate.estimators.order import Sample, quantile
-from qoop.programs.approximate.goal import Goal
 from qoop.programs.approximate.growth import Figure
 from qoop.programs.approximate.intervals import Intervals, Shown, aimed, at_look, in_vain
 from qoop.programs.approximate.schedule import schedule
+from qoop.programs.approximate.target import Target
 from qoop.programs.approximate.values import incidence_of
 from qoop.programs.rounds import Pause, RoundEnded, Rounds
 
@@ -315,7 +315,7 @@ def grown(
     of groups that are shown, those whose sums seem largest. sizes: of the pieces; empty: equal."""
     import numpy as np
 
-    pieces, goal = totals.shape[1], Goal(error, confidence)
+    pieces, target = totals.shape[1], Target(error, confidence)
     plan = schedule(pieces, seed, in_row_groups, True, sizes)
     truth = _truth(totals, figures) if of is None else _truth_of(of, figures)
     missed = {one.place: np.zeros(totals.shape[2], bool) for one in figures}
@@ -331,13 +331,13 @@ def grown(
         shown = None if first is None else Shown(np.argsort(-read.totals[1].sum(0))[:first], chosen=True)
         if shown is not None:
             seen &= np.isin(np.arange(len(seen)), shown.groups)
-        found = Intervals({}, {}, 0.0) if look.is_whole else at_look(figures, read, plan, end, goal, shown)
+        found = Intervals({}, {}, 0.0) if look.is_whole else at_look(figures, read, plan, end, target, shown)
         for place in found.low:
             is_shown = np.isfinite(found.low[place]) & seen
             missed[place] |= is_shown & ~_holds(found, place, truth)
             had[place] |= is_shown
-        vain = not look.is_whole and in_vain(found, plan, end, goal)
-        plan = plan if look.is_whole else aimed(found, plan, end, program.number + 1, goal)
+        vain = not look.is_whole and in_vain(found, plan, end, target)
+        plan = plan if look.is_whole else aimed(found, plan, end, program.number + 1, target)
         worst = _worst(found, seen, look) if of is None else 0.0 if look.is_whole else found.worst
         program, steps = program.after(RoundEnded(program.number, worst, in_vain=vain))
         if any(isinstance(step, End | Pause) for step in steps):

@@ -17,9 +17,9 @@ import pytest
 import qoop
 from qoop.catalog.errors import Cancelled, ConfigError, QueryError
 from qoop.interfaces.repl.growing_table import GrowingTable
-from qoop.programs.approximate.goal import Goal
 from qoop.programs.approximate.intervals import Intervals, aimed, enough_at
 from qoop.programs.approximate.schedule import schedule
+from qoop.programs.approximate.target import Target
 from qoop.query.drawing.terminal import Terminal
 
 ROWS = 600_000
@@ -185,7 +185,7 @@ def test_what_statistics_know_to_be_in_vain_is_exact_at_once(session, data, text
 
 
 def test_row_groups_are_the_pieces_of_a_table_that_has_many(data, tmp_path):
-    """There is one look, and then the exact answer, where no look would meet the goal."""
+    """There is one look, and then the exact answer, where no look would meet the target."""
     (tmp_path / "sales").mkdir()
     for number in range(3):
         rows = data["sales"].slice(number * 200_000, 200_000)
@@ -335,7 +335,7 @@ def test_the_exact_query_takes_nothing_of_an_approximation(data, tmp_path):
 
 
 def test_an_approximate_query_has_editions_and_then_the_exact_answer(session, data):
-    """The exact answer takes over all that was read for the goal, and who awaits it holds up nobody."""
+    """The exact answer takes over all that was read for the target, and who awaits it holds up nobody."""
     text = "SELECT id, sum(amount) AS s, avg(price) AS a FROM sales GROUP BY id ORDER BY id"
     answer = session.approximate(text, error=0.05, confidence=0.9)
     assert not answer.last().exact and answer.last() is list(answer.editions())[-1]
@@ -517,18 +517,19 @@ def test_the_look_that_should_meet_the_goal_is_foretold():
     plan = schedule(1024, 1)
     assert plan.ends == (64, 128, 256, 512, 1024)
     found = Intervals({}, {}, 0.04, plain=0.04)
-    assert [enough_at(found, plan, 64, Goal(error)) for error in (0.035, 0.021, 0.012, 0.011)] == [128, 256, 512, None]
-    assert enough_at(replace(found, worst=None, needed=300.0), plan, 64, Goal(0.03)) == 512
-    assert enough_at(replace(found, worst=None, plain=0.0), plan, 64, Goal(0.03)) is None, "there are no intervals"
+    enough = [enough_at(found, plan, 64, Target(error)) for error in (0.035, 0.021, 0.012, 0.011)]
+    assert enough == [128, 256, 512, None]
+    assert enough_at(replace(found, worst=None, needed=300.0), plan, 64, Target(0.03)) == 512
+    assert enough_at(replace(found, worst=None, plain=0.0), plan, 64, Target(0.03)) is None, "there are no intervals"
 
 
 def test_a_round_ends_where_the_goal_should_be_met():
     plan = schedule(190, 1, in_row_groups=True, several=True)
     assert plan.ends == (31, 62, 95, 190)
     found = Intervals({}, {}, 0.06, plain=0.05)
-    assert aimed(found, plan, 31, 1, Goal(0.065)).ends == (31, 46, 95, 190), "a little more than √(1/n - 1/N) says"
-    assert aimed(found, plan, 31, 1, Goal(0.08)).ends == (31, 39, 95, 190), "a quarter more at least"
-    assert aimed(replace(found, needed=40.0), plan, 31, 1, Goal(0.08)).ends == (31, 46, 95, 190), "for an interval"
-    assert aimed(found, plan, 31, 1, Goal(0.02)) == plan, "the next look will not do"
-    assert aimed(found, plan, 31, 1, Goal(0.0)) == aimed(replace(found, plain=0.0), plan, 31, 1, Goal(0.06)) == plan
-    assert aimed(found, plan, 95, 3, Goal(0.045)) == plan, "the last round reads all"
+    assert aimed(found, plan, 31, 1, Target(0.065)).ends == (31, 46, 95, 190), "a little more than √(1/n - 1/N) says"
+    assert aimed(found, plan, 31, 1, Target(0.08)).ends == (31, 39, 95, 190), "a quarter more at least"
+    assert aimed(replace(found, needed=40.0), plan, 31, 1, Target(0.08)).ends == (31, 46, 95, 190), "for an interval"
+    assert aimed(found, plan, 31, 1, Target(0.02)) == plan, "the next look will not do"
+    assert aimed(found, plan, 31, 1, Target(0.0)) == aimed(replace(found, plain=0.0), plan, 31, 1, Target(0.06)) == plan
+    assert aimed(found, plan, 95, 3, Target(0.045)) == plan, "the last round reads all"

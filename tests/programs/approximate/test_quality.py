@@ -20,7 +20,7 @@ from qoop.adaptive.schedulers.described import made
 from qoop.adaptive.schedulers.quality.sharing import Quality
 from qoop.planner.packing import Available
 from qoop.planner.plan import Plan, Resources
-from qoop.programs.approximate.goal import RoundStart
+from qoop.programs.approximate.target import RoundStart
 from qoop.programs.iterate.curves import step_gain
 from qoop.tpcds.load.growing.playing import Drawing, play
 
@@ -42,7 +42,7 @@ def test_the_error_to_come_is_that_of_a_sample() -> None:
     assert math.isclose(WIDE.predicted(512), 0.2 * math.sqrt((1 / 512 - 1 / 1024) / (1 / 64 - 1 / 1024)))
     assert NEW.gain == 1.0 > WIDE.gain > NARROW.gain > 0.0
     met = RoundStart(0.05, 0.2, 0.04, 256, 512, 1024, 64)
-    assert math.isclose(met.gain, (0.05**2 - 0.04**2) / (0.2**2 - 0.04**2)), "nothing is gained below the goal"
+    assert math.isclose(met.gain, (0.05**2 - 0.04**2) / (0.2**2 - 0.04**2)), "nothing is gained below the target"
 
 
 def test_a_slot_goes_where_it_takes_most_error_away() -> None:

@@ -1,4 +1,4 @@
-"""The goal is that of the rows that are shown, and rows that are chosen by estimates have wider intervals."""
+"""The target is that of the rows that are shown, and rows that are chosen by estimates have wider intervals."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 import qoop
 from qoop.catalog.catalog import Catalog
-from qoop.programs.approximate.foresight import Expected, in_vain
-from qoop.programs.approximate.goal import Goal
 from qoop.programs.approximate.growth import Figure, Growth
 from qoop.programs.approximate.schedule import Schedule, schedule
+from qoop.programs.approximate.target import Target
+from qoop.programs.approximate.worth_it import Expected, in_vain
 from qoop.session.session import Session
 
 ROWS = 400_000
@@ -72,12 +72,12 @@ def test_rows_without_a_group_have_no_interval_and_do_not_count(session: Session
 def test_the_greatest_groups_may_have_many_times_the_mean_rows(data: pa.Table) -> None:
     with Catalog() as catalog:
         fact = catalog.register("t", data)
-    figure, rounds, goal = Figure(1, "total", 0), schedule(256, 1), Goal(0.05, 0.95)
+    figure, rounds, target = Figure(1, "total", 0), schedule(256, 1), Target(0.05, 0.95)
 
     def told(limited: bool, ranked: tuple[int, bool] | None, rounds: Schedule = rounds) -> str:
         growth = Growth(fact, ("k",), (), (), (figure,), ("k0", "e0"), "", limited,
                         (("k", "BIGINT"), ("s", "HUGEINT")), "", "", ranked=ranked)  # fmt: skip
-        return in_vain(Expected(400_000, 2000), growth, rounds, goal)
+        return in_vain(Expected(400_000, 2000), growth, rounds, target)
 
     assert (
         "too few" in told(False, None) and "too few" in told(True, (1, False)) and "too few" in told(False, (1, True))
@@ -85,5 +85,5 @@ def test_the_greatest_groups_may_have_many_times_the_mean_rows(data: pa.Table) -
     assert told(True, (1, True)) == ""
     few = schedule(48, 1, in_row_groups=True)  # of which 24 are read: one in 48 may be unlike the others
     assert told(True, (1, True), few) == ""
-    goal = Goal(0.02, 0.95)
+    target = Target(0.02, 0.95)
     assert told(True, (1, True), few) == "its 48 pieces are too few to be within 2.0% before all are read"

@@ -18,8 +18,8 @@ from qoop.adaptive.program import Begin, End, Show
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.adaptive.simulation import SimulatedJob
 from qoop.planner.plan import Estimate, Plan, Stage
-from qoop.programs.approximate.goal import RoundStart
 from qoop.programs.approximate.schedule import Schedule, schedule
+from qoop.programs.approximate.target import RoundStart
 from qoop.programs.rounds import Finish, Pause, Read, RoundEnded, Rounds, Step
 
 TASK = 1.0

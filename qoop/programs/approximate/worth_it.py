@@ -21,9 +21,9 @@ from qoop.programs.approximate.growth import UNBOUNDED
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.planner.algebra.relation import Aggregate, Relation
-    from qoop.programs.approximate.goal import Goal
     from qoop.programs.approximate.growth import Growth
     from qoop.programs.approximate.schedule import Schedule
+    from qoop.programs.approximate.target import Target
     from qoop.query.job import Prepared
 
 DOUBT = 4.0
@@ -82,23 +82,23 @@ def expected(growth: Growth, prepare: Callable[[str], Prepared]) -> Expected | N
     return Expected(cardinality.rows(sums.input) * len(sums.grouping_sets or (0,)), cardinality.rows(sums))
 
 
-def in_vain(found: Expected, growth: Growth, schedule: Schedule, goal: Goal) -> str:
+def in_vain(found: Expected, growth: Growth, schedule: Schedule, target: Target) -> str:
     """The reason why an answer had better be exact at once; empty if it had better grow."""
     if found.groups > MOST_GROUPS:
         return f"it should have {found.groups:,.0f} groups, which are too many to be told of by piece"
     last, pieces = schedule.ends[-2], len(schedule.order)
-    unseen = Look(last, pieces, 1 - goal.confidence).unseen
-    if goal.error and growth.bounded and unseen >= goal.error:
-        return f"its {pieces} pieces are too few to be within {goal.error:.1%} before all are read"
+    unseen = Look(last, pieces, 1 - target.confidence).unseen
+    if target.error and growth.bounded and unseen >= target.error:
+        return f"its {pieces} pieces are too few to be within {target.error:.1%} before all are read"
     seen = found.each * last / pieces
     each = f"its groups should have {found.each:,.0f} rows each, and {last / pieces:.0%} of them are read at most"
     kinds, doubt = {one.kind for one in growth.bounded}, _doubt(growth)
     if seen * doubt < _LEAST and kinds.difference(UNBOUNDED):
         return f"{each}, before all are: too few for an interval"
-    if goal.error and "total" in kinds:
-        least = _least_error(found.each * doubt, growth.fact.rows, Look(last, pieces, 1 - goal.confidence))
-        if least > goal.error:
-            return f"{each}, before all are: too few to be within {goal.error:.1%}"
+    if target.error and "total" in kinds:
+        least = _least_error(found.each * doubt, growth.fact.rows, Look(last, pieces, 1 - target.confidence))
+        if least > target.error:
+            return f"{each}, before all are: too few to be within {target.error:.1%}"
     return ""
 
 
@@ -128,11 +128,14 @@ _SPREAD = 1.0
 """The standard deviation of the values of a sum over their mean, where nothing is known of it."""
 
 
-def part_needed(found: Expected, growth: Growth, schedule: Schedule, goal: Goal) -> float | None:
-    """The part of the pieces that an answer should have to read to meet its goal; None: all of them."""
+def part_needed(found: Expected, growth: Growth, schedule: Schedule, target: Target) -> float | None:
+    """The part of the pieces that an answer should have to read to meet its target; None: all of them."""
     pieces = len(schedule.order)
     for end in schedule.ends[:-1]:
-        if _least_error(found.each, growth.fact.rows, Look(end, pieces, 1 - goal.confidence), _SPREAD) <= goal.error:
+        if (
+            _least_error(found.each, growth.fact.rows, Look(end, pieces, 1 - target.confidence), _SPREAD)
+            <= target.error
+        ):
             return end / pieces
     return None
 

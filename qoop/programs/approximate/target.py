@@ -1,4 +1,4 @@
-"""The goal of a growing answer: how narrow its intervals are to be, and how sure; the gain of a round."""
+"""The target of a growing answer: how narrow its intervals are to be, and how sure; the gain of a round."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from qoop.query.options import chance, part
 
 
 @value
-class Goal:
+class Target:
     """error: the half-width of intervals relative to their estimates; 0: only the exact answer will do.
 
     confidence: the chance that all intervals ever shown of a figure hold its true value.
@@ -18,9 +18,9 @@ class Goal:
     error: float = 0.01
     confidence: float = 0.95
 
-    def given(self, error: float | None, confidence: float | None) -> Goal:
-        """This goal but for what is given. Raises ConfigError for one that makes no sense."""
-        return Goal(
+    def given(self, error: float | None, confidence: float | None) -> Target:
+        """This target but for what is given. Raises ConfigError for one that makes no sense."""
+        return Target(
             self.error if error is None else part("error", error),
             self.confidence if confidence is None else chance("confidence", confidence),
         )
@@ -31,13 +31,13 @@ class RoundStart:
     """The state of a growing answer when one of its rounds begins.
 
     error: the largest half-width of its intervals, relative to the estimate; infinite: some have none yet.
-    first: that of the first edition in which all had one. goal: what `error` is to become; 0: the exact answer.
+    first: that of the first edition in which all had one. target: what `error` is to become; 0: the exact answer.
     drawn, after: pieces read before the round and after it, of `pieces` in all. start: of the first round.
     """
 
     error: float
     first: float
-    goal: float
+    target: float
     drawn: int
     after: int
     pieces: int
@@ -54,10 +54,10 @@ class RoundStart:
 
     @property
     def gain(self) -> float:
-        """The part of the way to the goal that the round will go, for :mod:`qoop.adaptive.schedulers.quality`. A first
-        edition counts as all of it.
+        """The part of the way to the target that the round will go, for :mod:`qoop.adaptive.schedulers.quality`. A
+        first edition counts as all of it.
 
-        The way is that of the variance, which is the square of the error: from the first edition to the goal.
+        The way is that of the variance, which is the square of the error: from the first edition to the target.
         """
         if self.drawn == 0:
             return 1.0
@@ -67,8 +67,8 @@ class RoundStart:
         return max(0.0, self._left(self.error) - self._left(self.predicted(self.after)))
 
     def _left(self, error: float) -> float:
-        whole = self.first**2 - self.goal**2
-        return min(1.0, max(0.0, error**2 - self.goal**2) / whole) if whole > 0 else 0.0
+        whole = self.first**2 - self.target**2
+        return min(1.0, max(0.0, error**2 - self.target**2) / whole) if whole > 0 else 0.0
 
 
 def _spread(drawn: int, pieces: int) -> float:

@@ -14,7 +14,7 @@ import qoop
 from qoop.catalog.sources.pieces import Cut, CutFile
 from qoop.catalog.table import Table
 from qoop.programs.approximate import answer
-from qoop.programs.approximate.rest import Whole, is_taken_over, stretches
+from qoop.programs.approximate.final_round import Whole, is_taken_over, stretches
 
 GROUPS, EACH = 60, 100_000
 

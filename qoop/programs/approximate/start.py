@@ -16,13 +16,13 @@ from qoop.catalog.value import value
 from qoop.planner.explain import seconds_text
 from qoop.programs.approximate.answer import ExactAnswer, Growing, GrowingAnswer
 from qoop.programs.approximate.eligibility import growth_of
-from qoop.programs.approximate.foresight import MOST_IN_PARTS, expected, in_vain, look_is_dear, part_needed
+from qoop.programs.approximate.final_round import Whole, is_taken_over, may_run_whole
 from qoop.programs.approximate.growth import Growth, NotGrowing
 from qoop.programs.approximate.planning import RoundPlanning
-from qoop.programs.approximate.rest import Whole, is_taken_over, may_run_whole
 from qoop.programs.approximate.schedule import Schedule, buckets_in_order, schedule
 from qoop.programs.approximate.totals import NUMBERS, Totals
 from qoop.programs.approximate.universe import Buckets, Ways, compared
+from qoop.programs.approximate.worth_it import MOST_IN_PARTS, expected, in_vain, look_is_dear, part_needed
 from qoop.query.plan_keys import versions
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.planner.estimate.cost import CostModel
     from qoop.planner.sql.bind import Bound
-    from qoop.programs.approximate.goal import Goal
+    from qoop.programs.approximate.target import Target
     from qoop.query.config import Config
     from qoop.query.job import Planned, Starts
     from qoop.query.planning import QueryPlanning
@@ -65,7 +65,7 @@ def found(
     on_nodes: bool,
     describe: Callable[[str], tuple[tuple[str, str], ...]],
     cost: CostModel,
-    goal: Goal,
+    target: Target,
 ) -> Found | NotGrowing:
     """The way in which a query grows. seed: of the order of the pieces; by default one of the text and of the
     table, so that the same query reads the same pieces. on_nodes: tasks run in other processes. cost: of rows."""
@@ -83,7 +83,9 @@ def found(
         return _held(growth, Found(growth, Buckets(ways.universe, name, drawn_by), buckets_in_order(), ways))
     if pieces is None:
         return NotGrowing(f"{name}, the table of its sums, cannot be read by pieces")
-    rounds = schedule(pieces.count, drawn_by, pieces.in_row_groups, bool(growth.keys) and goal.error > 0, pieces.sizes)
+    rounds = schedule(
+        pieces.count, drawn_by, pieces.in_row_groups, bool(growth.keys) and target.error > 0, pieces.sizes
+    )
     if len(rounds.ends) == 1:
         return NotGrowing(f"{name}, the table of its sums, has only {growth.fact.rows:,} rows")
     return _held(growth, Found(growth, pieces, rounds, ways))
@@ -108,7 +110,7 @@ def ask(
     tables: SessionTables,
     planning: QueryPlanning,
     config: Config,
-    goal: Goal,
+    target: Target,
     seed: int | None,
     start: Starts,
     exact_within: float = 0.0,
@@ -127,10 +129,10 @@ def ask(
         if short:
             return ExactAnswer(start(planned), short)
     bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, seed, config.ray is not None, tables.describe, planning.cost, goal)
+    growing = found(bound, named, seed, config.ray is not None, tables.describe, planning.cost, target)
     if isinstance(growing, NotGrowing):
         return ExactAnswer(start(planning.plan(text)), growing.reason)
-    vain = _vain(text, growing, named, planning, goal) if exact_within else ""
+    vain = _vain(text, growing, named, planning, target) if exact_within else ""
     if vain:
         return ExactAnswer(start(planning.plan(text)), vain)
     rounds = partial(RoundPlanning, named, bound.settings, planning.apart, bool(config.locked))
@@ -141,21 +143,23 @@ def ask(
         return ExactAnswer(start(planning.plan(text)), refused)
     whole = partial(_planned_whole, planning, text, bound, named)
     seconds = partial(_of_whole, planning, text)
-    ways = growing.growth, growing.cut, growing.schedule, goal, bound.settings, rounds, whole, seconds
+    ways = growing.growth, growing.cut, growing.schedule, target, bound.settings, rounds, whole, seconds
     return GrowingAnswer(Growing(*ways, start, busy, cut_short, deadline, opened, tell))
 
 
-def part_to_read(text: str, tables: SessionTables, planning: QueryPlanning, config: Config, goal: Goal) -> float | None:
-    """The part of its tables that an approximate answer to a query should read to meet its goal, by statistics; None if
-    the query has none, or had better be answered exactly."""
+def part_to_read(
+    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, target: Target
+) -> float | None:
+    """The part of its tables that an approximate answer to a query should read to meet its target, by statistics; None
+    if the query has none, or had better be answered exactly."""
     bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, None, config.ray is not None, tables.describe, planning.cost, goal)
+    growing = found(bound, named, None, config.ray is not None, tables.describe, planning.cost, target)
     if isinstance(growing, NotGrowing) or _exact_parts_are_long(text, growing.growth, planning):
         return None
     known = expected(growing.growth, planning.prepare)
-    if known is None or in_vain(known, growing.growth, growing.schedule, goal):
+    if known is None or in_vain(known, growing.growth, growing.schedule, target):
         return None
-    return part_needed(known, growing.growth, growing.schedule, goal)
+    return part_needed(known, growing.growth, growing.schedule, target)
 
 
 def _planned_whole(
@@ -184,9 +188,9 @@ def _short(seconds: float, exact_within: float) -> str:
     return f"it should take {seconds_text(seconds)}, and grows from {seconds_text(exact_within)} on (exact_within)"
 
 
-def _vain(text: str, growing: Found, named: Mapping[str, Table], planning: QueryPlanning, goal: Goal) -> str:
+def _vain(text: str, growing: Found, named: Mapping[str, Table], planning: QueryPlanning, target: Target) -> str:
     """The reason of an answer that had better not grow, by what is foretold; empty if it had better."""
-    if not goal.error and may_run_whole(growing.growth, growing.cut):
+    if not target.error and may_run_whole(growing.growth, growing.cut):
         whole, schedule_ = _of_whole(planning, text), growing.schedule
         kept = is_taken_over(growing.growth, growing.cut, schedule_.order[schedule_.ends[0] :], whole)
         dear = look_is_dear(growing.growth, schedule_, named, whole.seconds, kept)
@@ -194,7 +198,7 @@ def _vain(text: str, growing: Found, named: Mapping[str, Table], planning: Query
             return dear
     long = _exact_parts_are_long(text, growing.growth, planning)
     found = None if long else expected(growing.growth, planning.prepare)
-    return long if found is None else in_vain(found, growing.growth, growing.schedule, goal)
+    return long if found is None else in_vain(found, growing.growth, growing.schedule, target)
 
 
 def _exact_parts_are_long(text: str, growth: Growth, planning: QueryPlanning) -> str:
@@ -212,17 +216,17 @@ def _exact_parts_are_long(text: str, growth: Growth, planning: QueryPlanning) ->
 
 
 def why_not(
-    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, goal: Goal, exact_within: float = 0.0
+    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, target: Target, exact_within: float = 0.0
 ) -> Found | str:
     """The way in which a query would grow, or the reason why it would not."""
     short = _short(planning.foretold(planning.plan(text)), exact_within) if exact_within else ""
     if short:
         return short
     bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, None, config.ray is not None, tables.describe, planning.cost, goal)
+    growing = found(bound, named, None, config.ray is not None, tables.describe, planning.cost, target)
     if isinstance(growing, NotGrowing):
         return growing.reason
-    vain = _vain(text, growing, named, planning, goal) if exact_within else ""
+    vain = _vain(text, growing, named, planning, target) if exact_within else ""
     rounds = RoundPlanning(named, bound.settings, planning.apart, bool(config.locked))
     try:
         return vain or _refused(rounds, growing) or growing
