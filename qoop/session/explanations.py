@@ -80,8 +80,10 @@ def history_of(run: Execution, query: str) -> str:
 def _growth(run: Execution, query: str) -> str:
     """The way in which the answer would grow, or why it would not."""
     from qoop.programs.approximate.explaining import explained_growth
-    from qoop.programs.approximate.target import Target
+    from qoop.programs.approximate.planning import SessionQueries
+    from qoop.programs.approximate.target import AnswerOptions, Target
 
-    session, options = run.session, run.options.goal
-    target = Target(options["error_goal"], options["confidence"])
-    return explained_growth(query, run.tables, session.planning, session.config, target, options["exact_within"])
+    session, goal = run.session, run.options.goal
+    target = Target(goal["error_goal"], goal["confidence"])
+    queries = SessionQueries(run.tables, session.planning, session.config.ray is not None)
+    return explained_growth(query, queries, AnswerOptions(target, exact_within=goal["exact_within"]))

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.programs.approximate.answer import Answer
+    from qoop.programs.approximate.planning import SessionQueries
     from qoop.programs.iterate.curves import Kind
     from qoop.programs.iterate.iteration import Iteration
     from qoop.query.statements.parameters import Parameters
@@ -341,7 +342,7 @@ class Session:
             return
         target = Target(_IN_PART, self._options.goal["confidence"])
         with contextlib.suppress(QueryError):  # the job runs: it tells what is wrong
-            part = part_to_read(planned.bound.text, self._tables, self.planning, self.config, target)
+            part = part_to_read(planned.bound.text, self._queries(), target)
             if part is not None:
                 self.cluster.post(SampleOffered(job.id, _IN_PART, part))
 
@@ -371,11 +372,12 @@ class Session:
 
         A query that cannot be answered in part runs as usual, and its only edition says why. Raises as `submit` does.
         """
-        from qoop.programs.approximate.start import ask
-        from qoop.programs.approximate.target import Target
+        from qoop.programs.approximate.start import start_answer
+        from qoop.programs.approximate.target import AnswerOptions, Target
 
         chosen = self._options.terms_with(**terms)
-        target = Target(self._options.goal["error_goal"], self._options.goal["confidence"]).given(error, confidence)
+        goal = self._options.goal
+        target = Target(goal["error_goal"], goal["confidence"]).overridden(error, confidence)
         begun, reuse = time.monotonic(), self.config.reuse if resume is None else resume
 
         def begin(planned: Planned, *, follows: bool = False, gain: float | None = None) -> Job:
@@ -383,11 +385,16 @@ class Session:
             return self.start(planned, resume=reuse, terms=left, follows=follows, gain=gain)
 
         busy = (lambda: self.cluster.overloaded) if if_busy else None
-        cut_short = partial(self.cluster.ended_early, chosen.tenant) if if_busy else None
-        within = self._options.goal["exact_within"]
-        ways = target, seed, begin, within, busy, cut_short, chosen.deadline, self.cluster.program_log()
+        ended_early = partial(self.cluster.ended_early, chosen.tenant) if if_busy else None
+        within, log = goal["exact_within"], self.cluster.program_log()
+        options = AnswerOptions(target, seed, within, chosen.deadline, busy, ended_early, log)
         with self._written_out(query_text(with_parameters(text, parameters))) as query:
-            return ask(query, self._tables, self.planning, self.config, *ways)
+            return start_answer(query, self._queries(), options, begin)
+
+    def _queries(self) -> SessionQueries:
+        from qoop.programs.approximate.planning import SessionQueries
+
+        return SessionQueries(self._tables, self.planning, self.config.ray is not None)
 
     @interruptible()
     def iterate(
@@ -414,13 +421,14 @@ class Session:
 
         Raises as `submit` does, and ConfigError.
         """
+        from qoop.programs.iterate.iteration import StepOptions
         from qoop.programs.iterate.start import iterated
 
         text = query_text(step)
         first = self.sql(start) if isinstance(start, str) else start
         begin = partial(self.start, resume=False, terms=self._options.terms_with(**terms))
-        log = self.cluster.program_log()
-        return iterated(text, first, self._tables, self.planning, begin, loss, until, most, former, curve, log)
+        options, log = StepOptions(loss, until, most, former, curve), self.cluster.program_log()
+        return iterated(text, first, self._tables, self.planning, options, begin, log)
 
     def start(
         self,

@@ -29,14 +29,10 @@ from qoop.query.result import Result
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from qoop.adaptive.program_log import MessageLog
-    from qoop.catalog.sources.pieces import Cut
     from qoop.programs.approximate.final_round import Whole
     from qoop.programs.approximate.growth import Growth
-    from qoop.programs.approximate.planning import RoundPlanning
-    from qoop.programs.approximate.schedule import Schedule
-    from qoop.programs.approximate.target import Target
-    from qoop.programs.approximate.universe import Buckets
+    from qoop.programs.approximate.planning import RoundPlan, RoundPlanning
+    from qoop.programs.approximate.target import AnswerOptions
     from qoop.query.job import Job, Planned, Starts
     from qoop.query.statements.settings import Settings
 
@@ -47,31 +43,20 @@ _NO_DOUBT = Intervals({}, {}, 0.0)
 
 @value
 class Growing:
-    """An answer that is to grow. planning: makes what plans its rounds. plan_whole: plans the query itself.
-    seconds_whole: what that should take; raises QueryError. start: starts a job. deadline: seconds from now by which
-    the answer is needed; infinite: at no time.
+    """A growing answer that is about to start. planning: makes a planning of its rounds. plan_whole: plans the query
+    itself. seconds_whole: that it should take; raises QueryError. start: starts a job.
 
-    opened: a planning that is there already, with a plan of the first round.
-    tell: hears what the program is told; see `Cluster.program_log`.
-
-    busy: whether other queries have to wait; while none has, the answer grows past its target. None: it never does.
-    cut_short: hears which part of the pieces was not read, of an answer that ended for others.
+    opened: a planning that exists, with a plan of the first round.
     """
 
-    growth: Growth
-    cut: Cut | Buckets
-    schedule: Schedule
-    target: Target
+    plan: RoundPlan
+    options: AnswerOptions
     settings: Settings
     planning: Callable[[], RoundPlanning]
     plan_whole: Callable[[Callable[[], RoundPlanning]], Planned]
     seconds_whole: Callable[[], Whole]
     start: Starts
-    busy: Callable[[], bool] | None = None
-    cut_short: Callable[[float], object] | None = None
-    deadline: float = inf
     opened: RoundPlanning | None = None
-    tell: MessageLog | None = None
 
 
 class Answer(Protocol):
@@ -112,11 +97,11 @@ class GrowingAnswer:
     """An answer that grows; see `Answer`. Usable from several threads."""
 
     def __init__(self, growing: Growing) -> None:
-        self._growing = growing
-        self._runs_whole = may_run_whole(growing.growth, growing.cut)  # the last round is the query, as far as is known
-        self._schedule = growing.schedule
-        self._rounds = Rounds(len(growing.schedule.ends), growing.target.error)
-        self._needed_at = time.monotonic() + growing.deadline
+        self._growing, self._plan, self._options = growing, growing.plan, growing.options
+        self._runs_whole = may_run_whole(self._plan.growth, self._plan.cut)  # as far as is known
+        self._schedule = self._plan.schedule
+        self._rounds = Rounds(len(self._schedule.ends), self._options.target.error)
+        self._needed_at = time.monotonic() + self._options.deadline
         self._found = Intervals({}, {}, None), 0  # of the last round that has ended, and the pieces read by then
         self._changing = threading.Lock()  # the state of the program
         self._advancing = threading.Lock()  # its holder waits for the round
@@ -127,7 +112,7 @@ class GrowingAnswer:
         self._error = self._first_error = inf  # of the last edition, and of the first that had one
         self._exact = self._begin_exact()
         self._send(Begin())
-        self._totals = Totals(growing.growth, growing.settings)  # now that the first round runs
+        self._totals = Totals(self._plan.growth, growing.settings)  # now that the first round runs
 
     def editions(self) -> Editions:
         """See `Answer.editions`."""
@@ -165,7 +150,7 @@ class GrowingAnswer:
             to_goal = to_exact = 0.0
         share, error = (0.0, None) if edition is None else (edition.share, edition.error)
         return AnswerStatus(
-            share, error, self._growing.target.error, to_goal, to_exact, _seconds_until(self._needed_at)
+            share, error, self._options.target.error, to_goal, to_exact, _seconds_until(self._needed_at)
         )
 
     @property
@@ -203,8 +188,8 @@ class GrowingAnswer:
                     return
                 self._send(Stop())
                 raise
-            busy = self._growing.busy
-            look, target = self._look(number), self._growing.target
+            busy = self._options.busy
+            look, target = self._look(number), self._options.target
             vain = not look.is_whole and (
                 in_vain(found, self._schedule, look.drawn, target) if target.error else self._has_one_look
             )
@@ -217,8 +202,8 @@ class GrowingAnswer:
 
     def _send(self, message: Message) -> None:
         with self._changing:
-            if self._growing.tell is not None:
-                self._growing.tell(self._rounds, message)
+            if self._options.log is not None:
+                self._options.log(self._rounds, message)
             self._rounds, steps = self._rounds.after(message)
             for step in steps:
                 self._do(step)
@@ -232,8 +217,8 @@ class GrowingAnswer:
                 self._editions.append(self._made)
             case Pause():
                 self._forget_plans()
-                if self._growing.cut_short is not None:
-                    self._growing.cut_short(1.0 - self._editions[-1].share)
+                if self._options.ended_early is not None:
+                    self._options.ended_early(1.0 - self._editions[-1].share)
             case End():
                 for job in (*self._exact.values(), *self._jobs[-1:]):
                     job.cancel()
@@ -241,7 +226,7 @@ class GrowingAnswer:
 
     def _begin_exact(self) -> dict[str, Job]:
         """Start what stands around the sums and does not hang on them."""
-        around = self._growing.growth.around
+        around = self._plan.growth.around
         if around is None:
             return {}
         plans = self._plans()
@@ -257,14 +242,14 @@ class GrowingAnswer:
         self._runs_whole = self._runs_whole and not (rest and self._is_taken_over(number))
         if rest and self._runs_whole:
             return growing.start(growing.plan_whole(self._plans), follows=number > 0, gain=gain)
-        text = growing.growth.rest_sql if rest else growing.growth.round_sql
-        planned = self._plans().plan(text, growing.cut, self._schedule.pieces_of(number, rest), rest)
+        text = self._plan.growth.rest_sql if rest else self._plan.growth.round_sql
+        planned = self._plans().plan(text, self._plan.cut, self._schedule.pieces_of(number, rest), rest)
         return growing.start(planned, follows=number > 0, gain=gain)
 
     @property
     def _has_one_look(self) -> bool:
         """True if only the exact answer will do, and it may take over nothing of a look."""
-        return may_run_whole(self._growing.growth, self._growing.cut)
+        return may_run_whole(self._plan.growth, self._plan.cut)
 
     def _is_taken_over(self, number: int) -> bool:
         """True if the last round reads the pieces that are left."""
@@ -274,17 +259,19 @@ class GrowingAnswer:
         except QueryError:
             return False  # a table is gone; the plan of the whole query knows what to do
         left = self._schedule.pieces_of(number, rest=True)
-        return is_taken_over(growing.growth, growing.cut, left, whole, [job.status().elapsed for job in self._jobs])
+        return is_taken_over(
+            self._plan.growth, self._plan.cut, left, whole, [job.status().elapsed for job in self._jobs]
+        )
 
     def _gain(self, number: int, rest: bool) -> float:
         """The part of the way to the target that a round should bring."""
-        schedule, target = self._schedule, 0.0 if self._rounds.finishing else self._growing.target.error
+        schedule, target = self._schedule, 0.0 if self._rounds.finishing else self._options.target.error
         drawn, pieces = schedule.ends[number - 1] if number else 0, len(schedule.order)
         after = pieces if rest else schedule.ends[number]
         return RoundStart(self._error, self._first_error, target, drawn, after, pieces, schedule.ends[0]).gain
 
     def _left(self, rounds: Rounds, jobs: Sequence[Job], found: Intervals, drawn: int) -> Times:
-        schedule, target, whole = self._schedule, self._growing.target, self._runs_whole
+        schedule, target, whole = self._schedule, self._options.target, self._runs_whole
         pieces, read = len(schedule.order), schedule.ends[rounds.number - 1] if rounds.number else 0
         end = pieces if rounds.rest else schedule.ends[rounds.number]
         pace = _pace(jobs, read, pieces if rounds.rest and whole else end - read)
@@ -316,30 +303,29 @@ class GrowingAnswer:
             self._totals.know(name, found.lossless(), list(zip(found.columns, found.types, strict=True)))
         self._exact = {}
         self._totals.add(result.lossless(), list(zip(result.columns, result.types, strict=True)))
-        growing, look = self._growing, self._look(number)
-        growth, schedule = growing.growth, self._schedule
+        growth, look, schedule = self._plan.growth, self._look(number), self._schedule
         if look.is_whole:
             rows, _ = self._totals.answer(look)
             exact = self._totals.exact(rows, [type_ for _, type_ in growth.columns])
             return _NO_DOUBT, self._edition(number, exact, _NO_DOUBT)
         rows, groups = self._totals.answer(look)
         shown = None if groups is None else Shown(groups[groups >= 0], growth.chosen)
-        told = at_look(growth.bounded, self._totals, schedule, look.drawn, growing.target, shown)
+        told = at_look(growth.bounded, self._totals, schedule, look.drawn, self._options.target, shown)
         bounded = self._totals.bounded(rows, groups, told, look.share)
         return told, self._edition(number, bounded, told)
 
     def _whole(self, number: int, found: Result) -> Edition:
         """The exact edition, from the rows of the query itself."""
-        growth = self._growing.growth
+        growth = self._plan.growth
         rows = self._totals.exact(found.lossless(), found.types)
         result = Result(rows, edition_columns(growth), self._growing.settings)
         groups = max(self._totals.groups, len(rows))
         return Edition(result, number, 1.0, True, groups, 0.0, 0.0, "", (), tuple(growth.shown))
 
     def _edition(self, number: int, rows: pa.Table, found: Intervals) -> Edition:
-        growth, look = self._growing.growth, self._look(number)
+        growth, look = self._plan.growth, self._look(number)
         result = Result(rows, edition_columns(growth), self._growing.settings)
-        left = unseen.most(look.drawn, look.pieces, 1 - self._growing.target.confidence) if growth.keys else 0.0
+        left = unseen.most(look.drawn, look.pieces, 1 - self._options.target.confidence) if growth.keys else 0.0
         share, groups, shown = look.share, self._totals.groups, tuple(growth.shown)
         told = () if look.is_whole else notes(growth, found)
         return Edition(result, number, share, look.is_whole, groups, left, found.worst, "", told, shown)

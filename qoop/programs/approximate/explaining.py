@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 from qoop.planner.explain import seconds_text
 from qoop.programs.approximate.growth import UNBOUNDED, Kind
-from qoop.programs.approximate.start import Found, why_not
+from qoop.programs.approximate.start import why_not
 from qoop.programs.approximate.universe import Buckets
 
 if TYPE_CHECKING:
-    from qoop.programs.approximate.target import Target
-    from qoop.query.config import Config
-    from qoop.query.planning import QueryPlanning
-    from qoop.query.tables import SessionTables
+    from qoop.programs.approximate.planning import RoundPlan, SessionQueries
+    from qoop.programs.approximate.target import AnswerOptions
 
 
 _WITHOUT: dict[Kind, str] = {
@@ -24,24 +22,22 @@ _WITHOUT: dict[Kind, str] = {
 }
 
 
-def explained_growth(
-    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, target: Target, exact_within: float = 0.0
-) -> str:
+def explained_growth(text: str, session: SessionQueries, options: AnswerOptions) -> str:
     """The pieces that are read in which rounds, or the reason why the query runs exactly."""
-    found = why_not(text, tables, planning, config, target, exact_within)
-    if isinstance(found, str):
-        return f"The query runs exactly: {found}."
-    return "\n".join(_lines(found))
+    plan = why_not(text, session, options)
+    if isinstance(plan, str):
+        return f"The query runs exactly: {plan}."
+    return "\n".join(_lines(plan))
 
 
-def _lines(found: Found) -> list[str]:
-    growth, ends = found.growth, found.schedule.ends
+def _lines(plan: RoundPlan) -> list[str]:
+    growth, ends = plan.growth, plan.schedule.ends
     kinds = {one.place: one.kind for one in growth.figures}
     shown = [(growth.columns[place][0], kinds[core]) for place, (core, _) in sorted(growth.shown.items())]
     names = [name for name, kind in shown if kind not in UNBOUNDED]
-    sooner = ", or sooner where the target should be met" if found.schedule.aims else ""
+    sooner = ", or sooner where the target should be met" if plan.schedule.aims else ""
     lines = [
-        *_way(found),
+        *_way(plan),
         f"Editions come after {', '.join(map(str, ends))} of them{sooner}; the last one is exact. Where the others "
         "would be in vain, by the width of the first, it comes at once.",
     ]
@@ -52,19 +48,19 @@ def _lines(found: Found) -> list[str]:
         lines += [f"{why.format(', '.join(some))}"] if some else []
     if growth.is_of_values:
         lines.append("The last round is the query itself, as distinct counts and quantiles of pieces do not add up.")
-    elif isinstance(found.cut, Buckets):
+    elif isinstance(plan.cut, Buckets):
         lines.append("The last round is the query itself.")
-    elif found.cut.in_row_groups:
+    elif plan.cut.in_row_groups:
         lines.append("The last round reads the row groups that are left, or is the query itself if that is sooner.")
     text = growth.round_sql
-    if isinstance(found.cut, Buckets):
-        text = found.cut.text(text, found.schedule.pieces_of(0))
+    if isinstance(plan.cut, Buckets):
+        text = plan.cut.text(text, plan.schedule.pieces_of(0))
     return [*lines, f"Each round: {text}"]
 
 
-def _way(found: Found) -> list[str]:
+def _way(plan: RoundPlan) -> list[str]:
     """The way in which rows are drawn, and the reason."""
-    name, cut, ways = found.growth.fact.name, found.cut, found.ways
+    name, cut, ways = plan.growth.fact.name, plan.cut, plan.ways
     why = []
     if ways is not None:
         seconds = seconds_text(ways.by_pieces), seconds_text(ways.by_buckets)

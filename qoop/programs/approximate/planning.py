@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES
 from qoop.programs.approximate.universe import Buckets
 from qoop.query.tables import SessionTables
@@ -13,9 +14,32 @@ from qoop.query.tables import SessionTables
 if TYPE_CHECKING:
     from qoop.catalog.sources.pieces import Cut
     from qoop.catalog.table import Table
+    from qoop.programs.approximate.growth import Growth
+    from qoop.programs.approximate.schedule import Schedule
+    from qoop.programs.approximate.universe import Ways
     from qoop.query.job import Planned
     from qoop.query.planning import QueryPlanning
     from qoop.query.statements.settings import Settings
+
+
+@value
+class SessionQueries:
+    """The queries of a session: the tables that they read and their planning. on_nodes: tasks run in other processes,
+    which see no table of this one's memory."""
+
+    tables: SessionTables
+    planning: QueryPlanning
+    on_nodes: bool
+
+
+@value
+class RoundPlan:
+    """The rounds of a query that grows. cut: pieces or buckets. ways: the costs of both, where there is a choice."""
+
+    growth: Growth
+    cut: Cut | Buckets
+    schedule: Schedule
+    ways: Ways | None = None
 
 
 class RoundPlanning:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import blake2b
-from math import inf
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -18,24 +17,19 @@ from qoop.programs.approximate.answer import ExactAnswer, Growing, GrowingAnswer
 from qoop.programs.approximate.eligibility import growth_of
 from qoop.programs.approximate.final_round import Whole, is_taken_over, may_run_whole
 from qoop.programs.approximate.growth import Growth, NotGrowing
-from qoop.programs.approximate.planning import RoundPlanning
-from qoop.programs.approximate.schedule import Schedule, buckets_in_order, schedule
+from qoop.programs.approximate.planning import RoundPlan, RoundPlanning, SessionQueries
+from qoop.programs.approximate.schedule import buckets_in_order, schedule
+from qoop.programs.approximate.target import AnswerOptions, Target
 from qoop.programs.approximate.totals import NUMBERS, Totals
-from qoop.programs.approximate.universe import Buckets, Ways, compared
+from qoop.programs.approximate.universe import Buckets, compared
 from qoop.programs.approximate.worth_it import MOST_IN_PARTS, expected, in_vain, look_is_dear, part_needed
 from qoop.query.plan_keys import versions
 
 if TYPE_CHECKING:
-    from qoop.adaptive.program_log import MessageLog
-    from qoop.catalog.sources.pieces import Cut
     from qoop.catalog.table import Table
-    from qoop.planner.estimate.cost import CostModel
     from qoop.planner.sql.bind import Bound
-    from qoop.programs.approximate.target import Target
-    from qoop.query.config import Config
     from qoop.query.job import Planned, Starts
     from qoop.query.planning import QueryPlanning
-    from qoop.query.tables import SessionTables
 
 NOT_BUSY = "no other query had to wait for it"
 """The reason of an answer that was to end early for others, and did not."""
@@ -48,132 +42,138 @@ MOST_VALUES = 20_000_000
 """Rows whose values are kept for distinct counts and quantiles, of which each takes some 20 bytes."""
 
 
+def start_answer(
+    text: str, session: SessionQueries, options: AnswerOptions, start: Starts
+) -> GrowingAnswer | ExactAnswer:
+    """The answer to a query: it grows where the query allows. start: starts a job."""
+    planning = session.planning
+    if options.busy is not None and not options.busy():
+        return ExactAnswer(start(planning.plan(text)), NOT_BUSY)
+    if options.exact_within:
+        planned = planning.plan(text)
+        short = _short(planning.foretold(planned), options.exact_within)
+        if short:
+            return ExactAnswer(start(planned), short)
+    query = _Query.of(text, session)
+    opened = _opened(query, options)
+    if isinstance(opened, str):
+        return ExactAnswer(start(planning.plan(text)), opened)
+    plan, rounds = opened
+    whole = partial(_planned_whole, query)
+    seconds = partial(_of_whole, planning, text)
+    return GrowingAnswer(Growing(plan, options, query.bound.settings, query.rounds, whole, seconds, start, rounds))
+
+
+def part_to_read(text: str, session: SessionQueries, target: Target) -> float | None:
+    """The part of its tables that an approximate answer to a query should read to meet its target, by statistics; None
+    if the query has none, or had better be answered exactly."""
+    query, planning = _Query.of(text, session), session.planning
+    plan = _round_plan(query, AnswerOptions(target))
+    if isinstance(plan, NotGrowing) or _exact_parts_are_long(text, plan.growth, planning):
+        return None
+    known = expected(plan.growth, planning.prepare)
+    if known is None or in_vain(known, plan.growth, plan.schedule, target):
+        return None
+    return part_needed(known, plan.growth, plan.schedule, target)
+
+
+def why_not(text: str, session: SessionQueries, options: AnswerOptions) -> RoundPlan | str:
+    """The rounds in which the answer to a query would grow, or the reason why it would not."""
+    planning, within = session.planning, options.exact_within
+    short = _short(planning.foretold(planning.plan(text)), within) if within else ""
+    if short:
+        return short
+    opened = _opened(_Query.of(text, session), options)
+    if isinstance(opened, str):
+        return opened
+    plan, rounds = opened
+    rounds.close()
+    return plan
+
+
 @value
-class Found:
-    """A query that can grow, its pieces or buckets, and its rounds. ways: what both take, where there is a choice."""
+class _Query:
+    """A bound query of a session. tables: by lower-case name."""
 
-    growth: Growth
-    cut: Cut | Buckets
-    schedule: Schedule
-    ways: Ways | None = None
+    text: str
+    bound: Bound
+    tables: Mapping[str, Table]
+    session: SessionQueries
+
+    @classmethod
+    def of(cls, text: str, session: SessionQueries) -> _Query:
+        """The query of a text. Raises QueryError."""
+        return cls(text, *session.tables.bind(session.tables.as_read(text)), session)
+
+    def rounds(self) -> RoundPlanning:
+        """A planning of rounds over the tables of the query."""
+        tables = self.session.tables
+        return RoundPlanning(self.tables, self.bound.settings, self.session.planning.apart, tables.locked)
 
 
-def found(
-    bound: Bound,
-    tables: Mapping[str, Table],
-    seed: int | None,
-    on_nodes: bool,
-    describe: Callable[[str], tuple[tuple[str, str], ...]],
-    cost: CostModel,
-    target: Target,
-) -> Found | NotGrowing:
-    """The way in which a query grows. seed: of the order of the pieces; by default one of the text and of the
-    table, so that the same query reads the same pieces. on_nodes: tasks run in other processes. cost: of rows."""
-    growth = growth_of(bound, tables, describe)
+def _opened(query: _Query, options: AnswerOptions) -> tuple[RoundPlan, RoundPlanning] | str:
+    """The rounds of a query, and their planning with a plan of the first; or the reason why the query runs exactly."""
+    plan = _round_plan(query, options)
+    if isinstance(plan, NotGrowing):
+        return plan.reason
+    vain = _vain(query, plan, options.target) if options.exact_within else ""
+    if vain:
+        return vain
+    rounds = query.rounds()
+    refused = _refused(rounds, plan)
+    if refused:
+        rounds.close()
+        return refused
+    return plan, rounds
+
+
+def _round_plan(query: _Query, options: AnswerOptions) -> RoundPlan | NotGrowing:
+    """The rounds in which a query grows: by pieces of its largest table, or by buckets of a key."""
+    session, target = query.session, options.target
+    growth = growth_of(query.bound, query.tables, session.tables.describe)
     if isinstance(growth, NotGrowing):
         return growth
     name = growth.fact.name
-    if on_nodes and not growth.fact.source.shared:
+    if session.on_nodes and not growth.fact.source.shared:
         return NotGrowing(f"{name}, the table of its sums, is in the memory of this process")
-    drawn_by = _seed(bound, growth) if seed is None else seed
+    seed = _seed(query.bound, growth) if options.seed is None else options.seed
     pieces = cut(growth.fact, _PIECES)
-    ways = compared(growth.universes, buckets_in_order().ends, cost)
-    by_buckets = ways is not None and (pieces is None or ways.by_buckets < ways.by_pieces)
-    if ways is not None and by_buckets:
-        return _held(growth, Found(growth, Buckets(ways.universe, name, drawn_by), buckets_in_order(), ways))
+    ways = compared(growth.universes, buckets_in_order().ends, session.planning.cost)
+    if ways is not None and (pieces is None or ways.by_buckets < ways.by_pieces):
+        return _if_values_fit(RoundPlan(growth, Buckets(ways.universe, name, seed), buckets_in_order(), ways))
     if pieces is None:
         return NotGrowing(f"{name}, the table of its sums, cannot be read by pieces")
-    rounds = schedule(
-        pieces.count, drawn_by, pieces.in_row_groups, bool(growth.keys) and target.error > 0, pieces.sizes
-    )
+    rounds = schedule(pieces.count, seed, pieces.in_row_groups, bool(growth.keys) and target.error > 0, pieces.sizes)
     if len(rounds.ends) == 1:
         return NotGrowing(f"{name}, the table of its sums, has only {growth.fact.rows:,} rows")
-    return _held(growth, Found(growth, pieces, rounds, ways))
+    return _if_values_fit(RoundPlan(growth, pieces, rounds, ways))
 
 
-def _held(growth: Growth, way: Found) -> Found | NotGrowing:
-    """The same, if the values that are to be kept are not too many."""
-    rows = growth.fact.rows * way.schedule.ends[-2] // way.cut.count
-    if growth.is_of_values and rows > MOST_VALUES:
-        name = growth.fact.name
-        return NotGrowing(f"it would have to keep the values of too many rows of {name} for what does not add up")
-    return way
+def _if_values_fit(plan: RoundPlan) -> RoundPlan | NotGrowing:
+    """The same rounds, if they do not keep too many values."""
+    fact = plan.growth.fact
+    rows = fact.rows * plan.schedule.ends[-2] // plan.cut.count
+    if plan.growth.is_of_values and rows > MOST_VALUES:
+        return NotGrowing(f"it would have to keep the values of too many rows of {fact.name} for what does not add up")
+    return plan
 
 
 def _seed(bound: Bound, growth: Growth) -> int:
+    """The seed of a text and of its table: the same query reads the same pieces."""
     text = f"{growth.fact.version}:{bound.text}"
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def ask(
-    text: str,
-    tables: SessionTables,
-    planning: QueryPlanning,
-    config: Config,
-    target: Target,
-    seed: int | None,
-    start: Starts,
-    exact_within: float = 0.0,
-    busy: Callable[[], bool] | None = None,
-    cut_short: Callable[[float], object] | None = None,
-    deadline: float = inf,
-    tell: MessageLog | None = None,
-) -> GrowingAnswer | ExactAnswer:
-    """The answer to a query: one that grows where that can be. start: starts a job. exact_within: seconds; an answer
-    that should be exact by then does not grow. busy, cut_short, deadline, tell: see `Growing`."""
-    if busy is not None and not busy():
-        return ExactAnswer(start(planning.plan(text)), NOT_BUSY)
-    if exact_within:
-        planned = planning.plan(text)
-        short = _short(planning.foretold(planned), exact_within)
-        if short:
-            return ExactAnswer(start(planned), short)
-    bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, seed, config.ray is not None, tables.describe, planning.cost, target)
-    if isinstance(growing, NotGrowing):
-        return ExactAnswer(start(planning.plan(text)), growing.reason)
-    vain = _vain(text, growing, named, planning, target) if exact_within else ""
-    if vain:
-        return ExactAnswer(start(planning.plan(text)), vain)
-    rounds = partial(RoundPlanning, named, bound.settings, planning.apart, bool(config.locked))
-    opened = rounds()
-    refused = _refused(opened, growing)
-    if refused:
-        opened.close()
-        return ExactAnswer(start(planning.plan(text)), refused)
-    whole = partial(_planned_whole, planning, text, bound, named)
-    seconds = partial(_of_whole, planning, text)
-    ways = growing.growth, growing.cut, growing.schedule, target, bound.settings, rounds, whole, seconds
-    return GrowingAnswer(Growing(*ways, start, busy, cut_short, deadline, opened, tell))
-
-
-def part_to_read(
-    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, target: Target
-) -> float | None:
-    """The part of its tables that an approximate answer to a query should read to meet its target, by statistics; None
-    if the query has none, or had better be answered exactly."""
-    bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, None, config.ray is not None, tables.describe, planning.cost, target)
-    if isinstance(growing, NotGrowing) or _exact_parts_are_long(text, growing.growth, planning):
-        return None
-    known = expected(growing.growth, planning.prepare)
-    if known is None or in_vain(known, growing.growth, growing.schedule, target):
-        return None
-    return part_needed(known, growing.growth, growing.schedule, target)
-
-
-def _planned_whole(
-    planning: QueryPlanning, text: str, bound: Bound, named: Mapping[str, Table], rounds: Callable[[], RoundPlanning]
-) -> Planned:
+def _planned_whole(query: _Query, rounds: Callable[[], RoundPlanning]) -> Planned:
     """The plan of the query itself: the session's, which may be known, unless it is of other tables or settings since
     the answer began to grow. rounds: the planning of the answer, which has those tables yet."""
     try:
-        found = planning.plan(text)
-        if versions(found.tables) == versions(named) and found.bound.settings == bound.settings:
+        found = query.session.planning.plan(query.text)
+        if versions(found.tables) == versions(query.tables) and found.bound.settings == query.bound.settings:
             return found
     except QueryError:
         pass  # a table is gone
-    return rounds().plan_whole(text)
+    return rounds().plan_whole(query.text)
 
 
 def _of_whole(planning: QueryPlanning, text: str) -> Whole:
@@ -188,17 +188,18 @@ def _short(seconds: float, exact_within: float) -> str:
     return f"it should take {seconds_text(seconds)}, and grows from {seconds_text(exact_within)} on (exact_within)"
 
 
-def _vain(text: str, growing: Found, named: Mapping[str, Table], planning: QueryPlanning, target: Target) -> str:
+def _vain(query: _Query, plan: RoundPlan, target: Target) -> str:
     """The reason of an answer that had better not grow, by what is foretold; empty if it had better."""
-    if not target.error and may_run_whole(growing.growth, growing.cut):
-        whole, schedule_ = _of_whole(planning, text), growing.schedule
-        kept = is_taken_over(growing.growth, growing.cut, schedule_.order[schedule_.ends[0] :], whole)
-        dear = look_is_dear(growing.growth, schedule_, named, whole.seconds, kept)
+    planning, growth = query.session.planning, plan.growth
+    if not target.error and may_run_whole(growth, plan.cut):
+        whole, rounds = _of_whole(planning, query.text), plan.schedule
+        kept = is_taken_over(growth, plan.cut, rounds.order[rounds.ends[0] :], whole)
+        dear = look_is_dear(growth, rounds, query.tables, whole.seconds, kept)
         if dear:
             return dear
-    long = _exact_parts_are_long(text, growing.growth, planning)
-    found = None if long else expected(growing.growth, planning.prepare)
-    return long if found is None else in_vain(found, growing.growth, growing.schedule, target)
+    long = _exact_parts_are_long(query.text, growth, planning)
+    found = None if long else expected(growth, planning.prepare)
+    return long if found is None else in_vain(found, growth, plan.schedule, target)
 
 
 def _exact_parts_are_long(text: str, growth: Growth, planning: QueryPlanning) -> str:
@@ -213,25 +214,6 @@ def _exact_parts_are_long(text: str, growth: Growth, planning: QueryPlanning) ->
     if parts <= MOST_IN_PARTS * whole:
         return ""
     return f"what stands around its sums should take {seconds_text(parts)} of its {seconds_text(whole)}"
-
-
-def why_not(
-    text: str, tables: SessionTables, planning: QueryPlanning, config: Config, target: Target, exact_within: float = 0.0
-) -> Found | str:
-    """The way in which a query would grow, or the reason why it would not."""
-    short = _short(planning.foretold(planning.plan(text)), exact_within) if exact_within else ""
-    if short:
-        return short
-    bound, named = tables.bind(tables.as_read(text))
-    growing = found(bound, named, None, config.ray is not None, tables.describe, planning.cost, target)
-    if isinstance(growing, NotGrowing):
-        return growing.reason
-    vain = _vain(text, growing, named, planning, target) if exact_within else ""
-    rounds = RoundPlanning(named, bound.settings, planning.apart, bool(config.locked))
-    try:
-        return vain or _refused(rounds, growing) or growing
-    finally:
-        rounds.close()
 
 
 def _around_refused(growth: Growth, rounds: RoundPlanning) -> str:
@@ -249,17 +231,17 @@ def _around_refused(growth: Growth, rounds: RoundPlanning) -> str:
         totals.close()
 
 
-def _refused(rounds: RoundPlanning, growing: Found) -> str:
+def _refused(rounds: RoundPlanning, plan: RoundPlan) -> str:
     """The reason why the query of a round is none."""
     try:
-        first = growing.schedule.pieces_of(0)
-        types = dict(rounds.plan_ahead(growing.growth.round_sql, growing.cut, first).bound.columns)
-        around = _around_refused(growing.growth, rounds)
+        first = plan.schedule.pieces_of(0)
+        types = dict(rounds.plan_ahead(plan.growth.round_sql, plan.cut, first).bound.columns)
+        around = _around_refused(plan.growth, rounds)
         if around:
             return around
     except BindError as error:
         return f"its sums cannot be taken apart: {str(error).splitlines()[0]}"
-    for place, measure in enumerate(growing.growth.measures):
+    for place, measure in enumerate(plan.growth.measures):
         type_ = _listed(types[f"v{place}"]) if measure.merged_by == "values" else types[f"t{place}"]
         if measure.merged_by in ("sum", "values") and (not type_.startswith(NUMBERS) or type_ == "UUID"):
             return f"{measure.sql} is no number"

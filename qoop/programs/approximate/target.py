@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from qoop.catalog.value import value
 from qoop.query.options import chance, part
+
+if TYPE_CHECKING:
+    from qoop.adaptive.program_log import MessageLog
 
 
 @value
@@ -18,12 +23,32 @@ class Target:
     error: float = 0.01
     confidence: float = 0.95
 
-    def given(self, error: float | None, confidence: float | None) -> Target:
-        """This target but for what is given. Raises ConfigError for one that makes no sense."""
+    def overridden(self, error: float | None, confidence: float | None) -> Target:
+        """This target, but for the arguments that are not None. Raises ConfigError for values out of range."""
         return Target(
             self.error if error is None else part("error", error),
             self.confidence if confidence is None else chance("confidence", confidence),
         )
+
+
+@value
+class AnswerOptions:
+    """The options of one answer. seed: of the order of the pieces; None: one of the text and of its table.
+
+    exact_within: seconds; an answer that should be exact by then does not grow. deadline: seconds from now by which the
+    answer is needed; infinite: there is none.
+    busy: whether other queries have to wait; while none has, the answer grows past its target. None: it never does.
+    ended_early: is called with the part of the pieces that was not read, if the answer ends for other queries.
+    log: takes the messages to the program (`Cluster.program_log`).
+    """
+
+    target: Target
+    seed: int | None = None
+    exact_within: float = 0.0
+    deadline: float = math.inf
+    busy: Callable[[], bool] | None = None
+    ended_early: Callable[[float], object] | None = None
+    log: MessageLog | None = None
 
 
 @value

@@ -38,19 +38,35 @@ class Step:
         return f"step {self.number}: loss {self.loss:.6g}"
 
 
+@value
+class StepOptions:
+    """The options of a repeated step; see `Session.iterate`."""
+
+    loss: str
+    until: float
+    most: int
+    former: str
+    curve: Kind | None
+
+
 class Iteration:
     """A step in SQL that is repeated; made by :meth:`qoop.session.session.Session.iterate`. Usable from several
     threads."""
 
     def __init__(
-        self, first: object, planning: StepPlanning, start: Starts, program: Steps, loss: str, curve: Kind | None,
-        tell: MessageLog | None = None,
-    ) -> None:  # fmt: skip
-        """first: the table that the first step reads. loss: the column of a step's rows that adds up to its loss. tell:
-        hears what the program is told; see `Cluster.program_log`."""
-        self._planning, self._start, self._loss, self._curve = planning, start, loss, curve
+        self,
+        first: object,
+        planning: StepPlanning,
+        start: Starts,
+        program: Steps,
+        options: StepOptions,
+        log: MessageLog | None = None,
+    ) -> None:
+        """first: the table that the first step reads. log: takes the messages to the program, see
+        `Cluster.program_log`."""
+        self._planning, self._start, self._options = planning, start, options
         self._before: object = first
-        self._program, self._tell = program, tell
+        self._program, self._log = program, log
         self._changing = threading.Lock()  # the state of the program
         self._advancing = threading.Lock()  # its holder waits for the step
         self._made: Step | None = None
@@ -102,7 +118,7 @@ class Iteration:
 
     def predicted(self, steps: int) -> float | None:
         """The loss to come, that number of steps after the last one that has ended; None: too few have."""
-        curve, losses = fitted(self.losses, self._curve), self.losses
+        curve, losses = fitted(self.losses, self._options.curve), self.losses
         return None if curve is None else losses[-1] - curve.fall(len(losses) - 1, steps)
 
     # Inside
@@ -136,9 +152,9 @@ class Iteration:
         import pyarrow.compute as pc
 
         named = {name.lower(): place for place, name in enumerate(result.columns)}
-        place = named.get(self._loss.lower())
+        place = named.get(self._options.loss.lower())
         if place is None:
-            raise ExecutionError(f"the step has no column {self._loss}; it has {', '.join(result.columns)}")
+            raise ExecutionError(f"the step has no column {self._options.loss}; it has {', '.join(result.columns)}")
         found = pc.sum(pc.cast(result.arrow().column(place), "float64")).as_py() if len(result) else None
         if found is None or not math.isfinite(found):
             raise ExecutionError(f"the loss of step {number} is no number: {found}")
@@ -146,8 +162,8 @@ class Iteration:
 
     def _send(self, message: Message) -> None:
         with self._changing:
-            if self._tell is not None:
-                self._tell(self._program, message)
+            if self._log is not None:
+                self._log(self._program, message)
             self._program, orders = self._program.after(message)
             for order in orders:
                 self._do(order)
@@ -168,7 +184,7 @@ class Iteration:
     def _gain(self) -> float:
         """The part of the largest fall of the loss so far that the next step should bring."""
         losses, program = self.losses, self._program
-        curve = fitted(losses, self._curve)
+        curve = fitted(losses, self._options.curve)
         if curve is not None:
             return step_gain(curve.fall(len(losses) - 1), program.largest)
         return step_gain(losses[-2] - losses[-1] if len(losses) > 1 else 0.0, program.largest)

@@ -13,6 +13,7 @@ from qoop.query.options import jobs, part
 
 if TYPE_CHECKING:
     from qoop.adaptive.program_log import MessageLog
+    from qoop.programs.iterate.iteration import StepOptions
     from qoop.query.job import Starts
     from qoop.query.planning import QueryPlanning
     from qoop.query.tables import SessionTables
@@ -23,27 +24,27 @@ def iterated(
     first: object,
     tables: SessionTables,
     planning: QueryPlanning,
+    options: StepOptions,
     start: Starts,
-    loss: str,
-    until: float,
-    most: int,
-    former: str,
-    curve: Kind | None,
-    tell: MessageLog | None = None,
+    log: MessageLog | None = None,
 ) -> Iteration:
-    """See `Session.iterate`. first: the table that the first step reads. tell: see `Iteration`. Raises ConfigError."""
-    part("until", until)
-    jobs("most", most)
-    if curve is not None and curve not in get_args(Kind):
-        raise ConfigError(f"curve must be one of {', '.join(get_args(Kind))}, not {curve!r}")
-    if not former.isidentifier():
-        raise ConfigError(f"former must be a name that needs no quotes, not {former!r}")
+    """See `Session.iterate`. first: the table that the first step reads. log: see `Iteration`. Raises ConfigError."""
+    _check(options)
     tables.look_again(text)
-    if former.lower() in tables.named(text):
-        raise ConfigError(f"there is a table {former} already: give another name as former")
-    plans = StepPlanning(text, former, tables, planning.apart)
+    if options.former.lower() in tables.named(text):
+        raise ConfigError(f"there is a table {options.former} already: pass another name as former")
+    plans = StepPlanning(text, options.former, tables, planning.apart)
     try:
-        return Iteration(first, plans, start, Steps(int(most), until), loss, curve, tell)
+        return Iteration(first, plans, start, Steps(int(options.most), options.until), options, log)
     except BaseException:
         plans.close()
         raise
+
+
+def _check(options: StepOptions) -> None:
+    part("until", options.until)
+    jobs("most", options.most)
+    if options.curve is not None and options.curve not in get_args(Kind):
+        raise ConfigError(f"curve must be one of {', '.join(get_args(Kind))}, not {options.curve!r}")
+    if not options.former.isidentifier():
+        raise ConfigError(f"former must be a name that needs no quotes, not {options.former!r}")
