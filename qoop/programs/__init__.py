@@ -1,13 +1,13 @@
 """Programs above jobs: pure state machines. A message goes in; the next state and steps come out.
 
-The owner of a program does its steps with jobs and tells it what became of them. The trace of the session has each
-message to a program (:mod:`qoop.adaptive.program_log`), so that a rerun goes through its states again.
+The owner of a program carries out its steps with jobs and reports their results as messages. The trace of the session
+has each message (:mod:`qoop.adaptive.program_log`), so a rerun goes through the same states.
 
 ::
 
     rounds.py      the rounds of an answer that grows
-    approximate/   answers that grow more certain while more is read: runs such rounds
+    approximate/   answers that grow more certain as more data is read, in such rounds
     steps.py       a step that is repeated
-    iterate/       steps in SQL that are repeated until a loss falls no more
+    iterate/       steps in SQL that are repeated until their loss stops falling
     kinds.py       the classes of programs, for a rerun
 """

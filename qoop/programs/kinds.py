@@ -1,4 +1,4 @@
-"""The programs that there are, for a trace: a rerun makes them again from their text."""
+"""The classes of programs and of their messages: a rerun of a trace builds them from text."""
 
 from __future__ import annotations
 

@@ -5,16 +5,16 @@ state         message                                     steps
 ============  ==========================================  ==================================================
 new           `Begin`                                     `Read` the first round
 reading k     `RoundEnded`, not good enough               `Read` round k + 1, then `Show` edition k
-reading k     `RoundEnded`, and no later one will do      `Read` all the rest, then `Show` edition k
+reading k     `RoundEnded`, no later one is worth it      `Read` all the rest, then `Show` edition k
 reading k     `RoundEnded`, good enough                   `Show` edition k, `Pause`
 reading k     `RoundEnded` of the rest                    `Show` the exact edition, `End`
 reading k     `Finish`                                    none; `Read` all the rest once round k has ended
 paused        `Finish`                                    `Read` all the rest
 any           `Stop`                                      `End`, with the edition before as the last
-ended         anything                                    none: it was late
+ended         any                                         none: the message came late
 ============  ==========================================  ==================================================
 
-The next round begins before the edition is shown, so that it runs while somebody looks.
+The next round begins before the edition is shown, so it runs while the edition is read.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from qoop.catalog.value import value
 
 @value
 class RoundEnded:
-    """A round has ended. worst: the largest half-width of an interval relative to its estimate; None: there are
-    estimates that have no interval yet. may_end: False: an answer that is good enough grows on, for now. in_vain: True:
-    no look before the last is believed to be good enough, or worth its time."""
+    """A round has ended. worst: the largest half-width of an interval relative to its estimate; None: some estimates
+    have no interval yet. may_end: False: an answer that is good enough continues to grow, for now. in_vain: True: no
+    interim edition is expected to be good enough, or worth its time."""
 
     number: int
     worst: float | None
@@ -40,7 +40,7 @@ class RoundEnded:
 
 @value
 class Finish:
-    """The exact answer is wanted."""
+    """The exact answer is requested."""
 
 
 @value
@@ -53,7 +53,7 @@ class Read:
 
 @value
 class Pause:
-    """The target is met: nothing runs until the exact answer is wanted, if it ever is."""
+    """The target is met: nothing runs unless the exact answer is requested."""
 
 
 Message = Begin | RoundEnded | Finish | Stop
@@ -62,7 +62,7 @@ Step = Read | Show | Pause | End
 
 @value
 class Rounds:
-    """rounds: how many there are. error: the worst half-width that is good enough; 0: only the exact answer is.
+    """rounds: their number. error: the largest half-width that is good enough; 0: only the exact answer is.
 
     >>> at, steps = Rounds(3, 0.05).after(Begin())
     >>> at, steps = at.after(RoundEnded(0, 0.2)); steps
@@ -85,7 +85,7 @@ class Rounds:
     finishing: bool = False
 
     def after(self, message: Message) -> tuple[Rounds, tuple[Step, ...]]:
-        """The next state, and what is to be done."""
+        """The next state, and the steps to carry out."""
         match self.state, message:
             case "new", Begin():
                 return self._reading(0, ())

@@ -5,13 +5,13 @@ state         message                                 orders
 ============  ======================================  =====================================
 new           `Begin`                                 `Run` the first step
 running k     `StepEnded`, the loss still falls       `Run` step k + 1, then `Show` step k
-running k     `StepEnded`, it falls no more           `Show` step k, `End`
+running k     `StepEnded`, the loss stopped falling   `Show` step k, `End`
 any           `Stop`                                  `End`, with the step before as the last
-ended         anything                                none: it was late
+ended         any                                     none: the message came late
 ============  ======================================  =====================================
 
-The end is where the loss changes by no more than a part of its largest fall so far, in one step. After SLAQ (Zhang,
-Stafman, Or and Freedman, SoCC 2017, section 3.1), which tells jobs apart by that normalised change.
+The steps end where one changes the loss by at most a part of its largest fall so far. Source: SLAQ (Zhang, Stafman, Or
+and Freedman, SoCC 2017, section 3.1), which ranks jobs by that normalised change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from qoop.catalog.value import value
 
 @value
 class StepEnded:
-    """A step has ended. loss: that it reports."""
+    """A step has ended. loss: the loss that it reports."""
 
     number: int
     loss: float
@@ -45,9 +45,9 @@ Why = Literal["", "the loss falls no more", "the most steps were done", "it was 
 
 @value
 class Steps:
-    """most: steps at most. until: the part of the largest fall of the loss that is no fall any more.
+    """most: the limit of steps. until: the steps end after a fall of the loss below this part of the largest fall.
 
-    why: it has ended; empty: it has not.
+    why: the reason of the end; empty: the steps go on.
 
     >>> at, orders = Steps(10, 0.1).after(Begin())
     >>> at, orders = at.after(StepEnded(0, 9.0)); orders
@@ -67,7 +67,7 @@ class Steps:
     why: Why = ""
 
     def after(self, message: Message) -> tuple[Steps, tuple[Order, ...]]:
-        """The next state, and what is to be done."""
+        """The next state, and the orders to carry out."""
         match self.state, message:
             case "new", Begin():
                 return replace(self, state="running"), (Run(0),)

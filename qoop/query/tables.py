@@ -67,9 +67,9 @@ class SessionTables:
         self.lock = threading.RLock()
         self.catalog = Catalog()
         self.binder = Binder(locked=locked)
-        register, look_again = weakly(self.register), weakly(self.look_again)
+        register, check_again = weakly(self.register), weakly(self.check_again)
         self.definitions = Definitions(
-            self.catalog, self.binder, self.lock, register, look_again, DATA_FILES, folder, locked
+            self.catalog, self.binder, self.lock, register, check_again, DATA_FILES, folder, locked
         )
         self._plan_store = plan_store
         self._locked = locked
@@ -254,7 +254,7 @@ class SessionTables:
                 if self.catalog.find(table.name) is None:  # it was attached
                     self.register_database(path, table.name.partition(".")[0])
 
-    def look_again(self, text: str) -> None:
+    def check_again(self, text: str) -> None:
         """Have the tables that a text may name be what their files hold now."""
         with self.lock:
             for name, table in self.named(text).items():

@@ -82,7 +82,7 @@ class Resumption:
         for table in bundle.tables:
             if self.tables.catalog.find(table.name) is None:
                 self.tables.register_again(table)
-        self.tables.look_again(bundle.query)
+        self.tables.check_again(bundle.query)
         self.tables.take_copies(bundle.tables, contents)
         check_tables(bundle.tables, self.tables.catalog.tables())
 

@@ -67,7 +67,7 @@ RETIRED_NAMES = {
 }
 """Names that nothing in our packages is defined under any more; in prose the words are everyday ones."""
 
-CLEAN_FOLDERS = ("catalog", "planner", "engine", "qoop/adaptive")
+CLEAN_FOLDERS = ("catalog", "planner", "engine", "qoop/adaptive", "qoop/programs")
 """Folders whose identifiers have no vague part, and whose texts name no person. Others join when they are clean."""
 
 VAGUE_PARTS = {

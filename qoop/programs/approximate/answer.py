@@ -1,7 +1,7 @@
-"""A growing answer: does the steps of its program (:mod:`qoop.programs.rounds`) with jobs of its session.
+"""A growing answer: carries out the steps of its program (:mod:`qoop.programs.rounds`) with jobs of its session.
 
-It has no thread: a round is a job, which runs by itself; what comes after it is done in the thread that asks for
-the next edition. The next round runs meanwhile.
+It has no thread. A round is a job. The thread that requests the next edition handles the end of its round, while the
+job of the round after it runs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from qoop.catalog.errors import Cancelled, QueryError
 from qoop.catalog.value import value
 from qoop.programs.approximate.edition import Edition, Editions, notes
 from qoop.programs.approximate.estimators import unseen
-from qoop.programs.approximate.estimators.look import Look
+from qoop.programs.approximate.estimators.interim import Interim
 from qoop.programs.approximate.final_round import is_taken_over, may_run_whole
-from qoop.programs.approximate.intervals import Intervals, Shown, aimed, at_look, enough_at, in_vain
+from qoop.programs.approximate.intervals import Intervals, Shown, aimed, enough_at, in_vain, interim_intervals
 from qoop.programs.approximate.status import AnswerStatus, Pace, Times
 from qoop.programs.approximate.target import RoundStart
 from qoop.programs.approximate.totals import Totals
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 
 _NO_DOUBT = Intervals({}, {}, 0.0)
-"""Of an answer that is exact."""
+"""The intervals of an exact answer."""
 
 
 @value
 class Growing:
-    """A growing answer that is about to start. planning: makes a planning of its rounds. plan_whole: plans the query
-    itself. seconds_whole: that it should take; raises QueryError. start: starts a job.
+    """A growing answer that is about to start. planning: makes a planning of its rounds. start: starts a job.
 
-    opened: a planning that exists, with a plan of the first round.
+    plan_whole: plans the query itself. seconds_whole: its estimated seconds; raises QueryError. opened: a planning that
+    exists, with a plan of the first round.
     """
 
     plan: RoundPlan
@@ -60,41 +60,42 @@ class Growing:
 
 
 class Answer(Protocol):
-    """An answer to which there may be several editions. Awaited, it gives what `result` does."""
+    """An answer that may have several editions. To await it returns `result`."""
 
     def editions(self) -> Editions:
-        """Each edition as soon as it is there, from the first on, however often this is asked; ``async for`` works,
-        too. The last one is good enough for the target, or exact. Raises what the jobs of the rounds do."""
+        """Each edition as soon as it exists, for ``for`` and ``async for``. Every call begins at the first edition.
+
+        The last one meets the target, or is exact. Raises the errors of the jobs."""
         ...
 
     def last(self) -> Edition:
-        """The edition that meets the target, once it is there; the last there is, if the answer was stopped. Raises
-        Cancelled if it was stopped before the first."""
+        """The edition that meets the target, as soon as it exists; the last edition of an answer that was stopped.
+        Raises Cancelled if it was stopped before the first."""
         ...
 
     def result(self) -> Result:
-        """The exact rows, in the columns of the query. What was read for the target is not read again. Raises Cancelled
-        if the answer was stopped before it was exact."""
+        """The exact rows, in the columns of the query. Pieces that were read for the target are not read again. Raises
+        Cancelled if the answer was stopped before it was exact."""
         ...
 
     def stop(self) -> Edition | None:
-        """Read no more; returns the edition that is now the last, None if there is none."""
+        """End the answer and return the last edition; None if there is none."""
         ...
 
     def status(self) -> AnswerStatus:
-        """Tells how far it is, when it should meet its target and be exact, and which of these is in time."""
+        """The progress, the seconds until the target and the exact answer, and which of both meets the deadline."""
         ...
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """The jobs that have begun: one a round."""
+        """The jobs so far: one a round."""
         ...
 
     def __await__(self) -> Generator[Any, None, Result]: ...
 
 
 class GrowingAnswer:
-    """An answer that grows; see `Answer`. Usable from several threads."""
+    """An answer that grows; see `Answer`. Thread-safe."""
 
     def __init__(self, growing: Growing) -> None:
         self._growing, self._plan, self._options = growing, growing.plan, growing.options
@@ -123,7 +124,7 @@ class GrowingAnswer:
         for _ in self.editions():
             pass
         if not self._editions:
-            raise Cancelled("the answer was stopped before there was any edition of it")
+            raise Cancelled("the answer was stopped before its first edition")
         return self._editions[-1]
 
     def result(self) -> Result:
@@ -168,10 +169,10 @@ class GrowingAnswer:
             self._advance(number)
         return self._editions[number] if number < len(self._editions) else None
 
-    def _advance(self, seen: int) -> None:
-        """Wait for the round under way, and do what comes next, unless somebody else has."""
+    def _advance(self, known: int) -> None:
+        """Wait for the running round and handle its end, unless another thread has. known: editions of the caller."""
         with self._advancing:
-            if len(self._editions) > seen or self._rounds.state != "reading":
+            if len(self._editions) > known or self._rounds.state != "reading":
                 return
             number = self._rounds.number
             try:
@@ -180,7 +181,7 @@ class GrowingAnswer:
                     found, self._made = _NO_DOUBT, self._whole(number, result)
                 else:
                     found, self._made = self._estimated(number, result)
-                self._found = found, self._look(number).drawn
+                self._found = found, self._interim(number).drawn
                 self._error = inf if found.worst is None else found.worst
                 self._first_error = self._error if isinf(self._first_error) else self._first_error
             except BaseException:
@@ -189,12 +190,12 @@ class GrowingAnswer:
                 self._send(Stop())
                 raise
             busy = self._options.busy
-            look, target = self._look(number), self._options.target
-            vain = not look.is_whole and (
-                in_vain(found, self._schedule, look.drawn, target) if target.error else self._has_one_look
+            interim, target = self._interim(number), self._options.target
+            vain = not interim.is_whole and (
+                in_vain(found, self._schedule, interim.drawn, target) if target.error else self._has_one_interim_edition
             )
-            if not look.is_whole:
-                self._schedule = aimed(found, self._schedule, look.drawn, number + 1, target)
+            if not interim.is_whole:
+                self._schedule = aimed(found, self._schedule, interim.drawn, number + 1, target)
             self._send(RoundEnded(number, found.worst, busy is None or busy(), vain))
 
     def _ended(self) -> bool:
@@ -225,7 +226,7 @@ class GrowingAnswer:
                 self._forget_plans()
 
     def _begin_exact(self) -> dict[str, Job]:
-        """Start what stands around the sums and does not hang on them."""
+        """Start the parts of the query around the sums that do not depend on them."""
         around = self._plan.growth.around
         if around is None:
             return {}
@@ -247,8 +248,8 @@ class GrowingAnswer:
         return growing.start(planned, follows=number > 0, gain=gain)
 
     @property
-    def _has_one_look(self) -> bool:
-        """True if only the exact answer will do, and it may take over nothing of a look."""
+    def _has_one_interim_edition(self) -> bool:
+        """True if the exact answer may reuse nothing of an interim edition, so that one edition is enough."""
         return may_run_whole(self._plan.growth, self._plan.cut)
 
     def _is_taken_over(self, number: int) -> bool:
@@ -264,7 +265,7 @@ class GrowingAnswer:
         )
 
     def _gain(self, number: int, rest: bool) -> float:
-        """The part of the way to the target that a round should bring."""
+        """The predicted gain of a round: a part of the way to the target."""
         schedule, target = self._schedule, 0.0 if self._rounds.finishing else self._options.target.error
         drawn, pieces = schedule.ends[number - 1] if number else 0, len(schedule.order)
         after = pieces if rest else schedule.ends[number]
@@ -292,27 +293,27 @@ class GrowingAnswer:
             self._planning.close()
             self._planning = None
 
-    def _look(self, number: int) -> Look:
+    def _interim(self, number: int) -> Interim:
         schedule = self._schedule
         drawn = len(schedule.order) if self._rounds.rest else schedule.ends[number]
-        return schedule.look(drawn)
+        return schedule.interim(drawn)
 
     def _estimated(self, number: int, result: Result) -> tuple[Intervals, Edition]:
         for name, job in self._exact.items():
-            found = job.result()
-            self._totals.know(name, found.lossless(), list(zip(found.columns, found.types, strict=True)))
+            part = job.result()
+            self._totals.add_table(name, part.lossless(), list(zip(part.columns, part.types, strict=True)))
         self._exact = {}
         self._totals.add(result.lossless(), list(zip(result.columns, result.types, strict=True)))
-        growth, look, schedule = self._plan.growth, self._look(number), self._schedule
-        if look.is_whole:
-            rows, _ = self._totals.answer(look)
+        growth, interim, schedule = self._plan.growth, self._interim(number), self._schedule
+        if interim.is_whole:
+            rows, _ = self._totals.answer(interim)
             exact = self._totals.exact(rows, [type_ for _, type_ in growth.columns])
             return _NO_DOUBT, self._edition(number, exact, _NO_DOUBT)
-        rows, groups = self._totals.answer(look)
+        rows, groups = self._totals.answer(interim)
         shown = None if groups is None else Shown(groups[groups >= 0], growth.chosen)
-        told = at_look(growth.bounded, self._totals, schedule, look.drawn, self._options.target, shown)
-        bounded = self._totals.bounded(rows, groups, told, look.share)
-        return told, self._edition(number, bounded, told)
+        found = interim_intervals(growth.bounded, self._totals, schedule, interim.drawn, self._options.target, shown)
+        bounded = self._totals.bounded(rows, groups, found, interim.share)
+        return found, self._edition(number, bounded, found)
 
     def _whole(self, number: int, found: Result) -> Edition:
         """The exact edition, from the rows of the query itself."""
@@ -323,16 +324,16 @@ class GrowingAnswer:
         return Edition(result, number, 1.0, True, groups, 0.0, 0.0, "", (), tuple(growth.shown))
 
     def _edition(self, number: int, rows: pa.Table, found: Intervals) -> Edition:
-        growth, look = self._plan.growth, self._look(number)
+        growth, interim = self._plan.growth, self._interim(number)
         result = Result(rows, edition_columns(growth), self._growing.settings)
-        left = unseen.most(look.drawn, look.pieces, 1 - self._options.target.confidence) if growth.keys else 0.0
-        share, groups, shown = look.share, self._totals.groups, tuple(growth.shown)
-        told = () if look.is_whole else notes(growth, found)
-        return Edition(result, number, share, look.is_whole, groups, left, found.worst, "", told, shown)
+        left = unseen.most(interim.drawn, interim.pieces, 1 - self._options.target.confidence) if growth.keys else 0.0
+        share, groups, shown = interim.share, self._totals.groups, tuple(growth.shown)
+        remarks = () if interim.is_whole else notes(growth, found)
+        return Edition(result, number, share, interim.is_whole, groups, left, found.worst, "", remarks, shown)
 
 
 class ExactAnswer:
-    """The answer to a query that does not grow; see `Answer`. reason: why."""
+    """The answer to a query that does not grow, for a reason; see `Answer`."""
 
     def __init__(self, job: Job, reason: str) -> None:
         self._job, self._reason = job, reason
@@ -387,7 +388,7 @@ class ExactAnswer:
 
 
 async def awaited(answer: Answer) -> Result:
-    """The exact answer, without holding up the event loop; if the waiting is cancelled, the answer is stopped."""
+    """The exact answer, without blocking the event loop. To cancel the wait stops the answer."""
     from asyncio import CancelledError, to_thread
 
     try:
@@ -398,14 +399,14 @@ async def awaited(answer: Answer) -> Result:
 
 
 def _pace(jobs: Sequence[Job], read: int, reads: int) -> Pace | None:
-    """From the jobs of the rounds. read: pieces that all but the last have read. reads: that this one reads."""
+    """The pace of the jobs of the rounds. read: pieces that all but the last job read. reads: pieces of the last."""
     *before, last = (job.status() for job in jobs)
     left = 0.0 if jobs[-1].wait(0.0) else None if last.left is None else last.left.likely
     return Pace.of(sum(one.elapsed for one in before), read, last.elapsed, left, reads)
 
 
-def _seconds_until(moment: float) -> float | None:
-    return None if isinf(moment) else moment - time.monotonic()
+def _seconds_until(end: float) -> float | None:
+    return None if isinf(end) else end - time.monotonic()
 
 
 def edition_columns(growth: Growth) -> tuple[tuple[str, str], ...]:

@@ -1,8 +1,8 @@
-"""The SELECTs of a query whose sums may grow, and what stands around each.
+"""The SELECTs of a query whose sums may grow, and the query around each.
 
-The core is one SELECT with aggregates: the query itself, or one in its FROM or WITH. What stands around it is computed
-again from the core's estimates for each edition, over a table of them; whatever else that reads is exact: parts of the
-query that do not hang on the core run first, small tables are read whole.
+The core is one SELECT with aggregates: the query itself, or one in its FROM or WITH. The query around it is computed
+again for each edition, over a table of the core's estimates. Its other inputs are exact: parts of the query that do not
+depend on the core run first, and small tables are read whole.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ CORE = "qoop_core"
 _EXACT = "qoop_exact"
 
 MOST_ROWS = 2_000_000
-"""Of a table that is read whole for what stands around the core."""
+"""The most rows of a table that is read whole for the query around the core."""
 
 _PLACES = (exp.From, exp.Join, exp.CTE, exp.SetOperation)
 
 
 @value
 class Around:
-    """The query around a core. text: it, over `CORE` and exact tables. exact: queries of these, by name.
+    """The query around a core. text: over `CORE` and exact tables. exact: the queries of these, by name.
 
-    shown: which columns of the query just show a column of the core, by place, and its name in what is around.
+    shown: the columns of the query that show a column of the core unchanged, by place, with its name in the text.
     """
 
     text: str
@@ -43,14 +43,14 @@ class Around:
 
 @value
 class Core:
-    """select: with the WITH that it needs. around: None: it is the whole query."""
+    """select: with the parts of the WITH that it needs. around: None: the core is the whole query."""
 
     select: exp.Select
     around: exp.Expression | None
 
 
 def cores(query: exp.Expression, tables: Mapping[str, Table]) -> Iterator[Core]:
-    """The SELECTs that may be the core, the query itself first, then those of the largest tables."""
+    """The SELECTs that may be the core: the query itself, then those over the largest tables."""
     if isinstance(query, exp.Select) and any(map(has_aggregates, query.expressions)):
         yield Core(query.copy(), None)
     inner = [node for node in query.find_all(exp.Select) if node is not query and _stands_apart(node)]
@@ -60,7 +60,7 @@ def cores(query: exp.Expression, tables: Mapping[str, Table]) -> Iterator[Core]:
 
 
 def _stands_apart(node: exp.Expression) -> bool:
-    """True for a SELECT in FROM or WITH, which knows nothing of what is around it."""
+    """True for a SELECT in FROM or WITH, which does not refer to the query around it."""
     at = node.parent
     while isinstance(at, exp.Subquery | exp.SetOperation | exp.Paren):
         if isinstance(at, exp.Subquery) and isinstance(at.parent, exp.From | exp.Join):
@@ -70,7 +70,7 @@ def _stands_apart(node: exp.Expression) -> bool:
 
 
 def _is_in_expression(node: exp.Expression) -> bool:
-    """True within a subquery that is a value, or a test, of another query."""
+    """True within a subquery that is a value or a condition of another query."""
     at: exp.Expr | None = node
     while at is not None and at.parent is not None:
         if isinstance(at, exp.Subquery | exp.Select | exp.SetOperation) and not isinstance(
@@ -88,7 +88,7 @@ def _rows(select: exp.Expression, tables: Mapping[str, Table]) -> int:
 
 
 def _within(query: exp.Expression, node: exp.Select) -> Core:
-    """One in a WITH or a FROM of the query."""
+    """The core of a SELECT in a WITH or a FROM of the query."""
     place = next(number for number, one in enumerate(query.find_all(exp.Select)) if one is node)
     around = query.copy()
     mine = list(around.find_all(exp.Select))[place]
@@ -99,20 +99,20 @@ def _within(query: exp.Expression, node: exp.Select) -> Core:
 
 
 def with_needed(select: exp.Expression, query: exp.Expression) -> None:
-    """Give a part of a query those of its WITH that the part names."""
+    """Add to a part of a query the parts of the WITH that it names."""
     defined = {one.alias.lower(): one for one in _ctes(query)}
     needed: set[str] = set()
-    wanted = _names(select)
-    while wanted:
-        needed |= wanted & defined.keys()
-        wanted = {name for one in needed for name in _names(defined[one].this)} & defined.keys() - needed
+    named = _names(select)
+    while named:
+        needed |= named & defined.keys()
+        named = {name for one in needed for name in _names(defined[one].this)} & defined.keys() - needed
     if needed:
         kept = [one.copy() for name, one in defined.items() if name in needed]
         select.set("with_", exp.With(expressions=kept))
 
 
 def around_of(core: Core, tables: Mapping[str, Table], figures: Mapping[str, int]) -> Around:
-    """The query around a core. figures: those columns of the core that are estimated. Raises Refused."""
+    """The query around a core. figures: the estimated columns of the core. Raises Refused."""
     assert core.around is not None
     query = core.around.copy()
     _drop_unused(query)
@@ -126,7 +126,7 @@ def around_of(core: Core, tables: Mapping[str, Table], figures: Mapping[str, int
             continue
         table = tables[name]
         if table.rows > MOST_ROWS:
-            raise Refused(f"what stands around its sums reads {table.name}, which is large")
+            raise Refused(f"the query around its sums reads {table.name}, which is large")
         kept = [one for one, _ in table.columns if stars or one.lower() in columns] or [table.columns[0][0]]
         items = ", ".join(exp.to_identifier(one, quoted=True).sql("duckdb") for one in kept)
         exact.append((name, f"SELECT {items} FROM {exp.to_identifier(table.name, quoted=True).sql('duckdb')}"))
@@ -134,14 +134,14 @@ def around_of(core: Core, tables: Mapping[str, Table], figures: Mapping[str, int
 
 
 def _exact_parts(query: exp.Expression) -> list[tuple[str, str]]:
-    """Take out of a query what does not hang on its core: each is a query that runs first."""
-    hanging = {CORE}
+    """Replace the parts of a query that do not depend on its core; returns the queries that run first."""
+    dependent = {CORE}
     for cte in _ctes(query):
-        if _names(cte.this) & hanging:
-            hanging.add(cte.alias.lower())
+        if _names(cte.this) & dependent:
+            dependent.add(cte.alias.lower())
     found: list[tuple[str, str]] = []
     original = query.copy()
-    for node in list(_parts(query, hanging)):
+    for node in list(_parts(query, dependent)):
         name = f"{_EXACT}_{len(found)}"
         part = node.copy()
         with_needed(part, original)
@@ -151,34 +151,34 @@ def _exact_parts(query: exp.Expression) -> list[tuple[str, str]]:
     return found
 
 
-def _parts(query: exp.Expression, hanging: set[str]) -> Iterator[exp.Expression]:
-    """The largest parts in WITH and FROM that do not hang on the core, and read something."""
+def _parts(query: exp.Expression, dependent: set[str]) -> Iterator[exp.Expression]:
+    """The largest parts in WITH and FROM that do not depend on the core, and read a table."""
     for cte in _ctes(query):
-        yield from _apart(cte.this, hanging)
-    yield from _apart(query, hanging, is_top=True)
+        yield from _apart(cte.this, dependent)
+    yield from _apart(query, dependent, is_top=True)
 
 
-def _apart(node: exp.Expression, hanging: set[str], is_top: bool = False) -> Iterator[exp.Expression]:
+def _apart(node: exp.Expression, dependent: set[str], is_top: bool = False) -> Iterator[exp.Expression]:
     if isinstance(node, exp.Subquery):
-        yield from _apart(node.this, hanging)
+        yield from _apart(node.this, dependent)
     elif isinstance(node, exp.SetOperation):
-        if not is_top and not _names(node) & hanging:
+        if not is_top and not _names(node) & dependent:
             yield node
             return
         for arm in (node.this, node.expression):
-            yield from _apart(arm, hanging)
+            yield from _apart(arm, dependent)
     elif isinstance(node, exp.Select):
-        if not is_top and not _names(node) & hanging:
+        if not is_top and not _names(node) & dependent:
             if _names(node):
                 yield node
             return
         for source in sources_of(node):
             if isinstance(source, exp.Subquery):
-                yield from _apart(source, hanging)
+                yield from _apart(source, dependent)
 
 
 def _shown(query: exp.Expression, figures: Mapping[str, int]) -> dict[int, str]:
-    """Columns that show a figure of the core as it is: place, and what its bounds are of."""
+    """Columns that show a figure of the core unchanged: place, and the name of the figure."""
     if not isinstance(query, exp.Select) or query.args.get("group") or query.args.get("distinct"):
         return {}
     if any(map(has_aggregates, query.expressions)):
@@ -199,7 +199,7 @@ def _shown(query: exp.Expression, figures: Mapping[str, int]) -> dict[int, str]:
 
 
 def _alias_of_core(query: exp.Select) -> str | None:
-    """The name that the rows of the core have in the FROM of the query, if these are they."""
+    """The alias of the rows of the core in the FROM of the query; None: they are not in it, or not alone."""
     direct = {cte.alias.lower() for cte in _ctes(query) if _is_core(cte.this) and not cte.args["alias"].columns}
     found = []
     for source in sources_of(query):
@@ -215,7 +215,7 @@ def _is_core(node: exp.Expression) -> bool:
 
 
 def _drop_unused(query: exp.Expression) -> None:
-    """Take parts of the WITH away that nobody names."""
+    """Remove the parts of the WITH that no part of the query names."""
     while True:
         unused = [one for one in _ctes(query) if one.alias.lower() not in _names(query)]
         if not unused:
@@ -233,7 +233,7 @@ def _ctes(query: exp.Expression) -> list[exp.CTE]:
 
 
 def _names(node: exp.Expression) -> set[str]:
-    """The tables that are named in it."""
+    """The tables that a query names."""
     return {table.name.lower() for table in node.find_all(exp.Table)}
 
 

@@ -1,4 +1,4 @@
-"""The editions of an answer that grows: each is a state of it, and they come one after the other."""
+"""The editions of an answer that grows: its states, one after the other."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ if TYPE_CHECKING:
 
 @value
 class Edition:
-    """result: the rows; next to each column ``x`` that is estimated stand ``x_low`` and ``x_high``, NULL where there is
-    no interval, and the last column, ``share_read``, is the part of the data that was read.
+    """result: the rows. Two columns, ``x_low`` and ``x_high``, follow each estimated column ``x``; they are NULL where
+    there is no interval. The last column, ``share_read``, is the part of the data that was read.
 
-    number: of the edition, from 0. share: of the pieces of the largest table that were read. exact: all was read.
-    groups: that were seen. unseen: the largest part of the pieces that any one group may be in of which nothing was
-    seen, at the confidence that was asked for; 0: there is none.
+    number: of the edition, from 0. share: the part of the pieces of the largest table that was read. exact: all was.
+    groups: the number of observed groups. unseen: the largest part of the pieces that any one unobserved group may be
+    in, at the requested confidence; 0: there is no such group.
     error: the largest half-width of an interval relative to its estimate; None: some have no interval yet.
-    reason: why the query did not grow and ran as usual; empty: it grew.
-    notes: what else is to be known, as sentences. figures: places, among the columns of the query, of those that are
-    estimated.
+    reason: why the query ran as usual; empty: it grew.
+    notes: remarks, as sentences. figures: the places of estimated columns among the columns of the query.
     """
 
     result: Result
@@ -50,7 +49,7 @@ class Edition:
             place += 1
 
     def plain(self) -> Result:
-        """The rows in the columns of the query alone."""
+        """The rows, in the columns of the query alone."""
         from qoop.query.result import Result
 
         columns = list(zip(self.result.columns, self.result.types, strict=True))
@@ -68,23 +67,23 @@ class Edition:
 
 
 class Editions(Iterator[Edition], AsyncIterator[Edition]):
-    """``for`` waits for each, ``async for`` does so without holding up the event loop.
+    """``for`` waits for each edition; ``async for`` does so without blocking the event loop.
 
-    nth: waits for the edition of a number; None if there will be none.
+    nth: waits for the edition of a number; None: the answer ended before it.
     """
 
     def __init__(self, nth: Callable[[int], Edition | None]) -> None:
         self._nth = nth
-        self._seen = 0
+        self._next = 0
 
     def __iter__(self) -> Editions:
         return self
 
     def __next__(self) -> Edition:
-        found = self._nth(self._seen)
+        found = self._nth(self._next)
         if found is None:
             raise StopIteration
-        self._seen += 1
+        self._next += 1
         return found
 
     def __aiter__(self) -> Editions:
@@ -93,29 +92,29 @@ class Editions(Iterator[Edition], AsyncIterator[Edition]):
     async def __anext__(self) -> Edition:
         from asyncio import to_thread
 
-        found = await to_thread(self._nth, self._seen)
+        found = await to_thread(self._nth, self._next)
         if found is None:
             raise StopAsyncIteration
-        self._seen += 1
+        self._next += 1
         return found
 
 
 def notes(growth: Growth, found: Intervals) -> tuple[str, ...]:
-    """Of an edition that is not exact."""
-    told = []
+    """The remarks on an edition that is not exact."""
+    sentences = []
     if any(one.kind == "extreme" for one in growth.figures):
-        told.append("least and greatest values are those seen so far")
+        sentences.append("least and greatest values are those seen so far")
     if any(one.kind == "derived" for one in growth.figures) or growth.around is not None:
-        told.append("what has no bounds next to it is computed from estimates, or a group")
+        sentences.append("columns without bounds are groups, or computed from estimates")
     names = [(growth.own_columns or growth.columns)[place][0] for place in found.heavy]
     if names:
-        told.append(f"no interval, a heavy tail: few pieces have most of the spread of {', '.join(names)}")
+        sentences.append(f"no interval, a heavy tail: few pieces have most of the spread of {', '.join(names)}")
     if growth.limited:
-        told.append("the rows were chosen and put in order by estimates; others may belong among them")
+        sentences.append("the rows were chosen and put in order by estimates; others may belong among them")
         if growth.ranked is not None:
             place, descending = growth.ranked
-            told.append(_ranks(found.low[place], found.high[place], descending))
-    return tuple(told)
+            sentences.append(_ranks(found.low[place], found.high[place], descending))
+    return tuple(sentences)
 
 
 def _ranks(low: np.ndarray, high: np.ndarray, descending: bool) -> str:
@@ -124,7 +123,7 @@ def _ranks(low: np.ndarray, high: np.ndarray, descending: bool) -> str:
 
 
 def surely_first(low: np.ndarray, high: np.ndarray, descending: bool, first: int) -> int:
-    """The number of groups that are among that number of first ones, wherever in the intervals the truth lies.
+    """The number of groups that are among the first ones for all true values within the intervals.
 
     >>> import numpy as np
     >>> surely_first(np.array([9.0, 5.0, 4.0]), np.array([11.0, 7.0, 6.0]), True, 1)

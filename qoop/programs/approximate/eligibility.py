@@ -1,8 +1,8 @@
 """The queries that can grow: those in which there are sums over the rows of a large table, in groups.
 
-One table is read by pieces: the largest that stands in the FROM of the SELECT with the sums where each of its rows
-gives what it gives alone: joined to others, which are read whole, and never as the side of an outer join that is filled
-up with NULLs. What is grouped is then a sum over its pieces. Other mentions of the table are read whole.
+One table is read by pieces: the largest in the FROM of the SELECT with the sums whose rows contribute independently of
+each other. It is joined to other tables, which are read whole. It is never the side of an outer join that is filled
+with NULLs. The groups are then sums over its pieces. Other mentions of the table are read whole.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Columns = tuple[tuple[str, str], ...]
 
 
 def growth_of(bound: Bound, tables: Mapping[str, Table], describe: Callable[[str], Columns]) -> Growth | NotGrowing:
-    """The sums that a query grows by, or the reason why it does not grow.
+    """The sums by which a query grows, or the reason why it does not grow.
 
     tables: by lower-case name. describe: the columns of a text over them."""
     reasons = []
@@ -59,9 +59,9 @@ def growth_of(bound: Bound, tables: Mapping[str, Table], describe: Callable[[str
 
 
 def _read(bound: Bound) -> exp.Expression:
-    """The tree of a query that means the same at any moment and anywhere."""
+    """The tree of a query with one meaning at any time and place."""
     if bound.ast is None:
-        raise Refused("only DuckDB can read the text as it is meant")
+        raise Refused("only DuckDB can parse the text")
     if bound.functions:
         raise Refused(f"it calls functions of Python: {', '.join(bound.functions)}")
     if not is_steady(bound.text):
@@ -73,7 +73,7 @@ def _read(bound: Bound) -> exp.Expression:
 
 
 def _known(query: exp.Expression, tables: Mapping[str, Table]) -> Mapping[str, Table]:
-    """The tables that no part of a WITH has the name of."""
+    """The tables whose names no part of a WITH has."""
     own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
     found = {name: table for name, table in tables.items() if name not in own}
     if not found:
@@ -129,7 +129,7 @@ def _is_estimated(value: exp.Expression) -> bool:
 
 
 def _is_of_all_rows(select: exp.Select) -> bool:
-    """True if what is summed up is each row of the table, once."""
+    """True if the sums are over each row of the table, once."""
     [source, *others] = sources_of(select)
     return not others and isinstance(source, exp.Table) and not any(select.args.get(one) for one in _LEAVES_OUT)
 
@@ -138,27 +138,27 @@ _LEAVES_OUT = ("where", "group", "having", "laterals", "joins", "limit", "offset
 
 
 def _known_by_footers(figure: Figure, reading: Reading) -> Figure:
-    """The same figure; one of the number of rows is known."""
+    """The same figure, with the kind "rows" if it is the number of rows."""
     counted = figure.kind == "total" and reading.measures[figure.y].sql in ("COUNT(*)", "COUNT(1)", "COUNT()")
     return replace(figure, kind="rows") if counted else figure
 
 
 def _ranked(select: exp.Select, names: Names, figures: Mapping[int, Figure]) -> tuple[int, bool] | None:
-    """The figure that rows are put in order by first, and whether the greatest comes first."""
+    """The first figure of the ORDER BY, and whether the greatest comes first."""
     order = select.args.get("order")
     if order is None or select.args.get("having") is not None or select.args.get("offset") is not None:
         return None
     first = order.expressions[0]
-    wanted = names.same(names.item_at(first.this) or names.resolved(first.this, prefer_columns=False))
+    ordered_by = names.same(names.item_at(first.this) or names.resolved(first.this, prefer_columns=False))
     for place, figure in figures.items():
         value = names.value_of(select.expressions[place])
-        if figure.kind not in UNBOUNDED and wanted in (names.same(value), names.same(exp.paren(value.copy()))):
+        if figure.kind not in UNBOUNDED and ordered_by in (names.same(value), names.same(exp.paren(value.copy()))):
             return place, bool(first.args.get("desc"))
     return None
 
 
 def _is_chosen(select: exp.Select, names: Names) -> bool:
-    """True if which groups are shown hangs on estimates: by HAVING, or as the first ones by an estimate."""
+    """True if estimates decide which groups are shown: by HAVING, or as the first ones by an estimate."""
     order, having = select.args.get("order"), select.args.get("having")
     if having is not None or order is None or not (select.args.get("limit") or select.args.get("offset")):
         return having is not None
@@ -167,7 +167,7 @@ def _is_chosen(select: exp.Select, names: Names) -> bool:
 
 
 def _check(select: exp.Select) -> None:
-    """Raise Refused for a SELECT that is of no form that can grow."""
+    """Raise Refused for a SELECT whose form cannot grow."""
     if any(isinstance(one, exp.Star) or one.is_star for one in select.expressions):
         raise Refused("it has no list of columns")
     for node in own_nodes(select):
@@ -177,14 +177,14 @@ def _check(select: exp.Select) -> None:
 
 
 def own_nodes(select: exp.Expression) -> Iterator[exp.Expression]:
-    """The nodes of a SELECT that are not in another SELECT within it."""
+    """The nodes of a SELECT outside the SELECTs within it."""
     for node in select.walk(prune=lambda node: node is not select and isinstance(node, exp.Query)):
         if isinstance(node, exp.Expression):
             yield node
 
 
 def _take_pieces(select: exp.Select, tables: Mapping[str, Table]) -> tuple[Table, str]:
-    """Put pieces in place of the table to be read by them; the table, and its name in the SELECT."""
+    """Put pieces in place of the largest possible table; returns the table and its name in the SELECT."""
     sources = sources_of(select)
     named = [(tables[one.name.lower()], place) for place, one in enumerate(sources)
              if isinstance(one, exp.Table) and one.name.lower() in tables and not one.args.get("db")]  # fmt: skip
@@ -209,7 +209,7 @@ def _take_pieces(select: exp.Select, tables: Mapping[str, Table]) -> tuple[Table
 
 
 def _check_joins(select: exp.Select, place: int, name: str) -> None:
-    """place: of the table that is read by pieces, among what stands in the FROM."""
+    """Raise Refused for joins that do not allow pieces of a table. place: of the table in the FROM."""
     if any(source.args.get("joins") for source in sources_of(select)):
         raise Refused("its joins are nested")
     for number, join in enumerate(select.args.get("joins") or [], 1):

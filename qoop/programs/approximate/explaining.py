@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 _WITHOUT: dict[Kind, str] = {
-    "distinct": "The interval of {} begins at what was seen. There is none while each value was seen in several "
-    "pieces: then nothing tells of the values of few.",
+    "distinct": "The interval of {} begins at the number of values seen. There is none while each value was seen in "
+    "several pieces: no value then indicates those in few pieces.",
     "extreme": "Without intervals, as seen so far: {}. Rows that were not read may have any value.",
-    "derived": "Without intervals, of estimates: {}. There is no formula for what is computed so.",
+    "derived": "Without intervals, computed from estimates: {}. There is no formula for their error.",
 }
 
 
 def explained_growth(text: str, session: SessionQueries, options: AnswerOptions) -> str:
-    """The pieces that are read in which rounds, or the reason why the query runs exactly."""
+    """The pieces of each round, or the reason why the query runs exactly."""
     plan = why_not(text, session, options)
     if isinstance(plan, str):
         return f"The query runs exactly: {plan}."
@@ -38,20 +38,20 @@ def _lines(plan: RoundPlan) -> list[str]:
     sooner = ", or sooner where the target should be met" if plan.schedule.aims else ""
     lines = [
         *_way(plan),
-        f"Editions come after {', '.join(map(str, ends))} of them{sooner}; the last one is exact. Where the others "
-        "would be in vain, by the width of the first, it comes at once.",
+        f"Editions come after {', '.join(map(str, ends))} of them{sooner}; the last one is exact. It comes at "
+        "once where the width of the first edition shows that the others would be in vain.",
     ]
     if names:
         lines.append(f"With intervals: {', '.join(names)}.")
-    for told, why in _WITHOUT.items():
-        some = [name for name, kind in shown if kind == told]
+    for unbounded, why in _WITHOUT.items():
+        some = [name for name, kind in shown if kind == unbounded]
         lines += [f"{why.format(', '.join(some))}"] if some else []
     if growth.is_of_values:
         lines.append("The last round is the query itself, as distinct counts and quantiles of pieces do not add up.")
     elif isinstance(plan.cut, Buckets):
         lines.append("The last round is the query itself.")
     elif plan.cut.in_row_groups:
-        lines.append("The last round reads the row groups that are left, or is the query itself if that is sooner.")
+        lines.append("The last round reads the row groups that are left, or is the query itself if that takes less.")
     text = growth.round_sql
     if isinstance(plan.cut, Buckets):
         text = plan.cut.text(text, plan.schedule.pieces_of(0))
@@ -59,7 +59,7 @@ def _lines(plan: RoundPlan) -> list[str]:
 
 
 def _way(plan: RoundPlan) -> list[str]:
-    """The way in which rows are drawn, and the reason."""
+    """The way to draw rows, and its reason."""
     name, cut, ways = plan.growth.fact.name, plan.cut, plan.ways
     why = []
     if ways is not None:

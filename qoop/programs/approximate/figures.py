@@ -1,4 +1,4 @@
-"""The figures of a query: what its columns are made of, as sums that merge."""
+"""The figures of a query: its columns as expressions over sums that merge."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FRACTIONS = ("DECIMAL", "DOUBLE", "FLOAT")
 
 
 class Reading:
-    """Finds aggregates and keys in expressions, and numbers what they need."""
+    """Finds aggregates and keys in expressions, and numbers their terms and measures."""
 
     def __init__(self, names: Names, keys: Sequence[exp.Expression]) -> None:
         self._names = names
@@ -39,10 +39,10 @@ class Reading:
         self.measures: list[Measure] = []
 
     def final(self, expr: exp.Expression, ratio: bool = False) -> str:
-        """The expression over the columns of the estimates: ``k0`` … and ``e0`` …, or ``u0`` … of a ratio, in which it
-        does not matter how much was read.
+        """The expression over the columns of the estimates: ``k0`` … and ``e0`` …, or ``u0`` … in a ratio, whose value
+        does not depend on the number of rows read.
 
-        Raises Refused if something else is left in it.
+        Raises Refused if it has other columns.
         """
         return self._replaced(expr.copy(), "u" if ratio else "e").sql("duckdb")
 
@@ -70,7 +70,7 @@ class Reading:
         return node
 
     def _over(self, node: exp.Window, prefix: str) -> exp.Expression:
-        """A function over a window of groups: it stays, what it is of and what it goes by are estimates."""
+        """A function over a window of groups. It stays; its arguments and its window are over estimates."""
         call = node.this.this if isinstance(node.this, exp.IgnoreNulls | exp.RespectNulls) else node.this
         for inside in (call, node):
             for name, child in list(inside.args.items()):
@@ -81,7 +81,7 @@ class Reading:
         return node
 
     def _grouping(self, node: exp.Grouping) -> exp.Expression:
-        """The bits that tell by which of its arguments a group is not."""
+        """The bits of the arguments that the grouping set of a row leaves out."""
         last = len(self._keys) - 1
         bits = []
         for shift, one in enumerate(reversed(node.expressions)):
@@ -119,7 +119,7 @@ class Reading:
         return Term(op, self.measure(node.sql("duckdb")))
 
     def _of_values(self, node: exp.Expression, call: exp.Expression) -> Term | None:
-        """A distinct count or a quantile, which need the values themselves; None if it is neither."""
+        """A distinct count or a quantile, which need all values; None: it is neither."""
         if isinstance(call, exp.Count) and isinstance(call.this, exp.Distinct) and len(call.this.expressions) == 1:
             return Term("distinct", self._values(node, call, call.this.expressions[0], hashed=True))
         if isinstance(call, exp.Median):
@@ -131,7 +131,7 @@ class Reading:
         return None
 
     def _values(self, node: exp.Expression, call: exp.Expression, of: exp.Expression, hashed: bool = False) -> int:
-        """The number of the measure of the values that an aggregate is of; of distinct ones their hashes will do."""
+        """The number of the measure of an aggregate's input values; hashes are enough for distinct values."""
         kept = exp.paren(of.copy()).sql("duckdb")
         where = [f"{kept} IS NOT NULL", *([f"({node.expression.this.sql('duckdb')})"] if node is not call else [])]
         listed = f"list(DISTINCT hash({kept}))" if hashed else f"list({kept})"
@@ -152,7 +152,7 @@ def is_aggregate(node: exp.Expression) -> bool:
 
 
 def _as(node: exp.Expression, kind: type[exp.AggFunc], of: exp.Expression | None = None) -> str:
-    """The same aggregate with another function, and perhaps of something else."""
+    """The same aggregate with another function. of: another argument."""
     made = node.copy()
     call = made.this if isinstance(made, exp.Filter) else made
     other = kind(this=call.this.copy() if of is None else of)
@@ -163,14 +163,14 @@ def _as(node: exp.Expression, kind: type[exp.AggFunc], of: exp.Expression | None
 
 
 def figure_of(reading: Reading, place: int, expr: exp.Expression) -> Figure:
-    """The figure that a column of the answer estimates; what has no formula here has no interval."""
+    """The figure that a column of the answer estimates; without a formula it has no interval."""
     if expr.find(exp.Window, exp.Grouping):
         return Figure(place, "derived", 0)
     return replace(_linear(reading, expr) or Figure(0, "derived", 0), place=place)
 
 
 def _linear(reading: Reading, expr: exp.Expression) -> Figure | None:
-    """A figure of any place; None for an expression that is none."""
+    """A figure without its place; None: the expression is not linear in aggregates."""
     if is_aggregate(expr):
         term = reading.terms[reading.term(expr)]
         return Figure(
@@ -203,7 +203,7 @@ def _linear(reading: Reading, expr: exp.Expression) -> Figure | None:
 
 
 def _added(reading: Reading, expr: exp.Expression) -> Figure | None:
-    """A sum or difference of totals, which is a total of each piece's own."""
+    """A sum or difference of totals, which is the total of a measure of pieces."""
     texts = []
     for part in (expr.this, expr.expression):
         found = _linear(reading, part)
@@ -225,7 +225,7 @@ def _ratio(above: Figure | None, below: Figure | None) -> Figure | None:
 
 
 def _number(expr: exp.Expression) -> float | None:
-    """The value of a number that is written out."""
+    """The value of a literal number."""
     while isinstance(expr, exp.Paren | exp.Cast):
         expr = expr.this
     if isinstance(expr, exp.Neg):

@@ -21,14 +21,14 @@ MergedBy = Literal["sum", "min", "max", "values"]
 Kind = Literal["total", "ratio", "variance", "deviation", "distinct", "quantile", "extreme", "rows", "derived"]
 
 UNBOUNDED: tuple[Kind, ...] = ("extreme", "derived")
-"""Figures without an interval; nothing waits for them."""
+"""Figures without an interval: the target does not include them."""
 
 
 @value
 class Measure:
-    """An aggregate that is computed for each piece and group, and merges: by adding up, or as the least or greatest.
+    """An aggregate that is computed for each piece and group, and merges: as a sum, a minimum or a maximum.
 
-    values: it does not merge; the values that it is of are kept by piece.
+    values: it does not merge, so its input values are kept by piece.
     """
 
     sql: str
@@ -37,7 +37,7 @@ class Measure:
 
 @value
 class Term:
-    """An aggregate of the query. y, x: places among the measures. An average has both, the others y alone.
+    """An aggregate of the query. y, x: places among the measures. An average has both, others y alone.
 
     A variance or deviation has y, the squares, x, the number of rows, and z, their values. level: of a quantile.
     """
@@ -56,13 +56,13 @@ class Term:
 
 @value
 class Figure:
-    """A column of the answer that is estimated. place: among the columns. scale: what it is multiplied by.
+    """An estimated column of the answer. place: among the columns. scale: its factor.
 
-    total: `scale` times measure y. ratio: `scale` times y / x. extreme: the least or greatest, so far.
+    total: `scale` times measure y. ratio: `scale` times y / x. extreme: the minimum or maximum so far.
     variance, deviation: of rows, from squares y, number x and values z; of_sample: over one less than their number.
     distinct, quantile: of the values y; level: of the quantile; continuous: it may lie between the values of two rows.
-    rows: `scale` times the number of rows of the table, which its footers tell.
-    derived: something else that is computed from estimates.
+    rows: `scale` times the number of rows of the table, which is known from footers.
+    derived: another expression over estimates.
     """
 
     place: int
@@ -81,14 +81,14 @@ class Growth:
     """A query that grows.
 
     fact: the table that is read by pieces. keys: SQL of the groups. terms: the aggregates of the query.
-    items, tail: the columns of the answer, and what stands behind FROM, as SQL over columns ``k0`` … for keys, ``e0`` …
-    for estimates of terms and ``u0`` … for what they are of the rows read. limited: only some rows are shown.
+    items, tail: the columns of the answer, and the clauses after FROM, as SQL over columns ``k0`` … for keys, ``e0`` …
+    for estimates of terms and ``u0`` … for their values over the rows read. limited: only some rows are shown.
     columns: names and types of the answer. round_sql: the query of a round, over the pieces of the table. rest_sql:
-    the query of the last one, which need not tell pieces apart.
-    around: what stands around the sums, over a table of them; None: they are the whole query. own_columns: of the sums.
-    ranked: the place of the figure that the rows are put in order by first, and whether the greatest is first.
+    the query of the last round, which does not separate pieces.
+    around: the query around the sums, over a table of them; None: the sums are the query. own_columns: of the sums.
+    ranked: the place of the first figure of the ORDER BY, and whether the greatest is first.
     universes: the ways to read a join of large tables by buckets of its key.
-    chosen: which groups are shown hangs on estimates.
+    chosen: estimates decide which groups are shown.
     """
 
     fact: Table
@@ -110,16 +110,16 @@ class Growth:
 
     @cached_property
     def shown(self) -> Mapping[int, tuple[int, str]]:
-        """Of each column of the answer that is estimated, by place: which of the figures it shows, and, if there is
-        something around these, what its table is called there."""
+        """By the place of each estimated column of the answer: the figure that it shows, and the alias of its table in
+        the query around the sums."""
         places = {one.place for one in self.figures}
         if self.around is None:
             return {place: (place, "") for place in sorted(places)}
         named = {name.lower(): place for place, (name, _) in enumerate(self.own_columns)}
-        told = dict(self.around.shown)
-        if -1 in told:
-            return {place: (place, told[-1]) for place in sorted(places)}
-        found = {place: one.rsplit(".", 1) for place, one in told.items()}
+        columns = dict(self.around.shown)
+        if -1 in columns:
+            return {place: (place, columns[-1]) for place in sorted(places)}
+        found = {place: one.rsplit(".", 1) for place, one in columns.items()}
         return {place: (named[name], alias) for place, (alias, name) in found.items()}
 
     @property
@@ -157,6 +157,6 @@ def totals(figures: Iterable[Figure]) -> set[int]:
 
 @value
 class NotGrowing:
-    """A query that runs as usual, and why."""
+    """A query that runs as usual, for a reason."""
 
     reason: str

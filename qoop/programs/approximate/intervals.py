@@ -1,4 +1,4 @@
-"""The intervals of all figures of all groups, from what was read so far."""
+"""The intervals of all figures of all groups, from the pieces read so far."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from qoop.catalog.value import value
 from qoop.programs.approximate.estimators import of_values, ratio, skewness, total, variance
-from qoop.programs.approximate.estimators.look import Ends, Look
+from qoop.programs.approximate.estimators.interim import Ends, Interim
 from qoop.programs.approximate.estimators.student import quantile
 from qoop.programs.approximate.growth import UNBOUNDED
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 
 _DOUBT = 1.25
-"""The width that is foretold may be that much too large: it is the largest of many guesses."""
+"""The factor by which a predicted width may be too large: it is the maximum of many estimates."""
 
 _AIM = 1.15
-"""A look that is to meet the target aims at that much less than its width: if it misses, it takes one round more."""
+"""The margin of a round that aims at the target: a miss costs one more round."""
 
 _LEAST_STEP = 1.25
-"""A look comes after that many times the pieces of the look before at least."""
+"""An interim edition reads at least this factor more pieces than the one before."""
 
 
 @value
 class Intervals:
-    """low, high: of each figure by its place in the answer, NaN where there is none yet, by group.
+    """low, high: the bounds of each figure by its place in the answer, by group; NaN: there is no interval yet.
 
-    worst: of the groups shown the largest half-width relative to its estimate; None: not all figures that can have an
-    interval have one. heavy: places of figures that have none because of a heavy tail.
-    plain: the largest half-width were no total skewed. needed: the pieces of which all figures have one; infinite:
-    nobody knows.
+    worst: the largest half-width relative to its estimate, among the groups shown; None: some figure that can have an
+    interval has none. heavy: the places of figures that have none because of a heavy tail.
+    plain: the largest half-width if no total were skewed. needed: the pieces with which all figures have an interval;
+    infinite: unknown.
     """
 
     low: dict[int, np.ndarray]
@@ -54,18 +54,18 @@ class Intervals:
 
 @value
 class Shown:
-    """The groups of the rows that are shown. chosen: which ones these are hangs on estimates.
+    """The groups of the rows that are shown. chosen: estimates decide which groups these are.
 
-    Rows that are chosen by estimates are rather those of which too much was drawn. On average no more of the intervals
-    of R rows out of m groups miss than of all, if each has R / m of what may go wrong (Benjamini and Yekutieli, False
-    discovery rate-adjusted multiple confidence intervals for selected parameters, JASA 100, 2005).
+    Estimates choose groups with overestimates more often. The intervals of R rows out of m groups miss on average no
+    more often than all do, if each spends R / m of the chance of error (Benjamini and Yekutieli, False discovery
+    rate-adjusted multiple confidence intervals for selected parameters, JASA 100, 2005).
     """
 
     groups: np.ndarray
     chosen: bool = False
 
     def alpha(self, alpha: float, groups: int) -> float:
-        """The part of what may go wrong that the interval of each takes. groups: number of all.
+        """The chance of error that the interval of each group spends. groups: the number of all groups.
 
         >>> import numpy as np
         >>> Shown(np.array([3, 7, 7]), chosen=True).alpha(0.05, 10), Shown(np.array([3, 7])).alpha(0.05, 10)
@@ -77,11 +77,11 @@ class Shown:
 
 
 class Sums(Protocol):
-    """The sums of the groups seen, such as :class:`qoop.programs.approximate.totals.Totals`."""
+    """The sums of the observed groups, such as :class:`qoop.programs.approximate.totals.Totals`."""
 
     @property
     def groups(self) -> int:
-        """Number of groups."""
+        """The number of groups."""
         ...
 
     def moments(self, measure: int) -> Moments:
@@ -101,25 +101,25 @@ class Sums(Protocol):
         ...
 
     def incidence(self, measure: int) -> Incidence:
-        """The values seen of a measure that counts distinct ones."""
+        """The observed values of a measure that counts distinct values."""
         ...
 
     def sample(self, measure: int) -> Sample:
-        """The values seen of a measure of which there is a quantile."""
+        """The observed values of the measure of a quantile."""
         ...
 
 
-def at_look(
+def interim_intervals(
     figures: Sequence[Figure], totals: Sums, schedule: Schedule, drawn: int, target: Target, shown: Shown | None = None
 ) -> Intervals:
-    """The intervals at a look that is not the last; those of the level that is kept for the target if they meet it.
+    """The intervals of an interim edition. They have the level that is reserved for the target, if they meet it so.
 
-    shown: the groups of which they are to be narrow; None: all.
+    shown: the groups whose intervals count; None: all.
     """
 
-    def found(at_goal: bool | None) -> Intervals:
-        alpha = schedule.alpha(target.confidence, at_goal)
-        return intervals(figures, totals, schedule.look(drawn, alpha), shown)
+    def found(at_target: bool | None) -> Intervals:
+        alpha = schedule.alpha(target.confidence, at_target)
+        return intervals(figures, totals, schedule.interim(drawn, alpha), shown)
 
     if not target.error:
         return found(None)
@@ -130,7 +130,7 @@ def at_look(
 
 
 def in_vain(found: Intervals, schedule: Schedule, drawn: int, target: Target) -> bool:
-    """True if no look before the last is believed to meet the target, as errors fall (`RoundStart.predicted`)."""
+    """True if no interim edition should meet the target, by the predicted fall of errors (`RoundStart.predicted`)."""
     pieces, last = len(schedule.order), schedule.ends[-2]
     if not target.error or drawn >= last:
         return False
@@ -138,40 +138,40 @@ def in_vain(found: Intervals, schedule: Schedule, drawn: int, target: Target) ->
 
 
 def enough_at(found: Intervals, schedule: Schedule, drawn: int, target: Target) -> int | None:
-    """The pieces after which the first look should meet the target, as errors fall; None: only the last one should."""
+    """The pieces after which the first interim edition should meet the target; None: only the exact edition should."""
     pieces = len(schedule.order)
     if found.worst is None and not found.needed:
-        return None  # nothing tells of intervals to come
+        return None  # intervals to come cannot be predicted
     later = (end for end in schedule.ends[:-1] if end > drawn)
     good = (end for end in later if found.needed <= end and _falls_to(found, drawn, end, pieces) <= target.error)
     return next(good, None)
 
 
 def aimed(found: Intervals, schedule: Schedule, drawn: int, number: int, target: Target) -> Schedule:
-    """The same schedule, but that round `number`, the next, ends where the target should be met, if that is before its
-    own end. How wide intervals are decides, not where they lie, as for the look that meets the target."""
+    """The same schedule, but that the next round, of this number, ends where the target should be met, if that is
+    sooner. Only widths of intervals decide, not their places, as for the edition that meets the target."""
     if not schedule.aims or not target.error or not 0 < found.plain < inf or number >= len(schedule.ends) - 1:
         return schedule
     pieces = len(schedule.order)
-    slope = found.plain / sqrt(Look(drawn, pieces, 0.0).unseen)
+    slope = found.plain / sqrt(Interim(drawn, pieces, 0.0).unseen)
     root = (sqrt(slope**2 + 4 * target.error / _AIM) - slope) / 2  # where `_falls_to` is the target
     enough = max(1 / (root**2 + 1 / pieces), _AIM * found.needed, _LEAST_STEP * drawn)
     return schedule.ending(number, ceil(enough)) if enough < schedule.ends[number] else schedule
 
 
 def _falls_to(found: Intervals, drawn: int, end: int, pieces: int) -> float:
-    """The largest half-width once that many pieces are read, were no total skewed."""
-    before, after = Look(drawn, pieces, 0.0).unseen, Look(end, pieces, 0.0).unseen
+    """The predicted largest half-width after a number of pieces, if no total were skewed."""
+    before, after = Interim(drawn, pieces, 0.0).unseen, Interim(end, pieces, 0.0).unseen
     return found.plain * sqrt(after / before) + after
 
 
-def intervals(figures: Sequence[Figure], totals: Sums, look: Look, shown: Shown | None = None) -> Intervals:
-    """The intervals at a look that is not the last. shown: see `at_look`."""
+def intervals(figures: Sequence[Figure], totals: Sums, interim: Interim, shown: Shown | None = None) -> Intervals:
+    """The intervals of an interim edition. shown: see `interim_intervals`."""
     import numpy as np
 
     groups = totals.groups
-    told = np.arange(groups) if shown is None else shown.groups
-    look = look if shown is None else replace(look, alpha=shown.alpha(look.alpha, groups))
+    counted = np.arange(groups) if shown is None else shown.groups
+    interim = interim if shown is None else replace(interim, alpha=shown.alpha(interim.alpha, groups))
     low, high, heavy = {}, {}, []
     worst, plain, needed = [0.0], [0.0], [0.0]
     for figure in figures:
@@ -179,70 +179,72 @@ def intervals(figures: Sequence[Figure], totals: Sums, look: Look, shown: Shown 
             low[figure.place] = high[figure.place] = np.full(groups, np.nan)
             continue
         with np.errstate(all="ignore"):
-            one = _ends(figure, totals, look)
+            one = _ends(figure, totals, interim)
             low[figure.place], high[figure.place] = np.sort([one.low * figure.scale, one.high * figure.scale], axis=0)
             size = np.abs(one.estimate)
             half = np.maximum(one.high - one.estimate, one.estimate - one.low)
-            relative = np.where(half == 0, 0.0, half / size)[told]
-            bare = np.where(one.plain == 0, 0.0, one.plain / size)[told]
+            relative = np.where(half == 0, 0.0, half / size)[counted]
+            bare = np.where(one.plain == 0, 0.0, one.plain / size)[counted]
         worst.append(float(np.max(relative, initial=0.0)))
         plain.append(_largest(bare))
-        needed.append(_largest(one.needed[told]))
-        heavy += [figure.place] if one.tail is not None and one.tail[told].any() else []
-    known = any(figure.kind not in UNBOUNDED for figure in figures) and len(told) > 0
+        needed.append(_largest(one.needed[counted]))
+        heavy += [figure.place] if one.tail is not None and one.tail[counted].any() else []
+    known = any(figure.kind not in UNBOUNDED for figure in figures) and len(counted) > 0
     largest = float(np.max(worst))
     found = largest if known and np.isfinite(largest) else None
     return Intervals(low, high, found, tuple(heavy), max(plain), max(needed))
 
 
 def _largest(numbers: np.ndarray) -> float:
-    """The largest of those that are known."""
+    """The largest known number."""
     import numpy as np
 
     return float(np.max(np.nan_to_num(numbers, nan=0.0, posinf=inf), initial=0.0))
 
 
-def _ends(figure: Figure, totals: Sums, look: Look) -> Ends:
+def _ends(figure: Figure, totals: Sums, interim: Interim) -> Ends:
     if figure.kind == "distinct":
-        return of_values.distinct(totals.incidence(figure.y), look)
+        return of_values.distinct(totals.incidence(figure.y), interim)
     if figure.kind == "quantile":
-        return of_values.quantiles(totals.sample(figure.y), totals.groups, figure.level, figure.continuous, look)
+        return of_values.quantiles(totals.sample(figure.y), totals.groups, figure.level, figure.continuous, interim)
     if figure.kind == "rows":
-        return _known(totals.moments(figure.y).sums * look.sizes.scale)
+        return _known(totals.moments(figure.y).sums * interim.sizes.scale)
     if figure.kind == "total":
-        return _normal(_total(figure, totals, look), look)
-    return _normal(_ratio(figure, totals, look) if figure.kind == "ratio" else _spread(figure, totals, look), look)
+        return _normal(_total(figure, totals, interim), interim)
+    return _normal(
+        _ratio(figure, totals, interim) if figure.kind == "ratio" else _spread(figure, totals, interim), interim
+    )
 
 
 def _known(estimate: np.ndarray) -> Ends:
-    """Of numbers of rows that are certain."""
+    """The ends of numbers of rows, which are certain."""
     import numpy as np
 
     found, nothing = np.rint(estimate), np.zeros(len(estimate))
     return Ends(found, found, found, nothing, nothing)
 
 
-def _normal(one: _Found, look: Look) -> Ends:
-    """Intervals that reach as far to both sides, by Student's distribution, as wide as skewness makes them.
+def _normal(one: _Estimates, interim: Interim) -> Ends:
+    """Symmetric intervals by Student's distribution, widened for skewness.
 
-    To that comes what a stretch of rows may do that is unlike all that was read: pieces that are all alike tell nothing
-    of it, such as of a filter that leaves out what another part of the table begins with. There may be nothing in it,
-    or twice as much as elsewhere."""
+    They also include a margin for an unread stretch of unusual rows, for which equal pieces are no evidence: a filter
+    may exclude only the rows of another part of the table. Its total may be 0, or twice that of other stretches."""
     import numpy as np
 
-    t = quantile(1 - look.alpha / 2, look.drawn - 1)
-    needed = skewness.needed(look.drawn, one.squares, one.cubes)
-    wider = skewness.wider(look.drawn, one.squares, one.cubes, look.z)
-    half = t * one.error * wider + look.unseen * np.abs(one.estimate)
-    half = np.where((needed < look.drawn) & one.steady & ~one.tail, half, np.nan)
+    t = quantile(1 - interim.alpha / 2, interim.drawn - 1)
+    needed = skewness.needed(interim.drawn, one.squares, one.cubes)
+    wider = skewness.wider(interim.drawn, one.squares, one.cubes, interim.z)
+    half = t * one.error * wider + interim.unseen * np.abs(one.estimate)
+    half = np.where((needed < interim.drawn) & one.steady & ~one.tail, half, np.nan)
     needed = np.where(one.tail, inf, needed)
     return Ends(one.estimate, one.estimate - half, one.estimate + half, t * one.error, needed, one.tail)
 
 
 @value
-class _Found:
-    """Of a figure, by group: estimates, their standard errors, the sums of the squares and cubes of the deviations of
-    pieces, where there is enough to go by at all, and where a tail is too heavy."""
+class _Estimates:
+    """A figure by group: estimates, their standard errors, and sums of squares and cubes of the deviations of pieces.
+
+    steady: there are enough pieces for an interval. tail: the tail is too heavy for one."""
 
     estimate: np.ndarray
     error: np.ndarray
@@ -252,25 +254,25 @@ class _Found:
     tail: np.ndarray
 
 
-def _total(figure: Figure, totals: Sums, look: Look) -> _Found:
-    y, both, rows = totals.moments(figure.y), totals.size_moments(figure.y), look.sizes.drawn
-    error = total.standard_error(look, y, both)
+def _total(figure: Figure, totals: Sums, interim: Interim) -> _Estimates:
+    y, both, rows = totals.moments(figure.y), totals.size_moments(figure.y), interim.sizes.drawn
+    error = total.standard_error(interim, y, both)
     squares, cubes = ratio.residual_cubes(y, rows, both)
-    steady = ratio.is_steady(look.drawn, look.pieces, rows) & (y.squares > 0)
-    return _Found(y.sums * look.sizes.scale, error, squares, cubes, steady, _is_heavy(y, look))
+    steady = ratio.is_steady(interim.drawn, interim.pieces, rows) & (y.squares > 0)
+    return _Estimates(y.sums * interim.sizes.scale, error, squares, cubes, steady, _is_heavy(y, interim))
 
 
-def _ratio(figure: Figure, totals: Sums, look: Look) -> _Found:
+def _ratio(figure: Figure, totals: Sums, interim: Interim) -> _Estimates:
     assert figure.x is not None
     y, x = totals.moments(figure.y), totals.moments(figure.x)
     both = totals.pair_moments(figure.y, figure.x)
-    error = ratio.standard_error(look.drawn, look.pieces, y, x, both)
+    error = ratio.standard_error(interim.drawn, interim.pieces, y, x, both)
     squares, cubes = ratio.residual_cubes(y, x, both)
-    steady = ratio.is_steady(look.drawn, look.pieces, x) & (x.squares > 0)
-    return _Found(y.sums / x.sums, error, squares, cubes, steady, _is_heavy(y, look) | _is_heavy(x, look))
+    steady = ratio.is_steady(interim.drawn, interim.pieces, x) & (x.squares > 0)
+    return _Estimates(y.sums / x.sums, error, squares, cubes, steady, _is_heavy(y, interim) | _is_heavy(x, interim))
 
 
-def _spread(figure: Figure, totals: Sums, look: Look) -> _Found:
+def _spread(figure: Figure, totals: Sums, interim: Interim) -> _Estimates:
     import numpy as np
 
     y, z, x = figure.y, figure.z, figure.x
@@ -278,16 +280,18 @@ def _spread(figure: Figure, totals: Sums, look: Look) -> _Found:
     q, s, n = (totals.moments(one) for one in (y, z, x))
     pair = totals.pair_moments
     powers = variance.Powers(q, s, n, pair(y, z), pair(y, x), pair(z, x), totals.triple_moments(y, z, x))
-    found, error = powers.estimate(figure.of_sample), variance.standard_error(look.drawn, look.pieces, powers)
+    found, error = powers.estimate(figure.of_sample), variance.standard_error(interim.drawn, interim.pieces, powers)
     if figure.kind == "deviation":
         found = np.sqrt(found)
         error = error / (2 * found)
-    steady = ratio.is_steady(look.drawn, look.pieces, n) & (found > 0) & (n.squares > 0)
-    return _Found(found, error, powers.squares(), powers.cubes(), steady, _is_heavy(q, look) | _is_heavy(n, look))
+    steady = ratio.is_steady(interim.drawn, interim.pieces, n) & (found > 0) & (n.squares > 0)
+    return _Estimates(
+        found, error, powers.squares(), powers.cubes(), steady, _is_heavy(q, interim) | _is_heavy(n, interim)
+    )
 
 
-def _is_heavy(y: Moments, look: Look) -> np.ndarray:
+def _is_heavy(y: Moments, interim: Interim) -> np.ndarray:
     import numpy as np
 
-    squares, _ = skewness.central(look.drawn, y.sums, y.squares, y.cubes)
-    return skewness.heavy(look.drawn, squares, np.abs(y.peaks) - np.abs(y.sums / look.drawn))
+    squares, _ = skewness.central(interim.drawn, y.sums, y.squares, y.cubes)
+    return skewness.heavy(interim.drawn, squares, np.abs(y.peaks) - np.abs(y.sums / interim.drawn))

@@ -1,4 +1,4 @@
-"""The names in a SELECT: which column one means, which of the columns of the answer, and what the groups are."""
+"""The names in a SELECT: the column, or the column of the answer, that one means; the keys of the groups."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from sqlglot import exp
 
 
 class Refused(Exception):
-    """The query cannot grow, for the reason that it says."""
+    """The query cannot grow, for the reason in the message."""
 
 
 def sources_of(select: exp.Select) -> list[exp.Expression]:
-    """All that stands in the FROM, in order."""
+    """The sources in the FROM, in order."""
     source = select.args.get("from_")
     joins = select.args.get("joins") or []
     return [] if source is None else [source.this, *(join.this for join in joins)]
 
 
 def has_aggregates(expr: exp.Expression) -> bool:
-    """True if there are any, apart from those over windows."""
+    """True if an expression has aggregates, apart from those over windows."""
     return any(
         not isinstance(one, exp.Grouping) and not isinstance(one.parent, exp.Window | exp.IgnoreNulls)
         for one in expr.find_all(exp.AggFunc)
@@ -41,7 +41,7 @@ def _within_sets(node: exp.Expression) -> Iterator[exp.Expression]:
 
 
 class Names:
-    """select: a copy of the query's, of which columns get the name of their table. columns: of tables, by name."""
+    """The names of a SELECT. select: a copy; its columns get the names of their tables. columns: of tables, by name."""
 
     def __init__(self, select: exp.Select, columns: Mapping[str, Sequence[str]]) -> None:
         self.select = select
@@ -64,7 +64,7 @@ class Names:
         return value
 
     def keys(self) -> list[exp.Expression]:
-        """The expressions that the query groups by; where it has grouping sets, the last tells which of them it is."""
+        """The expressions of the GROUP BY; with grouping sets, the last is the number of the set."""
         group = self.select.args.get("group")
         if group is None:
             return []
@@ -77,7 +77,7 @@ class Names:
         return [*found.values(), exp.Grouping(expressions=[one.copy() for one in found.values()])]
 
     def _resolve_sets(self, group: exp.Expression) -> None:
-        """Put expressions in place of the names and numbers of results."""
+        """Replace the names and numbers of results by their expressions."""
         for one in list(_within_sets(group)):
             key = self._key(one)
             if key is not one:
@@ -89,14 +89,14 @@ class Names:
         return self.item_at(key) or self._meant(key, prefer_columns=True) or key
 
     def item_at(self, place: exp.Expression) -> exp.Expression | None:
-        """The item that a number stands for."""
+        """The item that a number refers to."""
         if isinstance(place, exp.Literal) and not place.is_string:
             item: exp.Expression = self.select.expressions[int(place.name) - 1]
             return self.value_of(item)
         return None
 
     def resolved(self, expr: exp.Expression, prefer_columns: bool) -> exp.Expression:
-        """An expression with items in place of the names that they have."""
+        """An expression with items in place of their names."""
         return expr.copy().transform(lambda node: _copied(self._meant(node, prefer_columns)) or node)
 
     def _meant(self, node: exp.Expression, prefer_columns: bool) -> exp.Expression | None:
@@ -116,13 +116,12 @@ class Names:
         return [alias for alias, columns in self._columns.items() if name in columns]
 
     def column_of(self, expr: exp.Expression) -> tuple[str, str] | None:
-        """The name of what stands in the FROM, and of its column, that an expression is, in lower case; None if it is
-        none, or of nobody knows what."""
+        """The source and column that an expression names, in lower case; None: it is no column, or unresolved."""
         found = self._qualified(expr.unnest())
         return (found.table, found.name) if isinstance(found, exp.Column) and found.table else None
 
     def same(self, expr: exp.Expression) -> str:
-        """A text that is equal for expressions that mean the same columns."""
+        """A text that is equal for expressions over the same columns."""
         return expr.copy().transform(self._qualified).sql("duckdb")
 
     def _qualified(self, node: exp.Expr) -> exp.Expr:

@@ -1,4 +1,4 @@
-"""Plans the queries of rounds: of a session's tables, one of which is some of its pieces."""
+"""The rounds of a query that grows, and the plans of their queries: one table is replaced by some of its pieces."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @value
 class SessionQueries:
-    """The queries of a session: the tables that they read and their planning. on_nodes: tasks run in other processes,
-    which see no table of this one's memory."""
+    """The queries of a session: the tables that they read and their planning. on_nodes: tasks run on nodes, which
+    cannot read tables in the memory of this process."""
 
     tables: SessionTables
     planning: QueryPlanning
@@ -43,9 +43,9 @@ class RoundPlan:
 
 
 class RoundPlanning:
-    """Tables and plans of one growing answer, apart from those of the session: nobody else sees pieces of a table.
+    """Tables and plans of one growing answer, apart from those of the session, which has no table of pieces.
 
-    planning: of given tables, as the session plans.
+    planning: plans over other tables as the session does.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class RoundPlanning:
         self._ahead: tuple[str, Sequence[int], Planned] | None = None
 
     def plan(self, text: str, cut: Cut | Buckets, chosen: Sequence[int], rest: bool = False) -> Planned:
-        """The plan of a round, which reads these pieces or buckets. rest: it need not tell pieces apart. Raises
-        BindError for a query that cannot be taken apart."""
+        """The plan of a round over pieces or buckets. rest: it does not separate pieces. Raises BindError for a query
+        that cannot be split into stages."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[:2] == (text, chosen):
             return ahead[2]
@@ -71,7 +71,7 @@ class RoundPlanning:
         return self.plan_whole(cut.text(text, chosen))
 
     def plan_ahead(self, text: str, cut: Cut | Buckets, chosen: Sequence[int]) -> Planned:
-        """The same, of a round that comes next: `plan` then has it."""
+        """The plan of the next round, which `plan` then returns."""
         planned = self.plan(text, cut, chosen)
         self._ahead = text, chosen, planned
         return planned
@@ -85,6 +85,6 @@ class RoundPlanning:
         return self._tables.describe(text)
 
     def close(self) -> None:
-        """Let go of the tables."""
+        """Release the tables."""
         self._tables.shut()
         self._tables.close()

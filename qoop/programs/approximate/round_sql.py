@@ -1,10 +1,10 @@
 """The query of a round, and the end of that of an edition.
 
-A round gives for each group the number of its pieces, and of each measure ``t``, what it is over all pieces read, in
-its own type, with ``s``, ``q`` and ``c``, the sums of the pieces' values, squares and cubes, and ``g``, the greatest of
-them; for pairs of measures the sums of the products ``yx``, ``yyx`` and ``yxx``, for a total and the sizes of pieces
-``yr``, ``yyr`` and ``yrr``, for threes ``yzx``. Of measures that do not merge it gives ``v``, the values of each piece;
-then the last round is the query itself.
+For each group a round returns the number of its pieces. For each measure it returns ``t``, its value over all pieces
+read, in its own type; ``s``, ``q`` and ``c``, the sums of the pieces' values, squares and cubes; and ``g``, the
+greatest value. For pairs of measures it returns the sums of the products ``yx``, ``yyx`` and ``yxx``; for a total and
+the sizes of pieces ``yr``, ``yyr`` and ``yrr``; for triples ``yzx``. For measures that do not merge it returns ``v``,
+the values of each piece. The last round is then the query itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def round_sql(
 
 
 def rest_sql(select: exp.Select, keys: Sequence[exp.Expression], measures: Sequence[Measure]) -> str:
-    """The query of the last round, which need not tell pieces apart: measures alone, which the exact answer takes."""
+    """The query of the last round: the measures of the exact answer alone, without separate pieces."""
     return _grouped(select, [], keys, measures, "t")
 
 
@@ -58,7 +58,7 @@ def _grouped(
     measures: Sequence[Measure],
     prefix: str,
 ) -> str:
-    """The measures of all that the query reads, by its keys, and by the columns before these."""
+    """The measures of all rows of the query, by its keys and by the columns before these."""
     within = select.copy()
     group = within.args.get("group")
     for clause in ("group", "having", "order", "limit", "offset"):

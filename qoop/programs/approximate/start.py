@@ -22,7 +22,7 @@ from qoop.programs.approximate.schedule import buckets_in_order, schedule
 from qoop.programs.approximate.target import AnswerOptions, Target
 from qoop.programs.approximate.totals import NUMBERS, Totals
 from qoop.programs.approximate.universe import Buckets, compared
-from qoop.programs.approximate.worth_it import MOST_IN_PARTS, expected, in_vain, look_is_dear, part_needed
+from qoop.programs.approximate.worth_it import MOST_IN_PARTS, expected, first_edition_costs, in_vain, part_needed
 from qoop.query.plan_keys import versions
 
 if TYPE_CHECKING:
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from qoop.query.planning import QueryPlanning
 
 NOT_BUSY = "no other query had to wait for it"
-"""The reason of an answer that was to end early for others, and did not."""
+"""The reason of an exact answer that could have ended early for other queries."""
 
 _PIECES = 1024
-"""Pieces that a table is cut into at least, if they have rows enough: of fewer too little is known too long."""
+"""The fewest pieces of a table that has enough rows: with fewer, the first intervals come too late."""
 
 
 MOST_VALUES = 20_000_000
-"""Rows whose values are kept for distinct counts and quantiles, of which each takes some 20 bytes."""
+"""The most rows whose values are kept for distinct counts and quantiles. Each takes some 20 bytes."""
 
 
 def start_answer(
     text: str, session: SessionQueries, options: AnswerOptions, start: Starts
 ) -> GrowingAnswer | ExactAnswer:
-    """The answer to a query: it grows where the query allows. start: starts a job."""
+    """The answer to a query: it grows where the query allows it. start: starts a job."""
     planning = session.planning
     if options.busy is not None and not options.busy():
         return ExactAnswer(start(planning.plan(text)), NOT_BUSY)
@@ -65,8 +65,8 @@ def start_answer(
 
 
 def part_to_read(text: str, session: SessionQueries, target: Target) -> float | None:
-    """The part of its tables that an approximate answer to a query should read to meet its target, by statistics; None
-    if the query has none, or had better be answered exactly."""
+    """The part of its tables that an approximate answer to a query should read to meet a target, by statistics; None:
+    the query has no such answer, or an exact one is better."""
     query, planning = _Query.of(text, session), session.planning
     plan = _round_plan(query, AnswerOptions(target))
     if isinstance(plan, NotGrowing) or _exact_parts_are_long(text, plan.growth, planning):
@@ -165,8 +165,8 @@ def _seed(bound: Bound, growth: Growth) -> int:
 
 
 def _planned_whole(query: _Query, rounds: Callable[[], RoundPlanning]) -> Planned:
-    """The plan of the query itself: the session's, which may be known, unless it is of other tables or settings since
-    the answer began to grow. rounds: the planning of the answer, which has those tables yet."""
+    """The plan of the query itself: the session's, unless its tables or settings have changed since the answer began.
+    rounds: the planning of the answer, which still has the tables of its beginning."""
     try:
         found = query.session.planning.plan(query.text)
         if versions(found.tables) == versions(query.tables) and found.bound.settings == query.bound.settings:
@@ -177,62 +177,62 @@ def _planned_whole(query: _Query, rounds: Callable[[], RoundPlanning]) -> Planne
 
 
 def _of_whole(planning: QueryPlanning, text: str) -> Whole:
-    """The seconds that the query itself should take. Raises QueryError if it can no longer be planned."""
+    """The estimated seconds of the query itself. Raises QueryError if it can no longer be planned."""
     return Whole(planning.foretold(planning.plan(text)), planning.usable.cpu)
 
 
 def _short(seconds: float, exact_within: float) -> str:
-    """The reason of an answer that is exact soon; empty if it is not."""
+    """The reason to answer exactly: the query is short; empty: it is not."""
     if seconds > exact_within:
         return ""
     return f"it should take {seconds_text(seconds)}, and grows from {seconds_text(exact_within)} on (exact_within)"
 
 
 def _vain(query: _Query, plan: RoundPlan, target: Target) -> str:
-    """The reason of an answer that had better not grow, by what is foretold; empty if it had better."""
+    """The reason to answer exactly, by estimates; empty: the answer should grow."""
     planning, growth = query.session.planning, plan.growth
     if not target.error and may_run_whole(growth, plan.cut):
         whole, rounds = _of_whole(planning, query.text), plan.schedule
         kept = is_taken_over(growth, plan.cut, rounds.order[rounds.ends[0] :], whole)
-        dear = look_is_dear(growth, rounds, query.tables, whole.seconds, kept)
-        if dear:
-            return dear
+        costs = first_edition_costs(growth, rounds, query.tables, whole.seconds, kept)
+        if costs:
+            return costs
     long = _exact_parts_are_long(query.text, growth, planning)
     found = None if long else expected(growth, planning.prepare)
     return long if found is None else in_vain(found, growth, plan.schedule, target)
 
 
 def _exact_parts_are_long(text: str, growth: Growth, planning: QueryPlanning) -> str:
-    """The reason of an answer that waits for exact parts as long as for the query, nearly; empty if it does not."""
+    """The reason to answer exactly: the exact parts take nearly as long as the query; empty: they do not."""
     if growth.around is None:
         return ""
     try:
         parts = sum(planning.foretold(planning.plan(one)) for _, one in growth.around.exact)
     except QueryError:
-        return ""  # a part that is none, such as one that names a column outside: `_refused` says so
+        return ""  # a part is not a query, as where it names a column outside: `_refused` says so
     whole = planning.foretold(planning.plan(text))
     if parts <= MOST_IN_PARTS * whole:
         return ""
-    return f"what stands around its sums should take {seconds_text(parts)} of its {seconds_text(whole)}"
+    return f"the exact parts around its sums should take {seconds_text(parts)} of its {seconds_text(whole)}"
 
 
 def _around_refused(growth: Growth, rounds: RoundPlanning) -> str:
-    """The reason why what stands around the sums cannot be computed from them."""
+    """The reason why the query around the sums cannot be computed from them."""
     if growth.around is None:
         return ""
     totals = Totals(growth, rounds.settings)
     try:
         for name, text in growth.around.exact:
-            totals.know(name, None, rounds.columns(text))
-        return "" if totals.describes_around() else "what stands around its sums has other columns over estimates"
+            totals.add_table(name, None, rounds.columns(text))
+        return "" if totals.describes_around() else "the query around its sums has other columns over estimates"
     except (duckdb.Error, QueryError) as error:
-        return f"what stands around its sums needs more than these: {str(error).splitlines()[0]}"
+        return f"the query around its sums needs more than these: {str(error).splitlines()[0]}"
     finally:
         totals.close()
 
 
 def _refused(rounds: RoundPlanning, plan: RoundPlan) -> str:
-    """The reason why the query of a round is none."""
+    """The reason why the query of a round is not valid."""
     try:
         first = plan.schedule.pieces_of(0)
         types = dict(rounds.plan_ahead(plan.growth.round_sql, plan.cut, first).bound.columns)
@@ -249,7 +249,7 @@ def _refused(rounds: RoundPlanning, plan: RoundPlan) -> str:
 
 
 def _listed(type_: str) -> str:
-    """The type of the values in a list of pieces with theirs.
+    """The type of the values in a list of pieces with their values.
 
     >>> _listed("STRUCT(p INTEGER, v DECIMAL(7,2)[])[]")
     'DECIMAL(7,2)'

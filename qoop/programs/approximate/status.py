@@ -1,8 +1,7 @@
-"""The status of a growing answer: when it should meet its target and when it should be exact, and whether that is in
-time.
+"""The status of a growing answer: the seconds until it meets its target and until it is exact, and the deadline.
 
-Rounds tell how long a piece takes, and how wide intervals are tells how many pieces the target needs: errors fall as
-√(1/n - 1/N) does (see `qoop.programs.approximate.intervals.enough_at`).
+The rounds so far give the seconds of a piece. The widths of intervals give the pieces that the target needs, since
+errors fall as √(1/n - 1/N) does (see `qoop.programs.approximate.intervals.enough_at`).
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from qoop.planner.explain import seconds_text
 
 @value
 class AnswerStatus:
-    """share: of the pieces that was read for the last edition. error: of that edition; None: it has none yet.
-    goal: the error that is good enough; 0: the exact answer is.
+    """share: the part of the pieces read for the last edition. error: of that edition; None: it has none yet.
+    goal: the error of the target; 0: the target is the exact answer.
 
-    to_goal: seconds until an edition should meet the goal; 0: one has; None: nobody knows. to_exact: seconds until the
-    exact answer, were it asked for now; None: nobody knows. deadline: seconds until the answer is needed, below 0: that
-    is over; None: there is none.
+    to_goal: seconds until an edition should meet the target; 0: one has; None: unknown. to_exact: seconds until the
+    exact answer, if it were requested now; None: unknown. deadline: seconds until the answer is needed, below 0: since
+    then; None: there is no deadline.
     """
 
     share: float
@@ -32,7 +31,7 @@ class AnswerStatus:
 
     @property
     def in_time(self) -> Literal["exact", "goal", "neither"] | None:
-        """The best that should be there by the deadline; None: there is none, or nobody knows.
+        """The best answer that should exist by the deadline; None: there is no deadline, or it is unknown.
 
         >>> AnswerStatus(0.1, 0.04, 0.01, 2.0, 20.0, 5.0).in_time, AnswerStatus(0.1, 0.04, 0.01, 2.0, 20.0).in_time
         ('goal', None)
@@ -56,12 +55,12 @@ class AnswerStatus:
     def _needed(self) -> list[str]:
         if self.deadline is None:
             return []
-        told = {
+        verdict = {
             "exact": ": the exact answer is in time", "goal": f": within {self.goal:.2%} is in time",
             "neither": ": neither is in time" if self.goal else ": it is late", None: "",
         }[self.in_time]  # fmt: skip
         when = f"needed {_soon(self.deadline)}" if self.deadline > 0 else f"late by {seconds_text(-self.deadline)}"
-        return [f"{when}{told if self.deadline > 0 else ''}"]
+        return [f"{when}{verdict if self.deadline > 0 else ''}"]
 
 
 def _soon(seconds: float) -> str:
@@ -69,20 +68,20 @@ def _soon(seconds: float) -> str:
 
 
 Times = tuple[float | None, float | None]
-"""Seconds until the target, and until the exact answer; None: nobody knows, or it will not come."""
+"""Seconds until the target, and until the exact answer; None: unknown, or it will not come."""
 
 
 @value
 class Pace:
-    """each: seconds that a piece takes. left: seconds until the round under way ends."""
+    """each: seconds of a piece. left: seconds until the running round ends."""
 
     each: float
     left: float
 
     @classmethod
     def of(cls, spent: float, read: int, elapsed: float, left: float | None, reads: int) -> Pace | None:
-        """From the seconds that earlier rounds took for their pieces. elapsed, left: seconds of the round under way,
-        which reads `reads` pieces; left: None: nobody knows. None where nothing tells of it.
+        """The pace by the seconds of earlier rounds and of the running one; None: unknown. spent: seconds of earlier
+        rounds, for `read` pieces. elapsed, left: of the running one, for `reads` pieces; left: None: unknown.
 
         >>> Pace.of(2.0, 64, 1.0, 1.0, 64), Pace.of(2.0, 64, 0.0, None, 128), Pace.of(0.0, 0, 0.0, None, 64)
         (Pace(each=0.03125, left=1.0), Pace(each=0.03125, left=4.0), None)
@@ -92,5 +91,5 @@ class Pace:
         return cls(spent / read, spent / read * reads) if read else None
 
     def until(self, pieces: int) -> float:
-        """Seconds until that many more pieces are read after that round."""
+        """Seconds until a number of pieces are read after the running round."""
         return self.left + self.each * pieces

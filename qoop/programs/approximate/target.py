@@ -1,4 +1,4 @@
-"""The target of a growing answer: how narrow its intervals are to be, and how sure; the gain of a round."""
+"""The target of a growing answer: the width and confidence of its intervals. Its options, and the gain of a round."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @value
 class Target:
-    """error: the half-width of intervals relative to their estimates; 0: only the exact answer will do.
+    """error: the half-width of intervals relative to their estimates; 0: only the exact answer meets it.
 
-    confidence: the chance that all intervals ever shown of a figure hold its true value.
+    confidence: the chance that all intervals ever shown of a figure contain its true value.
     """
 
     error: float = 0.01
@@ -55,8 +55,8 @@ class AnswerOptions:
 class RoundStart:
     """The state of a growing answer when one of its rounds begins.
 
-    error: the largest half-width of its intervals, relative to the estimate; infinite: some have none yet.
-    first: that of the first edition in which all had one. target: what `error` is to become; 0: the exact answer.
+    error: the largest half-width of its intervals, relative to the estimate; infinite: some estimates have none yet.
+    first: the error of the first edition with all intervals. target: the error to reach; 0: the exact answer.
     drawn, after: pieces read before the round and after it, of `pieces` in all. start: of the first round.
     """
 
@@ -69,7 +69,7 @@ class RoundStart:
     start: int
 
     def predicted(self, drawn: int) -> float:
-        """The error once that number of pieces is read: it falls as the square root of 1/n - 1/N does (Cochran,
+        """The predicted error after a number of pieces: it falls as the square root of 1/n - 1/N does (Cochran,
         Sampling Techniques, 3rd ed., 1977, equation 2.22).
 
         >>> round(RoundStart(0.08, 0.08, 0.01, 64, 128, 1024, 64).predicted(256), 4)
@@ -79,10 +79,10 @@ class RoundStart:
 
     @property
     def gain(self) -> float:
-        """The part of the way to the target that the round will go, for :mod:`qoop.adaptive.schedulers.quality`. A
-        first edition counts as all of it.
+        """The part of the way to the target that the round covers, for :mod:`qoop.adaptive.schedulers.quality`. A first
+        edition counts as all of it.
 
-        The way is that of the variance, which is the square of the error: from the first edition to the target.
+        The way is in terms of the variance, the square of the error: from the first edition to the target.
         """
         if self.drawn == 0:
             return 1.0

@@ -1,4 +1,4 @@
-"""All that was read so far: sums of each group, merged over the rounds, and the query that makes an answer of them."""
+"""The sums of all groups, merged over the rounds so far, and the query that computes an edition from them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from qoop.programs.approximate.estimators.look import Look
+    from qoop.programs.approximate.estimators.interim import Interim
     from qoop.programs.approximate.growth import Growth, Term
     from qoop.programs.approximate.intervals import Intervals
 
 
 class Totals:
-    """The sums of the groups over the rounds that were added."""
+    """The sums of the groups over the added rounds."""
 
     def __init__(self, growth: Growth, settings: Settings) -> None:
         self._growth = growth
@@ -36,11 +36,11 @@ class Totals:
         self._connection = opened(settings, threads=1)
 
     def close(self) -> None:
-        """Let go of them."""
+        """Release them."""
         self._connection.close()
 
     def add(self, rows: pa.Table, columns: Sequence[tuple[str, str]]) -> None:
-        """Add the answer of a round, whose pieces were in no other; of the last one, measures alone."""
+        """Add the answer of a round, whose pieces are in no other; of the last round, measures alone."""
         self._of_values = {}
         named = rows.rename_columns([name for name, _ in columns])
         arrow_input.register(self._connection, "round", named)
@@ -71,7 +71,7 @@ class Totals:
 
     @property
     def groups(self) -> int:
-        """Number of groups seen."""
+        """The number of observed groups."""
         return len(self._numbers["pieces"])
 
     def moments(self, measure: int) -> Moments:
@@ -91,27 +91,27 @@ class Totals:
         return self._numbers[f"yzx_{y}_{z}_{x}"]
 
     def incidence(self, measure: int) -> Incidence:
-        """The values of a measure that counts distinct ones."""
+        """The observed values of a measure that counts distinct values."""
         found = self._of_values.get(measure)
         if not isinstance(found, Incidence):
             found = self._of_values[measure] = values.incidence(self._connection, measure, self.groups)
         return found
 
     def sample(self, measure: int) -> Sample:
-        """The values of a measure of which there is a quantile."""
+        """The observed values of the measure of a quantile."""
         found = self._of_values.get(measure)
         if not isinstance(found, Sample):
             found = self._of_values[measure] = values.sample(self._connection, measure, self.groups)
         return found
 
     def _read(self) -> dict[str, np.ndarray]:
-        """All sums of powers, at once: each question to DuckDB costs some milliseconds."""
+        """All sums of powers, by one query: each query of DuckDB costs some milliseconds."""
         names = [name for name in self._types if name[0] not in "ktv"]
         columns = ", ".join(f"coalesce({name}, 0)::DOUBLE AS {name}" for name in names)
         return dict(self._connection.execute(f"SELECT {columns} FROM totals ORDER BY rowid").fetchnumpy())
 
-    def know(self, name: str, rows: pa.Table | None, columns: Sequence[tuple[str, str]]) -> None:
-        """Have a table for what stands around the sums. rows: None: none as yet."""
+    def add_table(self, name: str, rows: pa.Table | None, columns: Sequence[tuple[str, str]]) -> None:
+        """Create a table that the query around the sums reads. rows: None: it is empty."""
         casts = ", ".join(f"c{place}::{type_} AS {_quoted(one)}" for place, (one, type_) in enumerate(columns))
         if rows is None:
             nothing = ", ".join(f"NULL::{type_} AS c{place}" for place, (_, type_) in enumerate(columns))
@@ -123,29 +123,29 @@ class Totals:
         self._connection.unregister("round")
 
     def describes_around(self) -> bool:
-        """True if what stands around the sums has the columns of the query. Raises duckdb.Error."""
+        """True if the query around the sums has the columns of the whole query. Raises duckdb.Error."""
         columns = [*self._growth.own_columns, *([(_GROUP, "BIGINT")] if self._growth.shown else [])]
-        self.know(CORE, None, columns)
+        self.add_table(CORE, None, columns)
         found = self._connection.execute(f"DESCRIBE {self._around_sql()}").fetchall()
         whole = len(self._growth.columns)
         return [(row[0], row[1]) for row in found[:whole]] == list(self._growth.columns)
 
-    def answer(self, look: Look) -> tuple[pa.Table, np.ndarray | None]:
-        """The rows of the query, and the group of each, -1 where there is none; None where no estimate is shown."""
+    def answer(self, interim: Interim) -> tuple[pa.Table, np.ndarray | None]:
+        """The rows of the query and the group of each, -1: none. The groups are None where no estimate is shown."""
         import numpy as np
         import pyarrow as pa
 
-        known = {} if look.is_whole else self._estimates(look)
-        columns = {name: pa.array(found, from_pandas=True) for name, found in known.items()}
-        arrow_input.register(self._connection, "told", pa.table({"g": np.arange(self.groups), **columns}))
+        estimates = {} if interim.is_whole else self._estimates(interim)
+        columns = {name: pa.array(found, from_pandas=True) for name, found in estimates.items()}
+        arrow_input.register(self._connection, "estimated", pa.table({"g": np.arange(self.groups), **columns}))
         try:
-            text = self._own_sql(None if look.is_whole else look.sizes.scale)
+            text = self._own_sql(None if interim.is_whole else interim.sizes.scale)
             if self._growth.around is not None:
                 self._connection.execute(f"CREATE OR REPLACE TABLE {CORE} AS {text}")
                 text = self._around_sql()
             rows = arrow_output.table(self._connection, text)
         finally:
-            self._connection.unregister("told")
+            self._connection.unregister("estimated")
         whole = len(self._growth.columns)
         if rows.num_columns == whole:
             return rows, None
@@ -160,14 +160,14 @@ class Totals:
         for place, (figure, _) in self._growth.shown.items():
             assert groups is not None
             for side in (found.low[figure], found.high[figure]):
-                told = np.append(side, np.nan)[groups]
+                bounds = np.append(side, np.nan)[groups]
                 number = self._is_number(self._growth.columns[place][1])
-                ends.append(pa.array(told, pa.float64(), from_pandas=True) if number else nothing)
+                ends.append(pa.array(bounds, pa.float64(), from_pandas=True) if number else nothing)
         return self._in_order(rows, ends, share)
 
-    def _estimates(self, look: Look) -> dict[str, np.ndarray]:
-        """Those of the terms that do not merge, as columns ``d0`` …"""
-        scale = look.pieces / look.drawn
+    def _estimates(self, interim: Interim) -> dict[str, np.ndarray]:
+        """The estimates of the terms that do not merge, as columns ``d0`` …"""
+        scale = interim.pieces / interim.drawn
         return {
             f"d{place}": self.incidence(term.y).estimate(scale) if term.op == "distinct" else self._quantiles(term)
             for place, term in enumerate(self._growth.terms)
@@ -178,8 +178,8 @@ class Totals:
         return order.quantiles(self.sample(term.y), self.groups, term.level, term.op == "quantile_cont")
 
     def exact(self, rows: pa.Table, types: Sequence[str]) -> pa.Table:
-        """The rows of the query itself, as those of an edition: bounds are what they are of."""
-        self.know(_WHOLE, rows, [(f"c{place}", type_) for place, type_ in enumerate(types)])
+        """The rows of the query itself as an edition: both bounds equal their value."""
+        self.add_table(_WHOLE, rows, [(f"c{place}", type_) for place, type_ in enumerate(types)])
         shown = self._growth.shown
         ends = [f"{f'c{place}' if self._is_number(types[place]) else 'NULL'}::DOUBLE AS c{place}" for place in shown]
         if not ends:
@@ -188,7 +188,7 @@ class Totals:
         return self._in_order(rows, [column for column in found.columns for _ in range(2)], 1.0)
 
     def _in_order(self, rows: pa.Table, ends: Sequence[pa.Array | pa.ChunkedArray], share: float) -> pa.Table:
-        """Bounds next to what they are of, and the share at the end."""
+        """Bounds next to the columns that they bound, and the share at the end."""
         import pyarrow as pa
 
         columns, left = [], list(ends)
@@ -200,7 +200,7 @@ class Totals:
         return pa.Table.from_arrays(columns, [f"c{place}" for place in range(len(columns))])
 
     def _around_sql(self) -> str:
-        """The rows of the query around the sums, with the groups of what it shows of them."""
+        """The query around the sums, with the group of each row of sums that it shows."""
         growth = self._growth
         assert growth.around is not None
         query = parse_one(growth.around.text, read="duckdb")
@@ -214,13 +214,13 @@ class Totals:
         return query.sql("duckdb")
 
     def _own_sql(self, scale: float | None) -> str:
-        """The sums as the query has them, and the number of the group of each."""
+        """The query of the sums themselves, with the number of the group of each row."""
         growth = self._growth
         estimates = [f"{self._estimate(place, term, scale)} AS e{place}, "
                      f"{self._estimate(place, term, scale if term.is_of_values else None)} AS u{place}"
                      for place, term in enumerate(growth.terms)]  # fmt: skip
-        both = ", ".join(["totals.*", "told.*", *estimates])
-        inner = f"SELECT {both} FROM totals JOIN told ON totals.rowid = told.g"
+        both = ", ".join(["totals.*", "estimated.*", *estimates])
+        inner = f"SELECT {both} FROM totals JOIN estimated ON totals.rowid = estimated.g"
         columns = growth.own_columns or growth.columns
         estimated = {one.place for one in growth.figures}
         items = [f"({item})::{type_} AS {_quoted(name)}" if place in estimated else f"{item} AS {_quoted(name)}"
@@ -250,7 +250,7 @@ _GROUP = "qoop_group"
 
 
 def _spread_sql(term: Term) -> str:
-    """A variance or deviation of the rows read, which is an estimate of that of all."""
+    """A variance or deviation of the rows that were read, as an estimate of that of all rows."""
     rows = f"nullif({f't{term.x} - 1' if term.op.endswith('samp') else f't{term.x}'}, 0)"
     found = f"(greatest(t{term.y} - t{term.z}::DOUBLE ** 2 / nullif(t{term.x}, 0), 0) / {rows})"
     return f"sqrt{found}" if term.op.startswith("stddev") else found

@@ -1,22 +1,22 @@
 """Universe sampling: a join of large tables is read by buckets of its key, on all sides at once.
 
-A row whose key is k is in bucket ``hash(k) % BUCKETS``, in whichever table it is, so that the join of the rows of some
-buckets is the part of the join whose keys are in these. Drawing pieces of each side on its own would find hardly a pair
+A row whose key is k is in bucket ``hash(k) % BUCKETS``, in any table. So the join of the rows of some buckets is the
+part of the join whose keys are in these. Pieces that are drawn independently on each side would hardly form a pair
 (Chaudhuri, Motwani and Narasayya, On random sampling over joins, SIGMOD 1999). Vengerov, Menck, Zait and Chakkappen,
 Join size estimation subject to filter conditions (VLDB 2015) call it correlated sampling; Kandula and others, Quickr
-(SIGMOD 2016), the universe sampler, which may stand below a GROUP BY of its key, too. Buckets are what is drawn, so
-estimators are those for pieces, with buckets as clusters of rows.
+(SIGMOD 2016), the universe sampler, which may stand below a GROUP BY of its key, too. Buckets are the drawn
+units, so the estimators for pieces apply, with buckets as clusters of rows.
 
-Vengerov and others, section 3.2: with each key in the sample with probability p, the total that is seen, divided by p,
-has the variance ``(1/p - 1)`` times the sum over all keys of the square of a key's own. To add up squares by key takes
-as long as the join. Totals of buckets do as well: keys fall into N buckets by chance, so the mean variance between
+Vengerov and others, section 3.2: with each key in the sample with probability p, the observed total divided by p has
+the variance ``(1/p - 1)`` times the sum over all keys of the square of a key's total. The sum of squares by key takes
+as long as the join. Totals of buckets are enough: keys fall into N buckets by chance, so the mean variance between
 buckets is the sum of the squares over N. With p = n / N, Cochran's variance of a total of n buckets
 (:mod:`qoop.programs.approximate.estimators.total`) equals the one above. Skewed keys make buckets uneven; the rules of
-:mod:`qoop.programs.approximate.estimators.skewness` see that as they do for pieces.
+:mod:`qoop.programs.approximate.estimators.skewness` apply as they do for pieces.
 
-Rows of all buckets are read and hashed in every round, where pieces leave rows out unread. So buckets pay where what
-comes after reading the other tables takes more than reading the largest one does; `chosen` tells by the constants of
-the machine.
+Every round reads and hashes the rows of all buckets; with pieces, it reads only some rows. So buckets pay where the
+work after reading the other tables takes more than reading the largest one. `compared` decides by the machine's
+constants.
 """
 
 from __future__ import annotations
@@ -40,29 +40,28 @@ if TYPE_CHECKING:
     from qoop.programs.approximate.names import Names
 
 BUCKETS = 1024
-"""Buckets of a key: as many as a table has pieces at least."""
+"""The buckets of a key: the fewest pieces of a table."""
 
 _LEAST_PART = 0.05
-"""Rows of what is worth reading by buckets, as a part of those of the fact."""
+"""The fewest rows of a source that is read by buckets, as a part of those of the fact."""
 
 _BYTES = 8
-"""Of a value that is read: of most numbers, dates and keys."""
+"""The bytes of a value: of most numbers, dates and keys."""
 
 _NOT_HASHED = ("FLOAT", "DOUBLE", "STRUCT", "MAP", "UNION")
-"""The beginnings of the names of types of which equal values may hash apart (0.0 and -0.0), or nobody knows."""
+"""The beginnings of the names of types whose equal values may hash differently (0.0 and -0.0), or may do so."""
 
 Column = tuple[str, str]
-"""The name of what stands in the FROM, and that of a column of it, in lower case."""
+"""The names of a source in the FROM and of a column of it, in lower case."""
 
 Columns = tuple[tuple[str, str], ...]
 
 
 @value
 class Keyed:
-    """A thing in the FROM by its name, and the columns of it that are its key, in the order of the others' keys.
+    """A source in the FROM by its name, and its key columns, in the same order as the keys of the others.
 
-    tables: those that it reads, each with rows and the number of its columns that are needed. grouped: it is a SELECT
-    with groups.
+    tables: the rows and the number of needed columns of each table that it reads. grouped: it is a SELECT with groups.
     """
 
     alias: str
@@ -72,15 +71,16 @@ class Keyed:
 
     @property
     def rows(self) -> float:
-        """Rows that are read for it."""
+        """The rows of its tables."""
         return sum(rows for rows, _ in self.tables)
 
 
 @value
 class Universe:
-    """A join that can be read by buckets. fact: the table that pieces would be of. others: by the same key.
+    """A join that can be read by buckets. fact: the table that could be read by pieces. others: sources by the same
+    key.
 
-    types: that each column of the key is cast to.
+    types: the type that each column of the key is cast to.
     """
 
     fact: Keyed
@@ -90,9 +90,9 @@ class Universe:
 
 @value
 class Buckets:
-    """The buckets of a universe. table: the name of its fact. salt: makes another hash function of it.
+    """The buckets of a universe. table: the name of its fact. salt: selects the hash function.
 
-    Which buckets are which is left to the hash function, so that rounds read them in order.
+    The hash function draws the buckets, so rounds read them in order.
     """
 
     universe: Universe
@@ -107,7 +107,7 @@ class Buckets:
         return BUCKETS
 
     def text(self, round_sql: str, buckets: Sequence[int]) -> str:
-        """The query of a round over whole tables, of these buckets, which follow each other. round_sql: over pieces."""
+        """The query of a round over whole tables, for consecutive buckets. round_sql: the query over pieces."""
         query = parse_one(round_sql.replace(PIECE_ROWS, "1"), read="duckdb")
         within = _per_piece(query)
         keyed = {one.alias: one for one in (self.universe.fact, *self.universe.others)}
@@ -153,8 +153,8 @@ def universes(
     names: Names,
     describe: Callable[[str], Columns],
 ) -> tuple[Universe, ...]:
-    """The ways to read the join of a SELECT by buckets: of the fact and one more, of these and another one …, as long
-    as they have some column of the key in common. fact: with its name in the SELECT. describe: the columns of a text.
+    """The ways to read the join of a SELECT by buckets: the fact with one source, with two …, as long as they share a
+    column of the key. fact: with its name in the SELECT. describe: the columns of a text.
     """
     table, alias = fact[0], fact[1].lower()
     classes = Classes()
@@ -187,7 +187,7 @@ def _with_keys(keyed: Keyed, keys: Sequence[str]) -> Keyed:
 
 
 def _type(left: str, right: str) -> str:
-    """The type in which equal keys hash alike; empty if there is none."""
+    """The type in which equal keys have equal hashes; empty: there is none."""
     found = hash_type(left, right) or ""
     return "" if found.startswith(_NOT_HASHED) or found.endswith("]") else found
 
@@ -195,7 +195,7 @@ def _type(left: str, right: str) -> str:
 def _others(
     select: exp.Select, fact: str, least: float, tables: Mapping[str, Table], describe: Callable[[str], Columns]
 ) -> Iterator[tuple[Keyed, Columns]]:
-    """All else in the FROM of that number of rows at least, with its columns."""
+    """The other sources in the FROM with a least number of rows, and their columns."""
     for source in sources_of(select):
         alias = source.alias_or_name.lower()
         if alias == fact or not alias:
@@ -216,7 +216,7 @@ def _others(
 
 
 def _columns(select: exp.Select, source: exp.Subquery, describe: Callable[[str], Columns]) -> Iterator[Columns]:
-    """The columns of a SELECT in the FROM; none if it does not stand by itself."""
+    """The columns of a SELECT in the FROM; none if it refers to other sources."""
     query = exp.select("*").from_(source.copy())
     if select.args.get("with_") is not None:
         query.set("with_", select.args["with_"].copy())
@@ -227,23 +227,23 @@ def _columns(select: exp.Select, source: exp.Subquery, describe: Callable[[str],
 
 
 def _needed(node: exp.Expression, alias: str) -> int:
-    """Columns that are needed of what has that name, or of all there is."""
+    """The number of columns that a node needs of a source, or of all sources."""
     names = {one.name.lower() for one in node.find_all(exp.Column) if one.table.lower() in ("", alias) or not alias}
     return max(1, len(names))
 
 
 class Classes:
-    """Columns of a FROM that are equal in each row that it yields, unless the one is of a row filled up with NULLs."""
+    """Columns of a FROM that are equal in each of its rows, unless one belongs to a row that is filled with NULLs."""
 
     def __init__(self) -> None:
         self._class: dict[Column, int] = {}
 
     def of(self, column: Column) -> int | None:
-        """The number of the class of a column; None for one that equals no other."""
+        """The number of the class of a column; None: it equals no other column."""
         return self._class.get(column)
 
     def read(self, select: exp.Select, names: Names) -> None:
-        """Take in what a SELECT asks for."""
+        """Add the equalities of a SELECT."""
         outer: list[tuple[str, exp.Expression]] = []
         where = select.args.get("where")
         conditions = [where.this] if where is not None else []
@@ -278,8 +278,8 @@ class Classes:
                 self._class[column] = new
 
     def _follow(self, alias: str, left: Column, right: Column) -> None:
-        """Of a join that keeps the rows of its other side: its own columns are equal where it found a row, and make
-        no others equal."""
+        """Add an equality of an outer join: its own columns are equal where it found a row, and do not make others
+        equal."""
         for mine, theirs in ((left, right), (right, left)):
             if mine[0] == alias and theirs[0] != alias and mine not in self._class:
                 self._class[mine] = self._number(theirs)
@@ -289,7 +289,7 @@ class Classes:
 
 
 def _equalities(condition: exp.Expression, names: Names) -> Iterator[tuple[Column, Column]]:
-    """The equalities of two columns that must hold."""
+    """The equalities of two columns in a condition."""
     for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
         one = part.unnest() if isinstance(part, exp.Expression) else part
         if isinstance(one, exp.And):
@@ -302,7 +302,7 @@ def _equalities(condition: exp.Expression, names: Names) -> Iterator[tuple[Colum
 
 @value
 class Ways:
-    """Seconds of all rounds before the last, on one thread. universe: the best one."""
+    """The seconds of all rounds before the last, on one thread. universe: the best one."""
 
     universe: Universe
     by_pieces: float
@@ -310,8 +310,8 @@ class Ways:
 
 
 def compared(found: Sequence[Universe], ends: Sequence[int], cost: CostModel) -> Ways | None:
-    """The best way to read by buckets, next to reading the fact by pieces. ends: pieces, or buckets, read after each
-    round, the last of which reads the rest."""
+    """The best way to read by buckets, compared with pieces of the fact. ends: pieces or buckets after each round, of
+    which the last reads the rest."""
     if not found:
         return None
     shares = [(end - begin) / ends[-1] for begin, end in pairwise((0, *ends[:-1]))]
@@ -341,7 +341,7 @@ def _by_buckets(universe: Universe, others: Sequence[Keyed], share: float, cost:
 
 
 _HASHING = 3
-"""Functions that a row goes through to be found in a bucket, besides hashing its key: hash, remainder, comparison."""
+"""The functions per row that find its bucket, besides the hash of its key: hash, remainder, comparison."""
 
 
 def _reading(keyed: Keyed, cost: CostModel) -> float:
@@ -349,7 +349,7 @@ def _reading(keyed: Keyed, cost: CostModel) -> float:
 
 
 def _joining(mine: float, other: Keyed, share: float, cost: CostModel) -> float:
-    """Seconds of what comes after reading, of that part of the other rows: their own groups or joins, and the join."""
+    """The seconds after reading, for a part of the other rows: their groups or joins, and the join."""
     theirs, within = other.rows * share, 0.0
     if other.grouped:
         within = theirs * (cost.aggregate_row + cost.group_row)

@@ -1,7 +1,7 @@
-"""The values seen of figures that do not add up: of distinct counts, and of quantiles.
+"""Observed values of figures that do not add up: distinct counts and quantiles.
 
-A round gives of such a measure, for each group, the values of each of its pieces. They are kept by piece, so that it is
-known which values one piece alone has, and how rows up to a value are spread over pieces.
+For such a measure a round returns the values of each piece, for each group. They stay separate by piece. Estimators
+need the values that only one piece has, and the spread of rows up to a value over pieces.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ _INCIDENCE = (
     + _UNNESTED
     + """),
     y AS (SELECT g, x, count(*) AS n, min(p) AS a, max(p) AS b FROM x GROUP BY g, x)
-    SELECT g, p, sum(seen) AS seen, sum(own) AS own, sum(shared) AS shared FROM (
-      SELECT g, a AS p, 1 AS seen, (n = 1)::INTEGER AS own, (n = 2)::INTEGER AS shared FROM y
+    SELECT g, p, sum(observed) AS observed, sum(own) AS own, sum(shared) AS shared FROM (
+      SELECT g, a AS p, 1 AS observed, (n = 1)::INTEGER AS own, (n = 2)::INTEGER AS shared FROM y
       UNION ALL SELECT g, b, 0, 0, 1 FROM y WHERE n = 2) GROUP BY g, p"""
 )
 
 
 def incidence(connection: duckdb.DuckDBPyConnection, measure: int, groups: int) -> Incidence:
-    """Of the values of a measure."""
+    """The incidence of the values of a measure."""
     found = connection.execute(_INCIDENCE.format(measure=measure)).fetchnumpy()
-    return incidence_of(groups, found["g"], *(found[name].astype(float) for name in ("seen", "own", "shared")))
+    return incidence_of(groups, found["g"], *(found[name].astype(float) for name in ("observed", "own", "shared")))
 
 
-def incidence_of(groups: int, group: np.ndarray, seen: np.ndarray, own: np.ndarray, shared: np.ndarray) -> Incidence:
-    """From numbers of values by group and piece: some of all that were seen, each once; own and shared values."""
+def incidence_of(
+    groups: int, group: np.ndarray, observed: np.ndarray, own: np.ndarray, shared: np.ndarray
+) -> Incidence:
+    """The incidence from numbers of values by group and piece: observed, each value once; own; shared."""
     import numpy as np
 
     from qoop.programs.approximate.estimators.moments import Moments, PairMoments
@@ -51,7 +53,7 @@ def incidence_of(groups: int, group: np.ndarray, seen: np.ndarray, own: np.ndarr
         return Moments(added(x), added(x**2), added(x**3), peaks)
 
     both = PairMoments(added(own * shared), added(own**2 * shared), added(own * shared**2))
-    return Incidence(added(seen), added(own), moments(own), moments(shared), both)
+    return Incidence(added(observed), added(own), moments(own), moments(shared), both)
 
 
 def sample(connection: duckdb.DuckDBPyConnection, measure: int, groups: int) -> Sample:

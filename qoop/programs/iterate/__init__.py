@@ -1,13 +1,13 @@
-"""A step in SQL that is repeated over its own answer: k-means, gradient descent, whatever has a loss that falls.
+"""A step in SQL that is repeated over its own answer: k-means, gradient descent, any method whose loss falls.
 
-    a step, its answer ──> the table that the next step reads ──> … ──> the loss falls no more: the end
+    a step, its answer ──> the table that the next step reads ──> … ──> the loss stops falling: the end
 
-`qoop.programs.steps` says what happens next, without IO and without a clock, as the rounds of a growing answer do.
+`qoop.programs.steps` decides what comes next, without IO and without a clock.
 
 ::
 
-    curves.py      the losses to come, by those that were
-    iteration.py   does the steps with jobs of its session: what `Session.iterate` gives
+    curves.py      predicts losses from the losses so far
+    iteration.py   runs the steps as jobs of its session: the result of `Session.iterate`
     start.py       from a step to its iteration
     planning.py    plans a step over the answer of the one before
 """

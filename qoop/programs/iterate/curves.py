@@ -1,4 +1,4 @@
-"""The losses to come of a repeated step, by a curve through those that were.
+"""Predicted losses of a repeated step, by a curve through the losses so far.
 
 Source: SLAQ (Zhang, Stafman, Or and Freedman, SoCC 2017, section 3.3): first-order methods converge as
 ``1 / (a k² + b k + c) + d``, quasi-Newton methods as ``mu^(k - b) + c``; of the losses the last ones count most, by
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 Kind = Literal["sublinear", "superlinear"]
 
 FEWEST = 4
-"""Losses that a curve is drawn through at least."""
+"""The fewest losses that a curve is drawn through."""
 
 _WINDOW, _FADING, _REFINED, _GRID = 40, 0.9, 4, 48
 
 
 def step_gain(fall: float, largest: float) -> float:
-    """A predicted fall of the loss as a part of the largest that any step brought; 1 as long as there was none.
+    """A predicted fall of the loss as a part of the largest fall of any step; 1 before the first fall.
 
     That is the unit of gains for :mod:`qoop.adaptive.schedulers.quality` (SLAQ, section 3.1), since the last loss is
     unknown.
@@ -40,7 +40,7 @@ def step_gain(fall: float, largest: float) -> float:
 @value
 class Curve:
     """A loss by number of the step. kind: its form. parameters: a, b, c and d of a sublinear one in step numbers from
-    `origin`; factor, mu and d of a superlinear one. error: the weighted squares of what it is off by."""
+    `origin`; factor, mu and d of a superlinear one. error: the weighted sum of its squared errors."""
 
     kind: Kind
     parameters: tuple[float, ...]
@@ -57,7 +57,7 @@ class Curve:
         return float(factor * mu**k + d)
 
     def fall(self, step: int, steps: int = 1) -> float:
-        """By how much the loss will be lower that number of steps after a step; never less than nothing."""
+        """The fall of the loss over a number of steps after a step; at least 0."""
         return max(0.0, self.at(step) - self.at(step + steps))
 
 
@@ -83,7 +83,7 @@ def fitted(losses: Sequence[float], kind: Kind | None = None) -> Curve | None:
 
 
 def _refined(low: float, high: float, error: Callable[[np.ndarray], np.ndarray]) -> float:
-    """The best of a logarithmic grid from low to high, which is then drawn closer."""
+    """The best value of a logarithmic grid from low to high, which is refined around its best points."""
     import numpy as np
 
     for _ in range(_REFINED):
@@ -100,7 +100,7 @@ def _sublinear(z: np.ndarray, weights: np.ndarray, origin: int, scale: float, le
     powers = np.stack([k * k, k, np.ones_like(k)], 1)
 
     def solved(depths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For asymptotes that much below the least loss: parameters and squares of errors in z."""
+        """For asymptotes at these depths below the least loss: parameters and squares of errors in z."""
         above = z[None, :] + depths[:, None]
         w = weights * above**4  # by the delta method, as the target is a reciprocal
         best, errors = np.zeros((len(depths), 3)), np.full(len(depths), np.inf)
@@ -127,7 +127,7 @@ def _sublinear(z: np.ndarray, weights: np.ndarray, origin: int, scale: float, le
 
 
 _SUBSETS = [list(chosen) for size in (1, 2, 3) for chosen in combinations(range(3), size) if size > 1 or chosen == (2,)]
-"""The parameters that are not nothing: the least squares without negative ones are among those of all subsets."""
+"""The parameters that are not 0: least squares without negative parameters are among the solutions of all subsets."""
 
 
 def _superlinear(z: np.ndarray, weights: np.ndarray, origin: int, scale: float, least: float) -> Curve:

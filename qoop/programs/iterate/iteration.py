@@ -1,7 +1,7 @@
-"""A repeated step: does the orders of its program (:mod:`qoop.programs.steps`) with jobs of its session.
+"""A repeated step: carries out the orders of its program (:mod:`qoop.programs.steps`) with jobs of its session.
 
-It has no thread: a step is a job, which runs by itself; what comes after it is done in the thread that asks for the
-next one, and then the next one runs while somebody looks.
+It has no thread. A step is a job. The thread that requests the next step handles the end of the last one,
+and the next job then runs while the caller reads the result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @value
 class Step:
-    """A step that has ended. number: from 0. result: its rows. loss: that they report."""
+    """A step that has ended. number: from 0. result: its rows. loss: the loss that they report."""
 
     number: int
     result: Result
@@ -50,8 +50,7 @@ class StepOptions:
 
 
 class Iteration:
-    """A step in SQL that is repeated; made by :meth:`qoop.session.session.Session.iterate`. Usable from several
-    threads."""
+    """A repeated step in SQL, made by :meth:`qoop.session.session.Session.iterate`. Thread-safe."""
 
     def __init__(
         self,
@@ -75,9 +74,9 @@ class Iteration:
         self._send(Begin())
 
     def steps(self) -> Iterator[Step]:
-        """Each step as soon as it has ended, from the first on, however often this is asked.
+        """Each step as soon as it has ended. Every call begins at the first step.
 
-        Raises what the jobs of the steps do; ExecutionError for a loss that is no number.
+        Raises the errors of the jobs; ExecutionError for a loss that is not a number.
         """
         number = 0
         while (step := self._nth(number)) is not None:
@@ -85,7 +84,7 @@ class Iteration:
             number += 1
 
     def last(self) -> Step:
-        """The last step, once it is there. Raises Cancelled if it was stopped before the first."""
+        """The last step, when the steps have ended. Raises Cancelled if they were stopped before the first ended."""
         for _ in self.steps():
             pass
         if not self._steps:
@@ -97,7 +96,7 @@ class Iteration:
         return self.last().result
 
     def stop(self) -> Step | None:
-        """Do no more; returns the step that is now the last, None if there is none."""
+        """End the steps and return the last one; None if none has ended."""
         self._send(Stop())
         return self._steps[-1] if self._steps else None
 
@@ -108,16 +107,16 @@ class Iteration:
 
     @property
     def why(self) -> Why:
-        """The reason why it has ended; empty: it has not."""
+        """The reason of the end; empty: the steps go on."""
         return self._program.why
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """The jobs that have begun: one a step."""
+        """The jobs so far: one a step."""
         return tuple(self._jobs)
 
     def predicted(self, steps: int) -> float | None:
-        """The loss to come, that number of steps after the last one that has ended; None: too few have."""
+        """The predicted loss, that number of steps after the last one that ended; None: too few losses."""
         curve, losses = fitted(self.losses, self._options.curve), self.losses
         return None if curve is None else losses[-1] - curve.fall(len(losses) - 1, steps)
 
@@ -128,10 +127,10 @@ class Iteration:
             self._advance(number)
         return self._steps[number] if number < len(self._steps) else None
 
-    def _advance(self, seen: int) -> None:
-        """Wait for the step under way, and do what comes next, unless somebody else has."""
+    def _advance(self, known: int) -> None:
+        """Wait for the running step and handle its end, unless another thread has. known: steps that the caller has."""
         with self._advancing:
-            if len(self._steps) > seen or self._program.state != "running":
+            if len(self._steps) > known or self._program.state != "running":
                 return
             number = self._program.number
             try:
@@ -157,7 +156,7 @@ class Iteration:
             raise ExecutionError(f"the step has no column {self._options.loss}; it has {', '.join(result.columns)}")
         found = pc.sum(pc.cast(result.arrow().column(place), "float64")).as_py() if len(result) else None
         if found is None or not math.isfinite(found):
-            raise ExecutionError(f"the loss of step {number} is no number: {found}")
+            raise ExecutionError(f"the loss of step {number} is not a number: {found}")
         return float(found)
 
     def _send(self, message: Message) -> None:
@@ -182,7 +181,7 @@ class Iteration:
                 self._planning.close()
 
     def _gain(self) -> float:
-        """The part of the largest fall of the loss so far that the next step should bring."""
+        """The predicted fall of the loss in the next step, as a part of its largest fall so far."""
         losses, program = self.losses, self._program
         curve = fitted(losses, self._options.curve)
         if curve is not None:

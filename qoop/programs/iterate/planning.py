@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 class StepPlanning:
-    """Tables and plans of one repeated step, apart from those of the session: nobody else sees the table of a step.
+    """Tables and plans of one repeated step, apart from those of the session, which has no table of a step.
 
-    former: the name of the table with the answer before. planning: of given tables, as the session plans.
+    former: the name of the table with the answer of the step before. planning: plans over other tables as the session
+    does.
     """
 
     def __init__(
@@ -30,11 +31,11 @@ class StepPlanning:
         self._planning = planning(self._tables)
 
     def plan(self, before: object) -> Planned:
-        """The plan of the step over an answer. Raises QueryError for a step that is no query over these tables."""
+        """The plan of the step over an answer. Raises QueryError for a step that is not a query over these tables."""
         self._tables.register(self._former, before)
         return self._planning.plan(self._text)
 
     def close(self) -> None:
-        """Let go of the tables."""
+        """Release the tables."""
         self._tables.shut()
         self._tables.close()

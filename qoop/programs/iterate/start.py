@@ -30,7 +30,7 @@ def iterated(
 ) -> Iteration:
     """See `Session.iterate`. first: the table that the first step reads. log: see `Iteration`. Raises ConfigError."""
     _check(options)
-    tables.look_again(text)
+    tables.check_again(text)
     if options.former.lower() in tables.named(text):
         raise ConfigError(f"there is a table {options.former} already: pass another name as former")
     plans = StepPlanning(text, options.former, tables, planning.apart)

@@ -44,7 +44,7 @@ class Definitions:
     """Thread-safe through the lock of the session's names.
 
     register: makes data known as a table, whatever had the name. endings: of the names of files that are tables.
-    look_again: brings the tables that a text may name up to what their files hold now.
+    check_again: brings the tables that a text may name up to what their files hold now.
     folder: where tables are kept that are made of queries, None: in memory.
     locked: texts read no files, and leave alone the tables that the program has registered.
     """
@@ -55,7 +55,7 @@ class Definitions:
         binder: Binder,
         lock: threading.RLock,
         register: Callable[[str, object], None],
-        look_again: Callable[[str], None],
+        check_again: Callable[[str], None],
         endings: tuple[str, ...],
         folder: Path | None,
         locked: bool = False,
@@ -65,7 +65,7 @@ class Definitions:
         self._lock = lock
         self._changing = threading.RLock()  # one change of a table at a time; taken before the lock of the names
         self._register = register
-        self._look_again = look_again
+        self._check_again = check_again
         self._endings = endings
         self._folder = folder
         self._locked = locked
@@ -133,7 +133,7 @@ class Definitions:
                 self._read_file(path)
         expanded = self._views.expand(text)
         expanded = text if expanded == text else self.plainly(self._without_macros(expanded))
-        self._look_again(expanded)
+        self._check_again(expanded)
         if expanded != text:
             self._binder.describe(text)
         return expanded

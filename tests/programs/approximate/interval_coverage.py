@@ -33,7 +33,7 @@ from qoop.programs.approximate.estimators.distinct import Incidence
 from qoop.programs.approximate.estimators.moments import Moments, PairMoments
 from qoop.programs.approximate.estimators.order import Sample, quantile
 from qoop.programs.approximate.growth import Figure
-from qoop.programs.approximate.intervals import Intervals, Shown, aimed, at_look, in_vain
+from qoop.programs.approximate.intervals import Intervals, Shown, aimed, in_vain, interim_intervals
 from qoop.programs.approximate.schedule import schedule
 from qoop.programs.approximate.target import Target
 from qoop.programs.approximate.values import incidence_of
@@ -42,7 +42,7 @@ from qoop.programs.rounds import Pause, RoundEnded, Rounds
 if TYPE_CHECKING:
     import numpy as np
 
-    from qoop.programs.approximate.estimators.look import Look
+    from qoop.programs.approximate.estimators.interim import Interim
 
 _PIECES, _ROWS = 1024, 200
 """Pieces of a table, and rows of each."""
@@ -323,7 +323,7 @@ def grown(
     program, _ = Rounds(len(plan.ends), error).after(Begin())
     while True:
         end = pieces if program.rest else plan.ends[program.number]
-        look = plan.look(end)
+        interim = plan.interim(end)
         chosen = list(plan.order[:end])
         own = np.array(sizes)[chosen] if len(sizes) else None
         read = Drawn(totals[:, chosen], None if of is None else of.of(chosen), own)
@@ -331,14 +331,15 @@ def grown(
         shown = None if first is None else Shown(np.argsort(-read.totals[1].sum(0))[:first], chosen=True)
         if shown is not None:
             seen &= np.isin(np.arange(len(seen)), shown.groups)
-        found = Intervals({}, {}, 0.0) if look.is_whole else at_look(figures, read, plan, end, target, shown)
+        exact = Intervals({}, {}, 0.0)
+        found = exact if interim.is_whole else interim_intervals(figures, read, plan, end, target, shown)
         for place in found.low:
             is_shown = np.isfinite(found.low[place]) & seen
             missed[place] |= is_shown & ~_holds(found, place, truth)
             had[place] |= is_shown
-        vain = not look.is_whole and in_vain(found, plan, end, target)
-        plan = plan if look.is_whole else aimed(found, plan, end, program.number + 1, target)
-        worst = _worst(found, seen, look) if of is None else 0.0 if look.is_whole else found.worst
+        vain = not interim.is_whole and in_vain(found, plan, end, target)
+        plan = plan if interim.is_whole else aimed(found, plan, end, program.number + 1, target)
+        worst = _worst(found, seen, interim) if of is None else 0.0 if interim.is_whole else found.worst
         program, steps = program.after(RoundEnded(program.number, worst, in_vain=vain))
         if any(isinstance(step, End | Pause) for step in steps):
             break
@@ -350,11 +351,11 @@ def grown(
     )  # fmt: skip
 
 
-def _worst(found: Intervals, seen: np.ndarray, look: Look) -> float | None:
+def _worst(found: Intervals, seen: np.ndarray, interim: Interim) -> float | None:
     """As the engine has it, which knows nothing of groups that it has not seen."""
     import numpy as np
 
-    if look.is_whole:
+    if interim.is_whole:
         return 0.0
     low = np.stack([found.low[one][seen] for one in sorted(found.low)])
     high = np.stack([found.high[one][seen] for one in sorted(found.low)])
@@ -456,7 +457,7 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], object] = 
     parser.add_argument("--bound", type=float, help="this bound only")
     parser.add_argument("--folder", type=Path, help="where `qoop tpcds generate` made tables")
     options = parser.parse_args(arguments)
-    say("data         bound  early ends  read   shown   cover            ever  covered at every look")
+    say("data         bound  early ends  read   shown   cover            ever  covered at every edition")
     kinds = (options.rows,) if options.rows else KINDS
     errors = (options.bound,) if options.bound else ERRORS
     figures = _FIGURES[options.figures]

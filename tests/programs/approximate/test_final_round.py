@@ -46,12 +46,12 @@ def test_what_is_left_lies_in_stretches_by_file(pieces: Cut) -> None:
     assert stretches(pieces, [0, 1, 3, 29, 30, 31]) == 4
 
 
-def test_a_long_query_takes_over_what_looks_have_read(pieces: Cut) -> None:
+def test_a_long_query_reuses_the_pieces_of_interim_editions(pieces: Cut) -> None:
     left, growth = [one for one in range(GROUPS) if one % 6], Growth()
     long, short = Whole(2.0, 2.0), Whole(0.05, 2.0)
     assert is_taken_over(growth, pieces, left, long, [0.5])
     assert not is_taken_over(growth, pieces, left, short, [0.01]), "it saves less than the stretches cost"
-    assert not is_taken_over(growth, pieces, left, long, [0.9]), "whole tables take less than looks make believe"
+    assert not is_taken_over(growth, pieces, left, long, [0.9]), "whole tables take less than interim editions indicate"
     growth.is_of_values = True
     assert not is_taken_over(growth, pieces, left, long, [0.5])
 

@@ -137,7 +137,7 @@ def test_distinct_counts_and_quantiles_have_intervals_and_end_exact(session, dat
         assert 0 < row["part"] < 1 and row["part_low"] is None and row["notes"] == 1
     text = "SELECT median(price) AS m FROM sales"
     [(_, told)] = session.sql(f"EXPLAIN APPROXIMATE {VALUES}").fetchall()
-    assert "The interval of prices, amounts, notes begins" in told and "Without intervals, of estimates: part." in told
+    assert "The interval of prices, amounts, notes begins" in told and "Without intervals, computed from estimates: part." in told
     with qoop.connect(slots=1, memory="1GB") as other:
         other.register("sales", data["sales"])
         answer = other.approximate(text, error=0.03)
@@ -185,7 +185,7 @@ def test_what_statistics_know_to_be_in_vain_is_exact_at_once(session, data, text
 
 
 def test_row_groups_are_the_pieces_of_a_table_that_has_many(data, tmp_path):
-    """There is one look, and then the exact answer, where no look would meet the target."""
+    """There is one interim edition, and then the exact answer, where none would meet the target."""
     (tmp_path / "sales").mkdir()
     for number in range(3):
         rows = data["sales"].slice(number * 200_000, 200_000)
@@ -196,7 +196,7 @@ def test_row_groups_are_the_pieces_of_a_table_that_has_many(data, tmp_path):
         session.register_folder(tmp_path)
         [(_, told)] = session.sql(f"EXPLAIN APPROXIMATE {summed}").fetchall()
         assert "120 row groups" in told and "20, 40, 60, 120 of them" in told
-        assert "The last round reads the row groups that are left, or is the query itself if that is sooner." in told
+        assert "The last round reads the row groups that are left, or is the query itself if that takes less." in told
         for one, error, first in ((text, 0, 16), (summed, 0.0001, 20)):
             grown = list(session.approximate(one, error=error, seed=1).editions())
             assert len(grown) == 2 and grown[0].share == first / 120
@@ -475,7 +475,7 @@ def test_a_query_whose_exact_parts_take_its_time_does_not_grow(session):
     try:
         session.set("exact_within", 1e-9)
         [edition] = session.approximate(text, error=0.05).editions()
-        assert edition.exact and "what stands around its sums should take" in edition.reason
+        assert edition.exact and "the exact parts around its sums should take" in edition.reason
     finally:
         session.sql("RESET exact_within")
     assert len(list(session.approximate(text, error=0).editions())) > 1
@@ -513,7 +513,7 @@ def test_the_status_tells_what_is_in_time(session):
     assert whole.status().to_exact == 0.0 and whole.status().deadline is None
 
 
-def test_the_look_that_should_meet_the_goal_is_foretold():
+def test_the_edition_that_should_meet_the_target_is_predicted():
     plan = schedule(1024, 1)
     assert plan.ends == (64, 128, 256, 512, 1024)
     found = Intervals({}, {}, 0.04, plain=0.04)
@@ -530,6 +530,6 @@ def test_a_round_ends_where_the_goal_should_be_met():
     assert aimed(found, plan, 31, 1, Target(0.065)).ends == (31, 46, 95, 190), "a little more than √(1/n - 1/N) says"
     assert aimed(found, plan, 31, 1, Target(0.08)).ends == (31, 39, 95, 190), "a quarter more at least"
     assert aimed(replace(found, needed=40.0), plan, 31, 1, Target(0.08)).ends == (31, 46, 95, 190), "for an interval"
-    assert aimed(found, plan, 31, 1, Target(0.02)) == plan, "the next look will not do"
+    assert aimed(found, plan, 31, 1, Target(0.02)) == plan, "the next edition misses the target"
     assert aimed(found, plan, 31, 1, Target(0.0)) == aimed(replace(found, plain=0.0), plan, 31, 1, Target(0.06)) == plan
     assert aimed(found, plan, 95, 3, Target(0.045)) == plan, "the last round reads all"

@@ -14,7 +14,7 @@ import qoop
 from qoop.planner.estimate.cost import DEFAULT
 from qoop.programs.approximate.eligibility import growth_of
 from qoop.programs.approximate.estimators import total
-from qoop.programs.approximate.estimators.look import Look
+from qoop.programs.approximate.estimators.interim import Interim
 from qoop.programs.approximate.estimators.moments import Moments, PairMoments
 from qoop.programs.approximate.growth import Growth
 from qoop.programs.approximate.schedule import buckets_in_order
@@ -142,7 +142,7 @@ def test_the_variance_of_buckets_is_on_average_that_of_keys():
         totals = np.bincount(rng.integers(0, buckets, len(keys)), keys, buckets)[:drawn]
         estimates.append(totals.sum() * buckets / drawn)
         both = PairMoments.of(totals, np.ones(drawn))
-        errors.append(float(total.standard_error(Look(drawn, buckets, 0.05), Moments.of(totals), both)[0]))
+        errors.append(float(total.standard_error(Interim(drawn, buckets, 0.05), Moments.of(totals), both)[0]))
     formula = (buckets / drawn - 1) * (keys**2).sum()
     assert np.mean(estimates) == pytest.approx(keys.sum(), rel=0.01)
     assert np.mean(np.square(errors)) == pytest.approx(formula, rel=0.03)

@@ -1,6 +1,6 @@
 """Estimators from pieces that were drawn at random without replacement. Each names the source of its formula.
 
-A piece is the unit that is drawn (cluster sampling), so rows within a piece may be as alike as they like.
+The drawn unit is a piece (cluster sampling), so the rows within a piece may be alike.
 
 ::
 
@@ -9,10 +9,10 @@ A piece is the unit that is drawn (cluster sampling), so rows within a piece may
     variance.py   the variance of rows, and their standard deviation
     distinct.py   the number of distinct values
     order.py      quantiles of the rows, such as the median
-    look.py       a look at the answer, and the ends of intervals at it
+    interim.py    an interim analysis of the answer, and the ends of its intervals
     moments.py    sums of the powers of totals of pieces
     of_values.py  intervals of distinct counts and quantiles
-    skewness.py   whether a normal interval may be trusted yet
+    skewness.py   the pieces that a normal interval needs
     student.py    quantiles of Student's distribution
-    unseen.py     the most that groups may be in, of which nothing was seen
+    unseen.py     the largest part of the pieces that an unobserved group may be in
 """

@@ -1,12 +1,12 @@
 """The number of distinct values.
 
-Those seen are surely there. Of a value that is in M of N pieces the chance to be in none of n drawn is at most
-``N/n - 1`` times the chance to be in just one, whatever M is (their ratio is ``(N-M-n+1) / (M n)``). So those seen, and
-``N/n - 1`` times those that were seen in one piece alone, are on average no fewer than there are: the upper end of
-Charikar, Chaudhuri, Motwani and Narasayya, Towards estimation error guarantees for distinct values (PODS 2000), with
-pieces as units in place of rows, and so with rows in them as alike as they like. To it comes what it may be short of
-by chance, by the jackknife over pieces (Burnham and Overton, Robust estimation of population size when capture
-probabilities vary among animals, Ecology 60, 1979). The estimate is theirs, too (GEE): the root in place of ``N/n``.
+Observed values exist for certain. A value in M of N pieces is in none of n drawn pieces with a chance of at most ``N/n
+- 1`` times that of being in exactly one, for any M (their ratio is ``(N-M-n+1) / (M n)``). So the observed values, plus
+``N/n - 1`` times those observed in one piece alone, are on average no fewer than the distinct values. This is the upper
+end of Charikar, Chaudhuri, Motwani and Narasayya, Towards estimation error guarantees for distinct values (PODS 2000),
+with pieces as units in place of rows, so that rows within a piece may be alike. The margin for chance is added by the
+jackknife over pieces (Burnham and Overton, Robust estimation of population size when capture probabilities vary among
+animals, Ecology 60, 1979). The estimate is their GEE: the root in place of ``N/n``.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 @value
 class Incidence:
-    """Of the values seen, by group. seen: their number. once: of those, the number that one piece alone has.
+    """The observed values, by group. observed: their number. once: the number of those that one piece alone has.
 
-    own, shared: moments, over pieces, of the values that a piece alone has, and that it has with just one other;
+    own, shared: moments, over pieces, of the number of values that no other piece has, and that exactly one other has.
     both: the sums of their products.
     """
 
-    seen: np.ndarray
+    observed: np.ndarray
     once: np.ndarray
     own: Moments
     shared: Moments
     both: PairMoments
 
     def estimate(self, scale: float) -> np.ndarray:
-        """The number of distinct values. scale: pieces of all by pieces drawn.
+        """The estimated number of distinct values. scale: all pieces over pieces drawn.
 
         >>> import numpy as np
         >>> from qoop.programs.approximate.estimators.moments import Moments, PairMoments
@@ -45,14 +45,14 @@ class Incidence:
         >>> float(found.estimate(9.0)[0]), float(found.most(9.0)[0])
         (5.0, 11.0)
         """
-        return self.seen + (scale**0.5 - 1) * self.once  # type: ignore[no-any-return]
+        return self.observed + (scale**0.5 - 1) * self.once  # type: ignore[no-any-return]
 
     def most(self, scale: float) -> np.ndarray:
-        """The most that there may be: on average no fewer than there are."""
-        return self.seen + (scale - 1) * self.once
+        """The upper estimate: on average no fewer than the distinct values."""
+        return self.observed + (scale - 1) * self.once
 
     def powers(self, drawn: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
-        """The sums of squares and cubes, as deviations, of what each piece adds to `most`."""
+        """The sums of squares and cubes of the deviations of what each piece adds to `most`."""
         from qoop.programs.approximate.estimators.skewness import central
 
         a, b = scale, 1 - scale
@@ -64,7 +64,7 @@ class Incidence:
 
 
 def standard_error(drawn: int, pieces: int, squares: np.ndarray) -> np.ndarray:
-    """Of `Incidence.most`, by the jackknife. squares: of the deviations of what pieces add to it."""
+    """The standard error of `Incidence.most`, by the jackknife. squares: as in `Incidence.powers`."""
     import numpy as np
 
     return np.sqrt((1 - drawn / pieces) * np.maximum(squares, 0.0) * (drawn - 1) / drawn)  # type: ignore[no-any-return]

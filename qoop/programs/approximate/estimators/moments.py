@@ -1,4 +1,4 @@
-"""Sums over pieces of the powers of their totals, which estimators go by."""
+"""Sums over pieces of the powers of their totals, the input of estimators."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 @value
 class Moments:
-    """Of a measure, by group: the sums over the pieces read of its values, their squares and their cubes, and the
-    greatest of them."""
+    """The moments of a measure, by group: sums over the pieces read of its values, their squares and their cubes, and
+    its greatest value."""
 
     sums: np.ndarray
     squares: np.ndarray
@@ -22,7 +22,7 @@ class Moments:
 
     @classmethod
     def of(cls, totals: np.ndarray) -> Moments:
-        """Of one group, from the totals of its pieces."""
+        """The moments of one group, from the totals of its pieces."""
         return cls(totals.sum()[None], (totals**2).sum()[None], (totals**3).sum()[None], abs(totals).max()[None])
 
 
@@ -35,7 +35,7 @@ def spread(drawn: int, sums: np.ndarray, squares: np.ndarray) -> np.ndarray:
 
 @value
 class PairMoments:
-    """Of two measures, by group: the sums of their products."""
+    """The sums of the products of two measures, by group."""
 
     yx: np.ndarray
     yyx: np.ndarray
@@ -43,5 +43,5 @@ class PairMoments:
 
     @classmethod
     def of(cls, y: np.ndarray, x: np.ndarray) -> PairMoments:
-        """Of one group, from the totals of its pieces."""
+        """The sums of one group, from the totals of its pieces."""
         return cls((y * x).sum()[None], (y * y * x).sum()[None], (y * x * x).sum()[None])

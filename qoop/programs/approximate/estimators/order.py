@@ -1,9 +1,9 @@
 """Quantiles of the rows, such as the median.
 
 Woodruff, Confidence intervals for medians and other position measures, Journal of the American Statistical Association
-47 (1952); Särndal, Swensson and Wretman, Model Assisted Survey Sampling (1992), section 5.11. The part of the rows that
-are no greater than the quantile found is a ratio of totals, whose interval is that of any ratio; its ends are read off
-the rows that were seen, as the quantiles at them.
+47 (1952); Särndal, Swensson and Wretman, Model Assisted Survey Sampling (1992), section 5.11. The part of the rows
+up to the observed quantile is a ratio of totals, with the interval of any ratio. The ends of the quantile's interval
+are the quantiles of the observed rows at both ends of that interval.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @value
 class Sample:
-    """The values of the rows seen, by group. values: ascending in each group. pieces: from 0, that each is from.
+    """The values of the observed rows, by group. values: ascending in each group. pieces: the piece of each, from 0.
 
-    starts: where each group begins, and the end of the last.
+    starts: the start of each group, and the end of the last.
     """
 
     values: np.ndarray
@@ -30,7 +30,7 @@ class Sample:
 
     @classmethod
     def of(cls, groups: int, group: np.ndarray, piece: np.ndarray, found: np.ndarray) -> Sample:
-        """Of values in any order, with the group and the piece of each.
+        """The sample of values in any order, with the group and the piece of each.
 
         >>> import numpy as np
         >>> found = Sample.of(2, np.array([1, 0, 1]), np.array([7, 7, 9]), np.array([5.0, 6.0, 4.0]))
@@ -50,7 +50,7 @@ class Sample:
 
 
 def quantile(values: np.ndarray, level: float, continuous: bool) -> float:
-    """The quantile of ascending values, as DuckDB has it.
+    """The quantile of ascending values, as DuckDB computes it.
 
     >>> import numpy as np
     >>> quantile(np.array([1.0, 2.0, 4.0, 8.0]), 0.5, True), quantile(np.array([1.0, 2.0, 4.0, 8.0]), 0.5, False)
@@ -64,7 +64,7 @@ def quantile(values: np.ndarray, level: float, continuous: bool) -> float:
 
 
 def quantiles(sample: Sample, groups: int, level: float, continuous: bool) -> np.ndarray:
-    """The quantiles of all groups; NaN of one without a value."""
+    """The quantiles of all groups; NaN for a group without a value."""
     import numpy as np
 
     found = (sample.group(number)[0] for number in range(groups))
@@ -72,14 +72,14 @@ def quantiles(sample: Sample, groups: int, level: float, continuous: bool) -> np
 
 
 def below(values: np.ndarray, pieces: np.ndarray, at: float, drawn: int) -> tuple[np.ndarray, np.ndarray]:
-    """By piece, the number of values up to that one, and of all."""
+    """By piece, the number of values up to a value, and the number of all values."""
     import numpy as np
 
     return np.bincount(pieces[values <= at], minlength=drawn), np.bincount(pieces, minlength=drawn)
 
 
 def ends(values: np.ndarray, low: float, high: float) -> tuple[float, float]:
-    """The values between which a quantile is whose level is between these; NaN where the rows seen do not say.
+    """The values that enclose the quantiles of the levels from low to high; NaN where the observed rows do not suffice.
 
     >>> import numpy as np
     >>> ends(np.arange(101.0), 0.405, 0.6), ends(np.arange(101.0), -0.1, 0.2)

@@ -1,7 +1,7 @@
-"""The ratio of two totals, y / x. An average is that of a sum and a number of rows.
+"""The ratio of two totals, y / x. An average is the ratio of a sum and a number of rows.
 
-Cochran (1977), section 6.4, equation 6.13, of the residuals ``y - ratio * x`` of the pieces. Its bias counts little
-where the mean of x is known to a tenth of itself (section 6.8, after equation 6.34).
+Cochran (1977), section 6.4, equation 6.13, of the residuals ``y - ratio * x`` of the pieces. The bias is negligible
+where the standard error of the mean of x is below a tenth of it (section 6.8, after equation 6.34).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def standard_error(drawn: int, pieces: int, y: Moments, x: Moments, both: PairMoments) -> np.ndarray:
-    """Of estimated ratios; NaN where x is nothing.
+    """The standard error of estimated ratios; NaN where x is 0.
 
     >>> import numpy as np
     >>> from qoop.programs.approximate.estimators.moments import Moments, PairMoments
@@ -34,7 +34,7 @@ def standard_error(drawn: int, pieces: int, y: Moments, x: Moments, both: PairMo
 
 
 def is_steady(drawn: int, pieces: int, x: Moments) -> np.ndarray:
-    """True where the bias counts little."""
+    """True where the bias is negligible."""
     import numpy as np
 
     error = ((1 - drawn / pieces) * spread(drawn, x.sums, x.squares) / drawn) ** 0.5
@@ -42,7 +42,7 @@ def is_steady(drawn: int, pieces: int, x: Moments) -> np.ndarray:
 
 
 def residual_cubes(y: Moments, x: Moments, both: PairMoments) -> tuple[np.ndarray, np.ndarray]:
-    """The sums of the squares and of the cubes of the residuals, whose mean is nothing."""
+    """The sums of the squares and of the cubes of the residuals, whose mean is 0."""
     r = y.sums / x.sums
     squares = y.squares - 2 * r * both.yx + r**2 * x.squares
     return squares, y.cubes - 3 * r * both.yyx + 3 * r**2 * both.yxx - r**3 * x.cubes

@@ -1,12 +1,12 @@
-"""A rule for when an interval of the normal kind covers what it says: enough pieces were drawn.
+"""The rule for trust in a normal interval: enough pieces were drawn.
 
 Cochran (1977), section 2.15, equation 2.63: more than ``25 G1²`` units, with G1 Fisher's skewness of what was drawn.
-Of a group that is in few pieces this asks for about 25 pieces that have it; of sums with so heavy a tail that they
-have no skewness it asks for ever more, and then the answer grows until it is exact.
+For a group that is in few pieces, the rule requires about 25 pieces that have it. For sums whose tail is so heavy that
+their skewness does not exist, the required number rises with n, and the answer grows until it is exact.
 
-Where the tail is so heavy that there is no variance, the greatest of the squares keeps a part of their sum that does
-not vanish as n grows (O'Brien, A limit theorem for sample maxima and heavy branches, Journal of Applied Probability 17,
-1980); of normal ones it is about 2 ln(n) / n. Of more than twice that nothing is trusted.
+Where the tail is so heavy that the variance does not exist, the greatest square keeps a part of the sum of squares that
+does not vanish as n grows (O'Brien, A limit theorem for sample maxima and heavy branches, Journal of Applied
+Probability 17, 1980). In normal samples it is about 2 ln(n) / n. Above twice that, no interval is trusted.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 _MARGIN = 5.0
-"""Of a normal sample the standard error of skewness is √(6 / n). Of skewed ones it is some times that, and the more
-of the tail was missed, the narrower are intervals and the sooner do answers end: 3 are too few
+"""Standard errors that are added to the observed skewness. In a normal sample one is √(6 / n); in skewed samples it is
+several times that. The more of the tail is missed, the narrower are intervals and the sooner answers end: 3 are too few
 (`tests/programs/approximate/interval_coverage.py`)."""
 
 
 def needed(drawn: int, squares: np.ndarray, cubes: np.ndarray) -> np.ndarray:
-    """The number of pieces of which more must be drawn. squares, cubes: sums of powers of the deviations from the mean.
+    """The number of pieces to exceed. squares, cubes: sums of powers of the deviations from the mean.
 
     >>> import numpy as np
     >>> deviations = np.array([-1.0, -1.0, -1.0, 3.0])
@@ -40,11 +40,11 @@ def needed(drawn: int, squares: np.ndarray, cubes: np.ndarray) -> np.ndarray:
 
 
 def wider(drawn: int, squares: np.ndarray, cubes: np.ndarray, z: float) -> np.ndarray:
-    """The factor by which Student's interval is to be wider, as totals are skewed. z: the quantile of the interval.
+    """The factor that widens Student's interval where totals are skewed. z: the quantile of the interval.
 
     The term in the squared skewness of the Edgeworth expansion of Student's statistic (Hall, The Bootstrap and
-    Edgeworth Expansion, 1992, chapter 2, q2 of the studentized mean), without that in the kurtosis. Skewness is taken
-    to be what was seen and `_MARGIN` standard errors more.
+    Edgeworth Expansion, 1992, chapter 2, q2 of the studentized mean), without that in the kurtosis. The skewness
+    is the observed one plus `_MARGIN` standard errors.
 
     >>> import numpy as np
     >>> deviations = np.array([-1.0, 1.0] * 32)
@@ -54,14 +54,14 @@ def wider(drawn: int, squares: np.ndarray, cubes: np.ndarray, z: float) -> np.nd
     import numpy as np
 
     with np.errstate(divide="ignore", invalid="ignore"):
-        seen = np.where(squares > 0, np.abs(cubes / drawn) / (squares / drawn) ** 1.5, 0.0)
-    most = seen + _MARGIN * (6 / drawn) ** 0.5
+        observed = np.where(squares > 0, np.abs(cubes / drawn) / (squares / drawn) ** 1.5, 0.0)
+    most = observed + _MARGIN * (6 / drawn) ** 0.5
     return 1 + most**2 * (z**4 + 2 * z**2 - 3) / 18 / drawn  # type: ignore[no-any-return]
 
 
 def heavy(drawn: int, squares: np.ndarray, peaks: np.ndarray) -> np.ndarray:
-    """True where one piece has so much of the sum of the squares that there may be no variance. squares: as for
-    `needed`. peaks: the greatest deviation, or what is no less.
+    """True where one piece has so large a part of the sum of squares that the variance may not exist. squares: as for
+    `needed`. peaks: the greatest deviation, or an upper bound of it.
 
     >>> import numpy as np
     >>> deviations = np.array([-1.0] * 99 + [99.0])

@@ -1,7 +1,7 @@
 """Quantiles of Student's distribution, from those of the normal one.
 
-Abramowitz and Stegun, Handbook of Mathematical Functions (1964), equation 26.7.5; from 10 degrees of freedom on it errs
-by less than one part in a thousand.
+Abramowitz and Stegun, Handbook of Mathematical Functions (1964), equation 26.7.5. From 10 degrees of freedom on, the
+error is below one part in a thousand.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 
 def quantile(probability: float, freedom: int) -> float:
-    """The value that is not exceeded with that probability.
+    """The value that is not exceeded with a probability.
 
     >>> round(quantile(0.975, 15), 3), round(quantile(0.995, 30), 3)
     (2.131, 2.75)

@@ -1,7 +1,7 @@
 """The variance of the rows, from the totals over pieces of their squares, of their values and of their number.
 
-It is ``q / n - (s / n)²``, a smooth function of three totals, so its own variance is that of the total of a linear form
-of them: Taylor linearisation (Wolter, Introduction to Variance Estimation, 2nd ed., 2007, chapter 6; Särndal, Swensson
+It is ``q / n - (s / n)²``, a smooth function of three totals. So its variance is that of the total of a linear form of
+them: Taylor linearisation (Wolter, Introduction to Variance Estimation, 2nd ed., 2007, chapter 6; Särndal, Swensson
 and Wretman, Model Assisted Survey Sampling, 1992, section 5.5), with the variance of totals by Cochran as for a ratio.
 The form of a piece is ``q - 2 m s + (m² - v) n``, with m the mean and v the variance of all rows; they add up to 0.
 A standard deviation is the root: its error is that of the variance divided by twice the deviation.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @value
 class Powers:
-    """The moments of squares q, values s and numbers n of the rows of pieces, by group; qsn: the sums of their
+    """The moments of squares q, values s and numbers n of the rows of pieces, by group. qsn: the sums of their
     products."""
 
     q: Moments
@@ -33,7 +33,7 @@ class Powers:
     qsn: np.ndarray
 
     def estimate(self, of_sample: bool) -> np.ndarray:
-        """The variance of the rows. of_sample: as that of a sample, divided by one less than their number.
+        """The variance of the rows. of_sample: divided by one less than their number.
 
         >>> import numpy as np
         >>> from qoop.programs.approximate.estimators.moments import Moments, PairMoments
@@ -62,7 +62,7 @@ class Powers:
         return np.maximum(own + 2 * (a * self.qs.yx + b * self.qn.yx + a * b * self.sn.yx), 0.0)  # type: ignore[no-any-return]
 
     def cubes(self) -> np.ndarray:
-        """The sum of its cubes."""
+        """The sum of the cubes of the linear form."""
         a, b = self._form()
         own = self.q.cubes + a**3 * self.s.cubes + b**3 * self.n.cubes
         once = a * self.qs.yyx + b * self.qn.yyx + a**2 * b * self.sn.yyx
@@ -71,7 +71,7 @@ class Powers:
 
 
 def standard_error(drawn: int, pieces: int, powers: Powers) -> np.ndarray:
-    """Of estimated variances; NaN where there are no rows."""
+    """The standard error of estimated variances; NaN without rows."""
     import numpy as np
 
     return ((1 - drawn / pieces) * powers.squares() / (drawn - 1) / drawn) ** 0.5 / np.abs(powers.n.sums / drawn)

@@ -1,4 +1,4 @@
-"""A look at a growing answer, and the ends of intervals at it."""
+"""An interim analysis of a growing answer, and the ends of its intervals."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 @value
 class Sizes:
-    """The rows of pieces, which footers tell, in any unit. whole: of all pieces. drawn: moments of those read."""
+    """The rows of pieces by footers, in any unit. whole: of all pieces. drawn: moments of the pieces read."""
 
     whole: float
     drawn: Moments
 
     @property
     def scale(self) -> float:
-        """The rows of all pieces by those of the pieces that were read."""
+        """The rows of all pieces over those of the pieces read."""
         return self.whole / float(self.drawn.sums[0])
 
 
 @value
-class Look:
-    """A look at the answer, after so much was read. alpha: the part of what may go wrong that belongs to this look.
+class Interim:
+    """An interim analysis: the state of an answer after some of its pieces are read, as in sequential trials.
 
-    of_pieces: the rows of the pieces; None: each has as many as any other.
+    alpha: the part of the chance of error that it spends. of_pieces: the rows of the pieces; None: all have the same.
     """
 
     drawn: int
@@ -40,7 +40,7 @@ class Look:
 
     @property
     def is_whole(self) -> bool:
-        """True if all was read."""
+        """True if all pieces are read."""
         return self.drawn == self.pieces
 
     @property
@@ -57,20 +57,21 @@ class Look:
 
     @property
     def unseen(self) -> float:
-        """The part of the rows that may be unlike all that was read, in one stretch. A longer one reaches through a
-        stratum of the order of pieces (`qoop.programs.approximate.schedule`), and was read in part."""
+        """The part of the rows that may lie unread in one stretch. A longer stretch reaches through a stratum of the
+        order of pieces (`qoop.programs.approximate.schedule`), and is read in part."""
         return 1 / self.drawn - 1 / self.pieces
 
     @property
     def share(self) -> float:
-        """The part of the rows that was read."""
+        """The part of the rows that is read."""
         return 1 / self.sizes.scale
 
 
 @value
 class Ends:
-    """Of a figure, by group. low, high: of its interval, NaN where there is none yet. plain: half its width, were no
-    total skewed. needed: the pieces of which there is one. tail: where there is none because of a heavy tail."""
+    """The estimate and interval of a figure, by group. low, high: NaN where there is no interval yet. plain: half the
+    width if no total were skewed. needed: the pieces that an interval needs. tail: True where a heavy tail prevents it.
+    """
 
     estimate: np.ndarray
     low: np.ndarray
