@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from qoop.__main__ import main
 from qoop.planner.plan import Estimate, Plan, Stage, StageInput
-from qoop.tpcds.load import commands, playing
+from qoop.tpcds.load import commands, simulate
 from qoop.tpcds.load.arrivals import BURST, TENANTS, Queries, arrivals
 from qoop.tpcds.load.measures import Played, Summary, compared, even_shares, lines, split_lines, summary
 from qoop.tpcds.simulate.shared_cluster import work_of
@@ -68,9 +68,9 @@ def test_a_query_in_pieces_has_the_same_work_in_one_job_and_in_twenty() -> None:
         (scan, replace(scan, id="r", width=1, signature="r", inputs=(StageInput("i", "s", "all"),))),
         (("x", "INTEGER"),),
     )
-    pieces = playing.in_pieces(both)
-    whole = playing.side_by_side(pieces)
-    assert len(pieces) == playing.PIECES and playing.side_by_side(pieces[:1]) is pieces[0]
+    pieces = simulate.in_pieces(both)
+    whole = simulate.side_by_side(pieces)
+    assert len(pieces) == simulate.PIECES and simulate.side_by_side(pieces[:1]) is pieces[0]
     assert sum(map(work_of, pieces)) == pytest.approx(work_of(both)) == pytest.approx(work_of(whole), abs=0.01)
     assert {one.stage for one in whole.stages[3].stage_inputs} == {"s 1"} and len(whole.root.stage_inputs) == 20
     signatures = [stage.signature for stage in whole.stages]
@@ -80,17 +80,17 @@ def test_a_query_in_pieces_has_the_same_work_in_one_job_and_in_twenty() -> None:
 def test_a_tenant_that_splits_its_queries_gains_by_shortest_first_and_not_by_finish_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(playing, "plans_of", lambda directory: {n: plan(20 * n, 30.0) for n in range(1, 10)})
-    playing._arrivals.cache_clear()
+    monkeypatch.setattr(simulate, "plans_of", lambda directory: {n: plan(20 * n, 30.0) for n in range(1, 10)})
+    simulate._arrivals.cache_clear()
     found = {
-        (policy, apart): playing.summarised(playing.Item(tmp_path, 0.9, 1, policy, 0.05, split="ana1", apart=apart))
+        (policy, apart): simulate.summarised(simulate.Item(tmp_path, 0.9, 1, policy, 0.05, split="ana1", apart=apart))
         for policy in ("finish time", "SRSF")
         for apart in (False, True)
     }
-    playing._arrivals.cache_clear()
+    simulate._arrivals.cache_clear()
     gains = {policy: found[policy, False].seconds["ana1"] / found[policy, True].seconds["ana1"] for policy, _ in found}
     assert gains["finish time"] < 1.03 < 1.1 < gains["SRSF"]
-    [line] = split_lines(list(found.values()), "ana1", playing.TOGETHER, playing.APART)[1:2]
+    [line] = split_lines(list(found.values()), "ana1", simulate.TOGETHER, simulate.APART)[1:2]
     assert line.split()[1:3] == ["finish", "time"]
 
 
@@ -99,25 +99,25 @@ def test_answers_that_can_grow_are_those_with_intervals_however_soon_they_end(
 ) -> None:
     pq.write_table(pa.table({"a": list(range(100_000))}), tmp_path / "t.parquet", row_group_size=1000)
     texts = {1: "SELECT sum(a) AS s FROM t", 2: "SELECT max(a) - min(a) AS d FROM t"}
-    monkeypatch.setattr(playing, "plans_of", lambda directory: texts)
-    monkeypatch.setattr(playing, "text", texts.__getitem__)
-    assert playing.growing.__wrapped__(tmp_path) == {1}
+    monkeypatch.setattr(simulate, "plans_of", lambda directory: texts)
+    monkeypatch.setattr(simulate, "text", texts.__getitem__)
+    assert simulate.growing.__wrapped__(tmp_path) == {1}
 
 
 def test_a_small_run_under_two_policies(tmp_path: Path) -> None:
     monkey = pytest.MonkeyPatch()
-    monkey.setattr(playing, "plans_of", lambda directory: {n: plan(4 * n, 30.0) for n in range(1, 10)})
-    playing._arrivals.cache_clear()
-    found = [playing.summarised(playing.Item(tmp_path, 0.9, 1, name, 0.05)) for name in ("max-min", "EDF")]
-    again = playing.summarised(playing.Item(tmp_path, 0.9, 1, "EDF", 0.05))
-    other = playing.summarised(playing.Item(tmp_path, 0.9, 1, "EDF", 0.05, error=0.2))
-    monkey.setattr(playing, "growing", lambda directory: frozenset(range(1, 10)))
-    crowded = playing.Item(tmp_path, 1.2, 1, "max-min", 0.05, most_jobs=50, permit=0.5)
-    cut, whole = playing.summarised(crowded), playing.summarised(replace(crowded, permit=0.0))
-    calm = playing.Item(tmp_path, 0.6, 1, "max-min", 0.05, most_jobs=1000.0)
-    assert playing.summarised(calm) == playing.summarised(replace(calm, permit=1.0))
+    monkey.setattr(simulate, "plans_of", lambda directory: {n: plan(4 * n, 30.0) for n in range(1, 10)})
+    simulate._arrivals.cache_clear()
+    found = [simulate.summarised(simulate.Item(tmp_path, 0.9, 1, name, 0.05)) for name in ("max-min", "EDF")]
+    again = simulate.summarised(simulate.Item(tmp_path, 0.9, 1, "EDF", 0.05))
+    other = simulate.summarised(simulate.Item(tmp_path, 0.9, 1, "EDF", 0.05, error=0.2))
+    monkey.setattr(simulate, "growing", lambda directory: frozenset(range(1, 10)))
+    crowded = simulate.Item(tmp_path, 1.2, 1, "max-min", 0.05, most_jobs=50, permit=0.5)
+    cut, whole = simulate.summarised(crowded), simulate.summarised(replace(crowded, permit=0.0))
+    calm = simulate.Item(tmp_path, 0.6, 1, "max-min", 0.05, most_jobs=1000.0)
+    assert simulate.summarised(calm) == simulate.summarised(replace(calm, permit=1.0))
     monkey.undo()
-    playing._arrivals.cache_clear()
+    simulate._arrivals.cache_clear()
     assert found[1] == again and found[0].jobs == again.jobs > 20 and other.mean != again.mean
     assert 0 < cut.skipped < cut.cut < 0.7 and whole.skipped == whole.cut == 0.0 and cut.mean < whole.mean
     assert found[1].met >= found[0].met and 0 < again.used <= 1

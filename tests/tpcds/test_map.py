@@ -14,7 +14,8 @@ from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.outcomes import Outcome
 from qoop.planner.finish import SPILL_BYTE, Finish
 from qoop.planner.plan import Estimate, Plan, Resources, Stage
-from qoop.tpcds.map import cells, classes, cluster, pictures, playing, records
+from qoop.tpcds.map import cells, classes, cluster, pictures, records
+from qoop.tpcds.map import simulate as map_simulate
 from qoop.tpcds.map.cells import DOWN, UP, Cell
 from qoop.tpcds.map.records import Group, Record
 from qoop.tpcds.map.systems import CEILING, CLARINET, GREEDY, HINDSIGHT, OURS, ROBUST, TOLD, Contest, robust
@@ -208,6 +209,6 @@ def test_unknown_lengths_and_classes_are_told_with_those_there_are() -> None:
 def test_a_query_that_was_not_measured_is_no_ground_for_a_run_as_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(playing, "measurements", lambda directory: Measurements(Results(None, {})))
+    monkeypatch.setattr(map_simulate, "measurements", lambda directory: Measurements(Results(None, {})))
     with pytest.raises(ConfigError, match="query 1 was not measured: qoop bench measure"):
-        playing.as_measured(tmp_path, QUERY, PAPER)
+        map_simulate.as_measured(tmp_path, QUERY, PAPER)

@@ -3,7 +3,7 @@
 ::
 
     arrivals.py   the queries of tenants of three habits, by a seed
-    playing.py    one run of them on simulated machines, under a policy
+    simulate.py   one run of them on simulated machines, under a policy
     measures.py   times, finish-time fairness and deadlines of a run; ratios over seeds
     pictures.py   curves over load, and the distribution of fairness
     growing/      growing answers that share simulated machines

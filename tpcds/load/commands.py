@@ -11,7 +11,7 @@ from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
 from qoop.query.drawing.picture import write
-from qoop.tpcds.load import measures, pictures, playing
+from qoop.tpcds.load import measures, pictures, simulate
 from qoop.tpcds.load.arrivals import MIXES
 from qoop.tpcds.load.measures import Summary
 from qoop.tpcds.queries import parse_names
@@ -30,7 +30,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables, at scale 1")
     parser.add_argument("--loads", metavar="L,L", default=_LOADS, help="(0.6,0.9,1.2)")
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="runs of each, seeds 1 to N (10)")
-    parser.add_argument("--policies", metavar="P,P", help=f"only these of {', '.join(playing.POLICIES)}")
+    parser.add_argument("--policies", metavar="P,P", help=f"only these of {', '.join(simulate.POLICIES)}")
     parser.add_argument("--hours", type=float, default=1.0, metavar="H", help="in which queries arrive (1)")
     parser.add_argument(
         "--error", type=float, default=0.0, metavar="PART", help="by which estimates are off at most, such as 0.2 (0)"
@@ -40,7 +40,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--permit", type=float, default=0.0, metavar="PART", help=permit)
     mixes = f"of tenants: {', '.join(MIXES)} (usual)"
     parser.add_argument("--mix", choices=MIXES, default="usual", help=mixes)
-    split = f"a tenant, such as ana1: what it gains by asking each query as {playing.PIECES} jobs"
+    split = f"a tenant, such as ana1: what it gains by asking each query as {simulate.PIECES} jobs"
     parser.add_argument("--split", default="", metavar="TENANT", help=split)
     parser.add_argument("--out", metavar="FOLDER", help="write the pictures there")
     add_running_options(parser)
@@ -50,7 +50,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _load(options: argparse.Namespace) -> int:
     directory, folder = Path(options.directory), folder_of(options)
     settings = Plan(directory, False, (), None, 1).simulated(*_MODULES)
-    part = Part("load", settings, _items(options, directory), playing.measure)
+    part = Part("load", settings, _items(options, directory), simulate.measure)
     if options.fresh:
         runner.forget(part.name, folder)
     with shown(part.name) as told:
@@ -59,7 +59,7 @@ def _load(options: argparse.Namespace) -> int:
     known = [Summary.of(value) for value in found.values.values()]
     print("\n".join(measures.lines(known)))
     if options.split:
-        print("\n".join(measures.split_lines(known, options.split, playing.TOGETHER, playing.APART)))
+        print("\n".join(measures.split_lines(known, options.split, simulate.TOGETHER, simulate.APART)))
     if options.json is not None:
         values = {"settings": dict(part.settings), "load": [asdict(one) for one in known]}
         write(json.dumps(values, indent=1) + "\n", options.json)
@@ -77,9 +77,9 @@ def _draw(known: Sequence[Summary], folder: str | None) -> None:
         write(pictures.fairness(known, load).svg, Path(folder) / f"fairness-{load:g}.svg")
 
 
-def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, playing.Item]:
+def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, simulate.Item]:
     """By load, seed and policy. Raises ConfigError."""
-    policies = parse_names(options.policies, playing.POLICIES, "policy")
+    policies = parse_names(options.policies, simulate.POLICIES, "policy")
     if options.seeds < 1:
         raise ConfigError("there must be a seed")
     if not options.hours > 0:
@@ -89,7 +89,7 @@ def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, playing
         raise ConfigError(f"there is no tenant {options.split!r}; there are {', '.join(tenants)}")
     more = options.hours, options.error, options.mix, options.most_jobs, options.permit, options.split
     return {
-        "/".join(map(str, (load, seed, policy, *more, apart))): playing.Item(
+        "/".join(map(str, (load, seed, policy, *more, apart))): simulate.Item(
             directory, load, seed, policy, *more, apart
         )
         for seed in range(1, options.seeds + 1)

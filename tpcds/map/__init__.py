@@ -4,7 +4,7 @@
 
     cells.py        the axes of the map, and which queries go through them
     systems.py      who is compared, in one situation
-    playing.py      one item of the map: a query in a cell
+    simulate.py     one item of the map: a query in a cell
     clairvoyant.py  the ceiling: schedules of plans by one who knows what will come
     classes.py      the classes of profiles that are nearer to the paper's
     cluster.py      what the jobs of a simulated Tetris cluster hold

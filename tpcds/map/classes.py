@@ -15,7 +15,7 @@ from qoop.adaptive.profiles.spot import announced_by as spot_announced_by
 from qoop.adaptive.profiles.volatility import REGION_SECONDS
 from qoop.tpcds.map import cluster
 from qoop.tpcds.map.cells import SHARES
-from qoop.tpcds.map.playing import as_measured, query_of
+from qoop.tpcds.map.simulate import as_measured, query_of
 from qoop.tpcds.map.systems import AskedFor, Contest, json_of
 from qoop.tpcds.simulate.workload import Setting
 

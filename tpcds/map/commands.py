@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from qoop.query.drawing.picture import write
-from qoop.tpcds.map import cells, classes, pictures, playing, records
+from qoop.tpcds.map import cells, classes, pictures, records, simulate
 from qoop.tpcds.map.records import Record
 from qoop.tpcds.queries import parse_names
 from qoop.tpcds.simulate.workload import workload
@@ -42,7 +42,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def _map(options: argparse.Namespace) -> int:
     plan = plan_of(options)
-    part = Part("map", _settings(plan), _items(plan), playing.measure)
+    part = Part("map", _settings(plan), _items(plan), simulate.measure)
     return _measured(options, part)
 
 
@@ -60,9 +60,9 @@ def _settings(plan: Plan) -> Mapping[str, object]:
     return plan.simulated(*_MODULES)
 
 
-def _items(plan: Plan) -> Mapping[str, playing.Item]:
+def _items(plan: Plan) -> Mapping[str, simulate.Item]:
     every = cells.rounds(_queries(plan))
-    return {name: playing.Item(plan.directory, plan.seed, cell, query) for name, (cell, query) in every.items()}
+    return {name: simulate.Item(plan.directory, plan.seed, cell, query) for name, (cell, query) in every.items()}
 
 
 def _queries(plan: Plan) -> Sequence[int]:

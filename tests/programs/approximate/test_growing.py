@@ -137,7 +137,8 @@ def test_distinct_counts_and_quantiles_have_intervals_and_end_exact(session, dat
         assert 0 < row["part"] < 1 and row["part_low"] is None and row["notes"] == 1
     text = "SELECT median(price) AS m FROM sales"
     [(_, told)] = session.sql(f"EXPLAIN APPROXIMATE {VALUES}").fetchall()
-    assert "The interval of prices, amounts, notes begins" in told and "Without intervals, computed from estimates: part." in told
+    assert "The interval of prices, amounts, notes begins" in told
+    assert "Without intervals, computed from estimates: part." in told
     with qoop.connect(slots=1, memory="1GB") as other:
         other.register("sales", data["sales"])
         answer = other.approximate(text, error=0.03)

@@ -22,7 +22,7 @@ from qoop.planner.packing import Available
 from qoop.planner.plan import Plan, Resources
 from qoop.programs.approximate.target import RoundStart
 from qoop.programs.iterate.curves import step_gain
-from qoop.tpcds.load.growing.playing import Drawing, play
+from qoop.tpcds.load.growing.simulate import Drawing, play
 
 NEW = RoundStart(math.inf, math.inf, 0.01, 0, 64, 1024, 64)
 WIDE = RoundStart(0.2, 0.2, 0.01, 64, 128, 1024, 64)

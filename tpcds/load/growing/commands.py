@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
-from qoop.tpcds.load.growing import playing, times
-from qoop.tpcds.load.growing.playing import Drawing
+from qoop.tpcds.load.growing import simulate, times
+from qoop.tpcds.load.growing.simulate import Drawing
 from qoop.tpcds.queries import parse_selection, texts
 
 
@@ -41,7 +41,7 @@ def _grow(options: argparse.Namespace) -> int:
     if options.times is not None:
         found = times.lines(Path(options.times), options.slots, _texts(options), options.exact_within)
     else:
-        found = playing.compared([playing.play(*one) for one in _drawings(options)])
+        found = simulate.compared([simulate.play(*one) for one in _drawings(options)])
     for line in found:
         print(line, flush=True)
     return 0
@@ -67,5 +67,5 @@ def _drawings(options: argparse.Namespace) -> list[tuple[str, Drawing]]:
         (policy, Drawing(load, seed, options.seconds, options.tenants, options.stop))
         for load in loads
         for seed in range(1, options.seeds + 1)
-        for policy in playing.POLICIES
+        for policy in simulate.POLICIES
     ]
