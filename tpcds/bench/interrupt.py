@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -57,16 +57,25 @@ class InterruptOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """One query, one side, one sequence of kills. seconds: until the answer, at most the limit.
-
-    kills: how often it was killed. ended: False: it was stopped at the limit. error: of a wrong or failed answer.
-    """
+class TrialKey:
+    """A trial: one query, one side, and one sequence of kills. mean: their mean interval, in undisturbed times."""
 
     query: int
     side: str
     mean: float
     seed: int
+
+    def __str__(self) -> str:
+        return f"{self.query} {self.side} {self.mean} {self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial(TrialKey):
+    """The outcome of a trial. seconds: until the answer, at most the limit. kills: their number.
+
+    undisturbed: DuckDB's seconds without kills. ended: False: the limit stopped it. error: of a wrong or failed answer.
+    """
+
     undisturbed: float
     seconds: float
     kills: int
@@ -74,28 +83,19 @@ class Trial:
     error: str | None = None
 
 
-def run(options: InterruptOptions, told: Callable[[str], None] = print) -> list[Trial]:
-    """Run what is not in the results yet, all queries with one seed before the next seed.
+def run(options: InterruptOptions, progress: Callable[[str], None] = print) -> list[Trial]:
+    """Run the trials that the results lack, all queries with one seed before the next seed.
 
     Raises ConfigError or SourceError if it cannot begin.
     """
     results = Results(options.results, {"size": asdict(options.size), "limit": LIMIT, "qoop": DEFAULT})
-    chosen = options.queries or longest(options.directory, options.longest, results, told)
-
-    @cache
-    def theirs(number: int) -> pa.Table:
-        with Oracle(options.directory) as oracle:
-            return oracle.answer(texts(directory=options.directory)[number])
-
+    chosen = options.queries or longest(options.directory, options.longest, results, progress)
+    keys = product(range(options.seeds), options.means, chosen, options.sides)
     with scratch_folder() as scratch:
-        times = {number: _undisturbed(options, number, results, scratch) for number in chosen}
-        return [
-            _trial(options, number, mean, seed, side, times[number], results, scratch, theirs, told)
-            for seed in range(options.seeds)
-            for mean in options.means
-            for number in chosen
-            for side in options.sides
-        ]
+        bench = _Bench(options, results, scratch)
+        for number in chosen:
+            bench.undisturbed(number)
+        return [bench.trial(TrialKey(query, side, mean, seed), progress) for seed, mean, query, side in keys]
 
 
 def intervals(query: int, mean: float, seed: int) -> Iterator[float]:
@@ -110,67 +110,77 @@ def intervals(query: int, mean: float, seed: int) -> Iterator[float]:
         yield chance.expovariate(1.0 / mean)
 
 
-def _undisturbed(options: InterruptOptions, number: int, results: Results, scratch: Path) -> float:
-    """DuckDB from the start of the process to the answer, the median of three."""
-    name = f"undisturbed {number}"
-    if results.get(name) is None:
-        text = texts(directory=options.directory)[number]
-        task = Task(
-            "running", str(options.directory), text, options.size, str(scratch / "a.arrow"), waits=False
-        )  # fmt: skip
-        taken = []
-        for _ in range(3):
-            begun = time.monotonic()
-            with SystemUnderTest(task, scratch) as system:
-                system.finished(begun + 3600.0)
-                taken.append(time.monotonic() - begun)
-        results.put(name, median(taken))
-    return float(results.get(name))
+class _Bench:
+    """The trials of some options, with their results in a file. scratch: a folder for answers and checkpoints."""
 
+    def __init__(self, options: InterruptOptions, results: Results, scratch: Path) -> None:
+        self._options, self._results, self._scratch = options, results, scratch
+        self._texts = texts(directory=options.directory)
+        self._answers: dict[int, pa.Table] = {}
 
-def _trial(
-    options: InterruptOptions, number: int, mean: float, seed: int, side: str, undisturbed: float, results: Results,
-    scratch: Path, theirs: Callable[[int], pa.Table], told: Callable[[str], None],
-) -> Trial:  # fmt: skip
-    name = f"trial {number} {side} {mean} {seed}"
-    kept = results.get(name)
-    if kept is not None:
-        return Trial(**kept)
-    one = _kill_and_start_again(options, number, mean, seed, side, undisturbed, scratch, theirs)
-    results.put(name, asdict(one))
-    state = "ended" if one.ended else "stopped"
-    told(
-        f"query {number:2d} mean {mean:g} seed {seed} {NAMES[side]} {state} after"
-        f" {one.seconds:.2f} s = {one.seconds / undisturbed:.2f} x, killed {one.kills} times"
-        + (f": {one.error}" if one.error else "")
-    )
-    return one
+    def undisturbed(self, number: int) -> float:
+        """DuckDB's seconds from the start of the process to the answer, the median of three."""
+        name = f"undisturbed {number}"
+        if self._results.get(name) is None:
+            task = self._task("running", number, self._scratch / "a.arrow")
+            taken = []
+            for _ in range(3):
+                begun = time.monotonic()
+                with SystemUnderTest(task, self._scratch) as system:
+                    system.finished(begun + 3600.0)
+                    taken.append(time.monotonic() - begun)
+            self._results.put(name, median(taken))
+        return float(self._results.get(name))
 
+    def trial(self, key: TrialKey, progress: Callable[[str], None]) -> Trial:
+        """The trial of a key: from the results, or run now and stored there."""
+        stored = self._results.get(f"trial {key}")
+        if stored is not None:
+            return Trial(**stored)
+        one = self._run(key)
+        self._results.put(f"trial {key}", asdict(one))
+        progress(
+            f"query {key.query:2d} mean {key.mean:g} seed {key.seed} {NAMES[key.side]}"
+            f" {'ended' if one.ended else 'stopped'} after {one.seconds:.2f} s = {one.seconds / one.undisturbed:.2f} x,"
+            f" killed {one.kills} times" + (f": {one.error}" if one.error else "")
+        )
+        return one
 
-def _kill_and_start_again(
-    options: InterruptOptions, number: int, mean: float, seed: int, side: str, undisturbed: float, scratch: Path,
-    theirs: Callable[[int], pa.Table],
-) -> Trial:  # fmt: skip
-    text, answer, kept = texts(directory=options.directory)[number], scratch / "answer.arrow", scratch / "checkpoints"
-    checkpoints = str(kept) if side != "running" else None
-    kind, staged = ("qoop", True) if side == STAGED else (side, False)
-    task = Task(kind, str(options.directory), text, options.size, str(answer), checkpoints, waits=False, staged=staged)
-    limit, spent, kills, ended, error = LIMIT * undisturbed, 0.0, 0, False, None
-    for gap in intervals(number, mean, seed):
-        lifetime = min(gap * undisturbed, limit - spent)
-        outcome, seconds = (None, lifetime) if side == "running" and gap < HOPELESS else _live(task, lifetime, scratch)
-        spent += seconds
-        if outcome is not None:
-            ended, error = outcome.error is None, outcome.error
-            break
-        if spent >= limit:
-            break
-        kills += 1
-    if ended and side != "running":
-        error = judge(options.directory, text, answer, theirs(number))
-    shutil.rmtree(kept, ignore_errors=True)
-    answer.unlink(missing_ok=True)
-    return Trial(number, side, mean, seed, undisturbed, min(spent, limit), kills, ended and error is None, error)
+    def _run(self, key: TrialKey) -> Trial:
+        """Kill the process of a side again and again, until the answer or the limit."""
+        answer, kept = self._scratch / "answer.arrow", self._scratch / "checkpoints"
+        undisturbed = self.undisturbed(key.query)
+        task = self._task(key.side, key.query, answer, None if key.side == "running" else str(kept))
+        limit, spent, kills, ended, error = LIMIT * undisturbed, 0.0, 0, False, None
+        for gap in intervals(key.query, key.mean, key.seed):
+            lifetime = min(gap * undisturbed, limit - spent)
+            hopeless = key.side == "running" and gap < HOPELESS
+            outcome, seconds = (None, lifetime) if hopeless else _live(task, lifetime, self._scratch)
+            spent += seconds
+            if outcome is not None:
+                ended, error = outcome.error is None, outcome.error
+                break
+            if spent >= limit:
+                break
+            kills += 1
+        if ended and key.side != "running":
+            error = judge(self._options.directory, self._texts[key.query], answer, self._answer(key.query))
+        shutil.rmtree(kept, ignore_errors=True)
+        answer.unlink(missing_ok=True)
+        outcome_of = (undisturbed, min(spent, limit), kills, ended and error is None, error)
+        return Trial(key.query, key.side, key.mean, key.seed, *outcome_of)
+
+    def _task(self, side: str, number: int, answer: Path, checkpoints: str | None = None) -> Task:
+        kind, staged = ("qoop", True) if side == STAGED else (side, False)
+        directory, size = str(self._options.directory), self._options.size
+        return Task(kind, directory, self._texts[number], size, str(answer), checkpoints, waits=False, staged=staged)
+
+    def _answer(self, number: int) -> pa.Table:
+        """DuckDB's answer to a query."""
+        if number not in self._answers:
+            with Oracle(self._options.directory) as oracle:
+                self._answers[number] = oracle.answer(self._texts[number])
+        return self._answers[number]
 
 
 def _live(task: Task, seconds: float, scratch: Path) -> tuple[Outcome | None, float]:
