@@ -11,8 +11,9 @@ from qoop.adaptive.simulation import Kernels
 from qoop.catalog.errors import ConfigError
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.tpcds.results import read
-from qoop.tpcds.simulate import fidelity
-from qoop.tpcds.simulate.fidelity import Fidelity, FidelityOptions, Pair
+from qoop.tpcds.simulate import fidelity, fidelity_figures
+from qoop.tpcds.simulate.fidelity import FidelityOptions
+from qoop.tpcds.simulate.fidelity_figures import Fidelity, Pair
 from qoop.tpcds.simulate.replica import Done, Replica, Solo, fastest
 
 COLUMNS = (("x", "INTEGER"),)
@@ -176,10 +177,10 @@ def test_all_profiles_run_for_real_and_in_the_simulator_and_are_not_run_again(
     lines: list[str] = []
     found = fidelity.run(options, lines.append)
     assert found.failed == {}
-    assert {pair.profile for pair in found.pairs} == set(fidelity.PROFILES)
+    assert {pair.profile for pair in found.pairs} == set(fidelity_figures.PROFILES)
     assert all(pair.real > 0 and 0 < pair.simulated < 60 for pair in found.pairs)
     assert {pair.query for pair in found.pairs if pair.profile == "together"} == {3, 42, 55, 96}
-    assert "median error" in fidelity.table(found)
+    assert "median error" in fidelity_figures.table(found)
     again: list[str] = []
     assert fidelity.run(options, again.append).pairs == found.pairs
     assert again == ["simulating …"] != lines

@@ -13,7 +13,8 @@ from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
 from qoop.tpcds.simulate.workload import PAPER, Query
 from qoop.tpcds.suite import macro
-from qoop.tpcds.suite.figures import Suite, macro_means
+from qoop.tpcds.suite.cluster_figures import macro_means
+from qoop.tpcds.suite.runs import Suite
 
 COLUMNS = (("x", "INTEGER"),)
 SETTING = macro.Setting("", jobs=6, apart=10.0, seeds=(1, 2))

@@ -25,7 +25,7 @@ from qoop.tpcds.scenarios import adversary
 from qoop.tpcds.scenarios.adversary import POLICIES
 from qoop.tpcds.scenarios.scenario import Scenario as Course
 from qoop.tpcds.simulate import fidelity
-from qoop.tpcds.simulate.fidelity import Fidelity, Pair
+from qoop.tpcds.simulate.fidelity_figures import Fidelity, Pair
 from qoop.tpcds.simulate.ground_truth import believed, distorted
 from qoop.tpcds.simulate.workload import Query
 from qoop.tpcds.suite import (
@@ -54,7 +54,6 @@ from qoop.tpcds.suite.figures import (
     STAGE_ERRORS,
     STRAGGLING,
     THRESHOLD,
-    Suite,
     _mean_gain,
     error_robustness,
     over_hindsight,
@@ -64,7 +63,7 @@ from qoop.tpcds.suite.figures import (
 )
 from qoop.tpcds.suite.micro import DECISION_SECONDS, SWITCH_SECONDS, Scenario
 from qoop.tpcds.suite.runner import Measured, Part
-from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran, by_query
+from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Ran, RunRecord, Suite, by_query
 
 
 def squared(number: int) -> int:
@@ -177,7 +176,9 @@ def test_values_of_all_parts_are_written(tmp_path: Path, monkeypatch: pytest.Mon
     assert f"queries {len(fidelity.QUICK)}, repeat 1" in (tmp_path / "out" / "report.html").read_text()
 
 
-def met(query: int, volatility: str, gain: float, more: Mapping[str, Ran] | None = None, kind: str = "spot") -> Met:
+def record(
+    query: int, volatility: str, gain: float, more: Mapping[str, Ran] | None = None, kind: str = "spot"
+) -> RunRecord:
     ours = Ran(100.0, tasks=1240, switches=1, depths=(1,), deciding=0.1, decisions=3, tempted=1)
     ran = {
         QOOP: ours,
@@ -186,7 +187,7 @@ def met(query: int, volatility: str, gain: float, more: Mapping[str, Ran] | None
         NO_BACKTRACKING: Ran(110.0, tasks=1000),
         HINDSIGHT: Ran(90.0),
     }
-    return Met(query, kind, volatility, 0, query, 5, {**ran, **(more or {})})
+    return RunRecord(query, kind, volatility, 0, query, 5, {**ran, **(more or {})})
 
 
 def swept(error: float = 150.0) -> dict[str, Ran]:
@@ -199,9 +200,12 @@ def swept(error: float = 150.0) -> dict[str, Ran]:
 def full_suite() -> report.Found:
     gains = {"low": 1.1, "medium": 1.2, "high": 5.0}
     micro = [
-        met(query, name, gain, kind=kind) for kind in runs.KINDS for name, gain in gains.items() for query in range(4)
+        record(query, name, gain, kind=kind)
+        for kind in runs.KINDS
+        for name, gain in gains.items()
+        for query in range(4)
     ]
-    ablation = [met(query, "high", 5.0, swept(), kind) for kind in runs.KINDS for query in range(4)]
+    ablation = [record(query, "high", 5.0, swept(), kind) for kind in runs.KINDS for query in range(4)]
     macro: dict[str, Any] = {f"20 jobs: {planner} alone, query 1": {"seconds": 50.0} for planner in (QOOP, VOLCANO)}
     for name in ("DRF + Volcano", "SJF + Volcano", QOOP):
         jobs = [[1, 0.0, 100.0, 0], [1, 5.0, 100.0, 0]]
@@ -226,13 +230,13 @@ def full_suite() -> report.Found:
 
 
 def test_a_record_is_the_same_after_it_was_kept(tmp_path: Path) -> None:
-    one = met(7, "high", 2.0)
+    one = record(7, "high", 2.0)
     Results(tmp_path / "kept", {}).put("one", one.json())
-    assert asdict(Met.of(Results(tmp_path / "kept", {}).get("one"))) == asdict(one)
+    assert asdict(RunRecord.of(Results(tmp_path / "kept", {}).get("one"))) == asdict(one)
 
 
 def test_gains_of_a_query_are_those_of_its_mean_times() -> None:
-    (query,) = by_query([met(1, "high", 1.0), met(1, "high", 4.0)])
+    (query,) = by_query([record(1, "high", 1.0), record(1, "high", 4.0)])
     assert query.gain() == 2.5
     assert quantile([1.0, 2.0, 3.0], 0.9) == pytest.approx(2.8)
 
@@ -244,7 +248,7 @@ def test_criteria_say_what_is_met_and_what_is_not() -> None:
     assert table["2.16", "makespan"].met
     assert table["F", "simulator: order of plans kept"].met is False
     assert table["2.6b", "shared, low: queries faster"].ours == "100% of 4"
-    slow = criteria(Suite(micro=[met(1, "low", 0.9), met(2, "low", 1.0), met(3, "low", 1.0)]))
+    slow = criteria(Suite(micro=[record(1, "low", 0.9), record(2, "low", 1.0), record(3, "low", 1.0)]))
     verdicts = {criterion.what: criterion.met for criterion in slow if criterion.figure == "2.6a"}
     assert not any(verdicts.values()) and len(verdicts) == 3
     assert not criteria(Suite())
@@ -257,18 +261,18 @@ def claimed(suite: Suite) -> dict[str, Criterion]:
 def test_time_spent_switching_is_that_of_runs_that_did() -> None:
     """0.01 s for each change and a third of what its three decisions took, of 100 and of 10 s."""
     short = Ran(10.0, switches=2, deciding=0.3, decisions=3)
-    mets = [met(1, "low", 1.0), met(2, "low", 1.0, {QOOP: short}), met(3, "low", 1.0, {QOOP: Ran(100.0)})]
+    records = [record(1, "low", 1.0), record(2, "low", 1.0, {QOOP: short}), record(3, "low", 1.0, {QOOP: Ran(100.0)})]
     parts = [(0.1 / 3 + SWITCH_SECONDS) / 100, 2 * (0.1 + SWITCH_SECONDS) / 10]
-    criterion = claimed(Suite(micro=mets))["spot: time spent switching"]
+    criterion = claimed(Suite(micro=records))["spot: time spent switching"]
     assert criterion.ours == f"mean {sum(parts) / 2:.3%}, worst {parts[1]:.3%} of 2 runs that switched"
     assert criterion.met is False
-    assert claimed(Suite(micro=mets[:1]))["spot: time spent switching"].met is True
-    assert "spot: time spent switching" not in claimed(Suite(micro=mets[2:]))
+    assert claimed(Suite(micro=records[:1]))["spot: time spent switching"].met is True
+    assert "spot: time spent switching" not in claimed(Suite(micro=records[2:]))
 
 
-def deep(volatility: str, *depths: int) -> list[Met]:
+def deep(volatility: str, *depths: int) -> list[RunRecord]:
     """Runs that went so deep."""
-    return [met(n, volatility, 1.0, {QOOP: Ran(100.0, depths=(depth,))}) for n, depth in enumerate(depths)]
+    return [record(n, volatility, 1.0, {QOOP: Ran(100.0, depths=(depth,))}) for n, depth in enumerate(depths)]
 
 
 def test_backtracking_is_judged() -> None:
@@ -287,21 +291,21 @@ def test_backtracking_is_judged() -> None:
     [("low", 117, False), ("low", 118, True), ("high", 139, False), ("high", 140, True)],
 )
 def test_gains_that_errors_leave_are_judged_by_class(volatility: str, error: float, kept: bool) -> None:
-    table = claimed(Suite(ablation=[met(1, volatility, 1.0, swept(error))]))
+    table = claimed(Suite(ablation=[record(1, volatility, 1.0, swept(error))]))
     where = f"spot, {volatility}: gain under ±25 % error"
     assert table[where].met is kept and table[f"{where}, against Clarinet"].met is True
 
 
 def test_no_class_may_be_slower_than_clarinet_where_estimates_err() -> None:
-    table = claimed(Suite(ablation=[met(1, "medium", 2.0, swept(99.0), kind) for kind in runs.KINDS]))
+    table = claimed(Suite(ablation=[record(1, "medium", 2.0, swept(99.0), kind) for kind in runs.KINDS]))
     verdicts = {what: criterion.met for what, criterion in table.items() if criterion.figure == "2.14"}
     wanted = (f"{kind}, medium: gain under ±25 % error, against Clarinet" for kind in runs.KINDS)
     assert verdicts == dict.fromkeys(wanted, False)
 
 
 def test_the_runs_of_the_ablation_show_the_hindsight_optimum() -> None:
-    mets = [met(n, "high", 1.0, {}, "shared") for n in range(3)]
-    table = claimed(Suite(ablation=mets))
+    records = [record(n, "high", 1.0, {}, "shared") for n in range(3)]
+    table = claimed(Suite(ablation=records))
     assert table["shared, QOOP: time over the hindsight optimum's"].ours == "median 1.111, worst 1.11 of 3 runs"
 
 
@@ -341,11 +345,15 @@ def test_who_meets_another_truth_is_compared_with_clarinet_under_it() -> None:
         STRAGGLING: Ran(10.0),
         CLARINET_STRAGGLING: Ran(30.0),
     }
-    mets = [met(1, "high", 5.0, more)]
-    assert {STAGE_ERRORS, STRAGGLING} < set(variants_of(mets))
-    assert not {CLARINET_STAGE_ERRORS, CLARINET_STRAGGLING} & set(variants_of(mets))
-    assert (_mean_gain(mets, STAGE_ERRORS), _mean_gain(mets, STRAGGLING), _mean_gain(mets, QOOP)) == (1.5, 3.0, 5.0)
-    assert over_hindsight(mets, STAGE_ERRORS) == [] != over_hindsight(mets, QOOP)
+    records = [record(1, "high", 5.0, more)]
+    assert {STAGE_ERRORS, STRAGGLING} < set(variants_of(records))
+    assert not {CLARINET_STAGE_ERRORS, CLARINET_STRAGGLING} & set(variants_of(records))
+    assert (_mean_gain(records, STAGE_ERRORS), _mean_gain(records, STRAGGLING), _mean_gain(records, QOOP)) == (
+        1.5,
+        3.0,
+        5.0,
+    )
+    assert over_hindsight(records, STAGE_ERRORS) == [] != over_hindsight(records, QOOP)
 
 
 def macro_of(jains: Mapping[str, float]) -> Suite:
@@ -375,7 +383,7 @@ def test_the_control_is_shown_and_not_ranked() -> None:
 
 
 def test_reasons_say_how_much_there_was_to_gain() -> None:
-    first, second = reasons(Suite(micro=[met(1, "high", 1.8), met(2, "high", 0.9)]))
+    first, second = reasons(Suite(micro=[record(1, "high", 1.8), record(2, "high", 0.9)]))
     assert "high: median 1.500, 90th percentile 1.90, most 2.00, over 1.02 in 50% of 2 runs" in first
     assert "Of the runs that changed plan 1 ended sooner than Clarinet's and 1 later" in second
     assert "of 6 decisions another plan was believed to end sooner, however little, in 2" in second
@@ -423,7 +431,7 @@ def test_what_jobs_see_of_a_shared_cluster_is_counted_by_job() -> None:
 def test_a_figure_says_which_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
     titles: list[str] = []
     monkeypatch.setattr(charts, "labels", lambda axes, title, x, y, legend=True: titles.append(title))
-    error_robustness(Suite(ablation=[met(1, "low", 2.0, swept(), kind) for kind in ("shared", "file")]))
+    error_robustness(Suite(ablation=[record(1, "low", 2.0, swept(), kind) for kind in ("shared", "file")]))
     assert titles == ["Wrong estimates, shared cluster", "Wrong estimates, the given profile"]
 
 
@@ -452,7 +460,7 @@ def test_hindsight_is_among_what_the_ablation_runs(tmp_path: Path, monkeypatch: 
     query = Query(1, 3, 3, toy.plans())
     monkeypatch.setattr(micro, "scenario", lambda situation, percent=0.0: Scenario(query, TOY, as_estimated))
     monkeypatch.setattr(micro, "known_ground_truth", lambda directory, number: believed([query]))
-    ran = Met.of(ablation.measure(situations.Situation(situations.Ground(tmp_path), 1, "spot", "low", 0))).runs
+    ran = RunRecord.of(ablation.measure(situations.Situation(situations.Ground(tmp_path), 1, "spot", "low", 0))).runs
     assert ran[HINDSIGHT].seconds == 6.0 and {STAGE_ERRORS, CLARINET_STAGE_ERRORS} < ran.keys()
 
 

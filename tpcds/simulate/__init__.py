@@ -8,5 +8,6 @@
     ground_truth.py     what happens to the tasks
     replica.py          a real machine as the simulator sees it
     fidelity.py         real runs against their simulation
+    fidelity_figures.py its figures
     shared_cluster.py   the cluster that many jobs share
 """

@@ -13,8 +13,9 @@
     runs.py         records of single-query runs
     runner.py       items -> processes -> a file of results
     versions.py     which code a result comes from
-    criteria.py       what the evaluation must show, and whether it does
-    figures.py      the figures
+    criteria.py     what the evaluation must show, and whether it does
+    figures.py      the figures of single queries, and the list of all
+    cluster_figures.py  the figures of many jobs, of capacity and of the simulator
     charts.py       charts in one style
     report.py       the page
 """

@@ -17,7 +17,7 @@ from qoop.catalog.user_folders import cache_directory
 from qoop.query.drawing.picture import write
 from qoop.query.plan_keys import planner_version
 from qoop.tpcds.queries import parse_names, parse_selection
-from qoop.tpcds.simulate import fidelity
+from qoop.tpcds.simulate import fidelity, fidelity_figures
 from qoop.tpcds.simulate.ground_truth import edition
 from qoop.tpcds.simulate.workload import PAPER, version
 from qoop.tpcds.suite import ablation, macro, markets, micro, report, runner, situations, toy, worst
@@ -190,7 +190,7 @@ def _measure(options: argparse.Namespace) -> int:
     settings, values = dict(plan.settings), dict[str, object]()
     if FIDELITY in parts:
         real = _fidelity(plan, folder, options.fresh)
-        values[FIDELITY] = fidelity.to_json(real)
+        values[FIDELITY] = fidelity_figures.to_json(real)
         failed += len(real.failed)
     for name in (name for name in parts if name != FIDELITY):
         if options.fresh:
@@ -207,7 +207,7 @@ def _measure(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _fidelity(plan: Plan, folder: Path, fresh: bool) -> fidelity.Fidelity:
+def _fidelity(plan: Plan, folder: Path, fresh: bool) -> fidelity_figures.Fidelity:
     """Real runs and the same simulated, before anything that rests on them."""
     if fresh:
         for path in folder.glob(f"{fidelity.RUNS}-*.jsonl"):
@@ -215,7 +215,7 @@ def _fidelity(plan: Plan, folder: Path, fresh: bool) -> fidelity.Fidelity:
     queries = fidelity.QUICK if plan.quick else plan.queries or tuple(range(1, 100))
     asked = fidelity.FidelityOptions(plan.directory, queries, repeat=1 if plan.quick else 3)
     found = fidelity.run_kept(asked, folder, fresh, print)
-    print(fidelity.table(found))
+    print(fidelity_figures.table(found))
     if not fidelity.keep_summary(found, asked, folder, fresh):
         print(fidelity.KEPT)
     return found

@@ -11,10 +11,22 @@ from statistics import fmean, median
 
 from qoop.adaptive.profiles.summary import PERCENTS
 from qoop.tpcds.quantiles import quantile
-from qoop.tpcds.suite import figures, runs
-from qoop.tpcds.suite.figures import FASTER, PAPER_FASTER, PAPER_MEDIAN, PAPER_TENTH, Suite
+from qoop.tpcds.suite import cluster_figures, figures, runs
+from qoop.tpcds.suite.figures import FASTER, PAPER_FASTER, PAPER_MEDIAN, PAPER_TENTH
 from qoop.tpcds.suite.macro import CONTROLS
-from qoop.tpcds.suite.runs import CLARINET, CLASSES, HINDSIGHT, KINDS, NO_BACKTRACKING, QOOP, Met, Query, by_query, of
+from qoop.tpcds.suite.runs import (
+    CLARINET,
+    CLASSES,
+    HINDSIGHT,
+    KINDS,
+    NO_BACKTRACKING,
+    QOOP,
+    Query,
+    RunRecord,
+    Suite,
+    by_query,
+    of,
+)
 
 SLOWER = 0.98
 """A query may be slower than Clarinet by 2 % in the mean."""
@@ -37,11 +49,11 @@ class Criterion:
 
 def criteria(suite: Suite) -> list[Criterion]:
     """Those of which something was measured, in the order of the figures."""
-    mets = suite.micro
+    records = suite.micro
     found = [
-        *_fidelity(suite), *_profiles(suite), *_toy(suite), *_gains(mets), *_trends(mets), *_switches(mets),
-        *_depths(mets), *_without(mets), *_errors(suite), *_hysteresis(suite), *_macro(suite), *_hindsight(mets),
-        *_variants(suite), *_adversary(suite),
+        *_fidelity(suite), *_profiles(suite), *_toy(suite), *_gains(records), *_trends(records), *_switches(records),
+        *_depths(records), *_without(records), *_errors(suite), *_hysteresis(suite), *_macro(suite),
+        *_hindsight(records), *_variants(suite), *_adversary(suite),
     ]  # fmt: skip
     return sorted(found, key=lambda criterion: _ORDER.index(criterion.figure))
 
@@ -65,7 +77,7 @@ def _fidelity(suite: Suite) -> Iterator[Criterion]:
 
 
 def _profiles(suite: Suite) -> Iterator[Criterion]:
-    spot, shared = (figures.of_kind(suite, kind) for kind in KINDS)
+    spot, shared = (cluster_figures.of_kind(suite, kind) for kind in KINDS)
     if spot:
         means = [fmean(one["events"][place] for one in spot) for place in range(len(PERCENTS))]
         near = all(abs(ours / paper - 1) <= 0.1 for ours, paper in zip(means, _SPOT_EVENTS, strict=True))
@@ -90,10 +102,10 @@ def _toy(suite: Suite) -> Iterator[Criterion]:
         yield Criterion("2.4", "toy query: ends of Volcano / Clarinet / QOOP", "9 / 7 / 6", shown, ours == [9, 7, 6])
 
 
-def _gains(mets: Sequence[Met]) -> Iterator[Criterion]:
+def _gains(records: Sequence[RunRecord]) -> Iterator[Criterion]:
     for kind, number in zip(KINDS, ("2.6a", "2.6b"), strict=True):
         for name in CLASSES:
-            queries = by_query(of(mets, kind, name, (QOOP, CLARINET)))
+            queries = by_query(of(records, kind, name, (QOOP, CLARINET)))
             if queries:
                 gains = [query.gain() for query in queries]
                 yield from _gains_of(number, f"{kind}, {name}", gains, kind, name)
@@ -119,9 +131,9 @@ def _gains_of(number: str, where: str, gains: Sequence[float], kind: str, name: 
         )
 
 
-def _trends(mets: Sequence[Met]) -> Iterator[Criterion]:
-    for kind in runs.kinds(mets):
-        queries = by_query(of(mets, kind, "high", (QOOP, CLARINET)))
+def _trends(records: Sequence[RunRecord]) -> Iterator[Criterion]:
+    for kind in runs.kinds(records):
+        queries = by_query(of(records, kind, "high", (QOOP, CLARINET)))
         if len(queries) >= 2:
             yield _trend("2.7", f"{kind}, high: longer half gains more", queries, lambda q: q.seconds(CLARINET))
             yield _trend("2.8", f"{kind}, high: half with more joins gains more", queries, lambda q: q.joins)
@@ -134,17 +146,19 @@ def _trend(number: str, what: str, queries: Sequence[Query], key: Callable[[Quer
     return Criterion(number, what, "grows", f"mean {less:.2f} × and {more:.2f} ×", more > less)
 
 
-def _switches(mets: Sequence[Met]) -> Iterator[Criterion]:
-    for kind in runs.kinds(mets):
-        some = of(mets, kind, None, (QOOP, CLARINET))
+def _switches(records: Sequence[RunRecord]) -> Iterator[Criterion]:
+    for kind in runs.kinds(records):
+        some = of(records, kind, None, (QOOP, CLARINET))
         if not some:
             continue
-        most = max(met.runs[QOOP].switches for met in some)
-        over = sum(met.runs[QOOP].switches > 3 for met in some)
+        most = max(record.runs[QOOP].switches for record in some)
+        over = sum(record.runs[QOOP].switches > 3 for record in some)
         yield Criterion(
             "2.9", f"{kind}: most switches of a run", "3", f"{most} ({over} of {len(some)} over 3)", most <= 3
         )
-        with_, without = ([met.gain() for met in some if bool(met.runs[QOOP].switches) is did] for did in (True, False))
+        with_, without = (
+            [record.gain() for record in some if bool(record.runs[QOOP].switches) is did] for did in (True, False)
+        )
         if with_ and without:
             yield Criterion(
                 "2.9", f"{kind}: gain with and without switches", "grows",
@@ -154,7 +168,7 @@ def _switches(mets: Sequence[Met]) -> Iterator[Criterion]:
         yield Criterion(
             "2.10", f"{kind}: tasks per second over Clarinet's", "about 1.24 ×", f"{ratio:.2f} ×", ratio >= 1.2
         )
-        yield from _switching_time(kind, [figures.overhead(met) for met in some if met.runs[QOOP].switches])
+        yield from _switching_time(kind, [figures.overhead(record) for record in some if record.runs[QOOP].switches])
 
 
 def _switching_time(kind: str, parts: Sequence[float]) -> Iterator[Criterion]:
@@ -164,9 +178,11 @@ def _switching_time(kind: str, parts: Sequence[float]) -> Iterator[Criterion]:
         yield Criterion("2.11", f"{kind}: time spent switching", "under 1 %", shown, fmean(parts) < 0.01)
 
 
-def _depths(mets: Sequence[Met]) -> Iterator[Criterion]:
-    for kind in runs.kinds(mets):
-        depths = {name: [figures.deepest(met) for met in of(mets, kind, name, (QOOP, CLARINET))] for name in CLASSES}
+def _depths(records: Sequence[RunRecord]) -> Iterator[Criterion]:
+    for kind in runs.kinds(records):
+        depths = {
+            name: [figures.deepest(record) for record in of(records, kind, name, (QOOP, CLARINET))] for name in CLASSES
+        }
         low, high = depths["low"], depths["high"]
         if low:
             none = low.count(0) / len(low)
@@ -181,10 +197,10 @@ def _depths(mets: Sequence[Met]) -> Iterator[Criterion]:
             yield Criterion("2.12", f"{kind}: runs two stages deep or deeper", "5.7 %, only under 'high'", shown, only)
 
 
-def _without(mets: Sequence[Met]) -> Iterator[Criterion]:
-    for kind in runs.kinds(mets):
+def _without(records: Sequence[RunRecord]) -> Iterator[Criterion]:
+    for kind in runs.kinds(records):
         for name in CLASSES:
-            some = of(mets, kind, name, (QOOP, CLARINET, NO_BACKTRACKING))
+            some = of(records, kind, name, (QOOP, CLARINET, NO_BACKTRACKING))
             if some:
                 queries = by_query(some)
                 ours, other = (fmean(q.gain(ours=one) for q in queries) for one in (QOOP, NO_BACKTRACKING))
@@ -228,7 +244,7 @@ def _hysteresis(suite: Suite) -> Iterator[Criterion]:
 
 
 def _macro(suite: Suite) -> Iterator[Criterion]:
-    every = figures.macro_means(suite)
+    every = cluster_figures.macro_means(suite)
     means = {name: one for name, one in every.items() if name not in CONTROLS}
     if QOOP not in means:
         return
@@ -257,11 +273,11 @@ def _fairness(means: Mapping[str, Mapping[str, float]], drf: Sequence[str]) -> C
     return Criterion("2.16", "fairness nearer to DRF's than any other's", "nearest", shown, nearest == QOOP)
 
 
-def _hindsight(mets: Sequence[Met]) -> Iterator[Criterion]:
-    for kind in runs.kinds(mets):
-        some = of(mets, kind, None, (QOOP, CLARINET, HINDSIGHT))
+def _hindsight(records: Sequence[RunRecord]) -> Iterator[Criterion]:
+    for kind in runs.kinds(records):
+        some = of(records, kind, None, (QOOP, CLARINET, HINDSIGHT))
         if some:
-            ours, theirs = ([met.gain(name, HINDSIGHT) for met in some] for name in (QOOP, CLARINET))
+            ours, theirs = ([record.gain(name, HINDSIGHT) for record in some] for name in (QOOP, CLARINET))
             shown = f"{_middle_and_worst(ours)}; Clarinet {median(theirs):.3f}, {max(theirs):.2f}"
             yield Criterion("A", f"{kind}: time over the hindsight optimum's", "–", shown, None)
 
@@ -276,7 +292,7 @@ def _variants(suite: Suite) -> Iterator[Criterion]:
 
 
 def _adversary(suite: Suite) -> Iterator[Criterion]:
-    for name, ratios in figures.under_adversary(suite).items():
+    for name, ratios in cluster_figures.under_adversary(suite).items():
         shown = f"{_middle_and_worst(ratios)} of {len(ratios)} queries"
         yield Criterion("A", f"under the adversary, {name}: time over the hindsight optimum's", "–", shown, None)
 
@@ -290,8 +306,8 @@ def reasons(suite: Suite) -> list[str]:
     return [line for kind in runs.kinds(suite.micro) for line in _reasons_of(suite.micro, kind)]
 
 
-def _reasons_of(mets: Sequence[Met], kind: str) -> Iterator[str]:
-    some = {name: of(mets, kind, name, (QOOP, CLARINET, HINDSIGHT)) for name in CLASSES}
+def _reasons_of(records: Sequence[RunRecord], kind: str) -> Iterator[str]:
+    some = {name: of(records, kind, name, (QOOP, CLARINET, HINDSIGHT)) for name in CLASSES}
     parts = [_to_gain(name, group) for name, group in some.items() if group]
     if parts:
         yield (
@@ -299,32 +315,34 @@ def _reasons_of(mets: Sequence[Met], kind: str) -> Iterator[str]:
             f"hindsight, by run. {'; '.join(parts)}. No policy that keeps to one plan can gain more, and one that "
             "changes plan gains more only where parts of two plans together beat each of them."
         )
-    every = of(mets, kind, None, (QOOP, CLARINET))
+    every = of(records, kind, None, (QOOP, CLARINET))
     if every:
         yield _what_was_met(kind, every)
 
 
-def _to_gain(name: str, mets: Sequence[Met]) -> str:
-    ratios = [met.gain(CLARINET, HINDSIGHT) for met in mets]
+def _to_gain(name: str, records: Sequence[RunRecord]) -> str:
+    ratios = [record.gain(CLARINET, HINDSIGHT) for record in records]
     return (
         f"{name}: median {median(ratios):.3f}, 90th percentile {quantile(ratios, 0.9):.2f}, most "
         f"{max(ratios):.2f}, over 1.02 in {runs.share(ratios, 1.02):.0%} of {len(ratios)} runs"
     )
 
 
-def _what_was_met(kind: str, mets: Sequence[Met]) -> str:
-    seconds = [met.runs[CLARINET].seconds for met in mets]
-    switched = [met for met in mets if met.runs[QOOP].switches]
-    lost = sum(met.runs[CLARINET].lost > 0 for met in mets) / len(mets)
+def _what_was_met(kind: str, records: Sequence[RunRecord]) -> str:
+    seconds = [record.runs[CLARINET].seconds for record in records]
+    switched = [record for record in records if record.runs[QOOP].switches]
+    lost = sum(record.runs[CLARINET].lost > 0 for record in records) / len(records)
     shown = (
         f"What queries met ({kind}): Clarinet's take {median(seconds):.0f} s in the median; {lost:.0%} of runs lost "
-        f"a task. QOOP changed plan in {len(switched)} of {len(mets)} runs"
+        f"a task. QOOP changed plan in {len(switched)} of {len(records)} runs"
     )
-    thought, tempted = (sum(getattr(met.runs[QOOP], what) for met in mets) for what in ("decisions", "tempted"))
+    thought, tempted = (
+        sum(getattr(record.runs[QOOP], what) for record in records) for what in ("decisions", "tempted")
+    )
     if thought:
         shown += f"; of {thought:,} decisions another plan was believed to end sooner, however little, in {tempted:,}"
     if not switched:
         return f"{shown}."
-    better = sum(met.gain() > FASTER for met in switched)
-    worse = sum(met.gain() < 1 / FASTER for met in switched)
+    better = sum(record.gain() > FASTER for record in switched)
+    worse = sum(record.gain() < 1 / FASTER for record in switched)
     return f"{shown}. Of the runs that changed plan {better} ended sooner than Clarinet's and {worse} later."

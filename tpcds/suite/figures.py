@@ -7,21 +7,27 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from qoop.adaptive.profiles.summary import PERCENTS
 from qoop.tpcds.quantiles import quantile
-from qoop.tpcds.scenarios.adversary import POLICIES
-from qoop.tpcds.suite import charts, runs
+from qoop.tpcds.suite import charts, cluster_figures, runs
 from qoop.tpcds.suite.charts import COLOURS, Picture, sheet
-from qoop.tpcds.suite.macro import Setting, whole_seeds
-from qoop.tpcds.suite.macro import figures as macro_figures
 from qoop.tpcds.suite.micro import SWITCH_SECONDS
-from qoop.tpcds.suite.runs import CLARINET, CLASSES, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, by_query
+from qoop.tpcds.suite.runs import (
+    CLARINET,
+    CLASSES,
+    HINDSIGHT,
+    NO_BACKTRACKING,
+    QOOP,
+    VOLCANO,
+    RunRecord,
+    Suite,
+    by_query,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,23 +44,6 @@ PAPER_TENTH: Mapping[str, float] = {"spot": 4.0, "shared": 3.3}
 """Gain that a tenth of the queries is over under 'high'."""
 _GAINS = (0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8)
 _FASTER = f"gain: {CLARINET} / {QOOP}"
-
-
-@dataclass(frozen=True)
-class Suite:
-    """All that was measured.
-
-    micro, ablation: single queries. macro, toy, fidelity, profiles, adversary: the values of these parts, by
-    name.
-    """
-
-    micro: Sequence[Met] = ()
-    ablation: Sequence[Met] = ()
-    macro: Mapping[str, Any] = field(default_factory=dict)
-    toy: Mapping[str, Any] = field(default_factory=dict)
-    fidelity: Mapping[str, Any] = field(default_factory=dict)
-    profiles: Mapping[str, Any] = field(default_factory=dict)
-    adversary: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +70,8 @@ def gain_distribution(kind: str) -> Callable[[Suite], Picture | None]:
             return None
         with sheet(width=5.6) as page:
             (axes,) = page.axes
-            for name, mets in groups.items():
-                gains = [query.gain() for query in by_query(mets)]
+            for name, records in groups.items():
+                gains = [query.gain() for query in by_query(records)]
                 faster = runs.share(gains, FASTER)
                 label = f"{name}: median {median(gains):.2f} ×, {faster:.0%} faster"
                 charts.distribution(axes, gains, label, COLOURS[name])
@@ -104,13 +93,13 @@ FASTER = 1.001
 _PROFILES = {"spot": "spot profiles", "shared": "shared cluster", "file": "the given profile"}
 
 
-def _by_class(mets: Sequence[Met], kind: str, *systems: str) -> dict[str, list[Met]]:
+def _by_class(records: Sequence[RunRecord], kind: str, *systems: str) -> dict[str, list[RunRecord]]:
     ours = systems or (QOOP, CLARINET)
-    groups = {name: runs.of(mets, kind, name, ours) for name in CLASSES}
+    groups = {name: runs.of(records, kind, name, ours) for name in CLASSES}
     return {name: group for name, group in groups.items() if group}
 
 
-def _both(draw: Callable[[Axes, Mapping[str, list[Met]], str], None]) -> Callable[[Suite], Picture | None]:
+def _both(draw: Callable[[Axes, Mapping[str, list[RunRecord]], str], None]) -> Callable[[Suite], Picture | None]:
     """A panel for each kind of profile that there are runs of."""
 
     def figure(suite: Suite) -> Picture | None:
@@ -127,10 +116,10 @@ def _both(draw: Callable[[Axes, Mapping[str, list[Met]], str], None]) -> Callabl
 
 
 @_both
-def against_duration(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> None:
+def against_duration(axes: Axes, groups: Mapping[str, list[RunRecord]], title: str) -> None:
     """2.7: a point each query, and medians over fifths of them."""
-    for name, mets in groups.items():
-        queries = sorted(by_query(mets), key=lambda query: query.seconds(CLARINET))
+    for name, records in groups.items():
+        queries = sorted(by_query(records), key=lambda query: query.seconds(CLARINET))
         seconds, gains = [query.seconds(CLARINET) for query in queries], [query.gain() for query in queries]
         axes.plot(seconds, gains, "o", color=COLOURS[name], markersize=3, alpha=0.45)
         parts = _cut(list(zip(seconds, gains, strict=True)), 5)
@@ -149,11 +138,11 @@ def _cut(values: Sequence[Any], number: int) -> list[Sequence[Any]]:
 
 
 @_both
-def against_joins(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> None:
+def against_joins(axes: Axes, groups: Mapping[str, list[RunRecord]], title: str) -> None:
     """2.8: mean gain of queries by their number of joins."""
-    for name, mets in groups.items():
+    for name, records in groups.items():
         bins: dict[int, list[float]] = defaultdict(list)
-        for query in by_query(mets):
+        for query in by_query(records):
             bins[_join_bin(query.joins)].append(query.gain())
         places = sorted(bins)
         axes.plot(places, [fmean(bins[place]) for place in places], "o-", color=COLOURS[name], label=name)
@@ -169,13 +158,13 @@ def _join_bin(joins: int) -> int:
 
 
 @_both
-def against_switches(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> None:
+def against_switches(axes: Axes, groups: Mapping[str, list[RunRecord]], title: str) -> None:
     """2.9: mean gain of runs by their number of switches."""
-    most = max(met.runs[QOOP].switches for mets in groups.values() for met in mets)
-    for name, mets in groups.items():
+    most = max(record.runs[QOOP].switches for records in groups.values() for record in records)
+    for name, records in groups.items():
         by_count: dict[int, list[float]] = defaultdict(list)
-        for met in mets:
-            by_count[met.runs[QOOP].switches].append(met.gain())
+        for record in records:
+            by_count[record.runs[QOOP].switches].append(record.gain())
         counts = sorted(by_count)
         axes.plot(counts, [fmean(by_count[n]) for n in counts], "o-", color=COLOURS[name], label=name)
         for count in counts:
@@ -189,41 +178,41 @@ def against_switches(axes: Axes, groups: Mapping[str, list[Met]], title: str) ->
 
 
 @_both
-def task_rate(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> None:
+def task_rate(axes: Axes, groups: Mapping[str, list[RunRecord]], title: str) -> None:
     """2.10: tasks a second."""
-    series = {name: [mean_rate(mets, name) for mets in groups.values()] for name in (CLARINET, QOOP)}
+    series = {name: [mean_rate(records, name) for records in groups.values()] for name in (CLARINET, QOOP)}
     charts.bars(axes, list(groups), series)
     ratio = [f"{ours / theirs - 1:+.0%}" for ours, theirs in zip(series[QOOP], series[CLARINET], strict=True)]
     charts.labels(axes, title, f"{', '.join(ratio)} (paper: about +24 %)", "tasks per second")
 
 
-def mean_rate(mets: Sequence[Met], system: str) -> float:
+def mean_rate(records: Sequence[RunRecord], system: str) -> float:
     """Tasks a second, mean over runs."""
-    return fmean(met.runs[system].tasks / met.runs[system].seconds for met in mets)
+    return fmean(record.runs[system].tasks / record.runs[system].seconds for record in records)
 
 
 @_both
-def switching_time(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> None:
+def switching_time(axes: Axes, groups: Mapping[str, list[RunRecord]], title: str) -> None:
     """2.11: seconds of changing plan, deciding included, as a part of the completion time: of runs that did."""
-    for name, mets in groups.items():
-        parts = [100 * overhead(met) for met in mets if met.runs[QOOP].switches]
+    for name, records in groups.items():
+        parts = [100 * overhead(record) for record in records if record.runs[QOOP].switches]
         if parts:
             charts.distribution(axes, parts, f"{name}: mean {fmean(parts):.3f} %", COLOURS[name])
     charts.paper_line(axes, 1.0, "the paper: under 1 %")
     charts.labels(axes, title, "% of completion time, runs that switched", "% of runs")
 
 
-def overhead(met: Met) -> float:
+def overhead(record: RunRecord) -> float:
     """The part of its time that a run spent on changing plan: on the decisions, while the plan before goes on, and on
     the changes themselves, which take no virtual time and count with what the engine needs for one."""
-    ours = met.runs[QOOP]
+    ours = record.runs[QOOP]
     return ours.switches * (ours.deciding / max(1, ours.decisions) + SWITCH_SECONDS) / ours.seconds
 
 
 @_both
-def backtracking_depth(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> None:
+def backtracking_depth(axes: Axes, groups: Mapping[str, list[RunRecord]], title: str) -> None:
     """2.12: how deep runs went back."""
-    counts = {name: Counter(deepest(met) for met in mets) for name, mets in groups.items()}
+    counts = {name: Counter(deepest(record) for record in records) for name, records in groups.items()}
     most = max(max(count) for count in counts.values())
     series = {
         f"{depth} stages" if depth != 1 else "1 stage": [
@@ -235,18 +224,18 @@ def backtracking_depth(axes: Axes, groups: Mapping[str, list[Met]], title: str) 
     charts.labels(axes, title, "(paper: low 85.3 % none; two deep only under high)", "% of runs")
 
 
-def deepest(met: Met) -> int:
+def deepest(record: RunRecord) -> int:
     """Of the switches of a run the one that went back furthest."""
-    return max(met.runs[QOOP].depths, default=0)
+    return max(record.runs[QOOP].depths, default=0)
 
 
 @_both
-def backtracking(axes: Axes, groups: Mapping[str, list[Met]], title: str) -> None:
+def backtracking(axes: Axes, groups: Mapping[str, list[RunRecord]], title: str) -> None:
     """2.13: with and without backtracking."""
     for name, group in groups.items():
-        mets = [met for met in group if NO_BACKTRACKING in met.runs]
-        if mets:
-            queries = by_query(mets)
+        records = [record for record in group if NO_BACKTRACKING in record.runs]
+        if records:
+            queries = by_query(records)
             charts.distribution(axes, [query.gain() for query in queries], f"{name}, with", COLOURS[name])
             without = sorted(query.gain(ours=NO_BACKTRACKING) for query in queries)
             parts = [100 * (place + 1) / len(without) for place in range(len(without))]
@@ -264,16 +253,16 @@ def variant(name: str, value: float) -> str:
     return f"{name} {value:g}"
 
 
-def sweep(name: str, over: str = CLARINET) -> Callable[[Sequence[Met]], dict[float, float]]:
+def sweep(name: str, over: str = CLARINET) -> Callable[[Sequence[RunRecord]], dict[float, float]]:
     """By value of a number that was varied, the mean over queries of the gain."""
 
-    def measured(mets: Sequence[Met]) -> dict[float, float]:
-        values = {float(key.removeprefix(f"{name} ")) for met in mets for key in met.runs if _is(key, name)}
+    def measured(records: Sequence[RunRecord]) -> dict[float, float]:
+        values = {float(key.removeprefix(f"{name} ")) for record in records for key in record.runs if _is(key, name)}
         found = {}
         for value in sorted(values):
             ours = variant(name, value)
             baseline = over if over == CLARINET else variant(over, value)
-            some = [met for met in mets if ours in met.runs and baseline in met.runs]
+            some = [record for record in records if ours in record.runs and baseline in record.runs]
             found[value] = fmean(query.gain(baseline, ours) for query in by_query(some))
         return found
 
@@ -311,7 +300,7 @@ def threshold(suite: Suite) -> Picture | None:
 
 
 def _sweep(
-    suite: Suite, measured: Callable[[Sequence[Met]], dict[float, float]], title: str, x: str,
+    suite: Suite, measured: Callable[[Sequence[RunRecord]], dict[float, float]], title: str, x: str,
     paper: Mapping[str, tuple[float, str]], best: tuple[float, float] | None = None,
 ) -> Picture | None:  # fmt: skip
     panels = {kind: curves for kind in runs.kinds(suite.ablation) if (curves := _curves(suite, kind, measured))}
@@ -331,10 +320,10 @@ def _sweep(
 
 
 def _curves(
-    suite: Suite, kind: str, measured: Callable[[Sequence[Met]], dict[float, float]]
+    suite: Suite, kind: str, measured: Callable[[Sequence[RunRecord]], dict[float, float]]
 ) -> dict[str, dict[float, float]]:
     """By class what was swept under profiles of a kind."""
-    curves = {name: measured(mets) for name, mets in _by_class(suite.ablation, kind, CLARINET).items()}
+    curves = {name: measured(records) for name, records in _by_class(suite.ablation, kind, CLARINET).items()}
     return {name: curve for name, curve in curves.items() if curve}
 
 
@@ -344,14 +333,14 @@ def hindsight(suite: Suite) -> Picture | None:
         kind: {name: runs.of(suite.micro, kind, name, (QOOP, CLARINET, HINDSIGHT)) for name in CLASSES}
         for kind in runs.kinds(suite.micro)
     }
-    if not any(mets for classes in groups.values() for mets in classes.values()):
+    if not any(records for classes in groups.values() for records in classes.values()):
         return None
-    shown = {kind: [met for mets in classes.values() for met in mets] for kind, classes in groups.items()}
-    shown = {kind: mets for kind, mets in shown.items() if mets}
+    shown = {kind: [record for records in classes.values() for record in records] for kind, classes in groups.items()}
+    shown = {kind: records for kind, records in shown.items() if records}
     with sheet(len(shown)) as page:
-        for axes, (kind, mets) in zip(page.axes, shown.items(), strict=True):
+        for axes, (kind, records) in zip(page.axes, shown.items(), strict=True):
             for name in (QOOP, CLARINET, VOLCANO):
-                ratios = [met.gain(name, HINDSIGHT) for met in mets if name in met.runs]
+                ratios = [record.gain(name, HINDSIGHT) for record in records if name in record.runs]
                 if ratios:
                     tail = f"95 % {quantile(ratios, 0.95):.2f}, worst {max(ratios):.2f}"
                     text = f"{name}: median {median(ratios):.2f}, {tail}"
@@ -371,8 +360,10 @@ def parts_alone(suite: Suite) -> Picture | None:
         return None
     with sheet(len(panels), width=2.6 + 1.1 * len(names), below=True) as page:
         for axes, (kind, groups) in zip(page.axes, panels.items(), strict=True):
-            series = {volatility: [_mean_gain(mets, name) for name in names] for volatility, mets in groups.items()}
-            every = [met for mets in groups.values() for met in mets]
+            series = {
+                volatility: [_mean_gain(records, name) for name in names] for volatility, records in groups.items()
+            }
+            every = [record for records in groups.values() for record in records]
             charts.bars(axes, [_part(name, over_hindsight(every, name)) for name in names], series)
             axes.axhline(1.0, color="#888888", linewidth=0.8)
             charts.labels(axes, f"With and without each part, {_PROFILES[kind]}", "", f"mean gain over {CLARINET}")
@@ -385,191 +376,42 @@ def _part(name: str, ratios: Sequence[float]) -> str:
     return f"{words}\n{median(ratios):.2f} × hindsight" if ratios else words
 
 
-def over_hindsight(mets: Sequence[Met], name: str) -> list[float]:
+def over_hindsight(records: Sequence[RunRecord], name: str) -> list[float]:
     """By run, the time of a system over that of the best single plan in hindsight.
 
     Empty for a system whose ground truth is not that of the plans of hindsight.
     """
     if name in _SAME_GROUND_TRUTH:
         return []
-    return [met.gain(name, HINDSIGHT) for met in mets if name in met.runs and HINDSIGHT in met.runs]
+    return [record.gain(name, HINDSIGHT) for record in records if name in record.runs and HINDSIGHT in record.runs]
 
 
-def _mean_gain(mets: Sequence[Met], name: str) -> float:
+def _mean_gain(records: Sequence[RunRecord], name: str) -> float:
     theirs = _SAME_GROUND_TRUTH.get(name, CLARINET)
-    some = [met for met in mets if name in met.runs and theirs in met.runs]
+    some = [record for record in records if name in record.runs and theirs in record.runs]
     return fmean(query.gain(theirs, name) for query in by_query(some)) if some else 0.0
 
 
-def variants_of(mets: Sequence[Met]) -> list[str]:
+def variants_of(records: Sequence[RunRecord]) -> list[str]:
     """Systems of the ablation that are not one of a sweep, ours first."""
     swept = (HYSTERESIS, ERROR, CLARINET_ERROR, THRESHOLD)
     baselines = (QOOP, CLARINET, VOLCANO, HINDSIGHT, *_SAME_GROUND_TRUTH.values())
-    names = dict.fromkeys(name for met in mets for name in met.runs)
+    names = dict.fromkeys(name for record in records for name in record.runs)
     rest = [name for name in names if name not in baselines and not any(_is(name, one) for one in swept)]
     return [QOOP, *rest]
 
 
-def toy(suite: Suite) -> Picture | None:
-    """2.4: the small instance."""
-    ends = suite.toy.get("ends")
-    if ends is None:
-        return None
-    with sheet() as page:
-        (axes,) = page.axes
-        names = [VOLCANO, CLARINET, QOOP]
-        charts.bars(axes, names, {"ours": [ends[name] for name in names], "paper": [9, 7, 6]}, form="{:g}")
-        charts.labels(axes, "A ⋈ B ⋈ C ⋈ D, resources change at 1", "", "end, time units")
-        return page.picture()
-
-
-def macro(suite: Suite) -> Picture | None:
-    """2.16: 200 jobs under seven combinations and the controls."""
-    means = macro_means(suite)
-    if not means:
-        return None
-    with sheet(3, width=4.6, height=3.6) as page:
-        titles = {"mean": "Mean completion time, s", "jain": "Jain's index", "makespan": "Makespan, s"}
-        for axes, (key, title) in zip(page.axes, titles.items(), strict=True):
-            values = [one[key] for one in means.values()]
-            colours = [COLOURS[QOOP] if name.startswith(QOOP) else "#bbbbbb" for name in means]
-            drawn = axes.barh(list(means), values, color=colours)
-            axes.bar_label(drawn, [f"{value:.3g}" if key == "jain" else f"{value:.0f}" for value in values], fontsize=7)
-            axes.margins(x=0.15)  # space for the numbers
-            axes.invert_yaxis()
-            axes.grid(visible=False, axis="y")
-            charts.labels(axes, title, "", "")
-        return page.picture()
-
-
-def macro_means(suite: Suite) -> dict[str, dict[str, float]]:
-    """By combination its three figures, each the mean over seeds: of the runs with the most jobs."""
-    by_jobs: dict[int, dict[str, Any]] = defaultdict(dict)
-    for name, value in suite.macro.items():
-        jobs, _, item = name.partition(" jobs: ")
-        by_jobs[int(jobs)][item] = value
-    for count, values in sorted(by_jobs.items(), reverse=True):
-        found = macro_figures(Setting("", count, seeds=whole_seeds(values)), values)
-        if found:
-            return {one.combination: {"mean": one.mean, "jain": one.jain, "makespan": one.makespan} for one in found}
-    return {}
-
-
-def adversary(suite: Suite) -> Picture | None:
-    """The worst case of each policy: by query, its largest ratio to the best single plan in hindsight."""
-    ratios = under_adversary(suite)
-    if not ratios:
-        return None
-    with sheet(width=5.6) as page:
-        (axes,) = page.axes
-        for number, (name, values) in enumerate(ratios.items()):
-            label = f"{name}: median {median(values):.2f}, worst {max(values):.2f}"
-            charts.distribution(axes, values, label, charts.CYCLE[number])
-        charts.log_ticks(axes, (1, 1.4, 2, 3, 4, 6, 8))
-        charts.labels(axes, "Under the adversary", "time / time of the best single plan in hindsight", "% of queries")
-        return page.picture()
-
-
-def under_adversary(suite: Suite) -> dict[str, list[float]]:
-    """By policy the worst ratios of its queries: of the search that has tried the most profiles, and of queries that
-    have several plans, since with one there is nothing to do badly."""
-    tries = {name: int(name.partition(" tries: ")[0]) for name in suite.adversary}
-    longest = [value for name, value in suite.adversary.items() if tries[name] == max(tries.values())]
-    most = [value for value in longest if value["plans"] > 1]
-    found = {policy: [value["ratio"] for value in most if value["policy"] == policy] for policy in POLICIES}
-    return {policy: ratios for policy, ratios in found.items() if ratios}
-
-
-def of_kind(suite: Suite, kind: str) -> list[Mapping[str, Any]]:
-    """The profiles of a kind that were looked at."""
-    return [one for one in suite.profiles.values() if one["kind"] == kind]
-
-
-def shared_view(suite: Suite) -> Picture | None:
-    """2.3a: what a few jobs of a shared cluster see."""
-    some = of_kind(suite, "shared")
-    if not some:
-        return None
-    with sheet(width=6.4) as page:
-        (axes,) = page.axes
-        for number, points in enumerate(some[0]["shares"], 1):
-            _steps(axes, points, points[-1][0], f"job {number}", charts.CYCLE[number - 1])
-        axes.set_ylim(bottom=0)  # after all steps: from then on the top stays, too
-        charts.labels(axes, "What one job sees", "seconds", "slots")
-        return page.picture()
-
-
-def _steps(axes: Axes, points: Sequence[Sequence[float]], end: float, label: str, colour: str) -> None:
-    times, values = [at for at, _ in points], [value for _, value in points]
-    axes.step([*times, end], [*values, values[-1]], where="post", label=label, color=colour)
-
-
-def events_of_jobs(suite: Suite) -> Picture | None:
-    """2.3b: how many events jobs of a shared cluster see."""
-    some = of_kind(suite, "shared")
-    if not some:
-        return None
-    with sheet(width=5.0) as page:
-        (axes,) = page.axes
-        for place, percent in enumerate(PERCENTS):
-            counts = [count for one in some for count in one["jobs"][place]]
-            charts.distribution(axes, counts, f"events of {percent} %", charts.CYCLE[place])
-        axes.plot([0.5], [22], "D", color="white", markeredgecolor="black", label="paper, 10 %: 22 % see none")
-        axes.plot([3.5], [80], "s", color="white", markeredgecolor="black", label="paper, 10 %: 20 % see four")
-        axes.set_xlim(-0.3, 12)
-        charts.labels(axes, "Volatility events of a job", "events", "% of jobs")
-        return page.picture()
-
-
-def spot_machines(suite: Suite) -> Picture | None:
-    """2.3c: machines of one spot profile."""
-    some = of_kind(suite, "spot")
-    if not some:
-        return None
-    with sheet(width=6.4) as page:
-        (axes,) = page.axes
-        hours = [[at / 3600, count] for at, count in some[0]["machines"]]
-        _steps(axes, hours, some[0]["seconds"] / 3600, "ours", COLOURS[QOOP])
-        axes.set_ylim(bottom=0)
-        for bound in (2, 20):
-            charts.paper_line(axes, bound, "the paper's least and most" if bound == 2 else "", across=True)
-        charts.labels(axes, "Machines bought for 5 $/h", "hours", "machines")
-        return page.picture()
-
-
-def fidelity(suite: Suite) -> Picture | None:
-    """Simulated against real completion times, and how far they are off."""
-    pairs = [pair for pair in suite.fidelity.get("pairs", ()) if not pair["fitted"]]
-    if not pairs:
-        return None
-    with sheet(2) as page:
-        times, errors = page.axes
-        for number, name in enumerate(dict.fromkeys(pair["profile"] for pair in pairs)):
-            some = [pair for pair in pairs if pair["profile"] == name]
-            colour = charts.CYCLE[number]
-            real, simulated = ([pair[key] for pair in some] for key in ("real", "simulated"))
-            times.plot(real, simulated, ".", color=colour, markersize=4, label=name)
-            off = [100 * pair["error"] for pair in some]
-            charts.distribution(errors, off, f"{name}: median {median(off):.1f} %", colour)
-        ends = [min(pair["real"] for pair in pairs), max(pair["real"] for pair in pairs)]
-        times.plot(ends, ends, "-", color="#888888", linewidth=0.8)
-        times.set_xscale("log")
-        times.set_yscale("log")
-        charts.labels(times, "A run each", "real, s", "simulated, s")
-        charts.paper_line(errors, 10, "wanted in the median: 10 %")
-        errors.set_xlim(0, max(30.0, 1.5 * 100 * quantile([pair["error"] for pair in pairs], 0.9)))
-        charts.labels(errors, "How far off", "error of the completion time, %", "% of runs")
-        return page.picture()
-
-
 FIGURES = (
-    Figure("F", "Real and simulated completion times", "not in the paper", fidelity),
-    Figure("2.3a", "What one job sees in a shared cluster", "shares that move all the time", shared_view),
+    Figure("F", "Real and simulated completion times", "not in the paper", cluster_figures.fidelity),
     Figure(
-        "2.3b", "Events a job sees", "78 % of jobs see one event of 10 % or more, 20 % at least four", events_of_jobs
+        "2.3a", "What one job sees in a shared cluster", "shares that move all the time", cluster_figures.shared_view
     ),
-    Figure("2.3c", "Machines of a spot job", "between 2 and 20", spot_machines),
-    Figure("2.4", "Toy query", "Volcano 9, Clarinet 7, QOOP 6 time units", toy),
+    Figure(
+        "2.3b", "Events a job sees", "78 % of jobs see one event of 10 % or more, 20 % at least four",
+        cluster_figures.events_of_jobs,
+    ),
+    Figure("2.3c", "Machines of a spot job", "between 2 and 20", cluster_figures.spot_machines),
+    Figure("2.4", "Toy query", "Volcano 9, Clarinet 7, QOOP 6 time units", cluster_figures.toy),
     Figure("2.6a", "Gain, spot", "58 / 62 / 66 % faster, median 1.08 / 1.11 / 1.47 ×", gain_distribution("spot")),
     Figure("2.6b", "Gain, shared", "56 / 58 / 60 % faster, median 1.08 / 1.11 / 1.20 ×", gain_distribution("shared")),
     Figure("2.6", "Gain, the given profile", "other profiles", gain_distribution("file")),
@@ -585,9 +427,9 @@ FIGURES = (
     Figure("2.13", "With and without backtracking", "with is better throughout", backtracking),
     Figure("2.14", "Wrong estimates", "high: 1.4 × kept at the worst; low: 1.18 ×; never below", error_robustness),
     Figure("2.15", "Hysteresis", "flat best between 10 and 25 %", hysteresis),
-    Figure("2.16", "200 jobs", "ours near SJF in time, DRF in fairness, Tetris in makespan", macro),
+    Figure("2.16", "200 jobs", "ours near SJF in time, DRF in fairness, Tetris in makespan", cluster_figures.macro),
     Figure("A", "Ratio to the hindsight optimum", "not in the paper", hindsight),
     Figure("B", "Parts of QOOP", "not in the paper", parts_alone),
     Figure("C", "Share threshold", "not in the paper", threshold),
-    Figure("E", "Worst changes of capacity for each policy", "not in the paper", adversary),
+    Figure("E", "Worst changes of capacity for each policy", "not in the paper", cluster_figures.adversary),
 )  # fmt: skip

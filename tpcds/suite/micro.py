@@ -27,7 +27,7 @@ from qoop.tpcds.simulate.ground_truth import GroundTruth, distorted
 from qoop.tpcds.simulate.ground_truth import measured as ground_truth_of
 from qoop.tpcds.simulate.workload import PAPER, Query
 from qoop.tpcds.suite import situations
-from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Met, Ran
+from qoop.tpcds.suite.runs import CLARINET, HINDSIGHT, NO_BACKTRACKING, QOOP, VOLCANO, Ran, RunRecord
 from qoop.tpcds.suite.situations import Situation
 
 Script = Callable[[TaskSpec], Outcome]
@@ -145,7 +145,7 @@ HINDSIGHT_REGIONS = 3
 """In that many regions of each class every plan is run, for Volcano and for the best in hindsight: most of the work."""
 
 
-def measured(here: Scenario, situation: Situation) -> Met:
+def measured(here: Scenario, situation: Situation) -> RunRecord:
     """The runs of all systems of a query in one region."""
     candidates = here.query.candidates
     ours = here.adaptive()
@@ -161,9 +161,9 @@ def measured(here: Scenario, situation: Situation) -> Met:
     return record(here, situation, runs)
 
 
-def record(here: Scenario, situation: Situation, runs: Mapping[str, Ran]) -> Met:
+def record(here: Scenario, situation: Situation, runs: Mapping[str, Ran]) -> RunRecord:
     """The runs as they are kept."""
-    return Met(
+    return RunRecord(
         situation.query, situation.kind, situation.volatility, situation.region, here.query.joins,
         len(here.query.candidates), runs,
     )  # fmt: skip

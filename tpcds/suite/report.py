@@ -17,9 +17,9 @@ from qoop.query.drawing.picture import page, write
 from qoop.tpcds.results import read
 from qoop.tpcds.suite.charts import Picture
 from qoop.tpcds.suite.criteria import Criterion, criteria, reasons
-from qoop.tpcds.suite.figures import FIGURES, Figure, Suite
+from qoop.tpcds.suite.figures import FIGURES, Figure
 from qoop.tpcds.suite.runner import Measured, known
-from qoop.tpcds.suite.runs import Met
+from qoop.tpcds.suite.runs import RunRecord, Suite
 
 PARTS = ("fidelity", "profiles", "toy", "micro", "ablation", "macro", "adversary")
 
@@ -43,7 +43,7 @@ class Found:
     def suite(self) -> Suite:
         """The results that the figures are drawn from."""
         single = ("micro", "ablation")
-        micro, ablation = ([Met.of(value) for value in self.values(part).values()] for part in single)
+        micro, ablation = ([RunRecord.of(value) for value in self.values(part).values()] for part in single)
         return Suite(
             micro, ablation, macro=self.values("macro"), toy=self.values("toy"),
             fidelity=self.values("fidelity").get("fidelity", {}),

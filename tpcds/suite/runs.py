@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from statistics import fmean
 from typing import Any
@@ -36,7 +36,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class RunRecord:
     """A query in one region of a profile. joins: in its text. plans: that were kept. runs: by system."""
 
     query: int
@@ -52,7 +52,7 @@ class Met:
         return asdict(self)
 
     @classmethod
-    def of(cls, kept: Mapping[str, Any]) -> Met:
+    def of(cls, kept: Mapping[str, Any]) -> RunRecord:
         """From JSON values."""
         runs = {name: Ran(**{**one, "depths": tuple(one["depths"])}) for name, one in kept["runs"].items()}
         return cls(**{**kept, "runs": runs})
@@ -62,43 +62,58 @@ class Met:
         return self.runs[baseline].seconds / self.runs[ours].seconds
 
 
+@dataclass(frozen=True)
+class Suite:
+    """All measurements. micro, ablation: of single queries. Others: the values of their parts, by name."""
+
+    micro: Sequence[RunRecord] = ()
+    ablation: Sequence[RunRecord] = ()
+    macro: Mapping[str, Any] = field(default_factory=dict)
+    toy: Mapping[str, Any] = field(default_factory=dict)
+    fidelity: Mapping[str, Any] = field(default_factory=dict)
+    profiles: Mapping[str, Any] = field(default_factory=dict)
+    adversary: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """One query over the regions of a class: completion times are their means, as in the paper."""
 
     query: int
     joins: int
-    mets: Sequence[Met]
+    records: Sequence[RunRecord]
 
     def seconds(self, system: str) -> float:
-        return fmean(met.runs[system].seconds for met in self.mets)
+        return fmean(record.runs[system].seconds for record in self.records)
 
     def gain(self, baseline: str = CLARINET, ours: str = QOOP) -> float:
         """Mean completion time of the baseline over ours."""
         return self.seconds(baseline) / self.seconds(ours)
 
     def mean(self, what: Callable[[Ran], float], system: str = QOOP) -> float:
-        return fmean(what(met.runs[system]) for met in self.mets)
+        return fmean(what(record.runs[system]) for record in self.records)
 
 
-def of(mets: Iterable[Met], kind: str, volatility: str | None = None, ours: Sequence[str] = ()) -> list[Met]:
+def of(
+    records: Iterable[RunRecord], kind: str, volatility: str | None = None, ours: Sequence[str] = ()
+) -> list[RunRecord]:
     """Those of a kind of profile and a class (None: all) in which all of these systems ran."""
     return [
-        met
-        for met in mets
-        if met.kind == kind and volatility in (None, met.volatility) and all(name in met.runs for name in ours)
+        record
+        for record in records
+        if record.kind == kind and volatility in (None, record.volatility) and all(name in record.runs for name in ours)
     ]
 
 
-def kinds(mets: Iterable[Met]) -> list[str]:
+def kinds(records: Iterable[RunRecord]) -> list[str]:
     """The kinds of profile, in order of their first run."""
-    return list(dict.fromkeys(met.kind for met in mets))
+    return list(dict.fromkeys(record.kind for record in records))
 
 
-def by_query(mets: Iterable[Met]) -> list[Query]:
+def by_query(records: Iterable[RunRecord]) -> list[Query]:
     """The queries with their regions, by number."""
-    ordered = sorted(mets, key=lambda met: (met.query, met.region))
-    groups = ((number, list(group)) for number, group in groupby(ordered, key=lambda met: met.query))
+    ordered = sorted(records, key=lambda record: (record.query, record.region))
+    groups = ((number, list(group)) for number, group in groupby(ordered, key=lambda record: record.query))
     return [Query(number, group[0].joins, group) for number, group in groups]
 
 
