@@ -213,13 +213,13 @@ def _ray_arrive(options: argparse.Namespace) -> int:
 
 def _continued(options: argparse.Namespace) -> int:
     size = Size(_positive("--slots", options.slots), _positive("--memory", parse_bytes(options.memory)))
-    wanted = continued.ContinuedOptions(
+    settings = continued.ContinuedOptions(
         Path(options.directory), _queries(options), _positive("--longest", options.longest),
         _positive("--repeat", options.repeat), _points(options.points), size, options.least, options.staged,
         _file(options.results),
     )  # fmt: skip
-    done = continued.run(wanted, _tell)
-    print(continued.table(done, wanted))
+    done = continued.run(settings, _tell)
+    print(continued.table(done, settings))
     return 1 if any(one.error for one in done) else 0
 
 
@@ -269,8 +269,8 @@ def _in_modes(
 
 def _eta(options: argparse.Namespace) -> int:
     def run(staged: bool) -> eta.EtaReport:
-        wanted = eta.EtaOptions(Path(options.directory), _queries(options), options.slots, options.memory, staged)
-        return eta.measure(wanted, _tell)
+        settings = eta.EtaOptions(Path(options.directory), _queries(options), options.slots, options.memory, staged)
+        return eta.measure(settings, _tell)
 
     return 1 if any(one.failed for one in _in_modes(options, run, eta.table, eta.EtaReport.json)) else 0
 

@@ -133,26 +133,26 @@ def _generate(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     if options.repeat < 1:
         raise ConfigError(f"--repeat must be at least 1, not {options.repeat}")
-    wanted = parse_selection(options.queries, options.suite)
+    numbers = parse_selection(options.queries, options.suite)
     target = _target(options.json)
     if options.cold:
-        return _run_cold(options, wanted, target)
+        return _run_cold(options, numbers, target)
     chosen = bench.SideBySideOptions(
-        Path(options.directory), options.suite, wanted, options.slots, options.memory, options.checkpoints,
+        Path(options.directory), options.suite, numbers, options.slots, options.memory, options.checkpoints,
         options.repeat, options.check, options.first, options.timeout, options.staged,
     )  # fmt: skip
-    done = _run_with_bar(chosen, len(wanted))
+    done = _run_with_bar(chosen, len(numbers))
     print(report.totals(done))
     if target is not None:
         _write(target, json.dumps(done.json(), indent=1))
     return 0 if done.all_correct else 1
 
 
-def _run_cold(options: argparse.Namespace, wanted: tuple[int, ...], target: Path | None) -> int:
+def _run_cold(options: argparse.Namespace, numbers: tuple[int, ...], target: Path | None) -> int:
     if options.checkpoints is not None or options.check:
         raise ConfigError("--cold runs without --checkpoints, and compares no answers: leave out --check")
     chosen = cold.ColdOptions(
-        Path(options.directory), options.suite, wanted, options.slots, options.memory, options.repeat,
+        Path(options.directory), options.suite, numbers, options.slots, options.memory, options.repeat,
         options.timeout, options.staged,
     )  # fmt: skip
     print(cold.HEADER)
@@ -166,12 +166,12 @@ def _run_cold(options: argparse.Namespace, wanted: tuple[int, ...], target: Path
 def _qerror(options: argparse.Namespace) -> int:
     if options.limit <= 0:
         raise ConfigError(f"--limit must be above 0, not {options.limit}")
-    wanted = parse_selection(options.queries, options.suite)
+    numbers = parse_selection(options.queries, options.suite)
     target = _target(options.json)
     with _bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
-        task = bar.add_task("counting", total=len(wanted))
+        task = bar.add_task("counting", total=len(numbers))
         done = qerror.measure(
-            qerror.QErrorOptions(Path(options.directory), wanted, options.suite, options.limit, options.footers),
+            qerror.QErrorOptions(Path(options.directory), numbers, options.suite, options.limit, options.footers),
             lambda number: bar.update(task, advance=1, description=f"query {number}"),
         )
     print(qerror.table(done, options.worst))
@@ -183,13 +183,13 @@ def _qerror(options: argparse.Namespace) -> int:
 def _cost(options: argparse.Namespace) -> int:
     if options.repeat < 1:
         raise ConfigError(f"--repeat must be at least 1, not {options.repeat}")
-    wanted = parse_selection(options.queries, options.suite)
+    numbers = parse_selection(options.queries, options.suite)
     target = _target(options.json)
     with _bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
-        task = bar.add_task("running", total=len(wanted))
+        task = bar.add_task("running", total=len(numbers))
         done = stage_cost.measure(
             stage_cost.StageCostOptions(
-                Path(options.directory), wanted, options.suite, options.slots, options.repeat, options.shipped
+                Path(options.directory), numbers, options.suite, options.slots, options.repeat, options.shipped
             ),
             lambda number: bar.update(task, advance=1, description=f"query {number}"),
         )
@@ -202,7 +202,7 @@ def _cost(options: argparse.Namespace) -> int:
 def _alternatives(options: argparse.Namespace) -> int:
     if options.stats_scale is not None and options.stats_scale < 1:
         raise ConfigError(f"--stats-scale must be at least 1, not {options.stats_scale}")
-    wanted = parse_selection(options.queries)
+    numbers = parse_selection(options.queries)
     target = _target(options.json)
     drawn = () if options.diagram is None else parse_selection(options.diagram)
 
@@ -210,7 +210,7 @@ def _alternatives(options: argparse.Namespace) -> int:
         print(one.line() + (f"\n\n{one.diagram}\n" if one.query in drawn else ""), flush=True)
 
     print(alternatives.FULL_HEADER if options.full else alternatives.HEADER)
-    found = alternatives.alternatives(Path(options.directory), wanted, options.stats_scale, show, options.full)
+    found = alternatives.alternatives(Path(options.directory), numbers, options.stats_scale, show, options.full)
     print(alternatives.totals(found))
     if target is not None:
         _write(target, json.dumps({"queries": [one.json() for one in found]}, indent=1))

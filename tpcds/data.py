@@ -192,16 +192,16 @@ def _storage_error(folder: Path, reason: str, number: int | None) -> QoopError:
     return ConfigError(f"cannot write in {folder}: {reason}")
 
 
-def _begin(folder: Path, wanted: Manifest) -> Manifest:
+def _begin(folder: Path, manifest: Manifest) -> Manifest:
     """The manifest of earlier runs if they made the same data, else a new one for an empty folder."""
     shutil.rmtree(folder / _WORKSHOP, ignore_errors=True)
     found = read_manifest(folder)
     if found is None:
-        _refuse_strangers(folder, wanted.suite)
-        wanted.write(folder)
-        return wanted
-    if (found.suite, found.scale, found.skew) != (wanted.suite, wanted.scale, wanted.skew):
-        raise ConfigError(f"{folder} holds {found}, not {wanted}; choose another folder or remove this one")
+        _refuse_strangers(folder, manifest.suite)
+        manifest.write(folder)
+        return manifest
+    if (found.suite, found.scale, found.skew) != (manifest.suite, manifest.scale, manifest.skew):
+        raise ConfigError(f"{folder} holds {found}, not {manifest}; choose another folder or remove this one")
     return found
 
 

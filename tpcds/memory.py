@@ -25,7 +25,7 @@ class PeakMemory:
     def __enter__(self) -> PeakMemory:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="qoop-peak-memory", daemon=True)
-        self._look()
+        self._sample()
         self._thread.start()
         return self
 
@@ -34,13 +34,13 @@ class PeakMemory:
     ) -> None:
         self._done.set()
         self._thread.join()
-        self._look()
+        self._sample()
 
     def _watch(self) -> None:
         while not self._done.wait(0.01):
-            self._look()
+            self._sample()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         now = anonymous_bytes()
         if now is not None:
             self.peak = max(now, self.peak or 0)

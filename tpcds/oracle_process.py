@@ -35,17 +35,17 @@ class OracleProcess:
 
     def answer(self, text: str) -> tuple[pa.Table, float]:
         """DuckDB's answer and the seconds it took, fetching Arrow included. Raises OracleError."""
-        asked, told = self._process.stdin, self._process.stdout
-        assert asked is not None and told is not None
+        requests, replies = self._process.stdin, self._process.stdout
+        assert requests is not None and replies is not None
         try:
-            asked.write(json.dumps({"text": text}).encode() + b"\n")
-            asked.flush()
-            reply = json.loads(told.readline())
+            requests.write(json.dumps({"text": text}).encode() + b"\n")
+            requests.flush()
+            reply = json.loads(replies.readline())
         except (OSError, ValueError) as error:
             raise OracleError("the process of DuckDB has ended") from error
         if "error" in reply:
             raise OracleError(reply["error"])
-        with pa.ipc.open_stream(told.read(reply["bytes"])) as stream:
+        with pa.ipc.open_stream(replies.read(reply["bytes"])) as stream:
             return stream.read_all(), float(reply["seconds"])
 
     def judge(self, text: str, ours: pa.Table, theirs: pa.Table) -> Difference | None:
@@ -91,5 +91,5 @@ def _stream(table: pa.Table) -> bytes:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes; the other one ends this one
-    with Oracle(sys.argv[1], threads=int(sys.argv[2])) as asked_here:
-        serve(asked_here, sys.stdin.buffer, sys.stdout.buffer)
+    with Oracle(sys.argv[1], threads=int(sys.argv[2])) as oracle:
+        serve(oracle, sys.stdin.buffer, sys.stdout.buffer)

@@ -53,16 +53,16 @@ def text(number: int, suite: str = "tpcds", directory: str | Path | None = None)
 
 def texts(suite: str = "tpcds", directory: str | Path | None = None) -> Mapping[int, str]:
     """All texts of a suite by number, in order: the extension's, else those in the folder. Raises as `text` does."""
-    wanted = _suite(suite)
+    chosen = _suite(suite)
     try:
-        return shipped(wanted)
+        return shipped(chosen)
     except ConfigError as error:
         if directory is None:
             raise
-        if not are_kept(wanted, directory):
+        if not are_kept(chosen, directory):
             again = "`qoop tpcds generate` writes them where 'qoop[tpcds]' is installed"
             raise ConfigError(f"{error}; nor are the texts in {Path(directory) / FOLDER}: {again}") from None
-        return kept(wanted, directory)
+        return kept(chosen, directory)
 
 
 def kept(suite: Suite, directory: str | Path) -> Mapping[int, str]:

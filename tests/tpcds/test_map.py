@@ -18,7 +18,7 @@ from qoop.tpcds.map import cells, classes, cluster, pictures, records
 from qoop.tpcds.map import simulate as map_simulate
 from qoop.tpcds.map.cells import DOWN, UP, Cell
 from qoop.tpcds.map.records import Group, Record
-from qoop.tpcds.map.systems import CEILING, CLARINET, GREEDY, HINDSIGHT, OURS, ROBUST, TOLD, Contest, robust
+from qoop.tpcds.map.systems import ANNOUNCED, CEILING, CLARINET, GREEDY, HINDSIGHT, OURS, ROBUST, Contest, robust
 from qoop.tpcds.queries import parse_names
 from qoop.tpcds.results import Results
 from qoop.tpcds.simulate.ground_truth import believed, misjudged
@@ -84,16 +84,16 @@ def contest_of_toy() -> Contest:
     return here
 
 
-def test_who_is_told_what_should_come_begins_with_the_plan_for_it() -> None:
+def test_announced_capacity_begins_with_the_plan_for_it() -> None:
     grows = CapacityProfile.of([(0, 1, 1e9, 1), (1, 1, 1e9, 12)])
-    unaware, told = contest(grows), contest(grows)
-    unaware.likely = told.likely = [Resources(1), Resources(12)]
-    told.asked_for = [(0.0, ((1.0, 12),))]
-    assert TOLD not in unaware.real()
-    runs = told.real()
-    assert runs[TOLD].seconds < runs[OURS].seconds <= runs[CLARINET].seconds
-    told.asked_for = [(0.0, ())]
-    assert told.real()[TOLD].seconds == runs[OURS].seconds
+    unaware, announced = contest(grows), contest(grows)
+    unaware.likely = announced.likely = [Resources(1), Resources(12)]
+    announced.announcements = [(0.0, ((1.0, 12),))]
+    assert ANNOUNCED not in unaware.real()
+    runs = announced.real()
+    assert runs[ANNOUNCED].seconds < runs[OURS].seconds <= runs[CLARINET].seconds
+    announced.announcements = [(0.0, ())]
+    assert announced.real()[ANNOUNCED].seconds == runs[OURS].seconds
 
 
 def test_a_schedule_is_run_as_it_is_written() -> None:
@@ -138,8 +138,8 @@ def test_a_line_for_each_cell_and_pictures_of_all(tmp_path: Path) -> None:
     known = [record(cell.name, query, **seconds) for query in (1, 2) for cell in cells.cells()]
     lines = records.lines(records.groups(known))
     assert len(lines) == 57 and "1.250" in lines[1] and lines[1].endswith(GREEDY)
-    told = records.lines(records.groups([record("a", 1, **seconds, **{TOLD: 9.0})]))
-    assert len(told) == 3 and told[2].startswith("a, told") and "2.222" in told[2]
+    lines = records.lines(records.groups([record("a", 1, **seconds, **{ANNOUNCED: 9.0})]))
+    assert len(lines) == 3 and lines[2].startswith("a, announced") and "2.222" in lines[2]
     assert "ours 2.000, 2.000" in records.summary(known)
     pictures.draw("map", known, tmp_path)
     made = {path.name for path in tmp_path.glob("*.svg")}
@@ -186,9 +186,9 @@ def test_a_query_meets_the_same_at_every_length(tmp_path: Path) -> None:
     assert len({classes.profile(one) for one in starts}) == 1
     begun = classes.profile(starts[0])
     assert begun.points[0].machines == 2 and 0.0 < begun.points[1].at < 60.0 and begun.points[1].machines == 4
-    (since, coming), *_ = classes.asked_for(starts[0])
+    (since, coming), *_ = classes.announcements(starts[0])
     assert since == 0.0 and coming[0] == pytest.approx((begun.points[1].at, 4)) and coming[1][1] == 6
-    assert not any(classes.asked_for(one) for one in items.values() if one.name != classes.FIRST)
+    assert not any(classes.announcements(one) for one in items.values() if one.name != classes.FIRST)
     assert len(items) == 19 * 5 + 7 * 3
 
 

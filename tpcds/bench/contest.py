@@ -25,7 +25,7 @@ from qoop.tpcds.bench.system_under_test import Size, Task
 from qoop.tpcds.oracle import Oracle
 
 _START_SECONDS = 120.0
-_LOOK = 0.02
+_POLL_SECONDS = 0.02
 """Seconds between looks at how much a process has done."""
 
 
@@ -89,7 +89,7 @@ class SystemUnderTest:
         before, spent = self._cpu_seconds(), 0.0
         self._tell("go")
         while spent < cpu:
-            if self._hear(time.monotonic() + _LOOK) is not None:
+            if self._hear(time.monotonic() + _POLL_SECONDS) is not None:
                 return None
             spent = self._cpu_seconds() - before
         self.kill()

@@ -125,21 +125,22 @@ class QueryResult:
             )
 
 
-def run(options: ContinuedOptions, told: Callable[[str], None] = print) -> list[QueryResult]:
+def run(options: ContinuedOptions, progress: Callable[[str], None] = print) -> list[QueryResult]:
     """Run what is not in the results yet. Raises ConfigError or SourceError if it cannot begin."""
     need_affinity()
     settings = {
         "size": asdict(options.size), "points": options.points, "staged": options.staged, "duckdb": duckdb.__version__
     }  # fmt: skip
     results = Results(options.results, settings)
-    chosen = options.queries or longest(options.directory, options.longest, results, told)
-    told(f"{_mode(options)}, {options.size.slots} slots, {options.size.memory / 1e9:g} GB, DuckDB {duckdb.__version__}")
+    chosen = options.queries or longest(options.directory, options.longest, results, progress)
+    size = f"{options.size.slots} slots, {options.size.memory / 1e9:g} GB"
+    progress(f"{_mode(options)}, {size}, DuckDB {duckdb.__version__}")
     done = []
     for number in chosen:
         with scratch_folder() as scratch:
             done.append(_Query(options, number, results, scratch).measured())
         for line in done[-1].lines():
-            told(line)
+            progress(line)
     return done
 
 

@@ -47,13 +47,13 @@ class Speed:
 
 
 def run(
-    jobs: Sequence[int], tasks: int, seed: int = 1, told: Callable[[Speed], None] = lambda speed: None
+    jobs: Sequence[int], tasks: int, seed: int = 1, progress: Callable[[Speed], None] = lambda speed: None
 ) -> list[Speed]:
     """The speed of one run for each number of jobs. tasks: of all jobs of a run together."""
     found = []
     for number in jobs:
         found.append(measured(number, max(1, tasks // number), seed))
-        told(found[-1])
+        progress(found[-1])
     return found
 
 

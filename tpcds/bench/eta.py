@@ -110,7 +110,7 @@ def measure(options: EtaOptions, progress: Callable[[str], object] = lambda text
         for place, number in enumerate(numbers, 1):
             progress(f"query {number}, {place} of {len(numbers)}")
             try:
-                found = _asked(session, number, chosen[number])
+                found = _predicted(session, number, chosen[number])
                 if isinstance(found, Prediction):
                     predicted.append(found)
                 else:
@@ -120,7 +120,7 @@ def measure(options: EtaOptions, progress: Callable[[str], object] = lambda text
     return EtaReport(tuple(predicted), silent, failed)
 
 
-def _asked(session: Session, number: int, text: str) -> Prediction | float:
+def _predicted(session: Session, number: int, text: str) -> Prediction | float:
     """The prediction of the query at half time; if it made none, the seconds that it took."""
     session.prepare(text)  # statistics, which are collected once
     job = session.submit(text)

@@ -126,17 +126,17 @@ Runs = Callable[[bool], tuple[Job, Taken]]
 HEADER = "query held wall  adaptive  held cpu  adaptive   behind decisions switches"
 
 
-def run(options: OverheadOptions, told: Callable[[str], None] = print) -> list[QueryResult]:
+def run(options: OverheadOptions, progress: Callable[[str], None] = print) -> list[QueryResult]:
     """Run what is not in the results yet. Raises ConfigError or SourceError if it cannot begin."""
     settings = {"repeat": options.repeat, "slots": options.slots, "memory": options.memory, "known": options.known}
     results = Results(options.results, settings)
-    told(HEADER)
+    progress(HEADER)
     done = []
     for number in options.queries or tuple(texts(directory=options.directory)):
         kept = results.get(f"{options.name} {number}")
         one = QueryResult.of(kept) if kept is not None else _query(options, number)
         results.put(f"{options.name} {number}", asdict(one))
-        told(one.line())
+        progress(one.line())
         done.append(one)
     return done
 

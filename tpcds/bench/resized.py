@@ -95,31 +95,31 @@ class QueryResult:
 HEADER = f"query undisturbed clairvoyant {' '.join(f'{kind:>8}'[:9] for kind in KINDS)}  switches"
 
 
-def run(options: ResizedOptions, told: Callable[[str], None] = print) -> list[QueryResult]:
+def run(options: ResizedOptions, progress: Callable[[str], None] = print) -> list[QueryResult]:
     """Run what is not in the results yet. Raises ConfigError or SourceError if it cannot begin."""
     need_affinity()
     settings = {"course": asdict(options.course), "repeat": options.repeat, "staged": options.staged}
     results = Results(options.results, settings)
-    chosen = options.queries or longest(options.directory, options.longest, results, told)
-    told(HEADER)
+    chosen = options.queries or longest(options.directory, options.longest, results, progress)
+    progress(HEADER)
     done = []
     for number in chosen:
         kept = results.get(f"query {number}")
         one = QueryResult(**kept) if kept is not None else _query(options, number)
         results.put(f"query {number}", asdict(one))
-        told(one.line())
+        progress(one.line())
         done.append(one)
     return done
 
 
-def longest(directory: Path, count: int, results: Results, told: Callable[[str], None] = print) -> tuple[int, ...]:
+def longest(directory: Path, count: int, results: Results, progress: Callable[[str], None] = print) -> tuple[int, ...]:
     """The queries that DuckDB takes longest for, in the order of their numbers. One run of each, after each other."""
     with scratch_folder() as scratch:
         for number, text in texts(directory=directory).items():
             name = f"duckdb {number}"
             if results.get(name) is None:
                 results.put(name, undisturbed(directory, text, scratch, 1))
-                told(f"query {number}: {results.get(name):.2f} s in DuckDB")
+                progress(f"query {number}: {results.get(name):.2f} s in DuckDB")
     ordered = sorted(texts(directory=directory), key=lambda number: (-float(results.get(f"duckdb {number}")), number))
     return tuple(sorted(ordered[:count]))
 

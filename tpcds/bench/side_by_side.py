@@ -138,8 +138,8 @@ class BenchReport:
         }
 
 
-def run(options: SideBySideOptions, told: Callable[[QueryReport], None] = lambda report: None) -> BenchReport:
-    """Run the chosen queries (all of the suite if none are chosen); `told` hears of each as it is done.
+def run(options: SideBySideOptions, progress: Callable[[QueryReport], None] = lambda report: None) -> BenchReport:
+    """Run the chosen queries (all of the suite if none are chosen); `progress` hears of each as it is done.
 
     Raises ConfigError or SourceError if the run cannot begin: no texts, no such folder, wrong options.
     """
@@ -157,7 +157,7 @@ def run(options: SideBySideOptions, told: Callable[[QueryReport], None] = lambda
             reports = []
             for number in numbers:
                 reports.append(_Bench(session, oracle, options, number, chosen[number]).report())
-                told(reports[-1])
+                progress(reports[-1])
     return BenchReport(tuple(reports), settings, _versions())
 
 

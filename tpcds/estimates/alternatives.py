@@ -170,17 +170,17 @@ def alternatives(
     with connect(staged=True, statistics="full") as session:
         session.register_folder(directory)
         for query in queries:
-            wanted = text(query, directory=directory)
-            session.prepare(wanted)  # collects the statistics
-            found.append(_of(session, query, wanted, scale, full))
+            statement = text(query, directory=directory)
+            session.prepare(statement)  # collects the statistics
+            found.append(_of(session, query, statement, scale, full))
             show(found[-1])
     return found
 
 
-def _of(session: Session, query: int, wanted: str, scale: float | None, full: bool) -> QueryAlternatives:
+def _of(session: Session, query: int, statement: str, scale: float | None, full: bool) -> QueryAlternatives:
     with collector_waits():  # as in a session
         reading = _Stopwatch()
-        prepared = session.prepare(wanted)
+        prepared = session.prepare(statement)
         reading.stop()
         grid = local_grid(session.available)
         if scale is not None:

@@ -95,8 +95,8 @@ def qerror(estimate: float, actual: float) -> float:
     return max(estimate / actual, actual / estimate)
 
 
-def measure(options: QErrorOptions, told: Callable[[int], object] = lambda query: None) -> QErrorReport:
-    """Estimate and count joins, aggregates and set operations of the chosen queries; `told` hears of each query done.
+def measure(options: QErrorOptions, progress: Callable[[int], object] = lambda query: None) -> QErrorReport:
+    """Estimate and count joins, aggregates and set operations of the chosen queries. progress: takes each query done.
 
     Raises ConfigError or SourceError if there are no texts or no tables.
     """
@@ -111,7 +111,7 @@ def measure(options: QErrorOptions, told: Callable[[int], object] = lambda query
                 nodes += _judged(number, planner, chosen[number], counter)
             except duckdb.Error as error:
                 failed[number] = str(error)
-            told(number)
+            progress(number)
         planner.close()
     return QErrorReport(tuple(nodes), failed)
 
@@ -170,10 +170,10 @@ class _Planner:
 
 def _judged(number: int, planner: _Planner, text: str, counter: Counter) -> Iterator[NodeError]:
     relation, cardinality = planner.plan(text)
-    provenances, seen = Provenances(), set()
+    provenances, visited = Provenances(), set()
     for node in walk(relation):
-        if isinstance(node, Join | Aggregate | SetOp) and id(node) not in seen:
-            seen.add(id(node))
+        if isinstance(node, Join | Aggregate | SetOp) and id(node) not in visited:
+            visited.add(id(node))
             actual = counter.rows(provenances.of(node).signature, node)
             yield NodeError(number, kind_of(node), _what(node), cardinality.rows(node), actual)
 

@@ -106,8 +106,8 @@ def rank_correlation(left: Sequence[float], right: Sequence[float]) -> float | N
     return None if isnan(found) else round(float(found), 12)
 
 
-def measure(options: StageCostOptions, told: Callable[[int], object] = lambda query: None) -> CostReport:
-    """Run the chosen queries and compare; `told` hears of each query done.
+def measure(options: StageCostOptions, progress: Callable[[int], object] = lambda query: None) -> CostReport:
+    """Run the chosen queries and compare; `progress` hears of each query done.
 
     Raises ConfigError or SourceError if the run cannot begin.
     """
@@ -123,7 +123,7 @@ def measure(options: StageCostOptions, told: Callable[[int], object] = lambda qu
                 stages += _compared(session, options, number, chosen[number])
             except QoopError as error:
                 failed[number] = str(error)
-            told(number)
+            progress(number)
     return CostReport(tuple(stages), failed)
 
 

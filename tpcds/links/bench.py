@@ -91,7 +91,7 @@ class ExchangesResult:
         return median(abs(believed / real - 1) for believed, real in pairs)
 
 
-def run(options: ExchangesOptions, told: Callable[[str], None] = print) -> ExchangesResult:
+def run(options: ExchangesOptions, progress: Callable[[str], None] = print) -> ExchangesResult:
     """Run all ways on the same plans. Raises ConfigError for a way or a kind that does not exist."""
     known = ways()
     for name in options.names:
@@ -106,7 +106,7 @@ def run(options: ExchangesOptions, told: Callable[[str], None] = print) -> Excha
         seconds[kind] = {}
         for name in names:
             seconds[kind][name] = tuple(play(case, known[name], options.cluster).seconds for case in cases)
-            told(line(kind, name, ExchangesResult(seconds, beliefs)))
+            progress(line(kind, name, ExchangesResult(seconds, beliefs)))
     return ExchangesResult(seconds, beliefs)
 
 
@@ -168,12 +168,12 @@ def add_command(
     def command(options: argparse.Namespace) -> int:
         if min(options.seeds, options.machines - 1) < 1:
             raise ConfigError("--seeds must be 1 or more, --machines 2 or more")
-        asked = ExchangesOptions(
+        settings = ExchangesOptions(
             tuple(options.kinds.split(",")), options.seeds, tuple(options.ways.split(",")),
             Cluster(options.machines, slow=options.slow),
             Path(options.directory) if options.directory else None, tuple(parse_selection(options.queries)),
         )  # fmt: skip
-        write(to_json(run(asked, lambda text: print(text, flush=True))), options.json)
+        write(to_json(run(settings, lambda text: print(text, flush=True))), options.json)
         return 0
 
     parser.set_defaults(run=command)

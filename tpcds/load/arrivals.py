@@ -91,12 +91,12 @@ def arrivals(
     return [Arrival(f"{one.tenant}-{i}", one.tenant, one.query, one.at, one.priority) for i, one in enumerate(found)]
 
 
-_Asked = Iterator[tuple[float, int]]
+_Arrivals = Iterator[tuple[float, int]]
 
 
 def _in_groups(
     queries: Sequence[int], size: int, all_of: Queries, work: float, seconds: float, chance: random.Random
-) -> _Asked:
+) -> _Arrivals:
     """Groups that come together at random moments, until that much work is offered."""
     drawn: list[list[int]] = []
     offered = 0.0
@@ -116,21 +116,21 @@ def _moments(count: int, seconds: float, chance: random.Random) -> list[float]:
     return sorted(chance.uniform(0.0, seconds) for _ in range(count))
 
 
-def _dashboard(queries: Queries, work: float, seconds: float, chance: random.Random) -> _Asked:
+def _dashboard(queries: Queries, work: float, seconds: float, chance: random.Random) -> _Arrivals:
     return _in_groups(queries.short, BURST, queries, work, seconds, chance)
 
 
-def _analyst(queries: Queries, work: float, seconds: float, chance: random.Random) -> _Asked:
+def _analyst(queries: Queries, work: float, seconds: float, chance: random.Random) -> _Arrivals:
     return _in_groups(queries.long, 1, queries, work, seconds, chance)
 
 
-def _batch(queries: Queries, work: float, seconds: float, chance: random.Random) -> _Asked:
+def _batch(queries: Queries, work: float, seconds: float, chance: random.Random) -> _Arrivals:
     """All at one moment of the first half."""
     at = chance.uniform(0.0, seconds / 2)
     return ((at, query) for _, query in _in_groups(queries.all, 1, queries, work, seconds, chance))
 
 
-HABITS: Mapping[str, Callable[[Queries, float, float, random.Random], _Asked]] = {
+HABITS: Mapping[str, Callable[[Queries, float, float, random.Random], _Arrivals]] = {
     "dashboard": _dashboard,
     "analyst": _analyst,
     "batch": _batch,

@@ -53,8 +53,8 @@ def _load(options: argparse.Namespace) -> int:
     part = Part("load", settings, _items(options, directory), simulate.measure)
     if options.fresh:
         runner.forget(part.name, folder)
-    with shown(part.name) as told:
-        found = runner.run(part, folder, runner.processes_for(options.processes), told)
+    with shown(part.name) as progress:
+        found = runner.run(part, folder, runner.processes_for(options.processes), progress)
     tell_failed(found)
     known = [Summary.of(value) for value in found.values.values()]
     print("\n".join(measures.lines(known)))

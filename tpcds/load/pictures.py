@@ -46,7 +46,7 @@ def fairness(known: Sequence[Summary], load: float) -> Picture:
         for number, policy in enumerate([policy for policy in _SHOWN if policy in played] or played[: len(CYCLE)]):
             own = [one.rho_parts for one in here if one.policy == policy]
             parts = [place / (len(own[0]) - 1) for place in range(len(own[0]))]
-            axes.plot([fmean(rhos) for rhos in zip(*own, strict=True)], parts, label=policy, **_look(number))
+            axes.plot([fmean(rhos) for rhos in zip(*own, strict=True)], parts, label=policy, **_style(number))
         charts.log_ticks(axes, [0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
         axes.axvline(1.0, color="#888888", linewidth=0.8)
         charts.labels(
@@ -58,10 +58,10 @@ def fairness(known: Sequence[Summary], load: float) -> Picture:
 def _curve(axes: Axes, known: Sequence[Summary], figure: str, policy: str, number: int) -> None:
     loads = sorted({one.load for one in known})
     means = [fmean(getattr(one, figure) for one in known if one.load == load) for load in loads]
-    axes.plot(loads, means, marker="o", markersize=3, label=policy, **_look(number))
+    axes.plot(loads, means, marker="o", markersize=3, label=policy, **_style(number))
 
 
-def _look(number: int) -> dict[str, Any]:
+def _style(number: int) -> dict[str, Any]:
     """Of a curve: each has a colour, and those that come when all colours are taken are dashed, with empty marks."""
     again, colour = divmod(number, len(CYCLE))
     dashed = {"linestyle": "--", "markerfacecolor": "white"} if again else {}

@@ -99,10 +99,10 @@ def summarised(item: Item, scheduler: Scheduler | None = None) -> Summary:
     real = [truth.plan(f"job{number}", plans[one.query]) for number, one in enumerate(found, 1)]
     allowed = [_deadline(one, plan, item) for one, plan in zip(found, real, strict=True)]
     light = [_permitted(one, plans, item) for one in found]
-    wanted = [Terms(one.tenant, 1.0, one.priority, deadline) for one, deadline in zip(found, allowed, strict=True)]
+    terms_of = [Terms(one.tenant, 1.0, one.priority, deadline) for one, deadline in zip(found, allowed, strict=True)]
     jobs = [
         SimulatedJob(one.name, one.at, plans[one.query], terms=terms, lighter=less)
-        for one, terms, less in zip(found, wanted, light, strict=True)
+        for one, terms, less in zip(found, terms_of, light, strict=True)
     ]
     ran = _simulated(item, jobs, truth, scheduler)
     played = [
@@ -127,13 +127,13 @@ def _split(item: Item, scheduler: Scheduler | None) -> Summary:
     These are the same tasks, which wait for the same others: only the number of jobs differs. Estimates are true."""
     plans = plans_of(item.directory)
     found = _arrivals(item.directory, item.load, item.seed, item.hours, item.mix)
-    asked: list[list[Plan]] = []
+    own_plans: list[list[Plan]] = []
     for one in found:
         pieces = in_pieces(plans[one.query]) if one.tenant == item.split else [plans[one.query]]
-        asked.append(pieces if item.apart else [side_by_side(pieces)])
+        own_plans.append(pieces if item.apart else [side_by_side(pieces)])
     jobs = [
         SimulatedJob(f"{one.name} {place}", one.at, plan, terms=Terms(one.tenant, 1.0, one.priority))
-        for one, own in zip(found, asked, strict=True)
+        for one, own in zip(found, own_plans, strict=True)
         for place, plan in enumerate(own)
     ]
     ran = _simulated(replace(item, most_jobs=math.inf), jobs, Truth(item.seed, 0.0), scheduler)
@@ -143,7 +143,7 @@ def _split(item: Item, scheduler: Scheduler | None) -> Summary:
             one.tenant, one.at, max(next(ends) for _ in own), work_of(plans[one.query]),
             _deadline(one, plans[one.query], item), one.priority, partial(alone, plans[one.query]),
         )
-        for one, own in zip(found, asked, strict=True)
+        for one, own in zip(found, own_plans, strict=True)
     ]  # fmt: skip
     return summary(f"{item.policy}{APART if item.apart else TOGETHER}", item.load, item.seed, played, SLOTS)
 
@@ -208,8 +208,8 @@ def growing(directory: Path) -> frozenset[int]:
     with connect(slots=1, memory="1GB", checkpoints=None) as session:
         session.set("exact_within", 0)
         session.register_folder(directory)
-        told = {number: session.sql(f"EXPLAIN APPROXIMATE {text(number)}") for number in plans_of(directory)}
-    return frozenset(number for number, answer in told.items() if "With intervals:" in answer.fetchall()[0][1])
+        explained = {number: session.sql(f"EXPLAIN APPROXIMATE {text(number)}") for number in plans_of(directory)}
+    return frozenset(number for number, answer in explained.items() if "With intervals:" in answer.fetchall()[0][1])
 
 
 def _light(plan: Plan) -> Plan:

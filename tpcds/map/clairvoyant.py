@@ -41,10 +41,10 @@ class Scripted:
     launch: int
 
     def decide(self, question: DecisionInput) -> Decision:
-        wanted = self._place([place for at, place in self.schedule if at <= question.now][-1])
-        if wanted == question.running or wanted >= len(question.options):
+        scheduled = self._place([place for at, place in self.schedule if at <= question.now][-1])
+        if scheduled == question.running or scheduled >= len(question.options):
             return Stay("as the schedule has it", question.remaining)
-        return switch_to(question, wanted)
+        return switch_to(question, scheduled)
 
     def _place(self, candidate: int) -> int:
         return 0 if candidate == self.launch else candidate + (candidate < self.launch)

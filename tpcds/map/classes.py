@@ -16,7 +16,7 @@ from qoop.adaptive.profiles.volatility import REGION_SECONDS
 from qoop.tpcds.map import cluster
 from qoop.tpcds.map.cells import SHARES
 from qoop.tpcds.map.simulate import as_measured, query_of
-from qoop.tpcds.map.systems import AskedFor, Contest, json_of
+from qoop.tpcds.map.systems import Announcement, Contest, json_of
 from qoop.tpcds.simulate.workload import Setting
 
 DISK = 500e6
@@ -99,7 +99,7 @@ def _first(_: Item, chance: random.Random) -> CapacityProfile:
     return spot(market_seed).since(start)
 
 
-def asked_for(item: Item) -> list[AskedFor]:
+def announcements(item: Item) -> list[Announcement]:
     """The machines that the bidder means to have, from the query's start on: in the first minute of bidding."""
     if item.name != FIRST or item.file is not None:
         return []
@@ -151,6 +151,6 @@ def measure(item: Item) -> dict[str, Any]:
     query = query_of(item.directory, item.query, item.setting)
     truth = as_measured(item.directory, query, item.setting)
     shares = [item.setting.share(slots) for slots in SHARES]
-    contest = Contest(query, profile(item), truth, shares, asked_for(item))
+    contest = Contest(query, profile(item), truth, shares, announcements(item))
     runs = contest.all() if item.start == 0 else contest.real()
     return {"group": item.group, "query": item.query, "joins": query.joins, "runs": json_of(runs)}

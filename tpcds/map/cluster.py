@@ -49,8 +49,8 @@ def holdings(run: SimulatedRun, begin: float, end: float) -> Holdings:
     held, place = Counter[int](), 0
     busy: list[int] = []
     most: list[int] = []
-    for look in range(round((end - begin) / STEP)):
-        while place < len(changes) and changes[place][0] <= begin + look * STEP:
+    for step in range(round((end - begin) / STEP)):
+        while place < len(changes) and changes[place][0] <= begin + step * STEP:
             held[changes[place][1]] += changes[place][2]
             place += 1
         busy.append(sum(held.values()))

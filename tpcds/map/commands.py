@@ -75,8 +75,8 @@ def _measured(options: argparse.Namespace, part: Part) -> int:
     folder = folder_of(options)
     if options.fresh:
         runner.forget(part.name, folder)
-    with shown(part.name) as told:
-        found = runner.run(part, folder, runner.processes_for(options.processes), told)
+    with shown(part.name) as progress:
+        found = runner.run(part, folder, runner.processes_for(options.processes), progress)
     tell_failed(found)
     known = [Record.of(value) for value in found.values.values()]
     print("\n".join([*records.lines(records.groups(known)), records.summary(known)]))

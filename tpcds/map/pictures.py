@@ -50,7 +50,7 @@ def shares(found: Mapping[str, Group]) -> Picture:
             table = _by_shares(found, lambda group, system=system: group.mean_gain(system))  # type: ignore[misc]
             _heat(axes, table, SHARES, SHARES)
             charts.labels(axes, f"Gain over {CLARINET}: {system}{_smallest(found, system)}", *_SHARES)
-        _who(page.axes[2], found)
+        _legend(page.axes[2], found)
         return page.picture()
 
 
@@ -90,7 +90,7 @@ def _ticks(axes: Axes, rows: Sequence[object], columns: Sequence[object]) -> Non
     axes.tick_params(length=0)
 
 
-def _who(axes: Axes, found: Mapping[str, Group]) -> None:
+def _legend(axes: Axes, found: Mapping[str, Group]) -> None:
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 

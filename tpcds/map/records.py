@@ -8,13 +8,13 @@ from itertools import groupby
 from statistics import fmean, median
 from typing import Any
 
-from qoop.tpcds.map.systems import CEILING, CLARINET, OURS, REAL, TOLD
+from qoop.tpcds.map.systems import ANNOUNCED, CEILING, CLARINET, OURS, REAL
 from qoop.tpcds.quantiles import quantile
 
 AS_GOOD = 0.01
 """Of systems that are this near to each other the simplest counts as the best."""
 FASTER = 1.001
-_TOLD = f", {TOLD}"
+_ANNOUNCED = f", {ANNOUNCED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,11 @@ def over_ceiling(records: Iterable[Record], system: str = OURS) -> list[float]:
 
 def lines(found: Mapping[str, Group]) -> list[str]:
     """A line for each cell or class, and one more where ours was told what should come."""
-    width = max([len(name) for name in found], default=0) + len(_TOLD)
+    width = max([len(name) for name in found], default=0) + len(_ANNOUNCED)
     head = (
         f"{'':<{width}}  runs Clarinet s  gain: robust  greedy    ours  median hindsight ceiling   worst  faster  best"
     )
-    every = [(group, system) for group in found.values() for system in (OURS, TOLD) if group.of(system)]
+    every = [(group, system) for group in found.values() for system in (OURS, ANNOUNCED) if group.of(system)]
     return [head, *(_line(group, width, system) for group, system in every)]
 
 
@@ -104,7 +104,7 @@ def _line(group: Group, width: int, ours: str) -> str:
     best = group.best if group.of(CEILING) else ""
     seconds = median(one.seconds[CLARINET] for one in group.records)
     numbers = " ".join(f"{cell:7.3f}" for cell in cells)
-    name = group.name + (_TOLD if ours == TOLD else "")
+    name = group.name + (_ANNOUNCED if ours == ANNOUNCED else "")
     return f"{name:<{width}} {len(group.records):5d} {seconds:10.0f}       {numbers} {faster:7.0%}  {best}"
 
 
@@ -113,5 +113,5 @@ def summary(records: Sequence[Record]) -> str:
     over = {name: over_ceiling(records, name) for name in REAL}
     if not over[OURS]:
         return "no run had a ceiling"
-    told = (f"{name} {median(values):.3f}, {quantile(values, 0.95):.3f}" for name, values in over.items())
-    return f"{len(over[OURS])} items; time over ceiling, median and 95th percentile: {'; '.join(told)}"
+    shown = (f"{name} {median(values):.3f}, {quantile(values, 0.95):.3f}" for name, values in over.items())
+    return f"{len(over[OURS])} items; time over ceiling, median and 95th percentile: {'; '.join(shown)}"

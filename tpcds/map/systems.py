@@ -23,16 +23,16 @@ from qoop.tpcds.suite.micro import Scenario, fleet_of, ran
 from qoop.tpcds.suite.runs import Ran
 
 CLARINET, ROBUST, GREEDY, OURS = "Clarinet", "robust", "greedy", "ours"
-TOLD = "told"
-"""Ours, where who asks for machines says what should come."""
+ANNOUNCED = "announced"
+"""Ours, where the capacity to come is announced."""
 HINDSIGHT, CEILING = "hindsight", "ceiling"
 REAL = (CLARINET, ROBUST, GREEDY, OURS)
-"""Systems that anybody could have run, the simplest first."""
+"""Systems that know nothing of the future, the simplest first."""
 HYSTERESIS = 0.10
 
 
-AskedFor = tuple[float, tuple[tuple[float, int], ...]]
-"""Since when, and the (seconds, machines) that are to come."""
+Announcement = tuple[float, tuple[tuple[float, int], ...]]
+"""The time of an announcement, and the (seconds, machines) to come."""
 
 
 @value
@@ -60,7 +60,7 @@ def robust(candidates: Sequence[Candidate], shares: Sequence[Resources]) -> Cand
 class Contest(Scenario):
     """All systems in one situation.
 
-    likely: shares that a robust plan is to be good on. asked_for: what somebody means to have, in order of time.
+    likely: the shares of a robust plan. announcements: of capacity to come, in order of time.
     """
 
     limits = Limits(max_revocations=1_000_000)  # machines may come and go faster than tasks end
@@ -71,34 +71,34 @@ class Contest(Scenario):
         profile: CapacityProfile,
         ground_truth: GroundTruth,
         likely: Sequence[Resources],
-        asked_for: Sequence[AskedFor] = (),
+        announcements: Sequence[Announcement] = (),
     ) -> None:
         super().__init__(query, fleet_of(profile, ground_truth.setting.disk), ground_truth)
-        self.profile, self.facts, self.likely, self.asked_for = profile, ground_truth, likely, asked_for
+        self.profile, self.facts, self.likely, self.announcements = profile, ground_truth, likely, announcements
 
     def real(self) -> dict[str, Ran]:
-        """The runs that anybody could have made."""
+        """The runs of systems that know nothing of the future."""
         runs = {
             CLARINET: self.pinned(self.launch),
             ROBUST: self.pinned(robust(self.query.candidates, self.likely)),
             GREEDY: self.adaptive(policy=PaperGreedy(), triggers=NO_ROW_COUNTS),
             OURS: self.adaptive(),
         }
-        return {**runs, TOLD: self.told()} if self.asked_for else runs
+        return {**runs, ANNOUNCED: self.announced()} if self.announcements else runs
 
-    def told(self) -> Ran:
-        """A run of ours that hears what should come."""
+    def announced(self) -> Ran:
+        """A run of ours with announcements."""
         machine = next(iter(self.fleet.machines.values()))
         courses = (
             (since, CapacityExpected(tuple((at, times(machine, count)) for at, count in coming)))
-            for since, coming in self.asked_for
+            for since, coming in self.announcements
         )
-        told = Scenario(self.query, self.fleet.after(*courses), self.ground_truth)
-        told.limits = self.limits
-        return told.adaptive()
+        scenario = Scenario(self.query, self.fleet.after(*courses), self.ground_truth)
+        scenario.limits = self.limits
+        return scenario.adaptive()
 
     def all(self) -> dict[str, Ran]:
-        """These, and those who know what will come."""
+        """These runs, and those of systems that know the future."""
         runs = {**self.real(), HINDSIGHT: self.hindsight()}
         tried = [self.scripted(schedule) for schedule in self.schedules if len(schedule) > 1]
         return {**runs, CEILING: min([*tried, *runs.values()], key=lambda one: one.seconds)}

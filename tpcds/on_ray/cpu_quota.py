@@ -19,7 +19,7 @@ from qoop.catalog.errors import ConfigError
 _ROOT = Path("/sys/fs/cgroup")
 _PERIOD = 20_000
 """Microseconds after which a group may run again: far less than a node may take to say that it lives."""
-_LOOKS = 2
+_PASSES = 2
 _ENDS = 5.0  # seconds that processes which were killed may take to be gone
 
 
@@ -60,7 +60,7 @@ class CpuQuota:
         """A process and all below it belong to the group from now on, and so do those that they will begin.
 
         Raises ConfigError if psutil is not installed."""
-        for _ in range(_LOOKS):  # a process may have begun another before it was taken
+        for _ in range(_PASSES):  # a process may have begun another before it was taken
             for one in _below(root):
                 with contextlib.suppress(ProcessLookupError):  # it has just ended
                     (self._folder / "cgroup.procs").write_text(str(one.pid))

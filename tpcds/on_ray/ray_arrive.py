@@ -95,7 +95,7 @@ HEADER = (
 )
 
 
-def run(options: RayArriveOptions, told: Callable[[str], None] = print) -> list[Arrived]:
+def run(options: RayArriveOptions, progress: Callable[[str], None] = print) -> list[Arrived]:
     """Run all queries. Raises ConfigError without Ray, or data, or where nodes cannot have a part of a processor."""
     done = []
     with (
@@ -104,14 +104,14 @@ def run(options: RayArriveOptions, told: Callable[[str], None] = print) -> list[
         TemporaryDirectory() as folder,
         Oracle(options.directory) as oracle,
     ):
-        told(HEADER)
+        progress(HEADER)
         for number in options.queries:
             bench = _Bench(
                 nodes, others, options.directory, Path(folder) / str(number), text(number, directory=options.directory),
                 _OURS if options.processors is not None else (*_OURS, _NEXT_TO),
             )  # fmt: skip
             done.append(bench.measured(number, options.repeat, oracle))
-            told(done[-1].line())
+            progress(done[-1].line())
     return done
 
 

@@ -88,10 +88,10 @@ class LocalNodes:
         print(json.dumps({"what": what, **arguments}), file=self._process.stdin, flush=True)
         while line := self._process.stdout.readline():
             if line.startswith("{"):
-                told = json.loads(line)
-                if told["wrong"] is not None:
-                    raise ConfigError(told["wrong"])
-                return told["answer"]
+                reply = json.loads(line)
+                if reply["wrong"] is not None:
+                    raise ConfigError(reply["wrong"])
+                return reply["answer"]
         raise ExecutionError("the Ray cluster on this machine has ended")
 
 
@@ -112,12 +112,12 @@ def _serve() -> None:
     nodes: dict[str, _Begun] = {}
     try:
         for line in sys.stdin:
-            told: dict[str, Any] = {"answer": None, "wrong": None}
+            reply: dict[str, Any] = {"answer": None, "wrong": None}
             try:
-                told["answer"] = _obey(cluster, nodes, json.loads(line))
+                reply["answer"] = _obey(cluster, nodes, json.loads(line))
             except ConfigError as error:
-                told["wrong"] = str(error)
-            print(json.dumps(told), flush=True)
+                reply["wrong"] = str(error)
+            print(json.dumps(reply), flush=True)
     finally:
         cluster.shutdown()
         for one in nodes.values():
@@ -138,33 +138,33 @@ class _Begun:
             self.quota.close()
 
 
-def _obey(cluster: Any, nodes: dict[str, _Begun], asked: Mapping[str, Any]) -> Any:
-    match asked["what"]:
+def _obey(cluster: Any, nodes: dict[str, _Begun], request: Mapping[str, Any]) -> Any:
+    match request["what"]:
         case "begin":
-            cluster.add_node(**_size(asked), include_dashboard=False, _system_config=_SOON)
+            cluster.add_node(**_size(request), include_dashboard=False, _system_config=_SOON)
             return str(cluster.address)
         case "add":
-            begun = _begin(cluster, asked)
+            begun = _begin(cluster, request)
             nodes.update({one.node.node_id: one for one in begun})
             return [str(one.node.node_id) for one in begun]
         case "kill":
-            gone = nodes.pop(asked["node"])
+            gone = nodes.pop(request["node"])
             cluster.remove_node(gone.node, allow_graceful=False)
             gone.put_away()
             return None
-    raise ConfigError(f"there is nothing called {asked['what']}")
+    raise ConfigError(f"there is nothing called {request['what']}")
 
 
-def _begin(cluster: Any, asked: Mapping[str, Any]) -> list[_Begun]:
-    processors, numbers = asked["processors"], range(asked["count"])
+def _begin(cluster: Any, request: Mapping[str, Any]) -> list[_Begun]:
+    processors, numbers = request["processors"], range(request["count"])
     if processors is None:
-        nodes = [cluster.add_node(wait=asked["wait"] and number == 0, **_size(asked)) for number in numbers]
+        nodes = [cluster.add_node(wait=request["wait"] and number == 0, **_size(request)) for number in numbers]
         return [_Begun(node, None) for node in nodes]
     with contextlib.ExitStack() as undo:
         quotas = [CpuQuota(f"qoop-{os.getpid()}-{time.monotonic_ns()}", processors) for _ in numbers]
         for quota in quotas:
             undo.callback(quota.close)
-        begun = [_Begun(cluster.add_node(wait=False, **_size(asked)), quota) for quota in quotas]
+        begun = [_Begun(cluster.add_node(wait=False, **_size(request)), quota) for quota in quotas]
         cluster.wait_for_nodes()  # then Ray's own agents there have begun
         for one, quota in zip(begun, quotas, strict=True):
             quota.take(one.node.all_processes["raylet"][0].process.pid)  # all others of the node are below it
@@ -172,8 +172,8 @@ def _begin(cluster: Any, asked: Mapping[str, Any]) -> list[_Begun]:
     return begun
 
 
-def _size(asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"num_cpus": asked["cpus"], "memory": asked["memory"], "object_store_memory": _OBJECTS}
+def _size(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"num_cpus": request["cpus"], "memory": request["memory"], "object_store_memory": _OBJECTS}
 
 
 if __name__ == "__main__":

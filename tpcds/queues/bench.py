@@ -66,7 +66,7 @@ class QueuesResult:
         return ratio_of_sums([[(getattr(none, what), getattr(other, what)) for none, other in pairs]])
 
 
-def run(setting: Setting, seeds: int, names: Sequence[str], told: Callable[[str], None] = print) -> QueuesResult:
+def run(setting: Setting, seeds: int, names: Sequence[str], progress: Callable[[str], None] = print) -> QueuesResult:
     """Run all of them, and "none", on the same jobs. Raises ConfigError for a way that does not exist."""
     known = ways()
     for name in names:
@@ -75,7 +75,7 @@ def run(setting: Setting, seeds: int, names: Sequence[str], told: Callable[[str]
     found: dict[str, tuple[Measures, ...]] = {}
     for name in dict.fromkeys(["none", *names]):
         found[name] = tuple(play(setting, known[name], seed) for seed in range(seeds))
-        told(line(name, QueuesResult(found)))
+        progress(line(name, QueuesResult(found)))
     return QueuesResult(found)
 
 

@@ -64,7 +64,11 @@ def worst(plain: Scenario, policy: str, seed: int, evaluations: int) -> Worst:
 
 
 def search(
-    scenario: Scenario, seed: int, evaluations: int = 200, events: int = 6, told: Callable[[str], None] = lambda _: None
+    scenario: Scenario,
+    seed: int,
+    evaluations: int = 200,
+    events: int = 6,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Worst:
     """Breed profiles for the worst ratio: from random ones by hill climbing with restarts; then shrink the worst.
 
@@ -81,7 +85,7 @@ def search(
             here, here_ratio = tried, ratio
         if ratio > best_ratio:
             best, best_ratio = tried, ratio
-            told(f"{ratio:.2f} x: {tried}")
+            progress(f"{ratio:.2f} x: {tried}")
         if stale > evaluations // 5:
             here, here_ratio, stale = _random(scenario, chance, events), -inf, 0
     small = shrink(best, lambda steps: scenario.ratio(steps) >= _SAME * best_ratio)

@@ -141,7 +141,7 @@ class Extrapolation:
                     seconds=task.seconds * _ratio(_task(exchange, there, cost), _task(exchange, believed, cost)),
                     local=cost.moving(everywhere + parted / stage.width, bytes_ / stage.width)
                     + cost.task_overhead_seconds,
-                    wants=_wanted(task.wants, exchange, there, believed, cost),
+                    wants=_memory_of(task.wants, exchange, there, believed, cost),
                     everywhere=everywhere,
                     parted=parted,
                     rows=rows,
@@ -207,15 +207,15 @@ class Extrapolation:
         self, scale: float, sizes: Sequence[Mapping[StageId, tuple[float, float]]], alone: bool = False
     ) -> _Sized:
         """Estimates at a scale where these rows are known."""
-        seen = NOTHING
+        observed = NOTHING
         groups: dict[int, float] = {}
         for plan, exchanges, known in zip(self._plans, self._exchanges, sizes, strict=True):
             whole = {id_: Observation(rows) for id_, (rows, _) in known.items() if plan.by_id[id_].meaning}
-            seen |= observe(plan, whole)
+            observed |= observe(plan, whole)
             for stage, exchange in zip(plan.stages, exchanges, strict=True):
                 if stage.id in known and not stage.meaning:
                     groups[id(exchange.input)] = known[stage.id][0]
-        return _Sized(self.planning, self._stats(scale), seen, groups, alone)
+        return _Sized(self.planning, self._stats(scale), observed, groups, alone)
 
     def _held_against(
         self, place: int, stage: Stage, exchange: Exchange, here: _Sized, sample: Sample
@@ -342,7 +342,7 @@ def _kind(exchange: Exchange, cardinality: Cardinality, cost: CostModel) -> str:
     return type(max(nodes, key=lambda node: tree_cost.own_seconds(cost, node, cardinality))).__name__
 
 
-def _wanted(wants: float, exchange: Exchange, there: Cardinality, believed: Cardinality, cost: CostModel) -> float:
+def _memory_of(wants: float, exchange: Exchange, there: Cardinality, believed: Cardinality, cost: CostModel) -> float:
     grown = _ratio(_memory(exchange.input, there, cost), _memory(exchange.input, believed, cost))
     return wants if wants <= BASE_MEMORY else BASE_MEMORY + (wants - BASE_MEMORY) * grown
 

@@ -84,12 +84,12 @@ class FidelityOptions:
         }  # fmt: skip
 
 
-def run(options: FidelityOptions, told: OnProgress = lambda line: None) -> Fidelity:
+def run(options: FidelityOptions, progress: OnProgress = lambda line: None) -> Fidelity:
     """Run what is not known yet, then simulate all of it. Raises ConfigError, SourceError."""
     results = Results(options.results, options.settings)
     with connect(slots=options.slots, memory=options.memory, reuse=False, staged=True, statistics="full") as planner:
         planner.register_folder(options.directory)
-        bench = _Bench(options, results, planner, told)
+        bench = _Bench(options, results, planner, progress)
         bench.record()
         return bench.simulated()
 
@@ -99,7 +99,7 @@ class _Bench:
     options: FidelityOptions
     results: Results
     planner: Session
-    told: OnProgress
+    progress: OnProgress
 
     def __post_init__(self) -> None:
         self.failed: dict[str, str] = {}
@@ -147,10 +147,10 @@ class _Bench:
             value = measure()
         except QoopError as error:
             self.failed[name] = str(error)
-            self.told(f"{name} failed: {error}")
+            self.progress(f"{name} failed: {error}")
             return
         self.results.put(name, value)
-        self.told(f"{name} is done")
+        self.progress(f"{name} is done")
 
     def alone(self, query: int) -> Any:
         """Every plan on one slot."""
@@ -250,7 +250,7 @@ class _Bench:
         machine = replace(Replica.of(self.planner.available, runs), cores=self.results.get("machine")["cores"])
         machine = machine.fitted([pair for pairs in known for pair in pairs])
         machine = replace(machine, kernels=self.kernels(solos, fitted), decision=self.decision(fitted))
-        self.told("simulating …")
+        self.progress("simulating …")
         pairs = (
             *self.steadily(machine, solos, fitted),
             *self.as_it_changed(machine, solos, fitted),
@@ -368,16 +368,16 @@ def kept_runs(options: FidelityOptions, folder: Path) -> Path:
     return folder / f"{RUNS}-{digest(json.dumps(options.settings))[:8]}.jsonl"
 
 
-def run_kept(asked: FidelityOptions, folder: Path, fresh: bool, told: OnProgress) -> Fidelity:
-    """:func:`run` with its real runs kept in the suite's folder, unless `asked` says where else.
+def run_kept(options: FidelityOptions, folder: Path, fresh: bool, progress: OnProgress) -> Fidelity:
+    """:func:`run` with its real runs kept in the suite's folder, unless `options` says where else.
 
     fresh: begin again there. Raises ConfigError, SourceError.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    results = asked.results or kept_runs(asked, folder)
+    results = options.results or kept_runs(options, folder)
     if fresh:
         results.unlink(missing_ok=True)
-    return run(replace(asked, results=results), told)
+    return run(replace(options, results=results), progress)
 
 
 def keep_summary(found: Fidelity, options: FidelityOptions, folder: Path, fresh: bool = False) -> bool:

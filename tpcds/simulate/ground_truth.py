@@ -225,8 +225,8 @@ def stage_ground_truths(
             session.register_folder(directory)
             for number in missing:
                 samples = [Sample(scale, known.of(scale, number)) for scale in known.scales(number, scales)]
-                wanted = text(number, directory=directory)
-                found[number] = tuple(Extrapolation(session, queries[number], wanted, setting, samples).stages())
+                statement = text(number, directory=directory)
+                found[number] = tuple(Extrapolation(session, queries[number], statement, setting, samples).stages())
                 kept.save(f"ground-truth-{number}", [codec.write(stage) for stage in found[number]])
     return found
 
@@ -234,14 +234,14 @@ def stage_ground_truths(
 def known_true(query: Query, ground_truth: GroundTruth) -> Query:
     """The query as a planner would have it who knew the truth: plans with true estimates."""
 
-    def told(stage: Stage) -> Stage:
+    def as_measured(stage: Stage) -> Stage:
         task = ground_truth.of(stage)
         estimate = replace(
             stage.estimate, rows=task.rows, bytes=task.bytes, task_seconds=task.seconds, task_wants=task.wants
         )
         return replace(stage, estimate=estimate)
 
-    plans = (replace(one.plan, stages=tuple(map(told, one.plan.stages))) for one in query.candidates)
+    plans = (replace(one.plan, stages=tuple(map(as_measured, one.plan.stages))) for one in query.candidates)
     pairs = zip(query.candidates, plans, strict=True)
     return replace(query, candidates=tuple(replace(one, plan=plan) for one, plan in pairs))
 

@@ -134,11 +134,11 @@ def _name(scale: float, query: int) -> str:
 
 
 def run(
-    options: MeasureOptions, told: Callable[[str], object] = lambda line: None, cache_dir: Path | None = None
+    options: MeasureOptions, progress: Callable[[str], object] = lambda line: None, cache_dir: Path | None = None
 ) -> dict[str, str]:
     """Measure what is not known yet; what failed and why, by ``scale/query``.
 
-    told: hears of each query. Raises ConfigError, SourceError.
+    progress: hears of each query. Raises ConfigError, SourceError.
     """
     path = results_file(options.directory, cache_dir)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -156,11 +156,11 @@ def run(
                     found = _measured(session, versions, queries[number], known.of(scale, number), options)
                 except QoopError as error:
                     failed[_name(scale, number)] = str(error)
-                    told(f"query {number} at scale {scale:g} failed: {error}")
+                    progress(f"query {number} at scale {scale:g} failed: {error}")
                     continue
                 known.put(scale, number, found)
                 seconds = sum(one.seconds for one in found.values())
-                told(f"query {number} at scale {scale:g}: {len(found)} stages, {seconds:.2f} s")
+                progress(f"query {number} at scale {scale:g}: {len(found)} stages, {seconds:.2f} s")
     return failed
 
 
@@ -174,23 +174,23 @@ def _measured(
     """All stages of all plans; a plan of which every stage is known is not run,
     unless it is to be."""
     found = dict(known)
-    wanted = text(query.number, directory=options.directory)
+    statement = text(query.number, directory=options.directory)
     for one in query.candidates:
         keys = stage_keys(one.plan)
         if not options.again and all(key in found for key in keys.values()):
             continue
         plan = over(narrow(one.plan), versions)
         for _ in range(options.repeat):
-            for id_, measured in _run(session, wanted, plan).items():
+            for id_, measured in _run(session, statement, plan).items():
                 before = found.get(keys[id_])
                 if before is None or measured.seconds < before.seconds:
                     found[keys[id_]] = measured
     return found
 
 
-def _run(session: Session, wanted: str, plan: Plan) -> dict[StageId, Measured]:
+def _run(session: Session, statement: str, plan: Plan) -> dict[StageId, Measured]:
     """The rows, bytes and seconds of each stage of a narrow plan. Of stages with equal output only one runs."""
-    job = session.submit(wanted, plan=plan)
+    job = session.submit(statement, plan=plan)
     job.result()
     [ran] = job.plans
     found = {

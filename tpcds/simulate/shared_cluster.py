@@ -57,7 +57,7 @@ class SharedClusterOptions:
 
 
 def run(
-    options: SharedClusterOptions, told: Callable[[int, JobLifetimes], None] = lambda seed, lifetimes: None
+    options: SharedClusterOptions, progress: Callable[[int, JobLifetimes], None] = lambda seed, lifetimes: None
 ) -> dict[int, JobLifetimes]:
     """Simulate the cluster once a seed. Raises ConfigError, SourceError."""
     if not (options.seeds and options.hours > 0 and options.warm >= 0):
@@ -67,7 +67,7 @@ def run(
     clusters = {}
     for seed in options.seeds:
         clusters[seed] = cluster(plans, seed, options)
-        told(seed, clusters[seed])
+        progress(seed, clusters[seed])
     return clusters
 
 

@@ -185,16 +185,16 @@ def fifty(found: Workload, most: int = 50) -> tuple[int, ...]:
     return tuple(sorted(one.number for one in ranked[:most]))
 
 
-def planning_of(session: Session, wanted: str, setting: Setting) -> tuple[Mapping[str, TableStats], Planning]:
+def planning_of(session: Session, statement: str, setting: Setting) -> tuple[Mapping[str, TableStats], Planning]:
     """The statistics of a query's tables as they are, and its planning with them as they would be in a setting."""
-    prepared = session.prepare(wanted)
+    prepared = session.prepare(statement)
     there = replace(at_scale(prepared, setting.scale), cost=setting.cost, seen=NOTHING)
     return prepared.stats, there.planning()
 
 
 @collector_waits()
-def _planned(session: Session, number: int, wanted: str, setting: Setting) -> Query:
-    _, planning = planning_of(session, wanted, setting)
+def _planned(session: Session, number: int, statement: str, setting: Setting) -> Query:
+    _, planning = planning_of(session, statement, setting)
     kept = keep(pool(planning, setting.grid, setting.variants), setting.tolerance)
     joins = sum(isinstance(node, Join) for node in walk(planning.relation))
     return Query(number, joins, len(kept.pool.candidates), _with_launch(kept))

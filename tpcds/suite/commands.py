@@ -196,8 +196,8 @@ def _measure(options: argparse.Namespace) -> int:
         if options.fresh:
             runner.forget(name, folder)
         part = _PARTS[name](plan)
-        with shown(name) as told:
-            measured = runner.run(part, folder, processes, told)
+        with shown(name) as progress:
+            measured = runner.run(part, folder, processes, progress)
         settings[name], values[name] = part.settings, dict(measured.values)
         failed += len(measured.failed)
         tell_failed(measured)
@@ -213,10 +213,10 @@ def _fidelity(plan: Plan, folder: Path, fresh: bool) -> fidelity_figures.Fidelit
         for path in folder.glob(f"{fidelity.RUNS}-*.jsonl"):
             path.unlink()
     queries = fidelity.QUICK if plan.quick else plan.queries or tuple(range(1, 100))
-    asked = fidelity.FidelityOptions(plan.directory, queries, repeat=1 if plan.quick else 3)
-    found = fidelity.run_kept(asked, folder, fresh, print)
+    options = fidelity.FidelityOptions(plan.directory, queries, repeat=1 if plan.quick else 3)
+    found = fidelity.run_kept(options, folder, fresh, print)
     print(fidelity_figures.table(found))
-    if not fidelity.keep_summary(found, asked, folder, fresh):
+    if not fidelity.keep_summary(found, options, folder, fresh):
         print(fidelity.KEPT)
     return found
 
@@ -250,9 +250,9 @@ def shown(name: str) -> Iterator[runner.OnProgress]:
     ) as bar:
         task = bar.add_task(name, total=None)
 
-        def told(done: int, of: int, last: str) -> None:
+        def progress(done: int, of: int, last: str) -> None:
             bar.update(task, completed=done, total=of, description=f"{name} {last}")
             if bar.disable and (done == of or done % max(1, of // 20) == 0):
                 console.print(f"{name}: {done} of {of}")
 
-        yield told
+        yield progress

@@ -56,7 +56,7 @@ OnProgress = Callable[[int, int, str], None]
 
 
 def run(
-    part: Part, folder: Path | None, processes: int = 1, told: OnProgress = lambda done, of, name: None
+    part: Part, folder: Path | None, processes: int = 1, progress: OnProgress = lambda done, of, name: None
 ) -> Measured:
     """Measure what has not been measured yet; all results are kept in the folder as they come.
 
@@ -64,13 +64,13 @@ def run(
     """
     results = Results(_file(part.name, folder), part.settings, _OTHERWISE)
     done = [name for name in part.items if _is_good(results.get(name))]
-    told(len(done), len(part.items), "")
+    progress(len(done), len(part.items), "")
     count = len(done)
     left = {name: argument for name, argument in part.items.items() if name not in set(done)}
     for name, value in _measured(part.measure, left, processes):
         results.put(name, value)
         count += 1
-        told(count, len(part.items), name)
+        progress(count, len(part.items), name)
     return _of(results.values, part.items)
 
 
@@ -92,13 +92,13 @@ def known(results: Mapping[str, Any]) -> Measured:
     return _of(results, results)
 
 
-def processes_for(asked: int | None) -> int:
+def processes_for(requested: int | None) -> int:
     """The number of processes to use: the one asked for, else that of the CPUs. Raises ConfigError below 1."""
-    if asked is None:
+    if requested is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if asked < 1:
-        raise ConfigError(f"--processes must be at least 1, not {asked}")
-    return asked
+    if requested < 1:
+        raise ConfigError(f"--processes must be at least 1, not {requested}")
+    return requested
 
 
 def _of(values: Mapping[str, Any], names: Mapping[str, Any]) -> Measured:
