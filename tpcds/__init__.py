@@ -1,4 +1,4 @@
-"""An application of the rest: benchmark data, queries, oracle, and everything that is measured.
+"""An application of the rest: benchmark data, queries, oracle, and all measurements.
 
 ::
 
@@ -8,7 +8,7 @@
     queries.py          the texts of the queries
     ordering.py         the order that a text promises
     oracle.py           whether two answers agree
-    oracle_process.py   DuckDB's answers from a process of its own
+    oracle_process.py   DuckDB's answers from another process
     results.py          results of a long run, kept as they come
     memory.py           the peak of anonymous memory
     quantiles.py        quantiles and confidence of a sample

@@ -1,11 +1,11 @@
 """Benchmark data as Parquet: TPC-DS and TPC-H at any scale from 0.01, made by the program `tpcgen-cli`.
 
-The layout is the one `register_folder` takes: ``DIR/<table>/<table>.N.parquet`` for a fact table, so that there
-are several files to spread, and ``DIR/<table>.parquet`` for a dimension. The texts of the queries lie in
+The layout is the one `register_folder` reads: ``DIR/<table>/<table>.N.parquet`` for a fact table, which has
+several files to spread, and ``DIR/<table>.parquet`` for a dimension. The texts of the queries lie in
 ``DIR/queries/<number>.sql``, if DuckDB is the version that they come with.
 
-Tables are made in ``DIR/.making`` (a large one at a time, the small ones together, since each start of the
-generator takes up to a second), moved into place when they are whole and then entered in the manifest
+Tables are made in ``DIR/.making``: large ones one at a time, small ones together, since each start of the
+generator takes up to a second. Complete tables move into place and are then entered in the manifest
 (:mod:`qoop.tpcds.manifest`). Only what that lists counts: a run that was broken off goes on where it stopped. For
 skewed data (:mod:`qoop.tpcds.skew`) the plain ones are made first, in ``DIR/.plain``, and copied from there.
 The generator itself decides that a fact table below a million orders is one file, whatever its options say.

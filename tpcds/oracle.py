@@ -1,13 +1,13 @@
-"""Is an answer right? DuckDB on the same files says what it should be; this module says whether two answers agree.
+"""The check of an answer: DuckDB answers on the same files, and this module compares both answers.
 
 Two answers agree when column names and types are equal, the rows are the same multiset, and they come in the order
-the text asks for. Three things need care:
+that the text requires. Three things need care:
 
 * **Floats.** Sums of floats depend on the order of summation, so floats agree within `TOLERANCE`. Rows are matched
   within groups of rows that are equal in all other columns; no rounding is involved.
 * **Ties at a cut.** With ``ORDER BY k LIMIT n`` several rows may tie for the last place, and any of them is right.
-  Then the answer must hold every row that the cut leaves no choice about, and for the rest rows of the answer
-  without the limit that tie with the last (or with OFFSET, the first) row.
+  Then the answer must have every row that no cut could leave out. Its other rows must tie with the last (or with
+  OFFSET, the first) row in the answer without the limit.
 * **Order.** Answers agree in order when their key columns agree row by row, except among rows whose preceding
   float keys agree only within the tolerance.
 
@@ -123,7 +123,7 @@ class Oracle:
         self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {sql_name(name)} AS FROM {table}")
 
     def judge(self, text: str, ours: pa.Table, theirs: pa.Table | None = None) -> Difference | None:
-        """The reason why `ours` is no answer to `text`; None if it is one. theirs: DuckDB's, asked for if not given."""
+        """The reason why `ours` is no answer to `text`; None: it is one. theirs: DuckDB's; computed if it is None."""
         theirs = self.answer(text) if theirs is None else theirs
         order = ordering(text, theirs.column_names)
         return compare(ours, theirs, order=order, unlimited=lambda: self.answer(order.unlimited or ""))

@@ -1,4 +1,4 @@
-"""The oracle in a process of its own, so that its memory is not counted as ours and its crash is not ours.
+"""The oracle in another process, so that its memory does not count as ours and a crash does not end ours.
 
 Run as ``python -m qoop.tpcds.oracle_process DIR THREADS``. A request is a line of JSON ``{"text": …}``; the reply a
 line ``{"seconds": …, "bytes": n}`` and n bytes of Arrow IPC stream, or a line ``{"error": …}``.

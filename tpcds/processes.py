@@ -1,4 +1,4 @@
-"""Child processes, each with an interpreter of its own, which do not outlive it."""
+"""Child processes with their own interpreters, which do not outlive their parent."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def _end_with_parent() -> None:
 
 def _await_parent() -> None:
     parent = parent_process()
-    if parent is not None:  # as it is in a process of its own
+    if parent is not None:  # as it is in a child process
         parent.join()
         os._exit(1)

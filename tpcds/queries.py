@@ -142,7 +142,7 @@ def _suite(name: str) -> Suite:
 
 @cache
 def shipped(suite: Suite) -> Mapping[int, str]:
-    """The texts in the extension, which is asked in a database of its own. Raises ConfigError if none fits."""
+    """The texts in the extension, read in a separate database. Raises ConfigError if no extension fits."""
     extension = _extension_file(suite)
     with duckdb.connect() as connection:
         try:

@@ -5,11 +5,11 @@ TPC-DS itself draws nearly all foreign keys evenly and apart from each other, wh
 - *keys are frequent by Zipf*: the key of rank r among the N of its dimension has a share of about r^-S;
 - *frequency follows an attribute*: a dimension is ranked by one of its attributes (items by category, addresses by
   state) with some noise, so that few categories have most of the sales;
-- *columns go together*: half of the keys are drawn from the same quarter of their dimension as the others of their
-  ticket or order, so that frequent customers in the frequent states buy the frequent categories, across joins.
+- *columns are correlated*: half of the keys come from the same quarter of their dimension as the others of their
+  ticket or order. So frequent customers in the frequent states buy the frequent categories, across joins.
 
-What a query may rely on stays. A key is drawn for a ticket (or order) and the key before, so that those that were
-equal in a sale and its return, or to bill and to ship to, are so again. The items of a ticket stay different from each
+The constraints that queries rely on stay. A key is drawn for a ticket (or order) and the key before. So keys that were
+equal in a sale and its return, or to bill and to ship to, stay equal. The items of a ticket stay different from each
 other, which holds the most frequent below one in each ticket; a return has the item of its sale. NULLs, rows and their
 order, types, and row groups are as before. Dates and times stay: what is returned was sold before. Of `inventory`,
 which has each item in each warehouse, nothing changes.

@@ -41,7 +41,7 @@ class Prepared:
     """A bound query with all that its planning needs.
 
     stats: by table. splits: into how many useful parts each table can be cut. statistics_seconds: as in `Planned`.
-    cost: the machine's constants. seen: what stages over these tables turned out to be.
+    cost: the machine's constants. known: observations of stages over these tables.
     """
 
     bound: Bound
@@ -51,13 +51,13 @@ class Prepared:
     splits: Mapping[str, int]
     statistics_seconds: float
     cost: CostModel
-    seen: Observations = NOTHING
+    known: Observations = NOTHING
 
     def planning(self, observed: Observations = NOTHING) -> Planning:
-        """A planning of the query, which may make several plans. observed: what wins over estimates and `seen`."""
+        """A planning of the query, which may make several plans. observed: what wins over estimates and `known`."""
         from qoop.planner.planner import Planning  # loads the planner, which a plan found again does not need
 
-        return Planning(self.bound, self.relation, self.stats, self.splits, self.cost, self.seen | observed)
+        return Planning(self.bound, self.relation, self.stats, self.splits, self.cost, self.known | observed)
 
 
 @value

@@ -1,9 +1,9 @@
 """The time of a query for its first user: a new process, and nothing cached.
 
-``qoop DIR -f query.sql`` next to a Python that has DuckDB answer the same text on the same files, in turn. Both print
-or fetch the whole answer; both times run from the start of the process to its end. A cache folder of our own is empty
-each time. Files are in the memory of the system after the first, untimed run of both, which also compiles our modules,
-as an installation does. Whether answers are right is not asked here: run without ``--cold`` for that.
+``qoop DIR -f query.sql`` in turn with a Python process in which DuckDB answers the same text on the same files. Both
+print or fetch the whole answer; both times run from the start of the process to its end. A cache folder of our own is
+empty each time. Files are in the memory of the system after the first, untimed run of both, which also compiles our
+modules, as an installation does. It does not compare answers: run without ``--cold`` for that.
 """
 
 from __future__ import annotations

@@ -51,12 +51,12 @@ class Change:
 
 
 class SystemUnderTest:
-    """A process that does one task. Use as a context manager: nothing of it is left behind."""
+    """A process that does one task. As a context manager, it ends the process and removes its files."""
 
     def __init__(self, task: Task, scratch: Path) -> None:
         self.task = task
         self._cpus = sorted(os.sched_getaffinity(0))
-        self._errors = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 — a pipe that nobody reads could fill
+        self._errors = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 — a pipe without a reader could fill
         self._process = subprocess.Popen(
             [sys.executable, "-m", "qoop.tpcds.bench.system_under_test"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, cwd=scratch,

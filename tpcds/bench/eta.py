@@ -1,7 +1,7 @@
 """The quality of the predicted end of a query: at half time, does the true end lie in the range that is shown?
 
-Every query is run once, and asked how it stands again and again (:meth:`qoop.query.job.Job.status`). Once it has ended,
-what it said nearest to half of its time is held against what was then still to come.
+Every query runs once, and its status is read repeatedly (:meth:`qoop.query.job.Job.status`). After its end, the
+prediction nearest to half of its time is compared with the time that was left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NEAR = 0.15
 """Part of a query's time by which an answer may be off half time to count."""
 
 SHOWN = 0.25
-"""Seconds after which the shell begins to show a query; those that end sooner are told apart."""
+"""Seconds after which the shell begins to show a query; queries that end sooner are counted separately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class EtaOptions:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The prediction of a query at about half time. seconds: that it took. at: when it was asked. likely, least, most:
-    the seconds left that it predicted. left: the seconds that were left."""
+    """The prediction of a query at about half time. seconds: of the whole query. at: the second of the prediction.
+    likely, least, most: predicted seconds that are left. left: the seconds that were left."""
 
     query: int
     seconds: float
@@ -131,7 +131,7 @@ def _predicted(session: Session, number: int, text: str) -> Prediction | float:
 
 
 def _answers(job: Job) -> list[tuple[float, RemainingTime]]:
-    """The times at which the job was asked until it ended, and its answers."""
+    """The times at which the status of the job was read until it ended, and its predictions."""
     found: list[tuple[float, RemainingTime]] = []
     while not job.wait(_EVERY):
         left = job.status().left
@@ -153,7 +153,7 @@ def at_half_time(number: int, seconds: float, answers: Sequence[tuple[float, Rem
 
 def table(report: EtaReport) -> str:
     """The report for people: those whose end lay outside, then the summary."""
-    lines = [f"{'query':>5} {'took':>8} {'asked at':>9} {'told':>8} {'from':>8} {'to':>8} {'left':>8}"]
+    lines = [f"{'query':>5} {'took':>8} {'at':>9} {'likely':>8} {'from':>8} {'to':>8} {'left':>8}"]
     for one in report.predicted:
         if not one.in_range:
             times = (one.seconds, one.at, one.likely, one.least, one.most, one.left)
@@ -164,7 +164,7 @@ def table(report: EtaReport) -> str:
         if total["queries"]:
             lines.append(
                 f"{name}: the end of {total['in_range']} of {total['queries']} queries ({total['part']:.0%}) lay in "
-                f"the range told at half time; {total['sooner']} ended sooner, {total['later']} later"
+                f"the range predicted at half time; {total['sooner']} ended sooner, {total['later']} later"
             )
     if report.silent:
         lines.append(

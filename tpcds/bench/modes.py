@@ -1,4 +1,4 @@
-"""The options in which a benchmark opens its sessions: those that users have who set none, and stages only."""
+"""The options in which a benchmark opens its sessions: the default options, and stages only."""
 
 from __future__ import annotations
 

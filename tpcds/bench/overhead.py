@@ -1,7 +1,7 @@
 """The cost of being able to change plan where nothing changes: adaptive runs against runs held to the same plan.
 
-Both run in one process, in turn, and which comes first alternates: a busy machine disturbs both alike. By default
-options each run has a session of its own (`replan` on or off), and its seconds begin when the query is submitted. In
+Both run in one process, in turn, and which comes first alternates: a busy machine disturbs both alike. With default
+options each run has a new session (`replan` on or off), and its seconds begin when the query is submitted. In
 stages only, both start from one plan, in one session, and planning does not count. The adaptive side has all its
 reasons to re-plan. Without a change of resources these are two: rows differ from the estimates, or the alternatives
 became known. A switch for such a reason is a bet on estimates: where it was lost, the query is behind. The first answer
@@ -142,7 +142,7 @@ def run(options: OverheadOptions, progress: Callable[[str], None] = print) -> li
 
 
 def _query(options: OverheadOptions, number: int) -> QueryResult:
-    """In a session of its own, since a session learns from what it has run."""
+    """A run in a new session, since a session learns from its runs."""
     text = texts(directory=options.directory)[number]
     try:
         with _runs(options, text) as run_once, Oracle(options.directory) as oracle:
@@ -179,7 +179,7 @@ def _in_own_session(options: OverheadOptions, text: str, adaptive: bool) -> tupl
 
 
 def _taken(session: Session, cpu: float, wall: float) -> Taken:
-    """The seconds since these moments; decisions that the job did not wait for are work all the same."""
+    """The seconds since these moments; decisions that the job did not wait for are work, too."""
     taken = time.perf_counter() - wall
     session.cluster.wait_for_planner()
     return Taken(taken, time.process_time() - cpu)
@@ -216,7 +216,7 @@ class Pairs:
 
 
 def _searching(session: Session, text: str, planned: Planned) -> Adaptive:
-    """As the session would let the job change plan, but nobody keeps the alternatives for the next run."""
+    """The adaptive part of a job as in a session, but that no alternatives are stored for the next run."""
     assert planned.adaptive is not None
     prepared, grid = session.prepare(text), local_grid(planned.adaptive.available)
     return replace(planned.adaptive, find=lambda observed: keep(pool(prepared.planning(observed), grid)).kept)

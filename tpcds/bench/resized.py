@@ -2,8 +2,8 @@
 
 `shrink`: slots fall from 2 to 1 and memory from 8 GB to 1 GB at a third of the time that DuckDB needs undisturbed, and
 return at 1.5 times it. `arrive`: a query begins with 1 slot and 1 GB, and 2 slots and 8 GB are there from that third
-on. The same moments hold for all; each answers in a process of its own, in turn, so that a busy machine disturbs all
-alike. Every first answer is compared with DuckDB's.
+on. All systems have the same times of change. Each answers in its own process, in turn, so that a busy machine disturbs
+all alike. Every first answer is compared with DuckDB's.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ LIMIT = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The resources over time. changes: what there is from a moment on, in undisturbed times after the beginning.
+    """The resources over time. changes: the resources from a time on, in undisturbed times after the beginning.
 
-    restarts: DuckDB that starts again does so when it is given more, too; else only when it loses.
+    restarts: DuckDB starts again when it gains resources, too; else only when it loses some.
     """
 
     name: str
@@ -169,8 +169,8 @@ def clairvoyant(options: ResizedOptions, text: str, undisturbed: float, scratch:
     """Seconds of a schedule that knows when its resources change, once, and loses nothing then.
 
     It does of the query what the quickest of all systems does on the first resources until the change, and the rest as
-    quickly as the quickest does on the others. Nobody has to reach that: plans that are best before the change and
-    those that are best after it may have nothing in common.
+    quickly as the quickest does on the later ones. No system need reach it: the best plans before and after the
+    change may have no stage in common.
     """
     [change] = options.course.within(undisturbed)
     before, after = (
@@ -181,7 +181,7 @@ def clairvoyant(options: ResizedOptions, text: str, undisturbed: float, scratch:
 
 
 def schedule_seconds(change: float, before: float, after: float) -> float:
-    """Seconds of a query that takes `before` on what there is first, and `after` on what there is from a change on."""
+    """Seconds of a query that takes `before` on the first resources, and `after` on those from a change on."""
     return before if before <= change else change + (1.0 - change / before) * after
 
 

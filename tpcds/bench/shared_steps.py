@@ -1,9 +1,9 @@
-"""A query as steps whose results can be kept: DuckDB with a plan cache of its own, as fair as can be made.
+"""A query as steps whose results can be kept: DuckDB with a store of results, as good as can be made.
 
 DuckDB has no plans that outlive a process, and to keep them would save some milliseconds. What it lacks when it begins
-again is what it had computed. So the common table expressions that a text reads more than once, which DuckDB
-computes once and for themselves in any case, become tables of their own, each committed when it is complete; the rest
-of the text reads these. A process that begins again finds those that were there.
+again is what it had computed. So the common table expressions that a text reads more than once become
+tables, each committed when it is complete. DuckDB computes these once and separately in any case. The rest of the text
+reads the tables. A process that begins again finds those that were complete.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One side of a comparison under changing resources, in a process of its own that may be killed: qoop or DuckDB.
+"""One side of a comparison under changing resources, in a process that may be killed: qoop or DuckDB.
 
 Run as ``python -m qoop.tpcds.bench.system_under_test`` by :mod:`qoop.tpcds.bench.contest`, which writes JSON lines to
 standard input: first a :class:`Task`, then any number of :class:`Size`. It answers with a line when it is ready, and

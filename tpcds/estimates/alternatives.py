@@ -136,7 +136,7 @@ class QueryAlternatives:
     diagram: str = ""
 
     def json(self) -> dict[str, float]:
-        """As a JSON object; what was not asked for is left out."""
+        """As a JSON object, without the fields that were not requested."""
         return {name: value for name, value in asdict(self).items() if value is not None and name != "diagram"}
 
     def line(self) -> str:
@@ -226,12 +226,12 @@ def _behind(kept: Alternatives, full: Pool) -> float:
 
 
 def totals(found: list[QueryAlternatives]) -> str:
-    """A few lines over all queries, against what is wanted."""
+    """A few lines over all queries, with their targets."""
     pools = [sum(one.pool_shapes >= least for one in found) for least in (3, 5)]
     kept, covering = sum(one.kept >= 3 for one in found), sum(one.covering >= 3 for one in found)
     error = max(one.cover_error for one in found)
     lines = [
-        f"{pools[0]} of {len(found)} queries have 3 shapes or more in the pool (wanted: 70 of 99), {pools[1]} have 5 "
+        f"{pools[0]} of {len(found)} queries have 3 shapes or more in the pool (target: 70 of 99), {pools[1]} have 5 "
         f"or more (50)",
         f"{covering} keep 3 plans or more because cover needs them (50), {kept} with those kept to switch to",
         f"the worst error is {error:.1%} (10%)",

@@ -1,9 +1,9 @@
 """The error of the estimates of seconds: for every stage of a query, predicted against measured seconds.
 
-Each query runs the plan that it would have on the given slots, but with one thread a task, since a thread's processor
-seconds are known exactly and other work on the machine disturbs them little. Of several runs the least counts.
-Predicted
-is what the completion time estimate believes of the same stage (:meth:`qoop.planner.finish.Finish.thread_seconds`); the
+Each query runs its plan for the given slots, but with one thread a task: the processor seconds of a thread are known
+exactly, and other work on the machine disturbs them little. Of several runs the least counts.
+The
+prediction is the completion time estimate of the same stage (:meth:`qoop.planner.finish.Finish.thread_seconds`); the
 model was made without these queries (:mod:`qoop.interfaces.commands.calibration`).
 """
 
@@ -128,7 +128,7 @@ def measure(options: StageCostOptions, progress: Callable[[int], object] = lambd
 
 
 def _compared(session: Session, options: StageCostOptions, number: int, text: str) -> list[StageCost]:
-    prepared = replace(session.prepare(text), seen=NOTHING)  # earlier queries must not help
+    prepared = replace(session.prepare(text), known=NOTHING)  # earlier queries must not help
     if options.shipped:
         prepared = replace(prepared, cost=DEFAULT)
     plan = in_one_thread(prepared.planning().plan(Variant(), session.available))

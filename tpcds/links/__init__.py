@@ -2,6 +2,6 @@
 
 ::
 
-    workload.py   plans whose exchanges take long, and some whose work does
+    workload.py   plans with long exchanges, and some with long work
     bench.py      all ways on the same plans, in virtual time
 """

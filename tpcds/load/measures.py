@@ -1,8 +1,8 @@
 """The figures of a run: times, finish-time fairness, deadlines; and how policies compare over seeds.
 
-ρ of a job is the time it took over the time it takes alone on its even share: the cluster divided by the tenants, and a
-tenant's part by its jobs, that were there in the mean of its life (Mahajan et al., "Themis", NSDI 2020, section 3, with
-the exact time alone). ρ of a tenant is the mean of its jobs'.
+ρ of a job is its time over its time alone on its even share (Mahajan et al., "Themis", NSDI 2020, section 3, with the
+exact time alone). That share is the cluster divided by the tenants, and a tenant's part by its jobs, in the mean over
+the life of the job. ρ of a tenant is the mean over its jobs.
 """
 
 from __future__ import annotations

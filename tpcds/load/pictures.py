@@ -50,7 +50,7 @@ def fairness(known: Sequence[Summary], load: float) -> Picture:
         charts.log_ticks(axes, [0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
         axes.axvline(1.0, color="#888888", linewidth=0.8)
         charts.labels(
-            axes, f"Fairness at a load of {load:g}", "ρ of a job; 1: as on a part of its own", "part of the jobs"
+            axes, f"Fairness at a load of {load:g}", "ρ of a job; 1: as alone on its share", "part of the jobs"
         )
         return page.picture()
 

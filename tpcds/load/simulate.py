@@ -63,12 +63,12 @@ POLICIES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Item:
-    """A run to be played. hours: in which queries arrive. policy: of `POLICIES`, or the text of a scheduler.
+    """A run to simulate. hours: in which queries arrive. policy: of `POLICIES`, or the text of a scheduler.
 
-    error: the tasks of a stage of a job take up to that part more or less than is believed. mix: of `MIXES`.
-    most_jobs: that run at a time; others queue. permit: the part of the queries that can grow (docs/growing.md) whose
-    users permit that it is cut short while others queue. split: a tenant whose queries are cut in `PIECES`; apart: each
-    piece is a job of its own, else they are one job.
+    error: the largest part by which the tasks of a stage take more or less than estimated. mix: of `MIXES`.
+    most_jobs: the limit of running jobs; others queue. permit: the part of the queries that can grow (docs/growing.md)
+    and may end early while others queue. split: a tenant whose queries are cut in `PIECES`; apart: each piece is a job,
+    else all are one job.
     """
 
     directory: Path

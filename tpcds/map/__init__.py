@@ -3,9 +3,9 @@
 ::
 
     cells.py        the axes of the map, and which queries go through them
-    systems.py      who is compared, in one situation
+    systems.py      the compared systems, in one situation
     simulate.py     one item of the map: a query in a cell
-    clairvoyant.py  the ceiling: schedules of plans by one who knows what will come
+    clairvoyant.py  the ceiling: schedules of plans with the future known
     classes.py      the classes of profiles that are nearer to the paper's
     cluster.py      what the jobs of a simulated Tetris cluster hold
     records.py      results, and what follows from them

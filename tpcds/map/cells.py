@@ -22,7 +22,7 @@ NO_ERROR, OURS, FOURFOLD = "none", "ours", "x4"
 AT = 0.1
 """The moment of the change at the base point, as a part of Clarinet's run."""
 MOST_STEPS = 80
-"""To and fro; then the share stays."""
+"""The most changes of an oscillation; then the share stays."""
 QUERIES = 10
 
 
@@ -31,7 +31,7 @@ class Cell:
     """One point of one axis.
 
     axis: its name. before, after: slots at launch and later. moment: when they change, as a part of Clarinet's run on
-    the launch share. steps: if there are any, Clarinet's run over the length of one: the share goes to and fro.
+    the launch share. steps: if there are any, Clarinet's run over the length of one: the share oscillates.
     work: of a task, times the base's. error: of estimates. memory: of a slot, times the base's; memory_after: what it
     becomes at the change.
     """

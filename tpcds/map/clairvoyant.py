@@ -1,9 +1,9 @@
-"""The ceiling: when one would go over to which plan who knows everything that will happen.
+"""The ceiling: the best schedule of plans with the whole future known.
 
     capacity over time, true durations ──beam over its changes──> schedules ──the real core──> the shortest run
 
-The beam is an approximation, for there are as many schedules as plans to the power of changes. It moves by the
-completion time estimate with true durations, in which what runs at a change is begun again.
+The beam is an approximation, since the number of schedules is that of plans to the power of changes. It advances by
+the completion time estimate with true durations, in which tasks that run at a change begin again.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ _MAKERS: Mapping[str, Callable[[Item, random.Random], CapacityProfile]] = {
 
 
 def measure(item: Item) -> dict[str, Any]:
-    """One record, as JSON values; who knows what will come only at the first start of a class."""
+    """One record, as JSON values; systems that know the future run only at the first start of a class."""
     query = query_of(item.directory, item.query, item.setting)
     truth = as_measured(item.directory, query, item.setting)
     shares = [item.setting.share(slots) for slots in SHARES]

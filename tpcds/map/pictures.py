@@ -1,4 +1,4 @@
-"""Heat maps: what changing plan is worth, and who is best where."""
+"""Heat maps: the gain of changing plan, and the best system of each cell."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _drawn(name: str, found: Mapping[str, Group]) -> dict[str, Picture]:
 
 
 def shares(found: Mapping[str, Group]) -> Picture:
-    """Share at launch × share later: the gain of ours and of the ceiling over Clarinet, and who is best."""
+    """Share at launch × share later: the gains of ours and of the ceiling over Clarinet, and the best system."""
     with sheet(panels=3, width=3.9, height=3.7) as page:
         for axes, system in zip(page.axes, (OURS, CEILING), strict=False):
             table = _by_shares(found, lambda group, system=system: group.mean_gain(system))  # type: ignore[misc]
@@ -100,7 +100,7 @@ def _legend(axes: Axes, found: Mapping[str, Group]) -> None:
     )
     _ticks(axes, SHARES, SHARES)
     handles = [Patch(facecolor=_BEST[name], edgecolor="#999999", label=name) for name in REAL]
-    charts.labels(axes, "Who is best (the simplest within 1 %)", *_SHARES, legend=False)
+    charts.labels(axes, "Best system (the simplest within 1 %)", *_SHARES, legend=False)
     axes.legend(handles=handles, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.16), columnspacing=0.9)
 
 

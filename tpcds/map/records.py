@@ -87,7 +87,7 @@ def over_ceiling(records: Iterable[Record], system: str = OURS) -> list[float]:
 
 
 def lines(found: Mapping[str, Group]) -> list[str]:
-    """A line for each cell or class, and one more where ours was told what should come."""
+    """A line for each cell or class, and one more where capacity was announced."""
     width = max([len(name) for name in found], default=0) + len(_ANNOUNCED)
     head = (
         f"{'':<{width}}  runs Clarinet s  gain: robust  greedy    ours  median hindsight ceiling   worst  faster  best"

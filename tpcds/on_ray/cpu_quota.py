@@ -1,4 +1,4 @@
-"""A part of a processor for a group of processes: nodes of one machine are then as quick as machines of their own.
+"""A part of a processor for a group of processes: nodes of one machine are then as quick as separate machines.
 
 The kernel's control groups (Linux, `cgroups(7)`) let all processes of a group together run for a part of each period.
 A process that is in the group begins others in the group. Both versions of the file system are used: version 1 has a

@@ -1,11 +1,10 @@
 """Machines arrive while a query runs, on real Ray nodes: one of one CPU, and three more after a third of its time.
 
-The nodes are processes of this machine. Where it has fewer processors than nodes they share them, so that four nodes
-are not four times as quick as one, unless each is given a part of one (`cpu_quota`). How quick they are is measured,
-and the clairvoyant schedule goes by that. A node takes seconds to begin, so it is begun that long before it is wanted,
-and counts from the moment at which the job hears of it. What beginning a node takes away from the query is in all
-figures but the clairvoyant's; how much that is, a run on one node tells, next to which nodes of another cluster begin
-at the same time.
+The nodes are processes of this machine. Where it has fewer processors than nodes they share them. Four nodes are then
+not four times as quick as one, unless each has a part of a processor (`cpu_quota`). The clairvoyant schedule uses their
+measured speed. A node takes seconds to begin, so it begins that long before the arrival, and counts from the time at
+which the job hears of it. The work of beginning a node slows the query in all figures but the clairvoyant's. A run on
+one node, next to which nodes of another cluster begin, measures that loss.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from qoop.tpcds.simulate.replica import ended
 
 QUERIES = (9, 11, 23, 67, 78)
 FEW, MANY = 1, 4
-_OURS, _NEXT_TO = ("adaptive", "told", "held"), "next to"
-"""A session that may change plan, as nodes arrive; one that was told when they should; and one held to its plan. One on
-one node, while nodes begin that are none of its own, where these share its processors."""
+_OURS, _NEXT_TO = ("adaptive", "announced", "pinned"), "next to"
+"""A session that may change plan as nodes arrive; one with announced nodes; and one with a pinned plan. A session on
+one node, while nodes of another cluster begin on the same processors."""
 MOMENT = 1 / 3
-"""Part of the time alone on the few nodes after which the others are there."""
+"""The arrival of the other nodes, as a part of the time alone on the few nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class Arrived:
 
     @property
     def _next_to(self) -> float:
-        """Of nodes that have their own part of a processor nobody asks it."""
+        """Seconds next to nodes that begin; not measured where nodes have their own part of a processor."""
         return self.ways.get(_NEXT_TO, self.few)
 
     def line(self) -> str:
@@ -90,7 +89,7 @@ class Arrived:
 
 
 HEADER = (
-    "query    one node  four nodes     next to  arrived at clairvoyant   disturbed        qoop        told   held plan"
+    "query    one node  four nodes     next to  arrived at clairvoyant   disturbed        qoop   announced pinned plan"
     "  switches"
 )
 
@@ -150,7 +149,7 @@ class _Bench:
             return median([ended(self._ran(session, oracle, theirs)) for _ in range(repeat + 1)][1:])
 
     def _beginning(self) -> float:
-        """Seconds from when the other nodes are asked for to when a session has them."""
+        """Seconds from the request of the other nodes until a session has them."""
         with self._session(FEW, replan=False) as session:
             began = time.monotonic()
             wait_for_nodes(session, self.nodes, MANY)
@@ -158,14 +157,14 @@ class _Bench:
 
     def _arriving(self, few: float, beginning: float, way: str, oracle: Oracle, theirs: pa.Table) -> Sequence[Record]:
         """The history of a run that gets the other nodes when a third of `few` seconds is over. way: one of `ways`."""
-        with self._session(FEW, replan=way in ("adaptive", "told")) as session:
+        with self._session(FEW, replan=way in ("adaptive", "announced")) as session:
             self._ran(session, oracle, theirs)  # tables are read for the first time, and statistics
             early = beginning - MOMENT * few  # they may be to be begun before the query is
             bring = partial(self.others.be, MANY - FEW) if way == _NEXT_TO else partial(self.nodes.be, MANY)
             bringer = threading.Timer(max(0.0, -early), bring)
             bringer.start()
             time.sleep(max(0.0, early))
-            if way == "told":
+            if way == "announced":
                 session.expect([(MOMENT * few, MANY)])
             try:
                 return self._ran(session, oracle, theirs)
@@ -194,10 +193,10 @@ class _Bench:
 
 
 def _joined_at(history: Sequence[Record]) -> float | None:
-    """The moment at which the other nodes came, in the mean, for they come one by one; None: none came in time.
+    """The mean time of arrival of the other nodes, which arrive one by one; None: none arrived in time.
 
-    A clairvoyant who has all from then on is as quick as one who has each when it comes, if a node more makes the same
-    difference whatever there is."""
+    A clairvoyant with all nodes from then on is as quick as one with each from its arrival, if each node adds the same
+    speed."""
     came: dict[MachineId, float] = {}
     for record in history:
         if isinstance(record, CapacityReported) and record.capacity is not None and record.capacity.cpu >= 1:
@@ -213,7 +212,7 @@ def table(done: Sequence[Arrived]) -> str:
     known = sum(one.clairvoyant for one in ran)
     disturbed = sum(one.disturbed for one in ran)
     lines = ["", f"clairvoyant {known:.2f} s; next to nodes that begin {disturbed:.2f} s"]
-    for name, way in (("qoop", "adaptive"), ("told", "told"), ("held plan", "held")):
+    for name, way in (("qoop", "adaptive"), ("announced", "announced"), ("pinned plan", "pinned")):
         seconds = sum(one.ways[way] for one in ran)
         ratios = [seconds / one if one else 0.0 for one in (known, disturbed)]
         lines.append(f"{name} {seconds:.2f} s = {ratios[0]:.2f} x; {ratios[1]:.2f} x")

@@ -1,7 +1,7 @@
 """No queue at the nodes, and all ways to queue, on the same jobs: the figures of `qoop bench queues`.
 
-Every node reports every 3 s, as in the source, and a grant is at its node after 1.5 s: so a slot that has nobody
-waiting is idle for about 3 s between two tasks, which is what was measured there.
+Every node reports every 3 s, as in the source, and a grant reaches its node after 1.5 s. So a slot without a queued
+task is idle for about 3 s between two tasks, as measured there.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def add_command(
     parser = commands.add_parser("queues", description=f"{what}.")
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="runs of each (10)")
     parser.add_argument("--mix", choices=["5-50", "hive"], default="5-50", help="which jobs (5-50)")
-    parser.add_argument("--load", type=float, default=1.0, metavar="X", help="part of all slots asked for (1)")
+    parser.add_argument("--load", type=float, default=1.0, metavar="X", help="requested part of all slots (1)")
     parser.add_argument("--jobs", type=int, default=150, metavar="N", help="jobs of a run (150)")
     parser.add_argument("--ways", default="queued,unordered", metavar="A,B", help=f"of {', '.join(ways())}")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")

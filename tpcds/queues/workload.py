@@ -25,8 +25,8 @@ WITHIN = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The cluster and what comes to it. load: of the slots' time, that is asked for while jobs come. noise: deviation
-    of the logarithm of a stage's estimate. tasks: map tasks of a job, in the mean. mix: "5-50" or "hive"."""
+    """The cluster and its jobs. load: the requested part of the slots' time while jobs arrive. noise: the deviation of
+    the logarithm of a stage's estimate. tasks: map tasks of a job, in the mean. mix: "5-50" or "hive"."""
 
     machines: int = 5
     slots: int = 10

@@ -1,11 +1,11 @@
 """An adversary for real plans: the changes of capacity under which re-planning does worst.
 
-For rectangles (paper section 5) greedy switching has a proven bound. For real plans there is none, so it is looked for:
-profiles of capacity are bred, in virtual time and on the engine's own core, for the largest ratio of the time of the
-adaptive run to that of the best single plan chosen in hindsight, knowing the whole profile. The worst one is then
-shrunk to few events. The ratio is reported, not bounded; below 1 switching was better than any single plan.
+For rectangles (paper section 5) greedy switching has a proven bound. For real plans no bound is known, so a search
+looks for bad profiles of capacity, in virtual time and on the engine's core. It maximises the time of the adaptive run
+over that of the best single plan in hindsight, with the whole profile known. The worst profile is then shrunk to few
+events. The ratio is reported, not bounded. Below 1, switching was better than any single plan.
 
-Belief and truth are the same here (every task takes what its estimate says): what is measured is the policy alone.
+Estimates are true here (every task takes its estimate), so the policy alone is measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""From what was measured on small data to what is true of large: the rules.
+"""The rules that extrapolate measurements on small data to large data.
 
 Measured, on data of scale 1 and, where it could be afforded, 10: rows, bytes and processor seconds of each stage of the
-kept plans, as one task on one thread (:mod:`qoop.tpcds.simulate.measuring`).  Wanted: the same at the target scale.
+kept plans, as one task on one thread (:mod:`qoop.tpcds.simulate.measuring`).  The result: the same at the target scale.
 
 Rows
     The estimate is off at the target by the factor by which it is off at the largest scale that was measured, but
@@ -88,8 +88,8 @@ def residuals(stages: Iterable[StageGroundTruth]) -> dict[str, float]:
 
 
 def residual(stage: StageGroundTruth, kinds: Mapping[str, float]) -> float:
-    """Of one stage, relative to that of all: its own if it was measured well enough, else that of its kind; 1 if nobody
-    knows."""
+    """The residual of one stage relative to that of all: its own if it was measured well enough, else that of its kind;
+    1: unknown."""
     machine = kinds.get(ALL, 1.0)
     if stage.measured is not None and stage.model and stage.measured >= LEAST:
         return _bounded(stage.measured / stage.model / machine)
@@ -151,7 +151,7 @@ class Extrapolation:
                 )
 
     def belief(self, scale: float) -> Cardinality:
-        """The cardinalities that are believed of data of a scale."""
+        """The estimated cardinalities of data of a scale."""
         if scale not in self._beliefs:
             self._beliefs[scale] = _Sized(self.planning, self._stats(scale))
         return self._beliefs[scale]

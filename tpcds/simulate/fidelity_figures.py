@@ -95,9 +95,9 @@ def _line(name: str, pairs: Sequence[Pair]) -> str:
     return f"{name:<9} {len(pairs):>5} {median(errors):>13.1%} {quantile(errors, 0.9):>16.1%} {ratio:>15.2f}"
 
 
-def _verdict(what: str, value: float | None, wanted: str, met: bool) -> str:
+def _verdict(what: str, value: float | None, target: str, met: bool) -> str:
     shown = "unknown" if value is None else f"{value:.1%}"
-    return f"{what}: {shown} (wanted: {wanted}): {'met' if met else 'not met'}"
+    return f"{what}: {shown} (target: {target}): {'met' if met else 'not met'}"
 
 
 def to_json(found: Fidelity) -> dict[str, Any]:

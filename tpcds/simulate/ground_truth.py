@@ -1,12 +1,12 @@
-"""The ground truth of a simulation: what really happens to its tasks. What is believed is in the plans.
+"""The ground truth of a simulation: the real behaviour of its tasks. Estimates are in the plans.
 
-    believed(queries)                        what the estimates say, the way over the network included
-    measured(directory, queries)             what real runs at small scales say of large ones (:mod:`.extrapolation`)
+    believed(queries)                        the estimates, with transfers over the network
+    measured(directory, queries)             real runs at small scales, extrapolated (:mod:`.extrapolation`)
     distorted(ground_truth, percent, seed)   another ground truth, off by `percent`
-    misjudged(ground_truth, factor, seed)    another one, each stage off by a factor of its own, rows too
+    misjudged(ground_truth, factor, seed)    another one, each stage off by its own factor, rows too
     Straggling(ground_truth)                 another world, in which equal tasks take longer or shorter by chance
 
-A :class:`GroundTruth` is what `qoop.adaptive.simulation.simulate` takes for its argument of that name.
+A :class:`GroundTruth` is the argument of that name of `qoop.adaptive.simulation.simulate`.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def measured(
     """
     kept = _kept(directory, setting, scales, cache_dir)
     kinds = kept.load("kinds")
-    if kinds is None:  # of all that were measured: what is true of one must not depend on which others are asked for
+    if kinds is None:  # of all that were measured: the truth of one query must not depend on the other requested ones
         known = measurements(directory, cache_dir)
         every = workload(directory, known.queries(scales), setting, cache_dir=cache_dir)
         known_stages = stage_ground_truths(directory, every, setting, scales, cache_dir)
@@ -232,7 +232,7 @@ def stage_ground_truths(
 
 
 def known_true(query: Query, ground_truth: GroundTruth) -> Query:
-    """The query as a planner would have it who knew the truth: plans with true estimates."""
+    """The query as a planner with perfect knowledge would plan it: with true estimates."""
 
     def as_measured(stage: Stage) -> Stage:
         task = ground_truth.of(stage)
@@ -261,8 +261,8 @@ def _kept(directory: Path, setting: Setting, scales: Sequence[float], cache_dir:
 def distorted(ground_truth: GroundTruth, percent: float, seed: int | None = None) -> GroundTruth:
     """A ground truth that is off by `percent` in demands and durations, as in figure 2.14 (demand × (1 + X/100)).
 
-    seed: None: everything is off by just as much; else each stage by an amount of its own, from -percent to percent,
-    which follows from the seed and the stage alone.
+    seed: None: everything is off by the same part; else each stage by its own part from -percent to percent, which
+    depends on the seed and the stage alone.
     """
 
     def factor(key: TaskKey) -> float:
@@ -275,8 +275,8 @@ def distorted(ground_truth: GroundTruth, percent: float, seed: int | None = None
 
 
 def misjudged(ground_truth: GroundTruth, factor: float, seed: int) -> GroundTruth:
-    """A ground truth in which rows, bytes and seconds of each stage are off by a factor of its own, drawn evenly in the
-    logarithm from 1 / factor to factor: it follows from the seed and the stage alone."""
+    """A ground truth in which rows, bytes and seconds of each stage are off by its own factor, drawn evenly in the
+    logarithm from 1 / factor to factor. The factor depends on the seed and the stage alone."""
 
     def off(key: TaskKey, facts: TaskFacts) -> TaskFacts:
         by = factor ** random.Random(f"{seed} {key}").uniform(-1.0, 1.0)
@@ -292,9 +292,9 @@ Ananthanarayanan et al. looked at (Mantri, OSDI 2010, section 4), where those ar
 
 
 class Straggling:
-    """A world like `ground_truth`, but for what each attempt takes: times a lognormal factor of mean 1, so that there
-    is as much work in all. What a task's first, second … attempt draws follows from the seed and the task alone,
-    not from who runs it and when.
+    """A world like `ground_truth`, but that each attempt takes a lognormal factor of mean 1 longer. The total of work
+    stays. The factor of a task's first, second … attempt depends on the seed and the task alone, not on the system or
+    the time.
 
     spread: standard deviation of the factor's logarithm.
     """

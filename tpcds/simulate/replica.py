@@ -8,7 +8,7 @@ goes: on two slots, with resources that come and go, with several jobs.  It also
   found from runs on all slots;
 * threads that work side by side share the memory bus and the interpreter, so each takes longer;
 * where there are more threads than cores, they take turns (processor sharing): tasks, kernels that are being opened,
-  and clients who have the next query planned;
+  and clients with a query in planning;
 * a new kernel has to be opened, and reads the footers of each table's files before its first scan of it
   (:mod:`qoop.engine.backends.worker_pool`): at the start of a session, when slots come back, and when memory falls;
 * an attempt ends some time after it is interrupted;
@@ -143,9 +143,9 @@ class Replica:
     """A machine, and plans of which the tasks are known.
 
     available: at the start. between: overhead of each task in seconds. cores: of the machine, which may have more or
-    fewer than slots; infinite: nobody waits for one. kernels: their cost. side_by_side: how many times as long a thread
-    takes for each other that works. serial: the part of a task that only one thread does. decision: seconds that a
-    decision takes. misestimate: how many times its estimate a task takes that was never measured.
+    fewer than slots; infinite: no thread waits for a core. kernels: their cost. side_by_side: the slowdown of a thread
+    for each other that works. serial: the part of a task on one thread only. decision: the seconds of a decision.
+    misestimate: the seconds of a task that was never measured, over its estimate.
     """
 
     available: Resources

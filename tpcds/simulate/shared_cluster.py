@@ -1,13 +1,13 @@
-"""The cluster that many TPC-DS jobs share, simulated once to see what one job sees of it (figure 2.3).
+"""The cluster that many TPC-DS jobs share, simulated once for the share of one job (figure 2.3).
 
-Jobs, each a query drawn from all of those of TPC-DS, arrive 20 s apart in the mean (Poisson) on 20 machines of 30
-slots, under Tetris, each with the plan that a session with the whole cluster begins with. The real core runs them in
-virtual time. `qoop.adaptive.profiles.shared` makes of their coming and going what a job sees.
+Jobs are queries drawn from those of TPC-DS. They arrive 20 s apart in the mean (Poisson) on 20 machines of 30 slots,
+under Tetris. Each has the launch plan of a session with the whole cluster. The real core runs them in virtual time.
+`qoop.adaptive.profiles.shared` derives the share of a job from their arrivals and ends.
 
-The paper tells what comes out: jobs take about 500 s in the mean, 78 % of them see at least one event of 10 %, 20 % at
+The paper gives the result: jobs take about 500 s in the mean, 78 % of them see at least one event of 10 %, 20 % at
 least four. What they demand it does not tell; it is calibrated so that this comes out:
 
-- all jobs' work by one factor, so that `LOAD` of the cluster's time is asked for, which sets the mean completion time;
+- all jobs' work by one factor, so that they request `LOAD` of the cluster's time, which sets the mean completion time;
 - the work of a query relative to that of the others by a power, `SPREAD`: how much it varies sets how many jobs are too
   short to see anything, and how many see a lot;
 - the fairness knob of Tetris, `FAIRNESS`;

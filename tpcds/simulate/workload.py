@@ -2,15 +2,15 @@
 
     statistics of scale 1 ──scaled──> of scale 500 ──pool, keep──> candidates ──> a file each, read in milliseconds
 
-Nothing is run, and data of scale 500 need not exist.  Finding the plans of all queries takes a minute or two, so they
-are kept in the cache folder, in JSON, by the versions of the tables, of the planner and of the setting.
+Nothing is run, and data of scale 500 need not exist.  The search for the plans of all queries takes a minute or two,
+so the cache folder keeps them in JSON, by the versions of the tables, of the planner and of the setting.
 
-**Pace.**  Our kernel takes 61 slot seconds for a query at scale 500 in the mean, so on 600 slots most would be over in
-a second and see nothing of a price that changes every minute.  The paper's jobs do: in its shared cluster they arrive
-20 s apart in the mean and take about 500 s, so by Little's law 25 of them share the 600 slots, and each does up to
-24 × 500 = 12,000 slot seconds of work: 200 times as much as ours.  So in a :class:`Setting` all of the kernel's times
-are multiplied by a pace, 200 by default: queries then stand to the steps of the profiles, and to the network, as they
-did there.  A pace of 1 gives our own times on that cluster.
+**Pace.**  Our kernel takes 61 slot seconds for a query at scale 500 in the mean, so on 600 slots most would end in a
+second, and a price that changes every minute would not affect them.  The paper's jobs do: in its shared cluster they
+arrive 20 s apart in the mean and take about 500 s, so by Little's law 25 of them share the 600 slots, and each does up
+to 24 × 500 = 12,000 slot seconds of work: 200 times as much as ours.  So in a :class:`Setting` all of the kernel's
+times are multiplied by a pace, 200 by default: queries then stand to the steps of the profiles, and to the network, as
+they did there.  A pace of 1 gives our own times on that cluster.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Setting:
 
     @property
     def cost(self) -> CostModel:
-        """The constants that are believed: those that ship, at the setting's pace."""
+        """The constants of estimates: those that ship, at the setting's pace."""
         return DEFAULT.times(self.pace)
 
     @property
@@ -135,7 +135,7 @@ class Query:
         return self.candidates[0]
 
     def best(self, share: Resources) -> Candidate:
-        """The plan that is believed to end first on a share that stays."""
+        """The plan with the least estimated time on a constant share."""
         return min(self.candidates, key=lambda one: one.finish.seconds(share))
 
     def adaptive(self, available: Resources, **more: Any) -> Adaptive:
@@ -188,7 +188,7 @@ def fifty(found: Workload, most: int = 50) -> tuple[int, ...]:
 def planning_of(session: Session, statement: str, setting: Setting) -> tuple[Mapping[str, TableStats], Planning]:
     """The statistics of a query's tables as they are, and its planning with them as they would be in a setting."""
     prepared = session.prepare(statement)
-    there = replace(at_scale(prepared, setting.scale), cost=setting.cost, seen=NOTHING)
+    there = replace(at_scale(prepared, setting.scale), cost=setting.cost, known=NOTHING)
     return prepared.stats, there.planning()
 
 

@@ -36,7 +36,7 @@ ERRORS = (-25, -15, -5, 5, 15, 25)
 """Percent by which demands and durations are misjudged, those of all stages alike, as in figure 2.14: which hardly
 changes what plan is the best."""
 STAGE_ERROR = 25
-"""Percent at most by which those of each stage are misjudged, each by an amount of its own."""
+"""The largest percentage by which each stage is misjudged, each by its own amount."""
 THRESHOLDS = (1, 5, 20, 40)
 """Percent by which the share must change."""
 NO_ROWS, BOLD = "QOOP without row counts", "QOOP not careful"

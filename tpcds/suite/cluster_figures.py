@@ -169,7 +169,7 @@ def fidelity(suite: Suite) -> Picture | None:
         times.set_xscale("log")
         times.set_yscale("log")
         charts.labels(times, "A run each", "real, s", "simulated, s")
-        charts.paper_line(errors, 10, "wanted in the median: 10 %")
+        charts.paper_line(errors, 10, "target of the median: 10 %")
         errors.set_xlim(0, max(30.0, 1.5 * 100 * quantile([pair["error"] for pair in pairs], 0.9)))
         charts.labels(errors, "How far off", "error of the completion time, %", "% of runs")
         return page.picture()

@@ -177,7 +177,7 @@ _PARTS: Mapping[str, Callable[[Plan], Part]] = {
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
-    """The measurements that are asked for."""
+    """The requested measurements."""
     queries = parse_selection(options.queries) if options.queries is not None else ()
     return Plan(Path(options.directory).absolute(), options.quick, queries, options.profile, options.seed)
 

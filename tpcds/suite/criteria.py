@@ -1,6 +1,6 @@
 """The criteria of the evaluation, its results, and which criteria they meet: the table of the report.
 
-The figures asked for are those of the paper (paper section 6). A criterion of which nothing was measured is left out.
+The figures are those of the paper (paper section 6). A criterion without measurements is left out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHALLOW = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One line of the table. paper: what is wanted; met: None where there is no figure to hold ours against."""
+    """One line of the table. paper: the target; met: None without a figure to compare with."""
 
     figure: str
     what: str
@@ -302,7 +302,7 @@ def _middle_and_worst(ratios: Sequence[float]) -> str:
 
 
 def reasons(suite: Suite) -> list[str]:
-    """Explanations of the gains, from the same runs: how much there was to gain at all, and of whom it was got."""
+    """Explanations of the gains, from the same runs: the possible gain, and the runs that it comes from."""
     return [line for kind in runs.kinds(suite.micro) for line in _reasons_of(suite.micro, kind)]
 
 

@@ -1,6 +1,6 @@
 """The figures of the paper's evaluation (paper section 6) drawn from our results, next to the paper's values.
 
-One function a figure, from what was measured to a picture; None where nothing of it was measured yet.
+One function a figure, from measurements to a picture; None: nothing is measured for it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Statistics of the profiles that queries meet: figure 2.3, and the numbers the paper gives of its own.
+"""Statistics of the profiles of the queries: figure 2.3, and the numbers that the paper gives of its profiles.
 
-A spot profile is one series of five hours. Of a shared cluster it is what each job of it sees while it is there.
+A spot profile is one series of five hours. The profile of a shared cluster is the share of each job during its life.
 """
 
 from __future__ import annotations

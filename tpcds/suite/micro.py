@@ -1,7 +1,7 @@
 """Single queries under profiles, in virtual time: one record of a run serves figures 2.6 to 2.13 and the hindsight.
 
-Every system begins with the plan that ends first on what there is at launch, Volcano aside, and has the same
-candidates and the same estimates. The ground truth is of :mod:`~qoop.tpcds.simulate.ground_truth`.
+Every system but Volcano begins with the plan that ends first on the resources at launch. All have the same candidates
+and the same estimates. The ground truth is of :mod:`~qoop.tpcds.simulate.ground_truth`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Scenario:
 
     @cached_property
     def launch(self) -> Candidate:
-        """The plan that ends first on what there is at the start."""
+        """The plan that ends first on the resources at the start."""
         return clarinet(self.query.candidates, self.fleet.available)
 
     def pinned(self, candidate: Candidate) -> Ran:

@@ -32,7 +32,7 @@ class Found:
     measured: Mapping[str, Measured]
 
     def values(self, part: str) -> Mapping[str, Any]:
-        """Of one part; empty if nothing of it was measured."""
+        """The values of one part; empty without measurements."""
         return self.measured[part].values if part in self.measured else {}
 
     def only(self, parts: Sequence[str]) -> Found:

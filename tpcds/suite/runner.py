@@ -28,8 +28,8 @@ _AHEAD = 2
 class Part:
     """One part of the suite.
 
-    name: also of its file. settings: what the figures depend on besides the items; results of others are refused.
-    items: arguments by name, in the order in which they are wanted: a run that is broken off has the first of them.
+    name: also of its file. settings: other inputs of the figures; results of other settings are refused.
+    items: arguments by name, in order: a run that ends early has the first of them.
     measure: a function of a module, from an argument to a JSON value; runs in any process.
     """
 
@@ -93,7 +93,7 @@ def known(results: Mapping[str, Any]) -> Measured:
 
 
 def processes_for(requested: int | None) -> int:
-    """The number of processes to use: the one asked for, else that of the CPUs. Raises ConfigError below 1."""
+    """The number of processes: the requested one, else that of the CPUs. Raises ConfigError below 1."""
     if requested is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if requested < 1:

@@ -7,10 +7,10 @@ The paper gives the end times alone (Volcano 9, Clarinet 7, QOOP 6), so the inst
     Clarinet   A⋈B 1×1, C⋈D 1×1 -> ⋈ 12×1          14 units of work, ends at 4 if the four slots stay
     third      A⋈B 1×1 -> ⋈D 2×3 -> ⋈C 2×2         11 units of work, ends at 6 on two slots
 
-``2×3`` are two tasks of three units each. At t = 1 what is left takes 8, 6 and 5 units on the two slots that remain,
-if A⋈B is kept. QOOP, which began as Clarinet did, goes over to the third plan: it goes back to before the C⋈D that it
-has finished, and loses one unit of work to end one unit earlier. That is the best that any single plan could have
-done, too. All three are chosen and run by the real code: plans, choosers, cluster and core; a unit is a second.
+``2×3`` are two tasks of three units each. At t = 1 what is left takes 8, 6 and 5 units on the two slots that remain, if
+A⋈B is kept. QOOP, which began as Clarinet did, switches to the third plan: it drops the finished C⋈D, and loses one
+unit of work to end one unit earlier. No single plan could have ended sooner. All three are chosen and run by the real
+code: plans, choosers, cluster and core; a unit is a second.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _stage(tables: str, width: int, seconds: float, *reads: str) -> Stage:
 
 @dataclass(frozen=True)
 class Ran:
-    """One run. planner: who chose. history: of the job."""
+    """One run. planner: the system that chose. history: of the job."""
 
     planner: str
     history: tuple[Record, ...]

@@ -15,7 +15,7 @@ CORE = (
     "qoop.adaptive.schedulers", "qoop.engine", "qoop.engine.backends", "qoop.engine.storage", "qoop.query",
     "qoop.query.statements",
 )  # fmt: skip
-"""The packages that every simulation runs besides the planner, which has a version of its own."""
+"""The packages that every simulation runs besides the planner, which has its own version."""
 
 
 @cache

@@ -1,9 +1,9 @@
 """Growing answers without data: the engine's own program of rounds, over errors that are drawn.
 
-The error of a look is that of a sample of pieces whose variance is known only by those that were drawn: it is that of
-the closed form, times the root of an estimate of variance, which is as wide of the mark as a chi-square of as many
-degrees of freedom is. `effect` makes it wider, as where pieces differ much (cluster sampling). What is drawn hangs on
-the answer alone, so that every scheduler has the same rounds, errors and ends.
+The error of an edition is that of a sample of pieces whose variance is estimated from the sample. It is the error of
+the closed form, times the root of a variance estimate with a chi-square distribution. `effect` makes it wider, as where
+pieces differ much (cluster sampling). Draws depend on the answer alone, so every scheduler has the same rounds, errors
+and ends.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _COLUMNS = (("x", "INTEGER"),)
 
 @dataclass(frozen=True)
 class DrawnAnswer:
-    """An answer that will grow. at: second in which it is asked for. work: slot seconds of the exact answer.
+    """An answer that will grow. at: the second of its arrival. work: slot seconds of the exact answer.
 
-    first: the error after its first round, were the variance known. goal: at which it ends. exact: whether its user
-    then wants it exact all the same. pieces: of its table. effect: the degrees of freedom of a piece, 1 or less.
+    first: the error after its first round if the variance were known. goal: the error at which it ends. exact: its user
+    then requests the exact answer. pieces: of its table. effect: the degrees of freedom of a piece, 1 or less.
     """
 
     name: str

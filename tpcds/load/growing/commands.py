@@ -26,7 +26,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--stop", type=float, default=0.5, metavar="PART", help="of the answers that end at their goal (0.5)"
     )
-    parser.add_argument("--seconds", type=float, default=900.0, metavar="S", help="in which they are asked for (900)")
+    parser.add_argument("--seconds", type=float, default=900.0, metavar="S", help="in which they arrive (900)")
     parser.add_argument("--times", metavar="DIR", help="where `qoop tpcds generate` made the tables")
     parser.add_argument("--queries", default="1-99", metavar="N,N-N", help="with --times (1-99)")
     parser.add_argument(
@@ -62,7 +62,7 @@ def _drawings(options: argparse.Namespace) -> list[tuple[str, Drawing]]:
     except ValueError as error:
         raise ConfigError(f"--loads must be numbers, such as 0.6,0.9, not {options.loads!r}") from error
     if not (options.seeds > 0 and options.seconds > 0 and all(load > 0 for load in loads)):
-        raise ConfigError("there must be a seed, time in which answers are asked for, and loads above 0")
+        raise ConfigError("there must be a seed, time in which answers arrive, and loads above 0")
     return [
         (policy, Drawing(load, seed, options.seconds, options.tenants, options.stop))
         for load in loads

@@ -48,11 +48,11 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Means over the answers or queries, in seconds since they were asked for.
+    """Means over the answers or queries, in seconds since their arrival.
 
-    first: edition. to_90, to_95: until that part of the way from the first error to the goal was gone, in variance.
-    ended: until nothing more came. exact: the queries that do not grow. area: of the error over time, as a part of the
-    way, until the goal.
+    first: until the first edition. to_90, to_95: until 90 and 95 % of the way from the first error to the goal, in
+    variance. ended: until the last edition. exact: the queries that do not grow. area: the area under the error over
+    time until the goal, as a part of the way.
     """
 
     policy: str
@@ -119,7 +119,7 @@ def play(policy: str, drawing: Drawing) -> Outcome:
 
 
 def left(one: Grown) -> Iterator[tuple[float, float]]:
-    """By second since it was asked for: the part of the way to the goal that is left then."""
+    """By second since its arrival: the part of the way to the goal that is left."""
     first, goal = one.shown[0][1] ** 2, one.drawn.goal**2
     for at, error in one.shown:
         yield at - one.drawn.at, max(0.0, error**2 - goal) / (first - goal)

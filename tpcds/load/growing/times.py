@@ -1,8 +1,8 @@
 """Times of growing answers over the queries of TPC-DS, next to those of the exact answers, in turn in one process.
 
-In place of the queries there may be sums in few groups over fact tables: short ones, and some that take about a second
+The alternative to these queries are sums in few groups over fact tables: short ones, and some that take about a second
 at scale 10. Each query runs exactly, then grows to within five and one percent at 95 percent, then until it is exact,
-some times in turn; what is told are parts of the exact time. Of queries that run exactly at once the reason is told.
+some times in turn. The figures are parts of the exact time. For a query that runs exactly at once, the reason is shown.
 """
 
 from __future__ import annotations
