@@ -68,7 +68,8 @@ if TYPE_CHECKING:
     from qoop.query.job import Job
     from qoop.query.options import ConnectOptions
     from qoop.query.result import Result
-    from qoop.session.session import Session, connect, resume, sql
+    from qoop.session.opening import connect, resume, sql
+    from qoop.session.session import Session
 
     __version__: str
 
@@ -122,11 +123,11 @@ _HOME = {
     "Job": "qoop.query.job",
     "Result": "qoop.query.result",
     "Session": "qoop.session.session",
-    "connect": "qoop.session.session",
+    "connect": "qoop.session.opening",
     "load_ipython_extension": "qoop.interfaces.notebook",
     "replay": "qoop.adaptive.profiles",
-    "resume": "qoop.session.session",
-    "sql": "qoop.session.session",
+    "resume": "qoop.session.opening",
+    "sql": "qoop.session.opening",
 }
 
 

@@ -402,7 +402,7 @@ def _session(options: argparse.Namespace, wanted: Callable[[str], bool] | None =
     session: Session | None = None
     try:
         with uninterrupted():  # it ends with what was kept waiting
-            from qoop.session.session import connect
+            from qoop.session.opening import connect
 
             session = connect(local_frames=False, **{name: getattr(options, name) for name in FLAGS})
         for path in options.data:

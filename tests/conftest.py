@@ -197,7 +197,7 @@ def scenario(tpcds_small: Path, benchmark_texts: None) -> Scenario:
     """TPC-DS query 95, as at scale 1000, with plans for 16 slots of 1 GB and less."""
     from qoop.planner.search.alternatives import keep, pool
     from qoop.planner.search.candidate import Grid
-    from qoop.session.session import connect
+    from qoop.session.opening import connect
     from qoop.tpcds.estimates.alternatives import at_scale
     from qoop.tpcds.queries import text
     from qoop.tpcds.scenarios.scenario import Scenario

@@ -31,8 +31,8 @@ from qoop.session.cursors import (
     Warning,
     errors_of_pep_249,
 )
+from qoop.session.opening import connect as open_session
 from qoop.session.session import Session
-from qoop.session.session import connect as open_session
 
 __all__ = [
     "BINARY",

@@ -88,7 +88,7 @@ class Magic:
     def session(self) -> Session:
         """The session of the notebook's cells, opened when it is first used."""
         if self._session is None:
-            from qoop.session.session import connect
+            from qoop.session.opening import connect
 
             self._session = connect()
         return self._session

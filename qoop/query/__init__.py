@@ -17,6 +17,7 @@
     calibrated.py     the cost constants of this machine
     job.py            one run of a query
     result.py         the answer
+    writing.py        the answer in files
     bundle.py         a suspended job as a folder
     copies.py         finds copies of tables that hold the same rows
     drawing/          pictures, tables and formats of output

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.job_handle import JobHandle
@@ -45,14 +45,14 @@ from qoop.query.job_lessons import JobLessons, Present
 from qoop.query.output_losses import OutputLosses
 from qoop.query.plan_keys import about, versions
 from qoop.query.plan_store import PlanStore, SessionPlans
-from qoop.query.preparation import Preparation
-from qoop.query.quick_plans import QuickPlans, best_of, quick_plans
 from qoop.query.statements.statement import query_text
 from qoop.query.tables import SessionTables, weakly
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.planner.sql.bind import Bound
+    from qoop.query.preparation import Preparation
+    from qoop.query.quick_plans import QuickPlans
 
 MUCH_LESS = 0.8
 """The part of the seconds of DuckDB's plan that another may take at most to be tried in its place, where what DuckDB's
@@ -66,10 +66,6 @@ for 12 of them, and 0.91 for one. Both are above 1.15 for the same queries."""
 COMPARE_SECONDS = 2.0
 """A query that should take DuckDB longer than this on its share, by footers alone, is compared with plans of stages
 before it begins, which takes about 50 ms, and 0.3 s where the planner has still to be loaded."""
-
-MOST_SPILLING = 1.0
-"""The part of its seconds that what does not fit the memory adds to DuckDB's plan at most: queries 23 and 78 of TPC-DS
-at scale 30 take 1.8 and 1.6 times their estimates in 1 GB, where by bytes it would be 1.5 and 2.3."""
 
 _GROWS = 4
 """Times the slots that there are, up to which plans are compared where machines may join."""
@@ -107,9 +103,14 @@ class QueryPlanning:
         self._plans = SessionPlans(
             plan_store, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._lessons.row_seconds
         )
-        self._preparation = Preparation(tables, cost, config.statistics, self._lessons.observations)
         self._losses = OutputLosses(config.checkpoints is not None or config.ray is not None)
         self._expected = 0.0
+
+    @cached_property
+    def _preparation(self) -> Preparation:
+        from qoop.query.preparation import Preparation  # a plan that is stored needs none
+
+        return Preparation(self._tables, self._cost, self._config.statistics, self._lessons.observations)
 
     def apart(self, tables: SessionTables) -> QueryPlanning:
         """The same planning for other tables. It shares no plans and no facts with this one."""
@@ -210,6 +211,8 @@ class QueryPlanning:
     def _after_quick_search(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned:
         """The query by the plan that should end first with the outputs that exist: DuckDB's, one of the quick search,
         or one that an earlier session has stored."""
+        from qoop.query.quick_plans import best_of
+
         if self._is_answered(own.plan):
             return self._by_own(own, text, share, begun)
         quick = self._quick_plans(text, share)
@@ -242,6 +245,8 @@ class QueryPlanning:
 
     def _quick_plans(self, text: str, share: Resources) -> QuickPlans:
         """The plans of stages that an earlier run has stored; else those of a quick search."""
+        from qoop.query.quick_plans import QuickPlans, quick_plans
+
         grid, stored = self._grid(share), self._plans.plan(text, share)
         if stored is None:
             prepared, plan = self._preparation.planned(self.prepare(text), share)
@@ -293,7 +298,7 @@ class QueryPlanning:
         if relation is None:
             return own
         seconds = prepared.planning().duckdb_seconds(relation)
-        return self._duckdb_plans.foretell(own, seconds + min(spilling, MOST_SPILLING * seconds))
+        return self._duckdb_plans.foretell(own, seconds, spilling)
 
     def foretold(self, planned: Planned) -> float:
         """The seconds that a plan should take on the share that there is now."""
@@ -402,6 +407,8 @@ class QueryPlanning:
 
         tables, planned: as for `_find`.
         """
+        from qoop.query.quick_plans import best_of
+
         try:
             own = self._own(text, grid.threads)
         except (BindError, CatalogError):

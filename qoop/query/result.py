@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import count
@@ -25,12 +25,10 @@ import pyarrow as pa
 
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.duckdb_introspection import has_name
-from qoop.catalog.errors import BindError, ConfigError, DiskFull, ExecutionError, PlanError, QueryError
+from qoop.catalog.errors import BindError, ConfigError, ExecutionError, PlanError
 from qoop.catalog.interrupts import interruptibly
-from qoop.catalog.opening import confine, open_duckdb
-from qoop.catalog.paths import fault_of, text_fault
+from qoop.catalog.lexer import quoted
 from qoop.engine.failures import is_fatal
-from qoop.engine.storage.scratch import drafted
 from qoop.query.drawing.value_text import texts
 from qoop.query.interrupts import interruptible
 
@@ -62,12 +60,8 @@ _ALIKE = {
 }  # fmt: skip
 """Types of DuckDB with those of Arrow that it exports them as, and that become the same values of Python."""
 
-_NO_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|(-?(?:Infinity|NaN))')
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _HUGEINT = pa.decimal128(38, 0)  # as DuckDB exports it, of which Arrow's lossless form has the same bits
-
-_OF_PANDAS = {"na_rep": "nullstr", "quotechar": "quote", "escapechar": "escape"}
-"""Options of COPY by the names that pandas, and DuckDB's `write_csv`, have for them."""
 
 _INTERNAL = frozenset(
     ("expressed", "json_rows", "lossless", "says_done", "settings", "text_casts", "text_rows", "unique_columns")
@@ -178,39 +172,23 @@ class Result:
 
         Raises QueryError for options that DuckDB does not take, DiskFull if the file cannot be written.
         """
-        fault = fault_of(os.fspath(path)) or text_fault(options)
-        if fault is not None:
-            raise QueryError(f"cannot write {os.fspath(path)!r} with {options!r}: {fault}")
-        with drafted(os.fspath(path)) as draft:
-            self._copy(os.fspath(path), draft, options, folder, threads)
+        from qoop.query.writing import Destination, write  # few results are written
 
-    def _copy(self, path: str, draft: str, options: str, folder: Path | None, threads: int) -> None:
-        names = self.unique_columns
-        casts = ", ".join(f"{self._cast(index)} AS {_quoted(name)}" for index, name in enumerate(names))
-        cursor = _writer(self._settings, folder, threads)
-        arrow_input.register(cursor, "answer", self._raw)
-        file = draft.replace("'", "''")
-        text = f"COPY (SELECT {casts} FROM answer) TO '{file}' {options}"
-        try:
-            if len(cursor.extract_statements(text)) != 1:
-                raise QueryError(f"cannot write {path}: the options hold a statement of their own: {options}")
-            interruptibly(cursor, lambda: cursor.execute(text))
-        except duckdb.IOException as error:
-            raise DiskFull(f"cannot write {path}: {str(error).replace(draft, path)}") from error
-        except duckdb.Error as error:
-            told = str(error).replace(draft, path)
-            raise QueryError(_missing(path, error) or f"cannot write {path}: {told}") from error
-        finally:
-            cursor.close()
+        casts = [f"{self._cast(index)} AS {quoted(name)}" for index, name in enumerate(self.unique_columns)]
+        write(self._raw, casts, Destination(os.fspath(path), options, folder, threads), self._settings)
 
     def write_parquet(self, path: str | os.PathLike[str], **options: object) -> None:
         """Write the rows to a Parquet file, as `copy_to` does. options: of DuckDB's COPY, such as compression="zstd" or
         partition_by=["day"]. Raises as `copy_to`."""
-        self.copy_to(path, _copy_options("parquet", options))
+        from qoop.query.writing import copy_options
+
+        self.copy_to(path, copy_options("parquet", options))
 
     def write_csv(self, path: str | os.PathLike[str], **options: object) -> None:
         """The same as a CSV file. options: such as sep=";" or header=False."""
-        self.copy_to(path, _copy_options("csv", options))
+        from qoop.query.writing import copy_options
+
+        self.copy_to(path, copy_options("csv", options))
 
     def slice(self, first: int, rows: int) -> Result:
         """That many rows from the first-th on, counted from 0, as a result of their own; nothing is copied."""
@@ -261,7 +239,7 @@ class Result:
         return self._convert(lambda rows: rows.fetchall()) if rows is None else rows
 
     def _few_rows(self) -> list[tuple[Any, ...]] | None:
-        """The rows where Arrow makes the same values of Python as DuckDB, which takes 1 ms to be asked; else None."""
+        """The rows where Arrow makes the same values of Python as DuckDB, which takes 1 ms for a query; else None."""
         columns: list[list[Any]] = []
         for column, type_ in zip(self._raw.columns, self.types, strict=True):
             values = _python_values(column, type_)
@@ -308,9 +286,11 @@ class Result:
     def json_rows(self) -> Iterator[str]:
         """The rows as JSON objects (names that occur twice are numbered). JSON has no numbers for what is infinite, or
         no number: they are the texts "Infinity", "-Infinity" and "NaN", as PostgreSQL writes them."""
+        from qoop.query.writing import as_json
+
         names = _numbered(self.columns)
-        items = ", ".join(f"{_quoted(name)} := {self._cast(index)}" for index, name in enumerate(names))
-        return (_as_json(str(row[0])) for row in self._fetch([f"to_json(struct_pack({items}))"]))
+        items = ", ".join(f"{quoted(name)} := {self._cast(index)}" for index, name in enumerate(names))
+        return (as_json(str(row[0])) for row in self._fetch([f"to_json(struct_pack({items}))"]))
 
     @interruptible()
     def show(self, max_rows: int | None = None, max_width: int | None = None) -> None:
@@ -339,28 +319,28 @@ class Result:
 
     def _export(self, table: pa.Table) -> pa.Table:
         """Some of the rows as DuckDB exports them."""
-        arrays, wanted = list(table.columns), self._exported(table.schema)
-        wrong = _unlike(table.schema, wanted)
+        arrays, exported = list(table.columns), self._exported(table.schema)
+        wrong = _unlike(table.schema, exported)
         for index in wrong:
-            if pa.types.is_null(wanted[index].type):  # a stage puts it out as some other type
+            if pa.types.is_null(exported[index].type):  # a stage puts it out as some other type
                 arrays[index] = pa.chunked_array([pa.nulls(len(table))])
             if _is_hugeint(arrays[index], self.types[index]):
                 arrays[index] = pa.chunked_array([one.storage.view(_HUGEINT) for one in arrays[index].chunks], _HUGEINT)
-        wrong = [index for index in wrong if not arrays[index].type.equals(wanted[index].type)]
+        wrong = [index for index in wrong if not arrays[index].type.equals(exported[index].type)]
         if wrong:
             casts = [self._cast(index) for index in wrong]
             converted = self._convert(lambda rows: rows.to_arrow_table(), casts, table)
             for index, array in zip(wrong, converted.columns, strict=True):
                 arrays[index] = array
-        return pa.Table.from_arrays(arrays, schema=wanted)
+        return pa.Table.from_arrays(arrays, schema=exported)
 
     def _exported(self, schema: pa.Schema) -> pa.Schema:
-        wanted = exported_schema(self._columns, self._settings)
+        exported = exported_schema(self._columns, self._settings)
         for index, (_, type_) in enumerate(self._columns):
-            if not has_name(type_):  # DuckDB tells it from the rows alone
+            if not has_name(type_):  # DuckDB derives it from the rows alone
                 alone = self._convert(lambda rows: rows.to_arrow_table(), [f"c{index}"], self._raw.slice(0, 0))
-                wanted = wanted.set(index, wanted.field(index).with_type(alone.schema.field(0).type))
-        return wanted
+                exported = exported.set(index, exported.field(index).with_type(alone.schema.field(0).type))
+        return exported
 
     @cached_property
     def _one_by_one(self) -> duckdb.DuckDBPyConnection:
@@ -405,7 +385,7 @@ class Result:
                 yield from batch
 
     def _named_casts(self) -> list[str]:
-        return [f"{self._cast(index)} AS {_quoted(name)}" for index, (name, _) in enumerate(self._columns)]
+        return [f"{self._cast(index)} AS {quoted(name)}" for index, (name, _) in enumerate(self._columns)]
 
     def _cast(self, index: int) -> str:
         type_ = self._columns[index][1]
@@ -423,31 +403,9 @@ def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatc
         yield from (batch.slice(first, rows) for first in range(0, len(batch), rows))
 
 
-def _copy_options(format: str, options: Mapping[str, object]) -> str:
-    """Options of COPY, as SQL has them.
-
-    >>> print(_copy_options("csv", {"sep": ";", "header": False, "partition_by": ["a b", "c"]}))
-    (FORMAT csv, sep ';', header false, partition_by ("a b", "c"))
-    """
-    names = {name: _OF_PANDAS.get(name, name) for name in options}
-    strange = next((name for name in names if not name.isidentifier()), None)
-    if strange is not None:
-        raise QueryError(f"COPY has no option {strange!r}")
-    return f"({', '.join([f'FORMAT {format}', *(f'{names[name]} {_sql(value)}' for name, value in options.items())])})"
-
-
-def _sql(value: object) -> str:
-    """The value of an option of COPY: several are names of columns."""
-    if isinstance(value, list | tuple):
-        return f"({', '.join(_quoted(str(name)) for name in value)})"
-    if isinstance(value, bool | int | float):
-        return str(value).lower()
-    return "'" + str(value).replace("'", "''") + "'"
-
-
-def _unlike(schema: pa.Schema, wanted: pa.Schema) -> list[int]:
+def _unlike(schema: pa.Schema, exported: pa.Schema) -> list[int]:
     """The columns that DuckDB exports as another type."""
-    return [index for index, field in enumerate(schema) if not field.type.equals(wanted[index].type)]
+    return [index for index, field in enumerate(schema) if not field.type.equals(exported[index].type)]
 
 
 @contextmanager
@@ -475,28 +433,6 @@ def _database(settings: Settings) -> duckdb.DuckDBPyConnection:
 os.register_at_fork(after_in_child=_database.cache_clear)
 
 
-def _writer(settings: Settings, folder: Path | None, threads: int) -> duckdb.DuckDBPyConnection:
-    """A DuckDB that writes files: only in that folder, if one is given. It loads what extension is installed."""
-    from qoop.query.statements.settings import set_statements
-
-    connection = open_duckdb(threads=threads, autoload_known_extensions=folder is None)
-    for statement in set_statements(settings):
-        connection.execute(statement)
-    if folder is not None:
-        confine(connection, folders=[str(folder)])
-    return connection
-
-
-def _missing(path: str | os.PathLike[str], error: duckdb.Error) -> str | None:
-    """The advice where an extension of DuckDB is needed that nobody has installed; None: that is not the reason."""
-    found = re.search(r"\bINSTALL (\w+)", str(error))
-    if found is None:
-        return None
-    name = found[1]
-    return (f"cannot write {path}: that needs DuckDB's extension {name}, which is not installed, and qoop installs "
-            f"none by itself. Install it once: python -c \"import duckdb; duckdb.sql('INSTALL {name}')\"")  # fmt: skip
-
-
 @lru_cache(maxsize=1024)
 def exported_schema(columns: tuple[tuple[str, str], ...], settings: Settings) -> pa.Schema:
     """The Arrow schema DuckDB exports for such columns."""
@@ -504,13 +440,13 @@ def exported_schema(columns: tuple[tuple[str, str], ...], settings: Settings) ->
     if all(type_ is not None for _, type_ in known):
         return pa.schema(known)
     named = ((name, _type_sql(type_) if has_name(type_) else "INTEGER") for name, type_ in columns)
-    nulls = ", ".join(f"CAST(NULL AS {type_}) AS {_quoted(name)}" for name, type_ in named)
-    asked = _database(settings).cursor().sql(f"SELECT {nulls} LIMIT 0").to_arrow_table().schema
-    return pa.schema([field.with_type(type_ or field.type) for field, (_, type_) in zip(asked, known, strict=True)])
+    nulls = ", ".join(f"CAST(NULL AS {type_}) AS {quoted(name)}" for name, type_ in named)
+    found = _database(settings).cursor().sql(f"SELECT {nulls} LIMIT 0").to_arrow_table().schema
+    return pa.schema([field.with_type(type_ or field.type) for field, (_, type_) in zip(found, known, strict=True)])
 
 
 def _exported_as(type_: str) -> pa.DataType | None:
-    """The Arrow type that DuckDB exports a type as; None: it must be asked."""
+    """The Arrow type that DuckDB exports a type as; None: DuckDB must be queried."""
     if type_ == "HUGEINT":
         return _HUGEINT
     found = _DECIMAL.fullmatch(type_)
@@ -523,7 +459,7 @@ def _is_hugeint(column: pa.ChunkedArray, type_: str) -> bool:
 
 
 def _python_values(column: pa.ChunkedArray, type_: str) -> list[Any] | None:
-    """The values as DuckDB gives them to Python; None: it must be asked."""
+    """The values as DuckDB gives them to Python; None: DuckDB must convert them."""
     if _is_hugeint(column, type_):
         return [None if one is None else int.from_bytes(one, "little", signed=True) for one in column.to_pylist()]
     if type_ == "HUGEINT" or not column.type.equals(_exported_as(type_) or pa.null()):
@@ -533,17 +469,6 @@ def _python_values(column: pa.ChunkedArray, type_: str) -> list[Any] | None:
     except (OverflowError, ValueError):  # infinite, or a moment that Python has no value for
         return None
     return values
-
-
-def _as_json(text: str) -> str:
-    """An object of DuckDB's as JSON has it.
-
-    >>> _as_json('{"a":-Infinity,"b":[NaN,1.5],"c":"NaN"}')
-    '{"a":"-Infinity","b":["NaN",1.5],"c":"NaN"}'
-    """
-    if "Infinity" not in text and "NaN" not in text:
-        return text
-    return _NO_NUMBER.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], text)
 
 
 def _type_sql(type_: str) -> str:
@@ -568,7 +493,3 @@ def _numbered(names: Iterable[str]) -> list[str]:
 def _candidates(name: str) -> Iterator[str]:
     yield name
     yield from (f"{name}_{number}" for number in count(1))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

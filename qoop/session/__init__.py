@@ -2,7 +2,10 @@
 
 ::
 
-    session.py        `Session`, `connect`, `sql` and `resume`
+    opening.py        `connect`, `sql` and `resume`
+    session.py        `Session`
+    registration.py   its tables and functions
+    starting.py       starts jobs by their plans
     parts.py          machines, cluster and trace, made of a configuration; all end with the session
     options.py        SET: slots and memory, the terms of jobs, the goal of answers that grow
     texts.py          queries with the values of variables and PIVOTs
@@ -21,7 +24,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from qoop.session.session import Session, connect, resume, sql
+    from qoop.session.opening import connect, resume, sql
+    from qoop.session.session import Session
 
 __all__ = ["Session", "connect", "resume", "sql"]
 
@@ -29,6 +33,6 @@ __all__ = ["Session", "connect", "resume", "sql"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    from qoop.session import session
+    from qoop.session import opening
 
-    return getattr(session, name)
+    return getattr(opening, name)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from qoop.adaptive.cluster.recording.trace import TraceFile
     from qoop.adaptive.schedulers.base import Scheduler
     from qoop.engine.node_queues.policy import NodeQueueing
+    from qoop.session.earlier_runs import EarlierRuns
     from qoop.session.pages import OpenPage
 
 
@@ -110,6 +111,15 @@ def _program_kinds() -> tuple[type, ...]:
 def capacity(backend: LastingBackend) -> Resources:
     """The resources of all machines together."""
     return sum(backend.machines().values(), Resources())
+
+
+def unfinished_runs(config: Config) -> EarlierRuns | None:
+    """The unfinished runs of the folder of checkpoints; None: there is no folder on this machine."""
+    if not isinstance(config.checkpoints, Path):
+        return None
+    from qoop.session.earlier_runs import EarlierRuns  # few sessions have one
+
+    return EarlierRuns(config.checkpoints, chosen_key())
 
 
 def _backend(config: Config, share: RayShare | None) -> LastingBackend:

@@ -9,42 +9,34 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
 
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.recording.messages import JobRequest, SampleOffered
 from qoop.adaptive.cluster.sizing import Auto
-from qoop.adaptive.replanning.policies import by_deadline
-from qoop.adaptive.replanning.worthwhile import Worthwhile
 from qoop.adaptive.schedulers.terms import Terms
-from qoop.catalog.errors import ConfigError, QoopError, QueryError
+from qoop.catalog.errors import QoopError
 from qoop.catalog.paths import absolute
 from qoop.catalog.sizes import counted
-from qoop.catalog.user_key import chosen_key
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import Committed
-from qoop.engine.state import Limits
 from qoop.engine.storage.scratch import clean
-from qoop.engine.task import CheckpointKey, checkpoint_key
+from qoop.engine.task import CheckpointKey
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Grid
 from qoop.query.calibrated import calibration_path, load
-from qoop.query.config import Config, configure, course_of
+from qoop.query.config import Config, course_of
 from qoop.query.interrupts import interruptible
 from qoop.query.job import Job, Planned, Prepared, answer
-from qoop.query.options import ConnectOptions
 from qoop.query.plan_store import PlanStore
 from qoop.query.planning import QueryPlanning
 from qoop.query.result import Result
@@ -53,62 +45,23 @@ from qoop.query.statements.statement import Statement, query_text, statements
 from qoop.query.tables import SessionTables
 from qoop.session.execution import Execution
 from qoop.session.options import JobTerms, SessionOptions
-from qoop.session.parts import Parts, capacity, made
+from qoop.session.parts import Parts, capacity, made, unfinished_runs
+from qoop.session.registration import Registration
+from qoop.session.starting import JobStarts, StartOptions
 from qoop.session.texts import Asked, Texts, with_parameters
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.tenants import TenantStatus
-    from qoop.adaptive.replanning.adaptive import Adaptive
-    from qoop.catalog.functions.function import UserFunction
-    from qoop.catalog.statistics.stats import TableStats
-    from qoop.catalog.table import Table
     from qoop.programs.approximate.answer import Answer
     from qoop.programs.approximate.planning import SessionQueries
     from qoop.programs.iterate.curves import Kind
     from qoop.programs.iterate.iteration import Iteration
     from qoop.query.statements.parameters import Parameters
     from qoop.session.cursors import Cursor
-    from qoop.session.earlier_runs import EarlierRuns
     from qoop.session.pages import OpenPage
 
-_DOUBTFUL = 0.1
-"""The part of the time until its deadline that a query must be believed to take for a miss to be thought of."""
 
-_IN_PART = 0.05
-"""The error of the approximate answer that is named where a deadline will be missed."""
-
-
-def connect(*data: str | os.PathLike[str], threads: int | None = None, **options: Unpack[ConnectOptions]) -> Session:
-    """Open a session on this machine, or on the nodes of a Ray cluster.
-
-    data: what it knows from the start, each as for `Session.register_path`: folders of tables, DuckDB files, and
-        Parquet, CSV or JSON files. ":memory:" stands for none, as in DuckDB.
-    threads: another name for slots, as DuckDB has it.
-    options: those of :class:`~qoop.query.options.ConnectOptions`, where each is explained; None: as if it were absent.
-        Each can also come from the environment or a file, see :mod:`qoop.query.config`.
-
-    Raises ConfigError for an option that cannot be so, TypeError for one that does not exist, and SourceError for data
-    that cannot be read.
-    """
-    if threads is not None:
-        if options.get("slots") is not None:
-            raise ConfigError("slots and threads are one option: name one of them")
-        options["slots"] = threads
-    for path in data:
-        if not isinstance(path, str | os.PathLike):
-            raise ConfigError(f"data is paths of folders and files, not {path!r}: write connect(slots={path!r})")
-    session = Session(configure(**options))
-    try:
-        for path in data:
-            if path != ":memory:":
-                session.register_path(path)
-    except BaseException:
-        session.close()
-        raise
-    return session
-
-
-class Session:
+class Session(Registration):
     """Tables and jobs. Usable from several threads; close it, or use it as a context manager.
 
     planning: how its queries are planned. plan_cache: the plans of texts that were planned before.
@@ -124,14 +77,15 @@ class Session:
         self._tables = SessionTables(self.plan_cache, config.tables, config.locked)
         self._parts = made(config, self._tables)
         self.backend, self.cluster = self._parts.backend, self._parts.cluster
-        self._earlier_runs = _earlier_runs(config)
+        earlier_runs = unfinished_runs(config)
         self._options = SessionOptions(config, self._parts.sizing, self._tables)
         self._texts = Texts(config, self._tables)
         share, present = partial(capacity, self.backend), self.backend.present
-        unfinished = self._earlier_runs.is_unfinished if self._earlier_runs is not None else None
+        unfinished = earlier_runs.is_unfinished if earlier_runs is not None else None
         self.planning = QueryPlanning(
             self._tables, self.plan_cache, cost, config, share, present, unfinished, self._parts.background
         )
+        self._starts = JobStarts(config, self._parts, self.planning, earlier_runs)
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._ending = weakref.finalize(self, Parts.end, self._parts)  # collected, or at the end of the process
         if config.tables is not None:
@@ -141,120 +95,13 @@ class Session:
         if config.watch_machine:
             self._options.watch(True)
 
-    # Tables
-
-    @interruptible()
-    def register(self, name: str, source: object, *, version: int | None = None) -> None:
-        """Make data known as table `name`, in place of whatever had the name.
-
-        source: an Arrow table, record batches or dataset; anything with ``__arrow_c_stream__`` (pandas, Polars,
-            DuckDB relations, a Result); or the path of a Parquet, CSV or JSON file, a glob, or a folder of them; or the
-            folder of a Delta or Iceberg table, which needs the extra ``qoop[delta]`` or ``qoop[iceberg]``.
-        version: of a Delta table, or a snapshot of an Iceberg table, which it then stays at; by default each query
-            reads the latest.
-
-        Raises SourceError if it cannot be read.
-        """
-        self._tables.register(name, source, version)
-
-    @interruptible()
-    def unregister(self, name: str) -> None:
-        """Forget a table that was registered; its data stays as it is. Raises UnknownTable, CatalogError for a table
-        that a text has created."""
-        self._tables.unregister(name)
-
-    @interruptible()
-    def register_folder(self, directory: str | os.PathLike[str]) -> None:
-        """Register ``DIR/<table>.parquet`` and ``DIR/<table>/*.parquet``. Raises SourceError."""
-        self._tables.register_folder(directory)
-
-    @interruptible()
-    def register_database(self, path: str | os.PathLike[str]) -> None:
-        """Register every table of a DuckDB file. Raises SourceError."""
-        self._tables.register_database(path)
-
-    def register_path(self, path: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
-        """Register whatever is there: a folder of tables, a DuckDB file, or a file of data, which is given the name
-        of the file. wanted: true for the names of those tables of a folder that are to be registered; by default all.
-        Raises SourceError."""
-        self._tables.register_path(path, wanted)
-
-    def tables(self) -> Mapping[str, Table]:
-        """The tables by name, as they are now. A file that a query names by its path is none."""
-        self._tables.creator_process.check()
-        return self._tables.definitions.listed()
-
-    def views(self) -> Sequence[str]:
-        """The names of the views, as they are now."""
-        self._tables.creator_process.check()
-        return self._tables.definitions.views()
+    # Queries
 
     @interruptible()
     def describe(self, text: str) -> tuple[tuple[str, str], ...]:
         """Names and types of the columns of a query, which is not run. Raises ParseError, BindError."""
         with self._written_out(query_text(text)) as query:
             return self._tables.describe(query)
-
-    @interruptible()
-    def statistics(self, table: str) -> TableStats:
-        """The statistics of a table's rows and columns, collected on first use. Raises UnknownTable, SourceError."""
-        return self._tables.statistics(table)
-
-    # Functions
-
-    @interruptible()
-    def register_function(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        parameters: Sequence[str],
-        return_type: str,
-        *,
-        vectorised: bool = False,
-        deterministic: bool = True,
-        null_handling: str = "default",
-        version: str | None = None,
-        replace: bool = False,
-    ) -> None:
-        """Make a function of Python known to the queries to come; see docs/functions.md.
-
-        parameters, return_type: DuckDB's types, such as "BIGINT" or "VARCHAR[]".
-        vectorised: the function takes Arrow arrays and returns one of as many values; else it takes and returns values
-            of one row.
-        deterministic: equal arguments give equal results. False: outputs that depend on it are never used twice.
-        null_handling: "default": where an argument is NULL so is the result, and the function is not called; "special":
-            it is called, and may return None.
-        version: stands for what the function computes; by default a digest of its code. Outputs are taken over only
-            from functions of the same version.
-        replace: put it in the place of another one of that name. Queries that run keep the one they have.
-
-        Raises FunctionError if it cannot be so, Forbidden in a locked session.
-        """
-        from qoop.catalog.functions.registry import described
-
-        found = described(
-            name,
-            function,
-            parameters,
-            return_type,
-            vectorised=vectorised,
-            deterministic=deterministic,
-            null_handling=null_handling,
-            version=version,
-        )
-        self._tables.register_function(found, replace)
-
-    @interruptible()
-    def unregister_function(self, name: str) -> None:
-        """Forget a function. Raises UnknownFunction."""
-        self._tables.unregister_function(name)
-
-    def functions(self) -> Mapping[str, UserFunction]:
-        """The functions of Python by lower-case name, as they are now."""
-        self._tables.creator_process.check()
-        return self._tables.binder.functions()
-
-    # Queries
 
     @interruptible()
     def sql(self, text: str, parameters: Parameters = (), *, watch: Callable[[Job], object] | None = None) -> Result:
@@ -323,28 +170,16 @@ class Session:
         chosen = self._options.terms_with(**terms)
 
         def pivot_values(query: str) -> Result:
-            return answer(self.start(self.planning.plan(query), timeout, terms=chosen), watch)
+            return answer(self.start(self.planning.plan(query), chosen, timeout=timeout), watch)
 
         with self._written_out(query_text(with_parameters(text, parameters)), pivot_values) as query:
             planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
             reuse = resume if resume is not None else self.config.reuse and plan is None
-            job = self.start(planned, timeout, reuse, chosen)
+            job = self.start(planned, chosen, timeout=timeout, resume=reuse)
             if plan is None and chosen.deadline < math.inf:
-                self._tell_sample(job, planned, chosen.deadline)
+                confidence = self._options.goal["confidence"]
+                self._starts.offer_sample(job.id, planned, chosen.deadline, confidence)
             return job
-
-    def _tell_sample(self, job: Job, planned: Planned, deadline: float) -> None:
-        """Tell how much of its tables an approximate answer would read, in case that the deadline will be missed."""
-        from qoop.programs.approximate.start import part_to_read
-        from qoop.programs.approximate.target import Target
-
-        if self.planning.foretold(planned) < _DOUBTFUL * deadline:
-            return
-        target = Target(_IN_PART, self._options.goal["confidence"])
-        with contextlib.suppress(QueryError):  # the job runs: it tells what is wrong
-            part = part_to_read(planned.bound.text, self._queries(), target)
-            if part is not None:
-                self.cluster.post(SampleOffered(job.id, _IN_PART, part))
 
     @interruptible()
     def approximate(
@@ -430,45 +265,13 @@ class Session:
         options, log = StepOptions(loss, until, most, former, curve), self.cluster.program_log()
         return iterated(text, first, self._tables, self.planning, options, begin, log)
 
-    def start(
-        self,
-        planned: Planned,
-        timeout: float | None = None,
-        resume: bool = False,
-        terms: Terms | None = None,
-        follows: bool = False,
-        gain: float | None = None,
-        profiled: bool = False,
-    ) -> Job:
-        """Start a query as it was planned (:attr:`planning`), and return at once; else as `submit`.
+    def start(self, planned: Planned, terms: Terms | None = None, **options: Unpack[StartOptions]) -> Job:
+        """Start a query by its plan (:attr:`planning`), and return at once; else as `submit`.
 
-        follows: it goes on with what another job began, and does not queue again. gain: see `JobRequest`. profiled: its
-        history tells what DuckDB says of its tasks.
+        terms: by default the session's. options: see :class:`~qoop.session.starting.StartOptions`.
         """
         self._tables.check_open()
-        terms = self._options.terms if terms is None else terms
-        request = JobRequest(
-            planned.plan,
-            planned.tables,
-            planned.bound.settings,
-            timeout,
-            durable=self.config.checkpoints is not None,
-            saving=Worthwhile() if self.config.persist == "worthwhile" else None,
-            reuse=resume,
-            adaptive=_for_deadline(planned.adaptive, terms.deadline),
-            text=planned.bound.text,
-            limits=self._limits(profiled),
-            functions=tuple(planned.bound.functions.values()),
-            terms=terms,
-            follows=follows,
-            gain=gain,
-            fallback=planned.last_resort,
-            slowdown=self.planning.slowdown,
-        )
-        if resume:
-            self.backend.verify([checkpoint_key(planned.plan.root, part) for part in range(planned.plan.root.width)])
-        handle = self._submitted(request, planned)
-        self.planning.started(planned, handle)
+        handle = self._starts.start(planned, self._options.terms if terms is None else terms, **options)
         self._texts.started(handle, planned.tables)
 
         def to_bundle(path: Path, grace: float, copies: bool) -> None:
@@ -681,24 +484,6 @@ class Session:
 
     # Inside
 
-    def _submitted(self, request: JobRequest, planned: Planned) -> JobHandle:
-        """The job. Where its outputs may serve another run of the text, the folder of checkpoints has a note of it."""
-        if self._earlier_runs is None or not (request.durable and request.reuse):
-            return self.cluster.submit(request)
-        begun = self._earlier_runs.begin(planned)
-        try:
-            handle = self.cluster.submit(replace(request, earlier=begun.why))
-        except BaseException:
-            begun.end(answered=True)
-            raise
-        handle.done.add_done_callback(lambda done: begun.end(answered=done.exception() is None))
-        return handle
-
-    def _limits(self, profiled: bool) -> Limits:
-        config = self.config
-        all_saved = config.checkpoint_full == "error"
-        return Limits(near=config.ray is not None, locked=config.locked, profiled=profiled, all_saved=all_saved)
-
     def _execution(self, watch: Callable[[Job], object] | None = None) -> Execution:
         return Execution(self, self._tables, self._options, self._texts, watch)
 
@@ -711,83 +496,3 @@ class Session:
         parts = [self.backend.read(output.key) for output in handle.outputs()]
         handle.release()
         return pa.concat_tables(parts)
-
-
-def _earlier_runs(config: Config) -> EarlierRuns | None:
-    """The unfinished runs of the folder of checkpoints; None: there is no folder of this machine."""
-    if not isinstance(config.checkpoints, Path):
-        return None
-    from qoop.session.earlier_runs import EarlierRuns  # few sessions have one
-
-    return EarlierRuns(config.checkpoints, chosen_key())
-
-
-class _OfProcess:
-    """The session of `sql`, once there is one."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.session: Session | None = None
-
-    def opened(self) -> Session:
-        """The session, which opens if there is none yet."""
-        with self.lock:
-            if self.session is None:
-                self.session = connect()
-            return self.session
-
-    def forget(self) -> None:
-        """A child process opens a session when it needs one; the parent's stays as it is."""
-        self.lock, self.session = threading.Lock(), None
-
-
-_of_process = _OfProcess()
-os.register_at_fork(after_in_child=_of_process.forget)
-
-
-def sql(text: str, parameters: Parameters = ()) -> Result:
-    """Run a text in the session of the process and wait for the answer, as `Session.sql` does. That session opens when
-    it is first used, and closes when the process ends.
-
-    Its options come from the environment and qoop.toml; SET changes those that can change. A program that needs other
-    options calls `connect`.
-
-    >>> sql("SELECT 6 * 7 AS answer").fetchall()
-    [(42,)]
-    """
-    return _of_process.opened().sql(text, parameters)
-
-
-def _for_deadline(adaptive: Adaptive | None, deadline: float) -> Adaptive | None:
-    """The settings by which a job with a deadline may change plan."""
-    if adaptive is None or deadline == math.inf:
-        return adaptive
-    return replace(adaptive, policy=by_deadline(adaptive.policy, deadline))
-
-
-def resume(
-    path: str | os.PathLike[str],
-    slots: int | None = None,
-    memory: int | str | None = None,
-    checkpoints: str | os.PathLike[str] | None = None,
-    replan: bool | None = None,
-    data: Sequence[str | os.PathLike[str]] = (),
-    ray: str | None = None,
-    trust: bool = False,
-) -> Job:
-    """Go on with a suspended job on this machine, or on the nodes of a Ray cluster, in a session of its own that ends
-    when the result is taken.
-
-    slots, memory, checkpoints, replan, ray: as for :func:`qoop.connect`. data: folders or DuckDB files of the tables,
-        if they are not where they were. trust: see :meth:`qoop.session.session.Session.resume`.
-
-    Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has changed.
-    """
-    session = connect(slots=slots, memory=memory, checkpoints=checkpoints, replan=replan, ray=ray)
-    try:
-        job = session.resume(path, data, trust)
-    except BaseException:
-        session.close()
-        raise
-    job.close_after(session.close)
-    return job

@@ -14,7 +14,8 @@ import pytest
 from qoop.catalog.errors import ConfigError
 from qoop.engine.history import Decided, ShareReported, Started
 from qoop.query.job import Job
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 
 ROWS = 4_000_000
 LONG = "SELECT a.k % 1000 AS g, sum(a.v * b.v) AS s FROM facts a JOIN facts b ON a.k = b.k GROUP BY g ORDER BY g"

@@ -20,7 +20,7 @@ from qoop.engine.events import Demand, Grant
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 from qoop.query.options import SCHEDULERS
-from qoop.session.session import connect
+from qoop.session.opening import connect
 
 
 def test_the_job_with_the_lowest_current_share_goes_first() -> None:

@@ -9,7 +9,8 @@ import pytest
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "planner")]
 
-from qoop.session.session import Session, connect  # noqa: E402
+from qoop.session.opening import connect  # noqa: E402
+from qoop.session.session import Session  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,8 @@ from qoop.planner.join_order.enumerate import search
 from qoop.planner.join_order.graph import JoinGraph
 from qoop.planner.join_order.group import collect
 from qoop.query import preparation
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 
 VALUES = 100
 HALF = [min(i, VALUES - 1) if i < VALUES else 7 for i in range(2 * VALUES)]

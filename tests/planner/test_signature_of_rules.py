@@ -37,7 +37,8 @@ from qoop.planner.rules.prune_columns import prune_columns
 from qoop.planner.rules.semi_joins import semi_joins
 from qoop.planner.sql.bind import Binder
 from qoop.planner.sql.build import build
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 from qoop.tpcds.estimates.alternatives import scaled
 from qoop.tpcds.queries import text
 

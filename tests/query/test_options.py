@@ -44,8 +44,8 @@ def test_an_option_that_does_not_exist_is_named_with_one_that_does() -> None:
 
 def test_what_connect_is_given_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, object] = {}
-    monkeypatch.setattr("qoop.session.session.configure", lambda **arguments: given.update(arguments))
-    monkeypatch.setattr("qoop.session.session.Session", lambda config: config)
+    monkeypatch.setattr("qoop.session.opening.configure", lambda **arguments: given.update(arguments))
+    monkeypatch.setattr("qoop.session.opening.Session", lambda config: config)
     arguments = {option.name: object() for option in OPTIONS if option.argument}
     qoop.connect(**arguments)  # type: ignore[arg-type]
     assert given == arguments

@@ -119,34 +119,34 @@ def test_long_texts_of_unfinished_runs_are_not_taken_apart(
     unfinished(data, folder, long)
     write(data, "99999")
     with session(data, folder) as found:
-        assert found._earlier_runs is not None
+        assert found._starts.earlier_runs is not None
         shorter, longer = found.planning.plan(TEXT.replace("% 7", "% 8")), found.planning.plan(long)
         seen: list[str] = []
         normal = earlier_runs.normal_text
         monkeypatch.setattr(earlier_runs, "normal_text", lambda text: (seen.append(text), normal(text))[1])
-        found._earlier_runs.begin(shorter).end(answered=True)
+        found._starts.earlier_runs.begin(shorter).end(answered=True)
         assert long not in seen and shorter.bound.text in seen
-        assert found._earlier_runs.begin(longer).why, "a run of the same text is found by its name"
+        assert found._starts.earlier_runs.begin(longer).why, "a run of the same text is found by its name"
 
 
 def test_a_run_that_is_under_way_is_not_an_unfinished_one(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     with session(data, folder) as found, session(data, folder) as other:
         planned = found.planning.plan(TEXT)
-        assert found._earlier_runs is not None and other._earlier_runs is not None
-        begun = found._earlier_runs.begin(planned)
-        assert other._earlier_runs.begin(planned).why == ""
+        assert found._starts.earlier_runs is not None and other._starts.earlier_runs is not None
+        begun = found._starts.earlier_runs.begin(planned)
+        assert other._starts.earlier_runs.begin(planned).why == ""
         begun.end(answered=False)
-        assert other._earlier_runs.begin(planned).why != ""
+        assert other._starts.earlier_runs.begin(planned).why != ""
 
 
 def test_notes_do_not_fill_the_folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(earlier_runs, "_MOST", 3)
     with session(data, tmp_path / "kept") as found:
-        assert found._earlier_runs is not None
+        assert found._starts.earlier_runs is not None
         for number in range(8):
             planned = found.planning.plan(f"SELECT count(*) AS c{number} FROM words WHERE k > {number}")
-            found._earlier_runs.begin(planned).end(answered=False)
+            found._starts.earlier_runs.begin(planned).end(answered=False)
         assert len(list((tmp_path / "kept" / "runs").iterdir())) <= 4
 
 

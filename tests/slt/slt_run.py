@@ -21,7 +21,8 @@ import duckdb
 from slt_file import Query, Record, Skipped, Statement, records
 
 from qoop.catalog.errors import ConfigError, QoopError
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 
 _QUERY = re.compile(r"\s*\(*\s*(select|from|with|values|pivot|unpivot|table|summarize|describe)\b", re.IGNORECASE)
 _CHANGES = re.compile(r"\b(insert|update|delete|merge)\b", re.IGNORECASE)

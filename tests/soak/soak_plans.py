@@ -17,7 +17,7 @@ from qoop.planner.plan import Plan, Stage
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Candidate, cluster_grid
 from qoop.query.job import Planned
-from qoop.session.session import connect
+from qoop.session.opening import connect
 from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text

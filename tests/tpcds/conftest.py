@@ -10,7 +10,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 from qoop.tpcds.oracle import Oracle
 
 SLOTS = (2, pytest.param(1, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow))

@@ -16,7 +16,8 @@ from qoop.catalog.errors import QueryError
 from qoop.planner.search.alternatives import pool
 from qoop.planner.search.candidate import Candidate, Grid, local_grid
 from qoop.query.job import Prepared
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 from qoop.tpcds.estimates.alternatives import growth, scaled, scaled_splits
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import text

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 from qoop.tpcds.queries import text
 
 PLANS = {

@@ -19,7 +19,8 @@ from waits import until
 from qoop.engine.history import Decided
 from qoop.planner.search.alternatives import pool
 from qoop.planner.search.candidate import Candidate, local_grid
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text
 

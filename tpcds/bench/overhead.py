@@ -26,7 +26,8 @@ from qoop.engine.history import Decided
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import local_grid
 from qoop.query.job import Job, Planned
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 from qoop.tpcds.bench.modes import DEFAULT, STAGED
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.quantiles import quantile, ratio_of_sums

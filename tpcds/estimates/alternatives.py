@@ -18,7 +18,8 @@ from qoop.planner.collector import collector_waits
 from qoop.planner.search.alternatives import explain_alternatives, full_pool, keep, pool
 from qoop.planner.search.candidate import MOST_TOLERANCE, Alternatives, Pool, cluster_grid, local_grid
 from qoop.query.job import Prepared
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.queries import text
 

@@ -20,7 +20,7 @@ from qoop.engine.task import TaskSpec
 from qoop.planner.finish import Finish
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, Stage, StageInput
-from qoop.session.session import connect
+from qoop.session.opening import connect
 from qoop.tpcds.load.arrivals import MIXES, Arrival, Queries, arrivals
 from qoop.tpcds.load.measures import Played, Summary, summary
 from qoop.tpcds.queries import text

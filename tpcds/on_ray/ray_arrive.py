@@ -23,7 +23,8 @@ import pyarrow as pa
 from qoop.catalog.errors import ExecutionError, QoopError
 from qoop.engine.history import CapacityReported, Record, Switched
 from qoop.engine.task import MachineId
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 from qoop.tpcds.bench.resized import schedule_seconds
 from qoop.tpcds.on_ray.ray_nodes import LocalNodes, wait_for_nodes
 from qoop.tpcds.oracle import Oracle

@@ -24,7 +24,7 @@ from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.plan import Resources, Stage
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Candidate, local_grid
-from qoop.session.session import connect
+from qoop.session.opening import connect
 from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text
 

@@ -44,7 +44,8 @@ from qoop.planner.search.candidate import Candidate, local_grid
 from qoop.planner.variants import Variant
 from qoop.query.job import Job
 from qoop.query.plan_keys import planner_version
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 from qoop.tpcds.queries import text
 from qoop.tpcds.results import Results, read
 from qoop.tpcds.simulate.fidelity_figures import PROFILES, Fidelity, Pair, to_json

@@ -25,7 +25,7 @@ from qoop.engine.task import MachineId, TaskSpec
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Resources, Stage
-from qoop.session.session import connect
+from qoop.session.opening import connect
 from qoop.tpcds.queries import text
 from qoop.tpcds.simulate import extrapolation
 from qoop.tpcds.simulate.extrapolation import Extrapolation, Sample, StageGroundTruth, residual, residuals

@@ -20,7 +20,8 @@ from qoop.catalog.user_folders import cache_directory
 from qoop.engine.history import Succeeded
 from qoop.engine.task import checkpoint_key
 from qoop.planner.plan import Layout, Plan, Stage, StageId, TableInput, read_by
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 from qoop.tpcds.queries import TPCDS, text
 from qoop.tpcds.results import Results
 from qoop.tpcds.simulate.workload import PAPER, Query, Setting, workload

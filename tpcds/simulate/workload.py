@@ -43,7 +43,8 @@ from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import MOST_TOLERANCE, Alternatives, Candidate, Grid
 from qoop.planner.variants import VARIANTS, Variant
 from qoop.query.plan_keys import planner_version
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from statistics import median
 
 from qoop.programs.approximate.edition import Edition
-from qoop.session.session import Session, connect
+from qoop.session.opening import connect
+from qoop.session.session import Session
 
 SHORTER = (
     "SELECT sum(ss_net_paid) AS paid FROM store_sales",

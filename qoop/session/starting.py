@@ -1,0 +1,131 @@
+"""The start of a job: the request to the cluster, and the note of it in the folder of checkpoints."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.recording.messages import JobRequest, SampleOffered
+from qoop.adaptive.replanning.policies import by_deadline
+from qoop.adaptive.replanning.worthwhile import Worthwhile
+from qoop.adaptive.schedulers.terms import Terms
+from qoop.catalog.errors import QueryError
+from qoop.engine.state import Limits
+from qoop.engine.task import checkpoint_key
+from qoop.query.config import Config
+from qoop.query.job import Planned
+from qoop.query.planning import QueryPlanning
+from qoop.session.parts import Parts
+
+if TYPE_CHECKING:
+    from qoop.adaptive.replanning.adaptive import Adaptive
+    from qoop.session.earlier_runs import EarlierRuns
+
+
+_DOUBTFUL = 0.1
+"""The part of the time until its deadline that a query is estimated to take, from which a sample is offered."""
+
+_SAMPLE_ERROR = 0.05
+"""The relative error of the approximate answer that is offered where a deadline will be missed."""
+
+
+class StartOptions(TypedDict, total=False):
+    """The options of one start, as arguments of `Session.start`.
+
+    timeout: see `Session.submit`. resume: take over what earlier queries have left; by default not.
+    follows: the job continues another one, and does not queue again. gain: see `JobRequest`.
+    profiled: its history has DuckDB's profiles of its tasks.
+    """
+
+    timeout: float | None
+    resume: bool
+    follows: bool
+    gain: float | None
+    profiled: bool
+
+
+class JobStarts:
+    """Starts the jobs of one session on its cluster.
+
+    earlier_runs: the unfinished runs of the folder of checkpoints; None: there is no folder on this machine.
+    """
+
+    def __init__(self, config: Config, parts: Parts, planning: QueryPlanning, earlier_runs: EarlierRuns | None) -> None:
+        self._config = config
+        self._backend = parts.backend
+        self._cluster = parts.cluster
+        self._tables = parts.tables
+        self._planning = planning
+        self.earlier_runs = earlier_runs
+
+    def start(self, planned: Planned, terms: Terms, **options: Unpack[StartOptions]) -> JobHandle:
+        """Start a query by its plan. Raises as `Session.submit` does."""
+        request = self._request(planned, terms, options)
+        if request.reuse:
+            root = planned.plan.root
+            self._backend.verify([checkpoint_key(root, part) for part in range(root.width)])
+        handle = self._submitted(request, planned)
+        self._planning.started(planned, handle)
+        return handle
+
+    def offer_sample(self, job: str, planned: Planned, deadline: float, confidence: float) -> None:
+        """Report the part of the tables that an approximate answer would read, in case that the deadline is missed."""
+        from qoop.programs.approximate.planning import SessionQueries
+        from qoop.programs.approximate.start import part_to_read
+        from qoop.programs.approximate.target import Target
+
+        if self._planning.foretold(planned) < _DOUBTFUL * deadline:
+            return
+        with suppress(QueryError):  # the job runs, and reports what is wrong
+            queries = SessionQueries(self._tables, self._planning, self._config.ray is not None)
+            part = part_to_read(planned.bound.text, queries, Target(_SAMPLE_ERROR, confidence))
+            if part is not None:
+                self._cluster.post(SampleOffered(job, _SAMPLE_ERROR, part))
+
+    def _request(self, planned: Planned, terms: Terms, options: StartOptions) -> JobRequest:
+        return JobRequest(
+            planned.plan,
+            planned.tables,
+            planned.bound.settings,
+            options.get("timeout"),
+            durable=self._config.checkpoints is not None,
+            saving=Worthwhile() if self._config.persist == "worthwhile" else None,
+            reuse=options.get("resume", False),
+            adaptive=_for_deadline(planned.adaptive, terms.deadline),
+            text=planned.bound.text,
+            limits=self._limits(options.get("profiled", False)),
+            functions=tuple(planned.bound.functions.values()),
+            terms=terms,
+            follows=options.get("follows", False),
+            gain=options.get("gain"),
+            fallback=planned.last_resort,
+            slowdown=self._planning.slowdown,
+        )
+
+    def _limits(self, profiled: bool) -> Limits:
+        config = self._config
+        all_saved = config.checkpoint_full == "error"
+        return Limits(near=config.ray is not None, locked=config.locked, profiled=profiled, all_saved=all_saved)
+
+    def _submitted(self, request: JobRequest, planned: Planned) -> JobHandle:
+        """The job. Where its outputs may serve another run of the text, the folder of checkpoints has a note of it."""
+        if self.earlier_runs is None or not (request.durable and request.reuse):
+            return self._cluster.submit(request)
+        begun = self.earlier_runs.begin(planned)
+        try:
+            handle = self._cluster.submit(replace(request, earlier=begun.why))
+        except BaseException:
+            begun.end(answered=True)
+            raise
+        handle.done.add_done_callback(lambda done: begun.end(answered=done.exception() is None))
+        return handle
+
+
+def _for_deadline(adaptive: Adaptive | None, deadline: float) -> Adaptive | None:
+    """The settings by which a job with a deadline may change plan."""
+    if adaptive is None or deadline == math.inf:
+        return adaptive
+    return replace(adaptive, policy=by_deadline(adaptive.policy, deadline))
