@@ -213,7 +213,7 @@ class Job:
 
     def _point_at(self, error: QoopError) -> None:
         """Have an error tell, too, which place of the query it is about."""
-        from qoop.query.statements.pointing import underlined
+        from qoop.query.statements.error_location import underlined
 
         whole = any(plan.root.whole for plan in self.plans)  # then DuckDB has underlined it
         if isinstance(error, ExecutionError) and not whole and not getattr(error, "__notes__", ()):

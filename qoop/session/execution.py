@@ -69,7 +69,7 @@ class Execution:
             case ShowSchemas():
                 return Result(*self.tables.definitions.schemas.shown())
             case ShowFunctions():
-                from qoop.query.statements.showing import shown_functions
+                from qoop.query.statements.listings import shown_functions
 
                 session = self.session
                 return Result(*shown_functions(session.functions().values(), session.planning.row_seconds()))

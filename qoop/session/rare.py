@@ -35,7 +35,7 @@ def execute(run: Execution, asked: Rare) -> Result:
 
 def _move(run: Execution, asked: OfMoves) -> Result:
     """Export all tables and views, or import those of a folder."""
-    from qoop.query.statements.moving import exporting, importing
+    from qoop.query.statements.import_export import exporting, importing
 
     if run.tables.locked:
         raise Forbidden("a locked session exports and imports no databases")

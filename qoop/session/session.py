@@ -40,8 +40,8 @@ from qoop.query.job import Job, Planned, Prepared, answer
 from qoop.query.plan_store import PlanStore
 from qoop.query.planning import QueryPlanning
 from qoop.query.result import Result
-from qoop.query.statements.keeping import DRAFTS
 from qoop.query.statements.statement import Statement, query_text, statements
+from qoop.query.statements.table_storage import DRAFTS
 from qoop.query.tables import SessionTables
 from qoop.session.execution import Execution
 from qoop.session.options import JobTerms, SessionOptions

@@ -13,10 +13,10 @@ import qoop
 
 KILLED = """
 import os, sys, qoop
-from qoop.query.statements import keeping
+from qoop.query.statements import table_storage
 session = qoop.connect(slots=1, memory="300MB", tables=sys.argv[1])
 session.sql("CREATE TABLE kept AS SELECT 1 AS a")
-keeping._changed = lambda *_: os.kill(os.getpid(), 9)
+table_storage._changed = lambda *_: os.kill(os.getpid(), 9)
 session.sql("CREATE TABLE lost AS SELECT * FROM range(10000)")
 """
 

@@ -16,7 +16,7 @@ from qoop.catalog.lexer import quoted
 from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.stores.objects import is_remote
 from qoop.planner.sql.sources import OF_CATALOG, is_of_query
-from qoop.query.statements import keeping
+from qoop.query.statements import table_storage
 from qoop.query.statements.databases.schemas import MAIN, CreateSchema, DropSchema, Schemas
 from qoop.query.statements.files import files_read, is_glob
 from qoop.query.statements.plain_names import plainly, reads
@@ -72,7 +72,7 @@ class Definitions:
         self._made: set[str] = set()  # tables that texts have created, in lower case
         self._views = Views()
         self._macros: DefinedMacros | None = None  # once there is one
-        self.schemas = Schemas(folder, keeping.check_name)
+        self.schemas = Schemas(folder, table_storage.check_name)
         self._files: set[str] = set()  # paths that are tables because a query has read them
 
     def names(self) -> list[str]:
@@ -230,7 +230,7 @@ class Definitions:
         with self._lock:
             name = self.schemas.full(asked.name)
             if self._folder is not None:
-                keeping.check_name(self._folder, name)
+                table_storage.check_name(self._folder, name)
             if asked.replace:
                 self._check_own(name)
             return None if self._taken(name, asked.replace and name not in self._views, asked.unless) else name
@@ -251,7 +251,11 @@ class Definitions:
         """Keep an answer as a table. Raises DiskFull, QueryError for types that cannot be kept."""
         with self._changing:
             folder = self._folder
-            kept = keeping.in_memory(name, result) if folder is None else keeping.in_folder(folder, name, result)
+            kept = (
+                table_storage.in_memory(name, result)
+                if folder is None
+                else table_storage.in_folder(folder, name, result)
+            )
             with self._lock:
                 self._register(name, kept)
                 self._made.add(name.lower())
@@ -350,7 +354,7 @@ class Definitions:
 
     def is_own(self, table: Table) -> bool:
         """True for a table that a text has created, now or, where there is a folder of tables, before."""
-        kept = self._folder is not None and keeping.is_kept(self._folder, table)
+        kept = self._folder is not None and table_storage.is_kept(self._folder, table)
         return kept or table.name.lower() in self._made
 
     def _check_unlocked(self) -> None:
@@ -391,7 +395,7 @@ class Definitions:
         self._catalog.drop(table.name)
         self._binder.drop_table(table.name)
         if self._folder is not None:
-            keeping.forget(self._folder, table)
+            table_storage.forget(self._folder, table)
 
     def _taken(self, name: str, replace: bool, unless: bool) -> bool:
         """True if there is something of that name that is to stay. Raises CatalogError if that is an error."""

@@ -1,4 +1,4 @@
-"""The keeping of tables that statements create: in memory as Arrow, or in a folder as Parquet files."""
+"""The storage of tables that statements create: in memory as Arrow, or in a folder as Parquet files."""
 
 from __future__ import annotations
 
