@@ -219,9 +219,9 @@ def _is_checked(plan: Plan) -> bool:
     return True
 
 
-def check_tables(wanted: Iterable[TableRef], found: Mapping[str, Table]) -> None:
+def check_tables(references: Iterable[TableRef], found: Mapping[str, Table]) -> None:
     """Raise SourceError for a table that is not there, TableChanged for one that holds something else."""
-    for ref in wanted:
+    for ref in references:
         table = found.get(ref.name) or found.get(ref.name.lower())
         where = f", once at {ref.place.path}" if ref.place is not None else ", which lived in the memory of its process"
         if table is None:

@@ -97,10 +97,10 @@ class Config:
     copy_to: tuple[Path, ...] = ()
 
 
-def configure(*, environment: Mapping[str, str] | None = None, **given: Any) -> Config:
+def configure(*, environment: Mapping[str, str] | None = None, **arguments: Any) -> Config:
     """Settle every option: argument, else environment variable, else what qoop.toml says, else default.
 
-    given: by name of option, None for what is not given. environment: in place of the environment and the files.
+    arguments: by name of option, None for what is not given. environment: in place of the environment and the files.
 
     Plans go with the checkpoints by default: a process that goes on from these needs not plan again first.
 
@@ -110,15 +110,15 @@ def configure(*, environment: Mapping[str, str] | None = None, **given: Any) -> 
 
     Raises ConfigError for a value that is not valid, naming the option; TypeError for an option that does not exist.
     """
-    unknown = given.keys() - {option.name for option in OPTIONS}
+    unknown = arguments.keys() - {option.name for option in OPTIONS}
     if unknown:
         raise TypeError(_no_option(min(unknown)))
     files: tuple[Path, ...] = ()
     if environment is None:
-        said, files = from_files()
-        environment = said | os.environ
-    values = {option.field_name: _value(option, given.get(option.name), environment) for option in OPTIONS}
-    if values["ray"] is not None and (given.get("slots") is not None or given.get("memory") is not None):
+        settings, files = from_files()
+        environment = settings | os.environ
+    values = {option.field_name: _value(option, arguments.get(option.name), environment) for option in OPTIONS}
+    if values["ray"] is not None and (arguments.get("slots") is not None or arguments.get("memory") is not None):
         raise ConfigError("slots and memory are not for a session to set where Ray is: its nodes have what they have")
     if values["ray"] is None and values["runtime_env"] is not None:
         raise ConfigError("runtime_env is for the nodes of a Ray cluster: say which, with ray=...")
@@ -140,11 +140,11 @@ def _no_option(name: str) -> str:
     return f"there is no option {name}. {advice}"
 
 
-def _value(option: SessionOption, given: Any, environment: Mapping[str, str]) -> Any:
+def _value(option: SessionOption, argument: Any, environment: Mapping[str, str]) -> Any:
     """The value of an option: as it was given, else as the environment has it, else as usual."""
-    for told in (given, environment.get(option.variable) if option.text else None):
-        if told is not None and not (option.blank and not told):
-            return option.read(option.name, told)
+    for candidate in (argument, environment.get(option.variable) if option.text else None):
+        if candidate is not None and not (option.blank and not candidate):
+            return option.read(option.name, candidate)
     return option.usual()
 
 
@@ -154,16 +154,16 @@ def from_files() -> tuple[dict[str, str], tuple[Path, ...]]:
     Raises ConfigError, which names the file, for one that cannot be read, an option that does not exist, that is not
     valid, or that this file may not set.
     """
-    told = os.environ.get("QOOP_CONFIG")
+    named = os.environ.get("QOOP_CONFIG")
     own, here = config_directory() / "qoop.toml", Path("qoop.toml").absolute()
-    files = [Path(told).expanduser().absolute()] if told else [path for path in (own, here) if os.path.isfile(path)]
-    said: dict[str, str] = {}
+    files = [Path(named).expanduser().absolute()] if named else [path for path in (own, here) if os.path.isfile(path)]
+    settings: dict[str, str] = {}
     for path in files:
         values = _from_file(path)
-        if path == here and not told:
+        if path == here and not named:
             _refuse_places(path, values, own)
-        said |= {f"QOOP_{name.upper()}": _as_text(name, value) for name, value in values.items()}
-    return said, tuple(files)
+        settings |= {f"QOOP_{name.upper()}": _as_text(name, value) for name, value in values.items()}
+    return settings, tuple(files)
 
 
 def _from_file(path: Path) -> dict[str, object]:
@@ -212,10 +212,10 @@ def course_of(course: Iterable[tuple[float, int]]) -> tuple[tuple[float, int], .
     ((60.0, 4), (120.5, 6))
     """
     try:
-        told = [(float(after), slots) for after, slots in course]
+        pairs = [(float(after), slots) for after, slots in course]
     except (TypeError, ValueError) as error:
         raise ConfigError(f"what is expected must be pairs of seconds from now and slots, not {course!r}") from error
-    found = tuple((after, slots_of("slots", slots, least=0)) for after, slots in told)
+    found = tuple((after, slots_of("slots", slots, least=0)) for after, slots in pairs)
     before = 0.0
     for after, _ in found:
         if not before < after < math.inf:

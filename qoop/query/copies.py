@@ -62,11 +62,11 @@ def remembered(folder: Path, key: bytes | None) -> dict[str, str]:
         return {}
 
 
-def take_copies(catalog: Catalog, wanted: Mapping[str, str], contents: Mapping[str, str]) -> list[Table]:
+def take_copies(catalog: Catalog, versions: Mapping[str, str], contents: Mapping[str, str]) -> list[Table]:
     """Give tables that hold the same rows as the versions wanted (by name) those versions; returns these tables."""
     found = []
     for name, table in catalog.tables().items():
-        version = wanted.get(name.lower(), table.version)
+        version = versions.get(name.lower(), table.version)
         if version != table.version and version in contents and contents[version] == content(table):
             found.append(catalog.take_for(name, version))
     return found

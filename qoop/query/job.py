@@ -297,15 +297,15 @@ class Job:
         decided: Callable[[Decided], object] | None,
         every: float,
     ) -> None:
-        seen, ended = 0, False
+        reported, ended = 0, False
         try:
             while not ended:
                 ended = self.wait(every)
                 history = self.history()
-                for record in history[seen:]:
+                for record in history[reported:]:
                     if decided is not None and isinstance(record, Decided):
                         decided(record)
-                seen = len(history)
+                reported = len(history)
                 if progress is not None:
                     progress(self.status())
         except Exception:

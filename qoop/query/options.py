@@ -94,8 +94,8 @@ def _whole(name: str, value: float | str, least: int, endless: bool = False) -> 
     found = number(name, value)
     is_whole = endless if found == math.inf else found == found // 1
     if isinstance(value, bool) or not found >= least or not is_whole:
-        told = " (inf: no limit)" if endless else ""
-        raise ConfigError(f"{name} must be a whole number of at least {least}{told}, not {value!r}")
+        note = " (inf: no limit)" if endless else ""
+        raise ConfigError(f"{name} must be a whole number of at least {least}{note}, not {value!r}")
     return found
 
 

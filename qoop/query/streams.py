@@ -44,7 +44,7 @@ def _end(number: int, frame: object) -> None:
 
 
 @contextmanager
-def told_of_ctrl_z(tell: Callable[[], None]) -> Iterator[None]:
+def on_ctrl_z(action: Callable[[], None]) -> Iterator[None]:
     """Within it Ctrl-Z calls this, where the terminal makes a signal of it that would stop the program (SIGTSTP).
 
     It does so whenever nobody reads single keys, as while a line is printed above what is on the screen.
@@ -52,7 +52,7 @@ def told_of_ctrl_z(tell: Callable[[], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN:
         yield
         return
-    before = signal.signal(signal.SIGTSTP, lambda *_: tell())
+    before = signal.signal(signal.SIGTSTP, lambda *_: action())
     try:
         yield
     finally:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from qoop.query.statements.databases.passwords import PasswordFile
     from qoop.query.statements.settings import Settings
 
-_Given = ParamSpec("_Given")
+_Arguments = ParamSpec("_Arguments")
 _Found = TypeVar("_Found")
 
 DATA_FILES = (*PARQUET, *CSV, *JSON)
@@ -170,10 +170,12 @@ class SessionTables:
         with self.naming():
             self.binder.drop_function(name)
 
-    def register_folder(self, directory: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
-        """As `Session.register_folder`. wanted: see `Catalog.register_folder`."""
+    def register_folder(
+        self, directory: str | os.PathLike[str], is_selected: Callable[[str], bool] | None = None
+    ) -> None:
+        """As `Session.register_folder`. is_selected: see `Catalog.register_folder`."""
         with self.naming():
-            self._announce(*self.catalog.register_folder(directory, wanted), place=_at("folder", directory))
+            self._announce(*self.catalog.register_folder(directory, is_selected), place=_at("folder", directory))
 
     def register_database(self, path: str | os.PathLike[str], database: str = "") -> list[str]:
         """As `Session.register_database`. database: comes before the names of the tables. Returns these."""
@@ -230,13 +232,13 @@ class SessionTables:
                 extensions.check(name)
                 self.binder.set(EXTENSIONS, ",".join([*loaded, name]))
 
-    def register_path(self, path: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
+    def register_path(self, path: str | os.PathLike[str], is_selected: Callable[[str], bool] | None = None) -> None:
         """As `Session.register_path`."""
         file = Path(os.path.expanduser(without_options(source_path(path))))
         if lake_of(str(file)) or is_partitioned(str(file)):
             self.register(file.name, path)
         elif file.is_dir() or (is_remote(os.fspath(path)) and not file.name.lower().endswith(DATA_FILES)):
-            self.register_folder(path, wanted)
+            self.register_folder(path, is_selected)
         elif file.name.lower().endswith(DATA_FILES):
             self.register(file.name.partition(".")[0], path)
         else:
@@ -288,9 +290,9 @@ class SessionTables:
         """Tables that hold the same as those of a bundle are these, wherever they lie. contents: see `take_copies`."""
         from qoop.query.copies import take_copies
 
-        wanted = {table.name.lower(): table.version for table in tables}
+        by_name = {table.name.lower(): table.version for table in tables}
         with self.naming():
-            for table in take_copies(self.catalog, wanted, contents):
+            for table in take_copies(self.catalog, by_name, contents):
                 self._now_is(table)
 
     def references(self, tables: Mapping[str, Table]) -> tuple[TableRef, ...]:
@@ -364,11 +366,11 @@ class SessionTables:
         self._plan_store.tables_changed(versions({table.name: table}))
 
 
-def weakly(method: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
+def weakly(method: Callable[_Arguments, _Found]) -> Callable[_Arguments, _Found]:
     """A method for those that live as long as its object, and must not keep it."""
     weak = weakref.WeakMethod(method)
 
-    def call(*arguments: _Given.args, **named: _Given.kwargs) -> _Found:
+    def call(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Found:
         found = weak()
         if found is None:
             raise SessionClosed("the session is closed")

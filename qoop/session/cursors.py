@@ -174,8 +174,8 @@ class Cursor:
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """That many of the next rows."""
-        wanted = self.arraysize if size is None else size
-        return self._fetch(lambda result: result.fetchmany(wanted))
+        count = self.arraysize if size is None else size
+        return self._fetch(lambda result: result.fetchmany(count))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows that are left."""

@@ -102,28 +102,30 @@ class Execution:
                 count = definitions.change(statement, self.query, Result, settings, self.texts.frames(text))
                 return done() if statement.reshapes else counted(count)
             case CreateTable(text=text):
-                wanted = definitions.wanted(statement)
-                if wanted is None:  # there is one of that name already
+                name = definitions.free_name(statement)
+                if name is None:  # there is one of that name already
                     return counted(0)
                 made = self.query(text)
-                definitions.create_table(wanted, made)
+                definitions.create_table(name, made)
                 return counted(len(made))
         return done()
 
-    def _copy(self, asked: Copy) -> Result:
+    def _copy(self, statement: Copy) -> Result:
         from qoop.query.statements import copying
 
         config = self.session.config
-        folder = copying.allowed(asked.path, asked.options, config.copy_to) if config.locked else None
-        made = self.query(asked.text)
+        folder = copying.allowed(statement.path, statement.options, config.copy_to) if config.locked else None
+        made = self.query(statement.text)
         # A few rows are written before a second thread has begun.
         writers = max(1, int(self.session.available.cpu)) if len(made) >= _MANY else 1
-        made.copy_to(asked.path, asked.options, folder, writers)
+        made.copy_to(statement.path, statement.options, folder, writers)
         return counted(len(made))
 
-    def _approximate(self, asked: Approximate) -> Result:
+    def _approximate(self, statement: Approximate) -> Result:
         """The rows of the last edition."""
-        growing = self.session.approximate(asked.text, asked.error, asked.confidence, if_busy=asked.if_busy)
+        growing = self.session.approximate(
+            statement.text, statement.error, statement.confidence, if_busy=statement.if_busy
+        )
         try:
             return growing.last().result
         except KeyboardInterrupt:

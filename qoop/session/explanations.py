@@ -15,17 +15,17 @@ from qoop.query.statements.statement import Explain
 from qoop.session.execution import Execution
 
 
-def explained(run: Execution, asked: Explain) -> Result:
+def explained(run: Execution, statement: Explain) -> Result:
     """The answer to the statement, as DuckDB has it: what kind of explanation there is, and its text."""
-    with run.texts.written_out(asked.text, run.session.sql) as query:
-        kind, text = _explained(run, query, asked)
+    with run.texts.written_out(statement.text, run.session.sql) as query:
+        kind, text = _explained(run, query, statement)
     columns = tuple((name, "VARCHAR") for name in EXPLANATION)
     return Result(pa.table({"c0": [kind], "c1": [text]}), columns)
 
 
-def _explained(run: Execution, query: str, asked: Explain) -> tuple[str, str]:
+def _explained(run: Execution, query: str, statement: Explain) -> tuple[str, str]:
     session = run.session
-    match asked.what:
+    match statement.what:
         case "alternatives":
             return "alternatives", explaining.explained_alternatives(session.alternatives(query))
         case "analyze":
@@ -64,8 +64,8 @@ def analyzed(run: Execution, query: str, format: Format = "text") -> str:
     job = run.session.start(run.session.planning.plan(query), profiled=True)
     answer(job, run.watch)
     plans = job.plans
-    seen = outputs(plans[-1], committed(job.history()))
-    return explaining.explained_plan(plans[-1], seen, len(plans) - 1, format, job.history())
+    observed = outputs(plans[-1], committed(job.history()))
+    return explaining.explained_plan(plans[-1], observed, len(plans) - 1, format, job.history())
 
 
 def history_of(run: Execution, query: str) -> str:

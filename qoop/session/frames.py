@@ -89,12 +89,12 @@ class Frames:
             now = [name for name, _ in self._tables.binder.describe(text)]
         except QueryError:
             return text  # its fault is told where it is planned
-        wanted = [_as_written(name, tables) for name in now]
-        if wanted == now:
+        written_names = [_as_written(name, tables) for name in now]
+        if written_names == now:
             return text
         from qoop.query.statements.macros.naming import with_names
 
-        return with_names(text, now, wanted)
+        return with_names(text, now, written_names)
 
     def started(self, job: JobHandle, tables: Mapping[str, object]) -> None:
         """A job reads some tables, of which variables may be. tables: by name in lower case."""

@@ -107,20 +107,20 @@ class SessionOptions:
 
     def _set_terms(self, name: str, value: object) -> None:
         [found] = [one for one in OPTIONS if one.name == name]
-        told: Any = getattr(self._config, name) if value is None else found.read(name, value)
+        setting: Any = getattr(self._config, name) if value is None else found.read(name, value)
         if name in GOALS:
-            self.goal = {**self.goal, name: told}
+            self.goal = {**self.goal, name: setting}
             return
-        terms: dict[str, Any] = {name: told}
+        terms: dict[str, Any] = {name: setting}
         self.terms = replace(self.terms, **terms)
 
-    def _set_slots(self, value: object, said: str) -> None:
-        """said: the name that was given."""
+    def _set_slots(self, value: object, name: str) -> None:
+        """name: the option as the statement names it."""
         text = AUTO if value is None else str(value)
         if text == AUTO:
             self.resize(slots=AUTO)
         elif text.isdigit():
             self.resize(slots=int(text))
         else:
-            told = "slots" if said.lower() == "slots" else f"{said}, which is slots here,"
-            raise ConfigError(f"{told} must be a whole number, not {text!r}")
+            subject = "slots" if name.lower() == "slots" else f"{name}, which is slots here,"
+            raise ConfigError(f"{subject} must be a whole number, not {text!r}")

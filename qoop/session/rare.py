@@ -14,71 +14,71 @@ from qoop.query.statements.macros.reading import OfMacros
 from qoop.query.statements.statement import Query
 from qoop.session.execution import Execution, counted, done
 
-Rare = OfDatabases | OfExtensions | OfMoves | OfMacros | prepared.Said
+Rare = OfDatabases | OfExtensions | OfMoves | OfMacros | prepared.OfSessionState
 
 
-def execute(run: Execution, asked: Rare) -> Result:
+def execute(run: Execution, statement: Rare) -> Result:
     """As `Execution.execute`."""
-    if isinstance(asked, OfMoves):
-        return _move(run, asked)
-    if isinstance(asked, OfExtensions):
-        return _extend(run, asked)
-    if isinstance(asked, OfDatabases):
+    if isinstance(statement, OfMoves):
+        return _move(run, statement)
+    if isinstance(statement, OfExtensions):
+        return _extend(run, statement)
+    if isinstance(statement, OfDatabases):
         with run.tables.naming():
-            found = run.tables.attached.do(asked, run.tables.locked)
+            found = run.tables.attached.do(statement, run.tables.locked)
         return done() if found is None else Result(*found)
-    if isinstance(asked, OfMacros):
-        run.tables.definitions.define_macro(asked)
+    if isinstance(statement, OfMacros):
+        run.tables.definitions.define_macro(statement)
         return done()
-    return _remember(run, asked)
+    return _remember(run, statement)
 
 
-def _move(run: Execution, asked: OfMoves) -> Result:
+def _move(run: Execution, statement: OfMoves) -> Result:
     """Export all tables and views, or import those of a folder."""
     from qoop.query.statements.import_export import exporting, importing
 
     if run.tables.locked:
         raise Forbidden("a locked session exports and imports no databases")
     definitions = run.tables.definitions
-    if isinstance(asked, Export):
+    if isinstance(statement, Export):
 
         def rows(name: str) -> Result:
             return run.query(f"FROM {quoted(name)}")
 
-        return counted(exporting.export(asked, definitions.named(), run.tables.attached.tables(), rows))
+        return counted(exporting.export(statement, definitions.named(), run.tables.attached.tables(), rows))
     run.texts.changed()
-    return Result(*importing.import_database(asked, definitions, run.execute, Result, run.session.config.memory))
+    return Result(*importing.import_database(statement, definitions, run.execute, Result, run.session.config.memory))
 
 
-def _extend(run: Execution, asked: OfExtensions) -> Result:
+def _extend(run: Execution, statement: OfExtensions) -> Result:
     """Load an extension of DuckDB for the queries to come, or have it downloaded."""
-    if isinstance(asked, Install):
+    if isinstance(statement, Install):
         if run.tables.locked:
             raise Forbidden("a locked session loads no extensions")
-        extensions.install(asked.name, asked.source)
+        extensions.install(statement.name, statement.source)
     else:
-        run.tables.load_extension(asked.name)
+        run.tables.load_extension(statement.name)
     return done()
 
 
-def _remember(run: Execution, asked: prepared.Said) -> Result:
+def _remember(run: Execution, statement: prepared.OfSessionState) -> Result:
     """Prepared statements, variables and transactions."""
     if run.tables.locked:  # its users are many
         raise Forbidden("a locked session has no prepared statements, variables and transactions")
     remembered, result = run.texts.remembered, done()
-    match asked:
+    match statement:
         case prepared.Prepare():
-            remembered.prepare(asked)
+            remembered.prepare(statement)
         case prepared.Execute():
-            for statement in remembered.execute(asked):
-                result = run.execute(statement)
+            for inner in remembered.execute(statement):
+                result = run.execute(inner)
         case prepared.Deallocate():
-            remembered.deallocate(asked)
+            remembered.deallocate(statement)
         case prepared.SetVariable(name, None):
             remembered.forget_variable(name)
         case prepared.SetVariable(name, text):
             found = run.execute(Query(f"SELECT ({text})"))
             remembered.set_variable(name, found.fetchall()[0][0], found.types[0])
         case prepared.Transaction():
-            remembered.transact(asked)
+            remembered.transact(statement)
     return result

@@ -69,11 +69,13 @@ class Registration:
         """Register every table of a DuckDB file. Raises SourceError."""
         self._tables.register_database(path)
 
-    def register_path(self, path: str | os.PathLike[str], wanted: Callable[[str], bool] | None = None) -> None:
-        """Register whatever is there: a folder of tables, a DuckDB file, or a file of data, which is given the name
-        of the file. wanted: true for the names of those tables of a folder that are to be registered; by default all.
-        Raises SourceError."""
-        self._tables.register_path(path, wanted)
+    def register_path(self, path: str | os.PathLike[str], is_selected: Callable[[str], bool] | None = None) -> None:
+        """Register a folder of tables, a DuckDB file, or a file of data as a table with the name of the file.
+
+        is_selected: true for the names of those tables of a folder that are to be registered; by default all. Raises
+        SourceError.
+        """
+        self._tables.register_path(path, is_selected)
 
     def tables(self) -> Mapping[str, Table]:
         """The tables by name, as they are now. A file that a query names by its path is none."""

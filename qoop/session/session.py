@@ -48,7 +48,7 @@ from qoop.session.options import JobTerms, SessionOptions
 from qoop.session.parts import Parts, capacity, made, unfinished_runs
 from qoop.session.registration import Registration
 from qoop.session.starting import JobStarts, StartOptions
-from qoop.session.texts import Asked, Texts, with_parameters
+from qoop.session.texts import RunQuery, Texts, with_parameters
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.tenants import TenantStatus
@@ -362,13 +362,13 @@ class Session(Registration):
 
     @property
     def available(self) -> Resources:
-        """Slots and memory that tasks have on all machines together; here that is half of the memory of `given`."""
+        """Slots and memory of tasks on all machines together; on one machine half of the memory of `configured`."""
         self._tables.creator_process.check()
         return capacity(self.backend)
 
     @property
-    def given(self) -> Resources:
-        """Slots and memory as they were given, of which outputs and the process itself take their part, too."""
+    def configured(self) -> Resources:
+        """Slots and memory as configured; the outputs and the process itself use a part of that memory."""
         return self.backend.configured if isinstance(self.backend, LocalBackend) else self.available
 
     def resize(self, slots: int | Auto | None = None, memory: int | str | None = None, *, notice: float = 0.0) -> None:
@@ -396,9 +396,9 @@ class Session(Registration):
         Raises ConfigError for times or slots that cannot be, SessionClosed.
         """
         self._tables.check_open()
-        told = course_of(course)
-        self.planning.expect(max((slots for _, slots in told), default=0))
-        self.cluster.expect(told)
+        steps = course_of(course)
+        self.planning.expect(max((slots for _, slots in steps), default=0))
+        self.cluster.expect(steps)
 
     def jobs(self) -> list[Job]:
         """The jobs that somebody has in hand, in the order in which they came."""
@@ -487,9 +487,9 @@ class Session(Registration):
     def _execution(self, watch: Callable[[Job], object] | None = None) -> Execution:
         return Execution(self, self._tables, self._options, self._texts, watch)
 
-    def _written_out(self, text: str, asked: Asked | None = None) -> contextlib.AbstractContextManager[str]:
-        """asked: answers a query, by default as `sql`."""
-        return self._texts.written_out(text, asked or self.sql)
+    def _written_out(self, text: str, run_query: RunQuery | None = None) -> contextlib.AbstractContextManager[str]:
+        """run_query: answers a query, by default as `sql`."""
+        return self._texts.written_out(text, run_query or self.sql)
 
     def _take(self, handle: JobHandle) -> pa.Table:
         """The root's output; from now on the caller owns its memory."""

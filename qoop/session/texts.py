@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from qoop.query.statements.parameters import Parameters
     from qoop.query.statements.remembered import Remembered
 
-Asked = Callable[[str], Result]
+RunQuery = Callable[[str], Result]
 """Answers a query that is asked on the way to another one."""
 
 
@@ -48,13 +48,13 @@ class Texts:
         return self._frames.named(text).keys() if self._sees_frames else ()
 
     @contextmanager
-    def written_out(self, text: str, asked: Asked) -> Iterator[str]:
+    def written_out(self, text: str, run_query: RunQuery) -> Iterator[str]:
         """A query with the values of variables, with those that its PIVOTs find in the data, and with the tables of the
         program that it reads: these are there until the block ends, and for the jobs that it has begun."""
         if "getvariable" in text.lower() and not self._config.locked:
             text = self._with_variables(text)
         if "pivot" in text.lower():
-            text = self._with_pivoted(text, asked)
+            text = self._with_pivoted(text, run_query)
         if not self._sees_frames:
             yield text
             return
@@ -65,12 +65,12 @@ class Texts:
         """A job reads some tables. tables: by name in lower case."""
         self._frames.started(job, tables)
 
-    def _with_pivoted(self, text: str, asked: Asked) -> str:
+    def _with_pivoted(self, text: str, run_query: RunQuery) -> str:
         from qoop.query.statements.pivots import with_values
 
         def values(query: str) -> list[str]:
-            with self.written_out(query, asked) as written:
-                return [str(value) for (value,) in asked(written).fetchall()]
+            with self.written_out(query, run_query) as written:
+                return [str(value) for (value,) in run_query(written).fetchall()]
 
         return with_values(text, values)
 
@@ -82,10 +82,10 @@ class Texts:
         if written == text:
             return text
         try:
-            wanted, now = describe(text), describe(written)
+            expected, now = describe(text), describe(written)
         except QueryError:
             return written  # its fault is told where it is planned
-        return with_names(written, [name for name, _ in now], [name for name, _ in wanted])
+        return with_names(written, [name for name, _ in now], [name for name, _ in expected])
 
 
 def with_parameters(text: str, parameters: Parameters | None) -> str:

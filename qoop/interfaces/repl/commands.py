@@ -228,7 +228,7 @@ def _resize(shell: Shell, line: str) -> None:
     shell.session.resize(slots, asked.get("memory"), notice=notice)  # type: ignore[arg-type]  # it says what is wrong
     when = f"in {notice:g} s" if notice else "from now on"
     told = ", ".join(f"{name} {value}" for name, value in asked.items() if name != "notice")
-    shell.tell(f"{told} {when}" if notice else f"queries now have {available_of(shell.session.given)}")
+    shell.tell(f"{told} {when}" if notice else f"queries now have {available_of(shell.session.configured)}")
 
 
 def _number(name: str, text: str) -> float:

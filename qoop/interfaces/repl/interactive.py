@@ -227,7 +227,7 @@ class InteractiveShell(Shell):
             return ""
         from qoop.engine.history import available_of
 
-        available, status = self.session.given, self._jobs.status() if self._jobs is not None else ""
+        available, status = self.session.configured, self._jobs.status() if self._jobs is not None else ""
         tables = len(self.session.tables())
         parts = [f"{tables} table{'' if tables == 1 else 's'}", available_of(available), status, self.session.held_back]
         return " " + " · ".join(filter(None, parts))

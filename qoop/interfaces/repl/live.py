@@ -26,7 +26,7 @@ from qoop.interfaces.repl.typed import is_whole
 from qoop.query.drawing.terminal import Terminal, shortened, width_of
 from qoop.query.drawing.view import view
 from qoop.query.job import Job
-from qoop.query.streams import told_of_ctrl_z
+from qoop.query.streams import on_ctrl_z
 
 _PATIENCE = 0.25
 """Seconds that a query may take without being shown."""
@@ -91,7 +91,7 @@ class LiveView:
 
     def show(self) -> None:
         """Stay until the query has ended. Raises SentBack."""
-        with told_of_ctrl_z(self._send_behind):
+        with on_ctrl_z(self._send_behind):
             if self._job.wait(_PATIENCE):
                 return
             if self._wanted_behind or self._app.run(pre_run=self._begin) == "back":

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from qoop.catalog.errors import Cancelled, ConfigError, DiskFull, QoopError
 from qoop.interfaces.repl.typed import is_command, pieces
-from qoop.query.drawing.table_text import Look, table_text
+from qoop.query.drawing.table_text import PrintStyle, table_text
 from qoop.query.drawing.terminal import Terminal, between_words
 from qoop.query.streams import EndedBySignal
 
@@ -52,7 +52,7 @@ class Shell:
         self._reading: list[Path] = []
         self._begun_text = ""  # what the next prompt begins with
         self.form = form
-        self.look = Look()
+        self.look = PrintStyle()
         self.timing = False
         self.asked_to_quit = False
         self.replaying: Replay | None = None
@@ -174,7 +174,7 @@ class Shell:
         from pydoc import pager
 
         os.environ.setdefault("LESS", "-SRX")
-        pager(table_text(result, Terminal(width=1_000_000), look=replace(self.look, most_rows=len(result))))
+        pager(table_text(result, Terminal(width=1_000_000), style=replace(self.look, most_rows=len(result))))
 
     # What is typed or read
 
@@ -345,7 +345,7 @@ class Shell:
         self._last_result = result
         terminal, note = self.terminal(), self._note(seconds, job)
         if self._file is not None:
-            write(result, self.form, self._file, look=self.look)
+            write(result, self.form, self._file, style=self.look)
             self._file.flush()
             if self._once:
                 self.close_output()

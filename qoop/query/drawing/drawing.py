@@ -64,9 +64,9 @@ class Drawing:
         )
 
 
-def draw_plan(plan: Plan, seen: StageObservations | None = None) -> Drawing:
-    """One plan. seen: what its stages turned out to be."""
-    return _Picture(plan, {}, seen).drawing()
+def draw_plan(plan: Plan, observed: StageObservations | None = None) -> Drawing:
+    """One plan. observed: what its stages turned out to be."""
+    return _Picture(plan, {}, observed).drawing()
 
 
 def draw_plans(plans: Sequence[tuple[str, Plan]], abreast: bool = False) -> Drawing:
@@ -148,11 +148,11 @@ class _Picture:
         self,
         plan: Plan,
         colours: Mapping[StageKey, str],
-        seen: StageObservations | None,
+        observed: StageObservations | None,
         names: Mapping[StageKey, Sequence[tuple[str, StageId]]] | None = None,
         name: str = "",
     ) -> None:
-        self.plan, self.colours, self.seen, self.names, self.name = plan, colours, seen, names or {}, name
+        self.plan, self.colours, self.observed, self.names, self.name = plan, colours, observed, names or {}, name
         layers = _layers(plan)
         self.boxes = {stage.id: _Place(stage.id, layers[stage.id]) for stage in plan.stages}
         self.rows: list[list[_Place]] = [[] for _ in range(max(layers.values()) + 1)]
@@ -214,8 +214,8 @@ class _Picture:
         place = self.boxes[stage.id]
         x, y = place.x - BOX / 2, _MARGIN + place.layer * LAYER
         colour = self.colours.get(stage_key(stage), _PALE) if stage.shareable else _PALE
-        one = (self.seen or {}).get(stage.id)
-        lines = _facts(stage, self.seen)
+        one = (self.observed or {}).get(stage.id)
+        lines = _facts(stage, self.observed)
         border = "#b03a2e" if one is not None and q_error(stage.estimate.rows, one.rows) > 4 else "#777777"
         dashed = ' stroke-dasharray="4 3"' if stage.opaque is not None or not stage.shareable else ""
         texts = [
@@ -233,7 +233,7 @@ class _Picture:
             ),
         ]
         return (
-            f"<g><title>{escape(_tooltip(stage, self.seen))}</title>"
+            f"<g><title>{escape(_tooltip(stage, self.observed))}</title>"
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{BOX}" height="{TALL}" rx="5" fill="{colour}" stroke="{border}"'
             f"{dashed}/>{''.join(texts)}</g>"
         )
@@ -299,22 +299,22 @@ def _pack(row: Sequence[_Place], wishes: Sequence[float]) -> None:
         place.x = mean + offset
 
 
-def _facts(stage: Stage, seen: StageObservations | None) -> list[str]:
+def _facts(stage: Stage, observed: StageObservations | None) -> list[str]:
     estimate = stage.estimate
     lines = [
         f"{count_text(estimate.rows)} rows, {seconds_text(work(stage))}, {count_text(estimate.task_memory)}B a task"
     ]
-    one = (seen or {}).get(stage.id)
+    one = (observed or {}).get(stage.id)
     if one is not None:
         spent = f", {seconds_text(one.seconds)}" if one.seconds is not None else ""
         lines.append(f"seen: {count_text(one.rows)} rows{spent}")
     return lines
 
 
-def _tooltip(stage: Stage, seen: StageObservations | None) -> str:
+def _tooltip(stage: Stage, observed: StageObservations | None) -> str:
     lines = [f"{stage.id}  {stage.label}", facts(stage)]
-    if seen is not None:
-        lines.append(f"seen: {observed_facts(stage, seen.get(stage.id))}")
+    if observed is not None:
+        lines.append(f"seen: {observed_facts(stage, observed.get(stage.id))}")
     if stage.opaque is not None:
         lines.append(f"runs whole: {stage.opaque}")
     if not stage.shareable:

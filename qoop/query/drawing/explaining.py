@@ -24,24 +24,26 @@ FORMATS: tuple[Format, ...] = ("text", "json", "svg", "html")
 
 def explained_plan(
     plan: Plan,
-    seen: StageObservations | None = None,
+    observed: StageObservations | None = None,
     switches: int = 0,
     format: Format = "text",
     history: Sequence[Record] = (),
 ) -> str:
-    """One plan. seen: what its stages turned out to be. switches: how many plans were given up for it. history: of the
-    job that ran it."""
+    """One plan. observed: the measurements of its stages. switches: the number of plans before it.
+
+    history: the records of the job that ran it.
+    """
     more = analysis(plan, history) if history else {}
     if format == "text":
         changed = [f"the plan was changed {switches} times; the last one:"] if switches else []
-        return "\n".join([*changed, explain(plan, seen, more)])
+        return "\n".join([*changed, explain(plan, observed, more)])
     if format == "json":
-        told = as_json(plan, seen)
+        document = as_json(plan, observed)
         profiles = stage_profiles(plan, history)
-        for stage in told["stages"]:
+        for stage in document["stages"]:
             stage |= {"notes": list(more[stage["id"]]), "profile": profiles[stage["id"]]} if more else {}
-        return _json({**told, "switches": switches})
-    return _picture(draw_plan(plan, seen), explain(plan, seen, more), format)
+        return _json({**document, "switches": switches})
+    return _picture(draw_plan(plan, observed), explain(plan, observed, more), format)
 
 
 def explained_alternatives(alternatives: Alternatives, format: Format = "text") -> str:

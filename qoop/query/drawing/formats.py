@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from qoop.catalog.errors import ConfigError, DiskFull
-from qoop.query.drawing.table_text import USUAL, Look, table_text
+from qoop.query.drawing.table_text import USUAL, PrintStyle, table_text
 from qoop.query.drawing.terminal import Terminal, width_of
 
 if TYPE_CHECKING:
@@ -35,15 +35,17 @@ def checked_format(name: str) -> str:
     return known
 
 
-def write(result: Result, form: str, stream: TextIO, terminal: Terminal | None = None, look: Look = USUAL) -> None:
+def write(
+    result: Result, form: str, stream: TextIO, terminal: Terminal | None = None, style: PrintStyle = USUAL
+) -> None:
     """Print an answer in one of FORMATS."""
-    for piece in pieces(result, form, terminal or Terminal.of(stream), look):
+    for piece in pieces(result, form, terminal or Terminal.of(stream), style):
         stream.write(piece)
 
 
-def pieces(result: Result, form: str, terminal: Terminal | None = None, look: Look = USUAL) -> Iterator[str]:
+def pieces(result: Result, form: str, terminal: Terminal | None = None, style: PrintStyle = USUAL) -> Iterator[str]:
     """An answer in one of FORMATS, piece by piece: of those for programs whole lines, and of CSV the names alone."""
-    return _WRITERS[checked_format(form)](result, terminal or Terminal(), look)
+    return _WRITERS[checked_format(form)](result, terminal or Terminal(), style)
 
 
 def explanation(result: Result) -> str | None:
@@ -83,20 +85,20 @@ def _save_arrow(result: Result, file: Path) -> None:
         writer.write_table(table)
 
 
-def _table(result: Result, terminal: Terminal, look: Look) -> Iterator[str]:
-    yield table_text(result, terminal, look=look) + "\n"
+def _table(result: Result, terminal: Terminal, style: PrintStyle) -> Iterator[str]:
+    yield table_text(result, terminal, style=style) + "\n"
 
 
-def _separated(delimiter: str) -> Callable[[Result, Terminal, Look], Iterator[str]]:
-    def texts(result: Result, _: Terminal, look: Look) -> Iterator[str]:
+def _separated(delimiter: str) -> Callable[[Result, Terminal, PrintStyle], Iterator[str]]:
+    def texts(result: Result, _: Terminal, style: PrintStyle) -> Iterator[str]:
         from qoop.query.drawing.separated import separated  # most answers are printed as tables
 
-        return separated(result, delimiter, look)
+        return separated(result, delimiter, style)
 
     return texts
 
 
-def _json(result: Result, terminal: Terminal, look: Look) -> Iterator[str]:
+def _json(result: Result, terminal: Terminal, style: PrintStyle) -> Iterator[str]:
     separator = "["
     for row in result.json_rows():
         yield f"{separator}{row}"
@@ -104,12 +106,12 @@ def _json(result: Result, terminal: Terminal, look: Look) -> Iterator[str]:
     yield "]\n" if separator != "[" else "[]\n"
 
 
-def _json_lines(result: Result, terminal: Terminal, look: Look) -> Iterator[str]:
+def _json_lines(result: Result, terminal: Terminal, style: PrintStyle) -> Iterator[str]:
     return (f"{row}\n" for row in result.json_rows())
 
 
-def _markdown(result: Result, terminal: Terminal, look: Look) -> Iterator[str]:
-    null = "NULL" if look.null is None else look.null
+def _markdown(result: Result, terminal: Terminal, style: PrintStyle) -> Iterator[str]:
+    null = "NULL" if style.null is None else style.null
     yield _marked(result.columns)
     yield _marked(["---"] * len(result.columns))
     for row in result.text_rows():
@@ -120,8 +122,8 @@ def _marked(cells: list[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|').replace(chr(10), '<br>') for cell in cells)} |\n"
 
 
-def _vertical(result: Result, terminal: Terminal, look: Look) -> Iterator[str]:
-    null = terminal.paint("NULL" if look.null is None else look.null, "faint")
+def _vertical(result: Result, terminal: Terminal, style: PrintStyle) -> Iterator[str]:
+    null = terminal.paint("NULL" if style.null is None else style.null, "faint")
     widest = max(map(width_of, result.columns), default=0)
     for number, row in enumerate(result.text_rows(), 1):
         yield terminal.paint(f"── row {number} ".ljust(min(40, terminal.width), "─"), "faint") + "\n"
@@ -130,7 +132,7 @@ def _vertical(result: Result, terminal: Terminal, look: Look) -> Iterator[str]:
             yield f"{' ' * (widest - width_of(name))}{terminal.paint(name, 'bold')} = {shown}\n"
 
 
-_WRITERS: dict[str, Callable[[Result, Terminal, Look], Iterator[str]]] = {
+_WRITERS: dict[str, Callable[[Result, Terminal, PrintStyle], Iterator[str]]] = {
     "table": _table,
     "markdown": _markdown,
     "csv": _separated(","),

@@ -73,8 +73,8 @@ def as_html(profile: CapacityProfile, title: str, region_seconds: float = REGION
         for region in regions(profile, region_seconds)
     )
     table = "<table><tr><th>begins</th><th>volatility</th><th>largest run</th></tr>\n" + "\n".join(rows) + "\n</table>"
-    said = f"<p>{escape(str(summary(profile, region_seconds)))}</p>"
-    return page(title, as_svg(profile, title, region_seconds), said, "<h3>Regions</h3>", table)
+    paragraph = f"<p>{escape(str(summary(profile, region_seconds)))}</p>"
+    return page(title, as_svg(profile, title, region_seconds), paragraph, "<h3>Regions</h3>", table)
 
 
 class _Place:
@@ -100,10 +100,10 @@ def _legend() -> Iterator[str]:
 
 def _ground(region: Region, place: _Place) -> str:
     left, right = place.x(region.begin), place.x(region.begin + region.seconds)
-    told = f"{region.volatility}: largest run {100 * region.size:.0f} %"
+    tooltip = f"{region.volatility}: largest run {100 * region.size:.0f} %"
     return (
         f'<rect x="{left:.1f}" y="{_TOP}" width="{right - left:.1f}" height="{place.bottom - _TOP}"'
-        f' fill="{_GROUND[region.volatility]}"><title>{told}</title></rect>'
+        f' fill="{_GROUND[region.volatility]}"><title>{tooltip}</title></rect>'
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from qoop.query.drawing.table_text import USUAL, Look
+from qoop.query.drawing.table_text import USUAL, PrintStyle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,10 +24,10 @@ _PLAIN = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|DECIMAL\(.*|DOUBLE|F
 """Types whose texts hold nothing that is to be quoted."""
 
 
-def separated(result: Result, delimiter: str, look: Look = USUAL) -> Iterator[str]:
+def separated(result: Result, delimiter: str, style: PrintStyle = USUAL) -> Iterator[str]:
     """The line of the names, then those of the rows, many at a time."""
-    null = _cell(look.null, delimiter) if look.null else ""
-    if look.headers:
+    null = _cell(style.null, delimiter) if style.null else ""
+    if style.headers:
         yield _line(result.columns, delimiter)
     if len(result) <= FEW:
         yield from (_line(row, delimiter, null) for row in result.text_rows())
@@ -70,8 +70,8 @@ def _expression(types: Sequence[str], casts: Sequence[str], delimiter: str, null
 
 
 def _quoted_cell(cast: str, delimiter: str) -> str:
-    wanted = " OR ".join([f"{cast} = ''", *(f"contains({cast}, chr({ord(mark)}))" for mark in _marks(delimiter))])
-    return f"CASE WHEN {wanted} THEN '\"' || replace({cast}, '\"', '\"\"') || '\"' ELSE {cast} END"
+    needs_quotes = " OR ".join([f"{cast} = ''", *(f"contains({cast}, chr({ord(mark)}))" for mark in _marks(delimiter))])
+    return f"CASE WHEN {needs_quotes} THEN '\"' || replace({cast}, '\"', '\"\"') || '\"' ELSE {cast} END"
 
 
 def _joined(lines: pa.Array) -> str:

@@ -30,7 +30,7 @@ Row = tuple[str | None, ...]
 
 
 @value
-class Look:
+class PrintStyle:
     """The look of answers that are printed where the user has a choice.
 
     headers: whether the names of the columns are printed, where a format can be without. null: the text that stands
@@ -43,7 +43,7 @@ class Look:
     most_rows: int | None = None
 
 
-USUAL = Look()
+USUAL = PrintStyle()
 
 
 @value
@@ -65,15 +65,15 @@ class _Column:
         return max(width_of(self.name), width_of(self.type), *cells, self.least)
 
 
-def table_text(result: Result, terminal: Terminal, note: str = "", look: Look = USUAL) -> str:
+def table_text(result: Result, terminal: Terminal, note: str = "", style: PrintStyle = USUAL) -> str:
     """The table, and a line that says how many rows there are; by default it shows as many as fit the screen, but at
     least ten. note: the end of that line.
     """
-    most = max(10, terminal.height - _FRAME) if look.most_rows is None else look.most_rows
+    most = max(10, terminal.height - _FRAME) if style.most_rows is None else style.most_rows
     head, tail = shown_rows(len(result), most)
     rows = [*islice(result.slice(0, head).text_rows(), head), *result.slice(len(result) - tail, tail).text_rows()]
-    null = "NULL" if look.null is None else _visible(look.null)
-    least = (*look.widths, *[1] * len(result.columns))
+    null = "NULL" if style.null is None else _visible(style.null)
+    least = (*style.widths, *[1] * len(result.columns))
     columns = [
         _Column(_visible(name), shortened(type_.lower(), 24), bool(_NUMBERS.fullmatch(type_)), values, null, cells)
         for name, type_, values, cells in zip(
@@ -82,7 +82,7 @@ def table_text(result: Result, terminal: Terminal, note: str = "", look: Look = 
     ]
     fitted, widths, left_out = _fit(columns, terminal.width)
     lines = _lines(fitted, widths, head if tail else None, terminal)
-    if not look.headers:
+    if not style.headers:
         del lines[1:4]
     total = _total(len(result), head + tail, len(columns), left_out)
     return "\n".join([*lines, terminal.paint(total + note, "faint")])

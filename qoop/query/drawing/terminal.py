@@ -50,8 +50,8 @@ class Terminal:
 
 
 def _columns(otherwise: int) -> int:
-    told = os.environ.get("COLUMNS", "")
-    return int(told) if told.isdigit() and int(told) > 0 else otherwise
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() and int(columns) > 0 else otherwise
 
 
 def width_of(text: str) -> int:

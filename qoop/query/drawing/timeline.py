@@ -332,10 +332,10 @@ def _bar(bar: Bar, what: Timeline, scale: _Scale, colour: str) -> str:
     edge = f' stroke="{colour}" stroke-width="1.5"' if bar.outcome != "done" else ""
     stage = _stage(what, bar)
     label = stage.label if stage is not None else ""
-    told = f"plan {what.names[bar.plan]} {bar.attempt.task.stage}.{bar.attempt.task.part} {label}: {bar.outcome}"
-    told += f", {bar.ended - bar.begun:.3f} s on {bar.machine}" + (f"; {bar.note}" if bar.note else "")
+    tooltip = f"plan {what.names[bar.plan]} {bar.attempt.task.stage}.{bar.attempt.task.part} {label}: {bar.outcome}"
+    tooltip += f", {bar.ended - bar.begun:.3f} s on {bar.machine}" + (f"; {bar.note}" if bar.note else "")
     shape = (
-        f'<g class="bar"><title>{escape(told)}</title><rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}"'
+        f'<g class="bar"><title>{escape(tooltip)}</title><rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}"'
         f' height="{height:.1f}" rx="2" fill="{fill}"{edge}/>'
     )
     name = bar.attempt.task.stage

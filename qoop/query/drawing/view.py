@@ -84,22 +84,22 @@ def due(status: JobStatus) -> str:
 def news(history: Sequence[Record], since: int, terminal: Terminal) -> list[str]:
     """The decisions about the plan since that many records, as sentences: switches, and what was stayed with; what
     became known of its deadline; and what there was of an earlier run."""
-    told = []
+    shown = []
     for record in history[since:]:
         if isinstance(record, DeadlineReported):
             lines = wrap(f"! {record}", max(30, terminal.width - 1), subsequent_indent="  ")
-            told += [terminal.paint(line, "red") if record.late > 0 else line for line in lines]
+            shown += [terminal.paint(line, "red") if record.late > 0 else line for line in lines]
         for sentence in of_earlier_runs([record]):
-            told += [terminal.paint(line, "magenta") for line in wrap(sentence, max(30, terminal.width - 1))]
+            shown += [terminal.paint(line, "magenta") for line in wrap(sentence, max(30, terminal.width - 1))]
         if isinstance(record, Switched) and record.why:
             first, *rest = wrap(f"⇄ switched plan {record}", max(30, terminal.width - 1), subsequent_indent="  ")
-            told += [terminal.paint(first, "magenta"), *rest]
+            shown += [terminal.paint(first, "magenta"), *rest]
         if isinstance(record, Decided):
             paints: tuple[Paint, ...] = ("bold", "magenta") if record.switched else ("faint",)
             mark = "⇄ switched plan" if record.switched else "· kept the plan"
             first, *rest = wrap(f"{mark} {record}", max(30, terminal.width - 1), subsequent_indent="  ")
-            told += [terminal.paint(mark, *paints) + first.removeprefix(mark), *rest]
-    return told
+            shown += [terminal.paint(mark, *paints) + first.removeprefix(mark), *rest]
+    return shown
 
 
 def of_earlier_runs(history: Sequence[Record], since: int = 0) -> list[str]:
@@ -162,8 +162,8 @@ def _slots(status: JobStatus) -> str:
     used, share = status.used.cpu, None if status.share is None else status.share.cpu
     if share is not None and share >= max(1, used):
         return f"{used:g} of {share:g} slots"
-    told = f"{used:g} slot{'' if used == 1 else 's'}"
-    return told if not share else f"{told}, its share is {share:g}"
+    text = f"{used:g} slot{'' if used == 1 else 's'}"
+    return text if not share else f"{text}, its share is {share:g}"
 
 
 def _why_not(status: JobStatus) -> str:

@@ -30,18 +30,18 @@ _LOST = """SELECT constraint_text FROM duckdb_constraints()
     WHERE NOT internal AND column_default IS NOT NULL"""
 
 
-def empty(asked: CreateEmpty, settings: Settings) -> Rows:
+def empty(statement: CreateEmpty, settings: Settings) -> Rows:
     """A table without rows. Raises QueryError for columns that DuckDB does not take, and for what is more than their
     names and types: nothing would keep it."""
     with _duckdb(settings) as connection:
-        name = sql_name(asked.name[-1])
-        connection.execute(f"CREATE TABLE {name} {asked.columns}")
-        _check_kept(connection, asked.name[-1])
+        name = sql_name(statement.name[-1])
+        connection.execute(f"CREATE TABLE {name} {statement.columns}")
+        _check_kept(connection, statement.name[-1])
         return _read(connection, name)
 
 
 def apply(
-    asked: Change,
+    statement: Change,
     name: Parts,
     others: Mapping[str, Parts],
     run: Callable[[str], Result],
@@ -57,9 +57,9 @@ def apply(
 
     Raises QueryError for what DuckDB does not take, SourceError for files that it cannot read, OutOfMemory.
     """
-    rows = None if asked.query is None else run(asked.query)
+    rows = None if statement.query is None else run(statement.query)
     read = {} if rows is not None else {parts: run(f"FROM {sql_name(other)}") for other, parts in others.items()}
-    with _duckdb(settings, asked.files) as connection:
+    with _duckdb(settings, statement.files) as connection:
         _make_places(connection, [name, *read])
         for parts, found in {name: now, **read}.items():
             _fill(connection, _dotted(parts), found)
@@ -67,10 +67,10 @@ def apply(
             connection.execute(f"SET search_path = {sql_string(f'{default},memory.main')}")
         if rows is not None:
             _fill(connection, sql_name(_ROWS), rows)
-        change = asked.text if rows is None else f"{asked.head} FROM {sql_name(_ROWS)}"
+        change = statement.text if rows is None else f"{statement.head} FROM {sql_name(_ROWS)}"
         counted = connection.execute(change).fetchone()
         _check_kept(connection, name[-1])
-        return _read(connection, _dotted(name)), 0 if asked.reshapes or counted is None else int(counted[0])
+        return _read(connection, _dotted(name)), 0 if statement.reshapes or counted is None else int(counted[0])
 
 
 def _check_kept(connection: duckdb.DuckDBPyConnection, table: str) -> None:
@@ -113,9 +113,9 @@ def _fill(connection: duckdb.DuckDBPyConnection, name: str, rows: Result) -> Non
     typed = zip(rows.unique_columns, rows.types, strict=True)
     columns = ", ".join(f"{sql_name(column)} {type_}" for column, type_ in typed)
     connection.execute(f"CREATE TABLE {name} ({columns})")
-    connection.register("qoop given", rows.lossless())
-    connection.execute(f'INSERT INTO {name} FROM "qoop given"')
-    connection.unregister("qoop given")
+    connection.register("qoop input", rows.lossless())
+    connection.execute(f'INSERT INTO {name} FROM "qoop input"')
+    connection.unregister("qoop input")
 
 
 def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Rows:

@@ -153,11 +153,11 @@ class Definitions:
         qualified = [name.lower() for name in names if "." in name and self._schema_of(name)]
         return plainly(text, qualified, catalog, self.schemas.default, write, self.has)
 
-    def _answer_of_catalog(self, asked: str) -> str:
+    def _answer_of_catalog(self, expression: str) -> str:
         from qoop.query.statements.session_catalog import ask_catalog
 
-        name = asked + OF_CATALOG
-        self._register(name, ask_catalog(asked, self.named()))
+        name = expression + OF_CATALOG
+        self._register(name, ask_catalog(expression, self.named()))
         return name
 
     def named(self) -> Named:
@@ -177,20 +177,20 @@ class Definitions:
             self._binder.drop_view(name)
             self._views.drop(name)
 
-    def create_view(self, asked: CreateView) -> None:
+    def create_view(self, statement: CreateView) -> None:
         """Raises CatalogError if there is one already, or a table of that name; BindError if it is not a query."""
         with self._lock:
-            name = self.schemas.full(asked.name)
-            if self._taken(name, asked.replace and name in self._views, asked.unless):
+            name = self.schemas.full(statement.name)
+            if self._taken(name, statement.replace and name in self._views, statement.unless):
                 return
-            self._binder.describe(self.as_read(asked.text))
-            if not self.has(name) and reads(asked.text, name):  # one of DuckDB's catalog, which it would hide
+            self._binder.describe(self.as_read(statement.text))
+            if not self.has(name) and reads(statement.text, name):  # one of DuckDB's catalog, which it would hide
                 raise CatalogError(f"the view {name} would read itself: give it a name that nothing it reads has")
-            body = self.plainly(asked.text)
-            self._binder.add_view(name, asked.columns, body)
-            lasting = self._plainly(asked.text, None)  # what it asks of the catalog is answered whenever it is read
-            text = asked.text if self.schemas.default is None else self._plainly(asked.text, None, self._dotted)
-            self._views.add(View(name, asked.columns, text, lasting))
+            body = self.plainly(statement.text)
+            self._binder.add_view(name, statement.columns, body)
+            lasting = self._plainly(statement.text, None)  # what it asks of the catalog is answered whenever it is read
+            text = statement.text if self.schemas.default is None else self._plainly(statement.text, None, self._dotted)
+            self._views.add(View(name, statement.columns, text, lasting))
 
     def attach_view(self, view: View) -> None:
         """Take a view that stands for a table of an attached database, of which its columns are all that is known."""
@@ -199,21 +199,21 @@ class Definitions:
             self._binder.add_view(view.name, "", f"SELECT {columns}")
             self._views.add(view)
 
-    def do_schema(self, asked: CreateSchema | DropSchema) -> None:
+    def do_schema(self, statement: CreateSchema | DropSchema) -> None:
         """Make a schema, or drop one. Raises CatalogError, QueryError, DiskFull; Forbidden in a locked session."""
         if self._locked:
             raise Forbidden("a locked session makes no schemas")
         with self._changing, self._lock:
-            if isinstance(asked, CreateSchema):
-                self.schemas.create(asked, {name.partition(".")[0] for name in self.names() if "." in name})
+            if isinstance(statement, CreateSchema):
+                self.schemas.create(statement, {name.partition(".")[0] for name in self.names() if "." in name})
                 return
-            within = [name for name in self.names() if self.schemas.of(name).lower() == asked.name.lower()]
-            if self.schemas.check_drop(asked, within):
+            within = [name for name in self.names() if self.schemas.of(name).lower() == statement.name.lower()]
+            if self.schemas.check_drop(statement, within):
                 for name in within:
                     self._drop(name, "VIEW" if name in self._views else "TABLE")
-                self.schemas.forget(asked.name)
+                self.schemas.forget(statement.name)
 
-    def define_macro(self, asked: OfMacros) -> None:
+    def define_macro(self, statement: OfMacros) -> None:
         """Make a macro, or drop one. Raises CatalogError, BindError; Forbidden in a locked session, of whose many users
         one would change what the texts of others say."""
         from qoop.query.statements.macros.defined import DefinedMacros
@@ -222,18 +222,18 @@ class Definitions:
             raise Forbidden("a locked session has no macros")
         with self._lock:
             self._macros = self._macros or DefinedMacros(self._binder, self.plainly)
-            self._macros.do(asked)
+            self._macros.do(statement)
 
-    def wanted(self, asked: CreateTable | CreateEmpty) -> str | None:
+    def free_name(self, statement: CreateTable | CreateEmpty) -> str | None:
         """The name of the table that is to be made, None if there is one and it says IF NOT EXISTS. Raises CatalogError
         if there is one and it does not say what to do, QueryError for a name that it cannot be kept by."""
         with self._lock:
-            name = self.schemas.full(asked.name)
+            name = self.schemas.full(statement.name)
             if self._folder is not None:
                 table_storage.check_name(self._folder, name)
-            if asked.replace:
+            if statement.replace:
                 self._check_own(name)
-            return None if self._taken(name, asked.replace and name not in self._views, asked.unless) else name
+            return None if self._taken(name, statement.replace and name not in self._views, statement.unless) else name
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -260,19 +260,21 @@ class Definitions:
                 self._register(name, kept)
                 self._made.add(name.lower())
 
-    def create_empty(self, asked: CreateEmpty, made: Callable[[pa.Table, Columns], Result], settings: Settings) -> None:
+    def create_empty(
+        self, statement: CreateEmpty, made: Callable[[pa.Table, Columns], Result], settings: Settings
+    ) -> None:
         """Make a table without rows. Raises as `wanted` and `create_table`; Forbidden in a locked session."""
         from qoop.query.statements.changing import empty
 
         self._check_unlocked()
         with self._changing:
-            name = self.wanted(asked)
+            name = self.free_name(statement)
             if name is not None:
-                self.create_table(name, made(*empty(asked, settings)))
+                self.create_table(name, made(*empty(statement, settings)))
 
     def change(
         self,
-        asked: Change,
+        statement: Change,
         run: Callable[[str], Result],
         made: Callable[[pa.Table, Columns], Result],
         settings: Settings,
@@ -290,33 +292,33 @@ class Definitions:
 
         self._check_unlocked()
         with self._changing:
-            if asked.exists and not self.has(self._meant(asked.name)):
+            if statement.exists and not self.has(self._meant(statement.name)):
                 return 0
-            name = self._own(self._meant(asked.name))
+            name = self._own(self._meant(statement.name))
             now = run(f"FROM {quoted(name)}")
             before = self._catalog.table(name).version
-            alone = asked.reshapes or asked.files
-            others = {} if alone else {other: self._parts(other) for other in self._read_by(asked.text) - {name}}
+            alone = statement.reshapes or statement.files
+            others = {} if alone else {other: self._parts(other) for other in self._read_by(statement.text) - {name}}
             others |= {variable: (variable,) for variable in variables}
             default = self.schemas.default
-            rows, count = apply(asked, self._parts(name), others, run, now, settings, default)
+            rows, count = apply(statement, self._parts(name), others, run, now, settings, default)
             with self._lock:
                 if self._catalog.table(self._own(name)).version != before:
                     raise CatalogError(f"table {name} became another one while it was changed: it stays as it is")
-                if count or asked.reshapes:
+                if count or statement.reshapes:
                     self.create_table(name, made(*rows))
             return count
 
-    def rename(self, asked: Rename, run: Callable[[str], Result]) -> None:
+    def rename(self, statement: Rename, run: Callable[[str], Result]) -> None:
         """Give a table another name in its schema. run: answers a query. Raises as `change`."""
         self._check_unlocked()
         with self._changing:
-            meant = self._meant(asked.name)
-            if asked.exists and not self.has(meant):
+            meant = self._meant(statement.name)
+            if statement.exists and not self.has(meant):
                 return
             name = self._own(meant)
             schema = self.schemas.of(name)
-            new = self.schemas.full((schema or MAIN, asked.new))
+            new = self.schemas.full((schema or MAIN, statement.new))
             self.check_free([new])
             self.create_table(new, run(f"FROM {quoted(name)}"))
             with self._lock:
@@ -361,16 +363,16 @@ class Definitions:
         if self._locked:
             raise Forbidden("the session is locked: its tables are made by CREATE TABLE … AS, and are not changed")
 
-    def drop(self, asked: Drop) -> None:
+    def drop(self, statement: Drop) -> None:
         """Raises UnknownTable, CatalogError if it is of the other kind."""
         with self._changing, self._lock:
             try:
-                name = self.schemas.full(asked.name, self.has)
+                name = self.schemas.full(statement.name, self.has)
             except CatalogError:
-                if asked.exists:  # no schema of that name either
+                if statement.exists:  # no schema of that name either
                     return
                 raise
-            self._drop(name, asked.kind, asked.exists)
+            self._drop(name, statement.kind, statement.exists)
 
     def _drop(self, name: str, kind: str, exists: bool = False) -> None:
         is_view, is_table = name in self._views, self._catalog.find(name) is not None

@@ -37,24 +37,24 @@ def with_values(text: str, parameters: Parameters) -> str:
     Raises ParseError where DuckDB cannot parse the text, QueryError for a parameter without a value, a value without a
     parameter, or one of a type that has no literal.
     """
-    given = dict(parameters) if isinstance(parameters, Mapping) else _numbered(parameters)
-    return with_texts(text, {folded(str(name)): literal(value) for name, value in given.items()})
+    values = dict(parameters) if isinstance(parameters, Mapping) else _numbered(parameters)
+    return with_texts(text, {folded(str(name)): literal(value) for name, value in values.items()})
 
 
-def with_texts(text: str, given: Mapping[str, str]) -> str:
+def with_texts(text: str, texts: Mapping[str, str]) -> str:
     """The text with expressions of SQL, by the folded names of parameters, in their places. Raises as `with_values`."""
     found = _found(text)
     for one in found:
-        if one.name not in given:
+        if one.name not in texts:
             raise QueryError(
-                f"the parameter {one.text} has no value; there are values for: {', '.join(given) or 'none'}"
+                f"the parameter {one.text} has no value; there are values for: {', '.join(texts) or 'none'}"
             )
-    left = given.keys() - {one.name for one in found}
+    left = texts.keys() - {one.name for one in found}
     if left:
         raise QueryError(
-            f"there are values, but no parameters, for: {', '.join(name for name in given if name in left)}"
+            f"there are values, but no parameters, for: {', '.join(name for name in texts if name in left)}"
         )
-    return _replaced(text, [(one.start, one.end, given[one.name]) for one in found])
+    return _replaced(text, [(one.start, one.end, texts[one.name]) for one in found])
 
 
 @value

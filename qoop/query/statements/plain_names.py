@@ -60,8 +60,8 @@ def plainly(
 
     >>> plainly("SELECT s2.t2.x, t3.y FROM s2.t2 JOIN s2.T3 AS t3 USING (x)", ["s2.t2", "s2.t3"], None)
     'SELECT t2.x, t3.y FROM "s2.t2" AS t2 JOIN "s2.T3" AS t3 USING (x)'
-    >>> plainly("FROM pragma_table_info('a') WHERE pk", [], lambda asked: f"told by {asked}")
-    'FROM "told by pragma_table_info(\\'a\\')" AS pragma_table_info WHERE pk'
+    >>> plainly("FROM pragma_table_info('a') WHERE pk", [], lambda expression: f"rows of {expression}")
+    'FROM "rows of pragma_table_info(\\'a\\')" AS pragma_table_info WHERE pk'
     """
     may_ask = catalog is not None and _MAY_ASK_CATALOG.search(text) is not None
     if is_long(text) or not (may_ask or default or any(_holds(text, name) for name in qualified)):
@@ -158,9 +158,9 @@ def _places(
                 if (known := _known(node, qualified, default)) is not None:
                     yield _table(text, node, partial(_whatever, write(known)))
                 elif catalog is not None and _is_of_catalog(schema, name) and (schema or not is_own(name)):
-                    yield _table(text, node, lambda asked: quoted(catalog(asked)))
+                    yield _table(text, node, lambda expression: quoted(catalog(expression)))
             case "TABLE_FUNCTION" if catalog is not None and _is_of_catalog("", node["function"]["function_name"]):
-                yield _table(text, node, lambda asked: quoted(catalog(asked)))
+                yield _table(text, node, lambda expression: quoted(catalog(expression)))
             case "COLUMN_REF" if len(node["column_names"]) > 2:
                 before = _before_table(node["column_names"], qualified)
                 if before:

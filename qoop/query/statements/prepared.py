@@ -19,10 +19,10 @@ class Prepare:
 
 @value
 class Execute:
-    """given: the values by the names of parameters, as they are written; those without a name are numbered."""
+    """values: the values by the names of parameters, as they are written; those without a name are numbered."""
 
     name: str
-    given: tuple[tuple[str, str], ...]
+    values: tuple[tuple[str, str], ...]
 
 
 @value
@@ -47,7 +47,7 @@ class Transaction:
     word: str
 
 
-Said = Prepare | Execute | Deallocate | SetVariable | Transaction
+OfSessionState = Prepare | Execute | Deallocate | SetVariable | Transaction
 
 
 def prepared(text: str) -> Prepare:
@@ -63,10 +63,10 @@ def executed(text: str) -> Execute:
     """The order in an EXECUTE statement. Raises QueryError."""
     words = Words(without_end(text))
     name = words.take_name() if words.take("EXECUTE") else None
-    given = words.parenthesised()
+    values = words.parenthesised()
     if name is None or words.next is not None:
         raise QueryError("write EXECUTE name (value, …)")
-    return Execute(name, tuple(_values(given[1:-1] if given else "")))
+    return Execute(name, tuple(_values(values[1:-1] if values else "")))
 
 
 def deallocated(text: str) -> Deallocate:

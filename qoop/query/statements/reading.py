@@ -159,13 +159,13 @@ def _check_conflicts(words: Words) -> None:
     """Raise QueryError for what an INSERT is to do about rows with the key of another one."""
     left = [word.text.upper() for word in words.left]
     threes = list(zip(left, left[1:], left[2:], strict=False))
-    said = [" ".join(three) for three in threes[:1] if three[:2] == ("INSERT", "OR")]
-    said += [
+    clauses = [" ".join(three) for three in threes[:1] if three[:2] == ("INSERT", "OR")]
+    clauses += [
         "ON CONFLICT" for on, conflict, then in threes if (on, conflict) == ("ON", "CONFLICT") and then in ("(", "DO")
     ]
-    if said:
+    if clauses:
         raise QueryError(
-            f"{said[0]} needs a key, and a table here has columns with types alone: "
+            f"{clauses[0]} needs a key, and a table here has columns with types alone: "
             "MERGE INTO name USING … ON … updates the rows that are there and inserts the others"
         )
 
@@ -237,9 +237,9 @@ def copied(text: str) -> Copy | Change:
 
 def _check_answer(options: Words) -> None:
     """Raise QueryError for options by which DuckDB answers with more than the number of rows."""
-    said = next((word.text for word in options.left if word.says("RETURN_FILES", "RETURN_STATS")), None)
-    if said is not None:
-        raise QueryError(f"{said} is not for a session: COPY answers with the number of rows")
+    option = next((word.text for word in options.left if word.says("RETURN_FILES", "RETURN_STATS")), None)
+    if option is not None:
+        raise QueryError(f"{option} is not for a session: COPY answers with the number of rows")
 
 
 def _rows_of(name: tuple[str, ...], columns: str | None) -> str:

@@ -27,29 +27,31 @@ class Remembered:
         self._begun = False
         self._changed = False
 
-    def prepare(self, asked: Prepare) -> None:
+    def prepare(self, statement: Prepare) -> None:
         """Remember a statement, in place of one of that name. Raises ParseError, QueryError."""
-        if len(parameters_of(asked.text)) != 1:
+        if len(parameters_of(statement.text)) != 1:
             raise QueryError("a prepared statement is a single one")
         with self._lock:
-            self._prepared[folded(asked.name)] = asked.text
+            self._prepared[folded(statement.name)] = statement.text
 
-    def execute(self, asked: Execute) -> tuple[Statement, ...]:
+    def execute(self, statement: Execute) -> tuple[Statement, ...]:
         """The statements of a prepared text with these values. Raises QueryError."""
         with self._lock:
-            text, names = self._prepared.get(folded(asked.name)), list(self._prepared)
+            text, names = self._prepared.get(folded(statement.name)), list(self._prepared)
         if text is None:
-            raise QueryError(f"there is no prepared statement {asked.name}; there are: {', '.join(names) or 'none'}")
-        return statements(with_texts(text, {folded(name): f"({value})" for name, value in asked.given}))
+            raise QueryError(
+                f"there is no prepared statement {statement.name}; there are: {', '.join(names) or 'none'}"
+            )
+        return statements(with_texts(text, {folded(name): f"({value})" for name, value in statement.values}))
 
-    def deallocate(self, asked: Deallocate) -> None:
+    def deallocate(self, statement: Deallocate) -> None:
         """Forget a statement, or all. Raises QueryError."""
         with self._lock:
-            if asked.name is None:
+            if statement.name is None:
                 self._prepared.clear()
-            elif self._prepared.pop(folded(asked.name), None) is None:
+            elif self._prepared.pop(folded(statement.name), None) is None:
                 known = ", ".join(self._prepared) or "none"
-                raise QueryError(f"there is no prepared statement {asked.name}; there are: {known}")
+                raise QueryError(f"there is no prepared statement {statement.name}; there are: {known}")
 
     def set_variable(self, name: str, found: object, type_: str) -> None:
         """Remember a value, with its type in DuckDB's words. Raises QueryError for a type without literals."""
@@ -68,18 +70,18 @@ class Remembered:
             variables = dict(self._variables)
         return _without_variables(text, variables)
 
-    def transact(self, asked: Transaction) -> None:
+    def transact(self, statement: Transaction) -> None:
         """Each statement takes effect at once, so that BEGIN and COMMIT have nothing to do. Raises QueryError for what
         cannot be undone, and where DuckDB has no transaction either."""
         with self._lock:
             begun, changed = self._begun, self._changed
-            if (asked.word == "BEGIN") == begun:
+            if (statement.word == "BEGIN") == begun:
                 raise QueryError("there is a transaction already" if begun else "there is no transaction: BEGIN first")
-            if asked.word == "ROLLBACK" and changed:
+            if statement.word == "ROLLBACK" and changed:
                 raise QueryError(
                     "nothing is rolled back: each statement takes effect at once, and tables have changed since BEGIN"
                 )
-            self._begun, self._changed = asked.word == "BEGIN", False
+            self._begun, self._changed = statement.word == "BEGIN", False
 
     def changed(self) -> None:
         """A statement has changed tables or views."""
@@ -100,7 +102,7 @@ def _without_variables(text: str, variables: Mapping[str, str]) -> str:
 
 def _variable(words: list[Lexeme]) -> str | None:
     """The name in getvariable('name'), None for other words."""
-    first, opened, said, closed = words
-    if first.says("GETVARIABLE") and opened.text == "(" and closed.text == ")" and said.kind == "string":
-        return folded(str(Words(said.text).string()))
+    first, opened, name, closed = words
+    if first.says("GETVARIABLE") and opened.text == "(" and closed.text == ")" and name.kind == "string":
+        return folded(str(Words(name.text).string()))
     return None

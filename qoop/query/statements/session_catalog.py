@@ -44,8 +44,8 @@ class Named:
             connection.execute(f"CREATE SCHEMA {quote(schema)}")
         attached = {view.name: view.known for view in self.views if view.known}
         for name, columns in ({name: table.columns for name, table in self.tables.items()} | attached).items():
-            told = ", ".join(f"{quote(column)} {type_}" for column, type_ in columns)
-            connection.execute(f"CREATE TABLE {self.placed(name)} ({told})")
+            declared = ", ".join(f"{quote(column)} {type_}" for column, type_ in columns)
+            connection.execute(f"CREATE TABLE {self.placed(name)} ({declared})")
         left = [*self._definitions()]
         while left:
             later = [one for one in left if not _created(connection, one[0])]
@@ -62,16 +62,16 @@ class Named:
             yield f"CREATE VIEW {self.placed(view.name)}{view.columns} AS {view.text}", view
 
 
-def ask_catalog(asked: str, named: Named) -> pa.Table:
+def ask_catalog(expression: str, named: Named) -> pa.Table:
     """All that an expression in FROM tells of tables and views. Raises BindError."""
     with open_duckdb(files=False, threads=1) as connection:
         connection.execute("SET arrow_lossless_conversion = true")
         named.create(connection)
         connection.execute(_with_rows(named.tables))
         try:
-            return arrow_output.table(connection, f"FROM {asked}")
+            return arrow_output.table(connection, f"FROM {expression}")
         except duckdb.Error as error:
-            raise BindError(f"{asked}: {str(error).partition(chr(10))[0]}") from error
+            raise BindError(f"{expression}: {str(error).partition(chr(10))[0]}") from error
 
 
 def _created(connection: duckdb.DuckDBPyConnection, definition: str) -> bool:
@@ -88,8 +88,9 @@ def _with_rows(tables: Mapping[str, Table]) -> str:
     known = f"(VALUES {rows})" if rows else "(SELECT NULL::VARCHAR, NULL::BIGINT WHERE false)"
     name = "CASE schema_name WHEN 'main' THEN table_name ELSE schema_name || '.' || table_name END"
     return (
-        "CREATE TEMP MACRO duckdb_tables() AS TABLE SELECT told.* REPLACE (coalesce(known.n, 0)::BIGINT AS "
-        f"estimated_size) FROM system.main.duckdb_tables() AS told LEFT JOIN {known} AS known(t, n) ON known.t = {name}"
+        "CREATE TEMP MACRO duckdb_tables() AS TABLE SELECT listing.* REPLACE (coalesce(known.n, 0)::BIGINT AS "
+        f"estimated_size) FROM system.main.duckdb_tables() AS listing LEFT JOIN {known} AS known(t, n) "
+        f"ON known.t = {name}"
     )
 
 

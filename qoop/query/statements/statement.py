@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from qoop.query.statements.databases.extending import OfExtensions
     from qoop.query.statements.databases.moves import Export, Import, OfMoves
     from qoop.query.statements.macros.reading import OfMacros
-    from qoop.query.statements.prepared import Said, SetVariable
+    from qoop.query.statements.prepared import OfSessionState, SetVariable
 
 _MAY_BE_OURS = re.compile(r"\b(?:alternatives|history|approximate)\b", re.I)
 _MAY_BE_PRAGMA = re.compile(r"\b(?:pragma|import)\b", re.I)
@@ -110,8 +110,8 @@ class _Parsed:
 
 Made = CreateView | CreateTable | CreateEmpty | Change | Rename | Drop | Copy
 Statement: TypeAlias = (
-    "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | Said | OfDatabases | OfSchemas "
-    "| OfMacros | OfExtensions | OfMoves"
+    "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | OfSessionState | OfDatabases "
+    "| OfSchemas | OfMacros | OfExtensions | OfMoves"
 )
 
 
@@ -337,11 +337,11 @@ def _answer_to_pragma(text: str) -> Statement:
     return found
 
 
-def _said(reader: str, text: str) -> Said:
+def _of_session_state(reader: str, text: str) -> OfSessionState:
     """One of the statements of :mod:`qoop.query.statements.prepared`, which few sessions need."""
     from qoop.query.statements import prepared
 
-    read: Callable[[str], Said] = getattr(prepared, reader)
+    read: Callable[[str], OfSessionState] = getattr(prepared, reader)
     return read(text)
 
 
@@ -390,22 +390,23 @@ def _created(text: str) -> CreateView | CreateTable | CreateEmpty | OfSchemas | 
     return _of_macros("macro_created", text) or schema_created(Words(without_end(text))) or created(text)
 
 
-def _dropped(text: str) -> Drop | Said | OfSchemas | OfMacros:
+def _dropped(text: str) -> Drop | OfSessionState | OfSchemas | OfMacros:
     if _deallocates(text):
-        return _said("deallocated", text)
+        return _of_session_state("deallocated", text)
     return _of_macros("macro_dropped", text) or schema_dropped(Words(without_end(text))) or dropped(text)
 
 
 _OTHERS: dict[
-    duckdb.StatementType, Callable[[str], Made | Said | OfDatabases | OfSchemas | OfMacros | OfExtensions | Export]
+    duckdb.StatementType,
+    Callable[[str], Made | OfSessionState | OfDatabases | OfSchemas | OfMacros | OfExtensions | Export],
 ] = {
     duckdb.StatementType.ATTACH: lambda text: _of_databases("attached", text),
     duckdb.StatementType.DETACH: lambda text: _of_databases("detached", text),
     duckdb.StatementType.CREATE: _created,
     duckdb.StatementType.DROP: _dropped,
-    duckdb.StatementType.PREPARE: lambda text: _said("prepared", text),
-    duckdb.StatementType.EXECUTE: lambda text: _said("executed", text),
-    duckdb.StatementType.TRANSACTION: lambda text: _said("transaction", text),
+    duckdb.StatementType.PREPARE: lambda text: _of_session_state("prepared", text),
+    duckdb.StatementType.EXECUTE: lambda text: _of_session_state("executed", text),
+    duckdb.StatementType.TRANSACTION: lambda text: _of_session_state("transaction", text),
     duckdb.StatementType.COPY: copied,
     duckdb.StatementType.EXPORT: _exported,
     duckdb.StatementType.LOAD: _extended,

@@ -76,8 +76,8 @@ def _file(folder: Path, name: str) -> Path:
     """The file that keeps a table. Raises QueryError for a name that is no plain name of a file, here or elsewhere."""
     fault = _fault(name)
     if fault is not None:
-        told = name if len(name) <= 60 else f"{name[:60]}…"
-        raise QueryError(f"a table that is kept in {folder} cannot be called {told!r}: it {fault}")
+        shown = name if len(name) <= 60 else f"{name[:60]}…"
+        raise QueryError(f"a table that is kept in {folder} cannot be called {shown!r}: it {fault}")
     return folder / f"{name}.parquet"
 
 
@@ -125,5 +125,5 @@ def _columns(result: Result) -> list[tuple[str, str]]:
 
 def _refuse(name: str, columns: list[tuple[str, str]], where: str) -> None:
     if columns:
-        told = ", ".join(f"{column} of {type_}" for column, type_ in columns)
-        raise QueryError(f"table {name} cannot be kept in {where}: it would change {told}; cast it")
+        changes = ", ".join(f"{column} of {type_}" for column, type_ in columns)
+        raise QueryError(f"table {name} cannot be kept in {where}: it would change {changes}; cast it")

@@ -81,7 +81,7 @@ class Views:
         needed = self._needed(text)
         if not needed:
             return text
-        text, needed = _told_apart(text, needed)
+        text, needed = _with_distinct_names(text, needed)
         words = Words(text)
         common = ", ".join(view.as_common_table for view in needed)
         if not words.take("WITH"):
@@ -107,7 +107,7 @@ class Views:
         return list(found.values())
 
 
-def _told_apart(text: str, views: list[View]) -> tuple[str, list[View]]:
+def _with_distinct_names(text: str, views: list[View]) -> tuple[str, list[View]]:
     """The text and the views it needs, those under other names that a WITH gives, too, or that are written with the
     name of their schema: no name of a WITH is."""
     hiding = hidden(text).union(*(hidden(view.body) for view in views))

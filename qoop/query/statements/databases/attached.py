@@ -38,13 +38,13 @@ class Attached:
         """The names of all tables that are in attached databases."""
         return {name for _, names in self._tables.values() for name in names}
 
-    def do(self, asked: OfDatabases, locked: bool) -> tuple[pa.Table, Columns] | None:
+    def do(self, statement: OfDatabases, locked: bool) -> tuple[pa.Table, Columns] | None:
         """Do what a statement asks for; return its answer, if it has one. Raises QueryError, SourceError, Forbidden."""
         if locked:
             raise Forbidden("a locked session attaches no databases")
-        match asked:
+        match statement:
             case Attach():
-                self._attach(asked)
+                self._attach(statement)
             case Detach(name, exists):
                 self._detach(name, exists)
             case Use(name):
@@ -54,22 +54,24 @@ class Attached:
                 return pa.table({"c0": names}), (("database_name", "VARCHAR"),)
         return None
 
-    def _attach(self, asked: Attach) -> None:
-        if asked.name.lower() in self._tables or asked.name.lower() == OWN:
-            if asked.unless and asked.name.lower() != OWN:
+    def _attach(self, statement: Attach) -> None:
+        if statement.name.lower() in self._tables or statement.name.lower() == OWN:
+            if statement.unless and statement.name.lower() != OWN:
                 return
-            if not asked.replace or asked.name.lower() == OWN:
-                raise QueryError(f"there is a database {asked.name} already: DETACH it, or attach this AS another name")
-        if asked.name in self._schemas:
-            raise QueryError(f"there is a schema {asked.name}: attach this AS another name")
-        before = self._tables.get(asked.name.lower(), ("", ()))[1]
-        if asked.postgres:
-            tables = self._postgres(asked.path, asked.name)
+            if not statement.replace or statement.name.lower() == OWN:
+                raise QueryError(
+                    f"there is a database {statement.name} already: DETACH it, or attach this AS another name"
+                )
+        if statement.name in self._schemas:
+            raise QueryError(f"there is a schema {statement.name}: attach this AS another name")
+        before = self._tables.get(statement.name.lower(), ("", ()))[1]
+        if statement.postgres:
+            tables = self._postgres(statement.path, statement.name)
         else:
-            tables = self._register(os.path.expanduser(asked.path), asked.name)
+            tables = self._register(os.path.expanduser(statement.path), statement.name)
         for gone in set(before) - set(tables):
             self._forget(gone)
-        self._tables[asked.name.lower()] = asked.name, tables
+        self._tables[statement.name.lower()] = statement.name, tables
 
     def _detach(self, name: str, exists: bool) -> None:
         if name.lower() not in self._tables:

@@ -80,10 +80,10 @@ def attached(words: Words) -> Attach:
 
 def _type(words: Words) -> str | None:
     """The type that is told after ATTACH, if one is. Raises QueryError for what is not attached."""
-    told, found = words.parenthesised(), None
+    options, found = words.parenthesised(), None
     if words.next is not None:
         raise QueryError(f"cannot read {words.rest!r} after ATTACH")
-    for part in (told or "")[1:-1].split(","):
+    for part in (options or "")[1:-1].split(","):
         option = [word.text.upper().strip("'\"") for word in lexed(part)]
         if option[:1] == ["TYPE"] and option[1:] and option[1] in _TYPES:
             found = option[1]

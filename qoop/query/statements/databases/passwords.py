@@ -50,19 +50,19 @@ def without_password(place: str) -> tuple[str, PasswordFile | None]:
 
 
 def _of_words(place: str) -> tuple[str, PasswordFile | None]:
-    given = _WORD.search(place)
-    if given is None:
+    found = _WORD.search(place)
+    if found is None:
         return place, None
-    kept = PasswordFile(re.sub(r"\\(.)", r"\1", given[1] if given[1] is not None else given[2], flags=re.DOTALL))
+    kept = PasswordFile(re.sub(r"\\(.)", r"\1", found[1] if found[1] is not None else found[2], flags=re.DOTALL))
     return f"{_WORD.sub('', place).strip()} passfile='{kept.path}'", kept
 
 
 def _of_uri(place: str) -> tuple[str, PasswordFile | None]:
     parts = urlsplit(place)
-    who, at, host = parts.netloc.rpartition("@")
-    user, _, given = who.partition(":")
+    login, at, host = parts.netloc.rpartition("@")
+    user, _, encoded = login.partition(":")
     words = parse_qsl(parts.query, keep_blank_values=True)
-    password = next((value for name, value in words if name == "password"), unquote(given))
+    password = next((value for name, value in words if name == "password"), unquote(encoded))
     if not password:
         return place, None
     kept = PasswordFile(password)

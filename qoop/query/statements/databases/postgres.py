@@ -23,7 +23,7 @@ EXTENSION = "postgres_scanner"
 _PUBLIC = "public"
 _COLUMNS = """
 SELECT schema_name, table_name, list((column_name, data_type) ORDER BY column_index) FROM duckdb_columns()
-WHERE database_name = 'asked' AND schema_name NOT IN ('information_schema', 'pg_catalog') GROUP BY ALL ORDER BY ALL
+WHERE database_name = 'scanned' AND schema_name NOT IN ('information_schema', 'pg_catalog') GROUP BY ALL ORDER BY ALL
 """
 
 
@@ -59,8 +59,8 @@ def _columns(place: str, database: str) -> list[tuple[str, str, list[tuple[str, 
     with open_duckdb(threads=1) as connection:
         load(connection, [EXTENSION])
         try:
-            connection.execute(f"ATTACH {sql_string(place)} AS asked (TYPE postgres, READ_ONLY)")
+            connection.execute(f"ATTACH {sql_string(place)} AS scanned (TYPE postgres, READ_ONLY)")
             return connection.execute(_COLUMNS).fetchall()
         except duckdb.Error as error:  # the place may hold a password
-            told = reason(error).replace(place, database)
-            raise SourceError(f"cannot read the PostgreSQL database {database}: {told}") from None
+            message = reason(error).replace(place, database)
+            raise SourceError(f"cannot read the PostgreSQL database {database}: {message}") from None

@@ -109,8 +109,8 @@ class Schemas:
         rows = [(OWN, name, name.lower() == current) for name in sorted([MAIN, *self.names()])]
         names, types = ("database_name", "schema_name", "current"), (pa.string(), pa.string(), pa.bool_())
         columns = [pa.array(column, type_) for column, type_ in zip(zip(*rows, strict=True), types, strict=True)]
-        told = zip(names, ("VARCHAR", "VARCHAR", "BOOLEAN"), strict=True)
-        return pa.table({f"c{place}": column for place, column in enumerate(columns)}), tuple(told)
+        typed = zip(names, ("VARCHAR", "VARCHAR", "BOOLEAN"), strict=True)
+        return pa.table({f"c{place}": column for place, column in enumerate(columns)}), tuple(typed)
 
     def of(self, name: str) -> str:
         """The schema that the name of a table or view begins with; empty: it is in none of these."""
@@ -140,11 +140,11 @@ class Schemas:
             raise QueryError(f"write {name} without quotes around all of it: {self.of(name)} is a schema")
         return name
 
-    def create(self, asked: CreateSchema, taken: Iterable[str]) -> None:
+    def create(self, statement: CreateSchema, taken: Iterable[str]) -> None:
         """taken: what the names of tables begin with. Raises CatalogError, QueryError, DiskFull."""
-        name = asked.name
+        name = statement.name
         if name in self or name.lower() == MAIN:
-            if asked.unless:
+            if statement.unless:
                 return
             raise CatalogError(f"there is a schema {name} already")
         if "." in name or name.lower() == OWN:
@@ -163,17 +163,19 @@ class Schemas:
         except OSError as error:
             raise DiskFull(f"schema {name} cannot be kept in {folder}: {error.strerror or error}") from error
 
-    def check_drop(self, asked: DropSchema, within: Sequence[str]) -> bool:
+    def check_drop(self, statement: DropSchema, within: Sequence[str]) -> bool:
         """True if there is something to drop. within: the names of what is in it. Raises CatalogError."""
-        if asked.name not in self:
-            if asked.exists and asked.name.lower() != MAIN:
+        if statement.name not in self:
+            if statement.exists and statement.name.lower() != MAIN:
                 return False
-            raise self.unknown(asked.name)
-        if self.default is not None and self.default.lower() == asked.name.lower():
-            raise CatalogError(f"{asked.name} is in use: USE {OWN} first")
-        if within and not asked.cascade:
-            told = ", ".join(within[:5])
-            raise CatalogError(f"schema {asked.name} is not empty: it has {told}; DROP SCHEMA … CASCADE drops them too")
+            raise self.unknown(statement.name)
+        if self.default is not None and self.default.lower() == statement.name.lower():
+            raise CatalogError(f"{statement.name} is in use: USE {OWN} first")
+        if within and not statement.cascade:
+            listed = ", ".join(within[:5])
+            raise CatalogError(
+                f"schema {statement.name} is not empty: it has {listed}; DROP SCHEMA … CASCADE drops them too"
+            )
         return True
 
     def forget(self, name: str) -> None:

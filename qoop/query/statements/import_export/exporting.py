@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FORMATS = ("csv", "parquet")
 
 
-def export(asked: Export, named: Named, attached: Collection[str], run: Callable[[str], Result]) -> int:
+def export(statement: Export, named: Named, attached: Collection[str], run: Callable[[str], Result]) -> int:
     """Write all of them to a folder, which comes into place whole.
 
     attached: the names of tables in attached databases, which are not exported. run: answers a query. Returns the
@@ -47,10 +47,10 @@ def export(asked: Export, named: Named, attached: Collection[str], run: Callable
     )
     kept = [*named.tables, *(view.name for view in named.views)]
     named = replace(named, places={name: named.places[name] for name in kept})
-    options = asked.options or "(FORMAT csv)"
+    options = statement.options or "(FORMAT csv)"
     _check_format(options)
-    with _drafted(asked.path) as draft:
-        _write_empty(named, draft, asked.path, options)
+    with _drafted(statement.path) as draft:
+        _write_empty(named, draft, statement.path, options)
         for name, file in _files(named, draft).items():
             run(name).copy_to(draft / file, options)
     return len(named.tables)

@@ -47,11 +47,11 @@ _TABLES = """SELECT t.schema_name, t.table_name, string_agg(c.what, '; ' ORDER B
         UNION ALL SELECT table_oid, 'INDEX ' || index_name FROM duckdb_indexes()
     ) AS c USING (table_oid) GROUP BY ALL ORDER BY ALL"""
 _SEQUENCES = "SELECT sequence_name, 0, 'SEQUENCE' FROM duckdb_sequences() ORDER BY ALL"
-_TOLD = (("name", "VARCHAR"), ("rows", "BIGINT"), ("left_out", "VARCHAR"))
+_REPORT = (("name", "VARCHAR"), ("rows", "BIGINT"), ("left_out", "VARCHAR"))
 
 
 def import_database(
-    asked: Import,
+    statement: Import,
     names: Definitions,
     execute: Callable[[Statement], object],
     made: Callable[[pa.Table, Columns], Result],
@@ -66,9 +66,9 @@ def import_database(
     """
     if names.schemas.default is not None:
         raise QueryError(f"USE {OWN} before IMPORT: names without a schema would be of {names.schemas.default}")
-    schemas, others = _definitions(asked)
+    schemas, others = _definitions(statement)
     done: list[Statement] = []
-    with names.alone(), _opened(asked, memory) as database:
+    with names.alone(), _opened(statement, memory) as database:
         tables = [_Imported(*row) for row in database.execute(_TABLES).fetchall()]
         names.check_free(".".join(table.parts) for table in tables)
         try:
@@ -85,11 +85,11 @@ def import_database(
                 execute(definition)
                 done.append(_undo(definition))
         except BaseException:
-            for statement in reversed(done):
-                execute(statement)
+            for undone in reversed(done):
+                execute(undone)
             raise
         sequences = database.execute(_SEQUENCES).fetchall()
-    return _told([*found, *sequences])
+    return _report([*found, *sequences])
 
 
 @value
@@ -113,17 +113,17 @@ class _Imported:
         return found
 
 
-def _definitions(asked: Import) -> tuple[list[CreateSchema], list[Statement]]:
+def _definitions(statement: Import) -> tuple[list[CreateSchema], list[Statement]]:
     """The schemas of a folder, and what makes its macros and views, in order. Raises SourceError, QueryError."""
-    schema = _folder(asked) / _NEEDED[0]
+    schema = _folder(statement) / _NEEDED[0]
     try:
-        texts = [statement.query for statement in parsed(schema.read_text())]
+        texts = [one.query for one in parsed(schema.read_text())]
     except OSError as error:
         raise SourceError(f"cannot read {schema}: {error.strerror or error}") from error
     except (duckdb.Error, UnicodeDecodeError) as error:
         raise QueryError(f"cannot import {schema}: {str(error).partition(chr(10))[0]}") from error
-    wanted = [text for text in texts if _makes(text, "SCHEMA", "MACRO", "FUNCTION", "VIEW")]
-    found = [one for text in wanted for one in statements(text)]
+    kept = [text for text in texts if _makes(text, "SCHEMA", "MACRO", "FUNCTION", "VIEW")]
+    found = [one for text in kept for one in statements(text)]
     schemas = [replace(one, unless=True) for one in found if isinstance(one, CreateSchema)]
     return schemas, [one for one in found if not isinstance(one, CreateSchema)]
 
@@ -142,9 +142,9 @@ def _undo(made: Statement) -> Statement:
 
 
 @contextmanager
-def _opened(asked: Import, memory: int) -> Iterator[duckdb.DuckDBPyConnection]:
+def _opened(statement: Import, memory: int) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB that has imported the folder. Its errors become ours."""
-    folder = _folder(asked)
+    folder = _folder(statement)
     try:
         with open_duckdb(memory_limit=f"{memory}B", temp_directory="") as connection:
             confine(connection, folders=[str(folder)])
@@ -154,20 +154,22 @@ def _opened(asked: Import, memory: int) -> Iterator[duckdb.DuckDBPyConnection]:
     except duckdb.OutOfMemoryException as error:
         raise OutOfMemory(reason(error)) from error
     except duckdb.Error as error:
-        raise QueryError(f"cannot import {asked.path}: {reason(error)}") from error
+        raise QueryError(f"cannot import {statement.path}: {reason(error)}") from error
 
 
-def _folder(asked: Import) -> Path:
+def _folder(statement: Import) -> Path:
     """Raises SourceError if it is none that was exported."""
-    folder = Path(os.path.abspath(os.path.expanduser(asked.path)))
+    folder = Path(os.path.abspath(os.path.expanduser(statement.path)))
     missing = [name for name in _NEEDED if not (folder / name).is_file()]
     if missing:
-        raise SourceError(f"{asked.path} is no folder of EXPORT DATABASE: there is no {' and no '.join(missing)} in it")
+        raise SourceError(
+            f"{statement.path} is no folder of EXPORT DATABASE: there is no {' and no '.join(missing)} in it"
+        )
     return folder
 
 
-def _told(rows: Sequence[tuple[str, int, str | None]]) -> tuple[pa.Table, Columns]:
+def _report(rows: Sequence[tuple[str, int, str | None]]) -> tuple[pa.Table, Columns]:
     types = (pa.string(), pa.int64(), pa.string())
-    columns = list(zip(*rows, strict=True)) or [()] * len(_TOLD)
+    columns = list(zip(*rows, strict=True)) or [()] * len(_REPORT)
     arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
-    return pa.table({f"c{place}": array for place, array in enumerate(arrays)}), _TOLD
+    return pa.table({f"c{place}": array for place, array in enumerate(arrays)}), _REPORT

@@ -37,13 +37,13 @@ def question(words: Words) -> str:
     """The query, or the SHOW, in a PRAGMA. Raises QueryError for one that does something."""
     whole = copy(words)
     name = words.take_name() if words.take("PRAGMA") else None
-    given = words.parenthesised() or "()"
+    arguments = words.parenthesised() or "()"
     if name is not None and (words.next is None or words.next.text == ";"):
-        known = _QUESTIONS.get(name.upper()) if given == "()" else None
+        known = _QUESTIONS.get(name.upper()) if arguments == "()" else None
         if known is not None:
             return known
         if f"pragma_{name.lower()}" in _functions():
-            return f"SELECT * FROM pragma_{name.lower()}{given}"
+            return f"SELECT * FROM pragma_{name.lower()}{arguments}"
     raise not_for_a_session(whole)
 
 

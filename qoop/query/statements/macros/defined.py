@@ -20,15 +20,15 @@ class DefinedMacros:
         self._plainly = plainly
         self._macros = Macros()
 
-    def do(self, asked: OfMacros) -> None:
+    def do(self, statement: OfMacros) -> None:
         """Make a macro, or forget one. Raises CatalogError, ParseError or BindError where DuckDB does."""
-        match asked:
+        match statement:
             case CreateMacro(macro):
-                if self._macros.is_wanted(asked):
+                if self._macros.must_define(statement):
                     self._binder.define(self._definition(macro))
                     self._macros.add(macro)
             case DropMacro(name):
-                dropped = self._macros.drop(asked)
+                dropped = self._macros.drop(statement)
                 if dropped is not None:
                     self._binder.define(f"DROP MACRO{' TABLE' if dropped.is_table else ''} {quoted(name)}")
 
@@ -43,10 +43,10 @@ class DefinedMacros:
     def named(self, text: str, expanded: str) -> str:
         """The expanded text with the columns of the text as it was given. Raises BindError where these are not the
         same."""
-        wanted, now = self._binder.describe(text), self._binder.describe(expanded)
-        if [type_ for _, type_ in wanted] != [type_ for _, type_ in now]:
+        expected, found = self._binder.describe(text), self._binder.describe(expanded)
+        if [type_ for _, type_ in expected] != [type_ for _, type_ in found]:
             raise BindError(f"a macro cannot be written out here: call it in another way, or write its body: {text}")
-        return with_names(expanded, [name for name, _ in now], [name for name, _ in wanted])
+        return with_names(expanded, [name for name, _ in found], [name for name, _ in expected])
 
     def _definition(self, macro: Macro) -> str:
         query = self._plainly(macro.body if macro.is_table else f"SELECT {macro.body}")

@@ -46,24 +46,24 @@ class Macros:
         """All of them, by name."""
         return [self._macros[name] for name in self.names()]
 
-    def is_wanted(self, asked: CreateMacro) -> bool:
+    def must_define(self, statement: CreateMacro) -> bool:
         """True if the macro is to be made. Raises CatalogError if there is one already, and it does not say what to
         do."""
-        if asked.macro.name not in self._macros or asked.replace:
+        if statement.macro.name not in self._macros or statement.replace:
             return True
-        if asked.unless:
+        if statement.unless:
             return False
-        raise CatalogError(f"there is a macro {asked.macro.name} already; CREATE OR REPLACE MACRO takes its place")
+        raise CatalogError(f"there is a macro {statement.macro.name} already; CREATE OR REPLACE MACRO takes its place")
 
     def add(self, macro: Macro) -> None:
         """Put a macro in place of whatever macro had its name."""
         self._macros[macro.name] = macro
 
-    def drop(self, asked: DropMacro) -> Macro | None:
+    def drop(self, statement: DropMacro) -> Macro | None:
         """Forget a macro, and return it; None: there is none. Raises CatalogError if there must be one."""
-        found = self._macros.pop(asked.name, None)
-        if found is None and not asked.exists:
-            raise CatalogError(f"there is no macro {asked.name}; there are: {', '.join(self.names()) or 'none'}")
+        found = self._macros.pop(statement.name, None)
+        if found is None and not statement.exists:
+            raise CatalogError(f"there is no macro {statement.name}; there are: {', '.join(self.names()) or 'none'}")
         return found
 
     def expand(self, text: str) -> str:
@@ -99,24 +99,24 @@ class Macros:
 
 
 def _arguments(macro: Macro, text: str, words: Sequence[Lexeme]) -> dict[str, str]:
-    given: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     names = [name for name, _ in macro.parameters]
     for first, after in list_items(words):
         if first == after:
             continue
         named = words[first].name if after - first > 2 and words[first + 1].text in PASSED else None
         begins = first if named is None else first + 2
-        name = names[len(given)] if named is None and len(given) < len(names) else (named or "").lower()
-        if name not in names or name in given:
-            raise BindError(_told(macro))
-        given[name] = text[words[begins].start : words[after - 1].end]
-    missing = {name: value for name, value in macro.parameters if name not in given}
+        name = names[len(arguments)] if named is None and len(arguments) < len(names) else (named or "").lower()
+        if name not in names or name in arguments:
+            raise BindError(_mismatch(macro))
+        arguments[name] = text[words[begins].start : words[after - 1].end]
+    missing = {name: value for name, value in macro.parameters if name not in arguments}
     if None in missing.values():
-        raise BindError(_told(macro))
-    return given | {name: value for name, value in missing.items() if value is not None}
+        raise BindError(_mismatch(macro))
+    return arguments | {name: value for name, value in missing.items() if value is not None}
 
 
-def _told(macro: Macro) -> str:
+def _mismatch(macro: Macro) -> str:
     form = ", ".join(name if value is None else f"{name} := {value}" for name, value in macro.parameters)
     return f"the arguments of {macro.name} do not fit: it is {macro.name}({form})"
 

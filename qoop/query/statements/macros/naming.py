@@ -12,20 +12,20 @@ _ENDS = (
 )  # fmt: skip
 
 
-def with_names(text: str, now: Sequence[str], wanted: Sequence[str]) -> str:
-    """The query with columns of these names. now: those it has.
+def with_names(text: str, current: Sequence[str], names: Sequence[str]) -> str:
+    """The query with columns of these names. current: those it has.
 
     >>> with_names("SELECT (a * 2), b FROM t ORDER BY 1", ["(a * 2)", "b"], ["twice(a)", "b"])
     'SELECT (a * 2) AS "twice(a)", b FROM t ORDER BY 1'
     """
-    if list(now) == list(wanted):
+    if list(current) == list(names):
         return text
     words = lexed(text)
     items = _columns(words)
-    if len(items) != len(wanted):  # a star stands for several: DuckDB keeps the order of what it selects from
-        return f"FROM ({text}\n) AS renamed({', '.join(map(quoted, wanted))})"
+    if len(items) != len(names):  # a star stands for several: DuckDB keeps the order of what it selects from
+        return f"FROM ({text}\n) AS renamed({', '.join(map(quoted, names))})"
     done, pieces = 0, []
-    for (_, after), name, new in zip(items, now, wanted, strict=True):
+    for (_, after), name, new in zip(items, current, names, strict=True):
         if name != new:
             pieces += [text[done : words[after - 1].end], f" AS {quoted(new)}"]
             done = words[after - 1].end

@@ -30,9 +30,11 @@ class Macro:
 
     def definition(self, body: str | None = None) -> str:
         """The statement that makes it. body: in place of its own."""
-        given = ", ".join(name if text is None else f"{name} := {text}" for name, text in self.parameters)
+        parameters = ", ".join(name if text is None else f"{name} := {text}" for name, text in self.parameters)
         table = "TABLE " if self.is_table else ""
-        return f"CREATE OR REPLACE MACRO {quoted(self.name)}({given}) AS {table}{self.body if body is None else body}"
+        return (
+            f"CREATE OR REPLACE MACRO {quoted(self.name)}({parameters}) AS {table}{self.body if body is None else body}"
+        )
 
 
 @value
@@ -62,17 +64,17 @@ def macro_created(words: Words) -> CreateMacro | None:
     if not words.take("MACRO") and not words.take("FUNCTION"):
         return None
     unless = words.take("IF", "NOT", "EXISTS")
-    name, given = words.take_name(), words.parenthesised()
-    if not name or given is None or not words.take("AS"):
+    name, parameters = words.take_name(), words.parenthesised()
+    if not name or parameters is None or not words.take("AS"):
         raise QueryError(f"a macro has a name without a schema: {_FORM}")
     is_table = words.take("TABLE")
     if not is_table and len(list(list_items(words.left))) > 1:
         raise QueryError(f"a macro of a session has one form: {_FORM}")
-    return CreateMacro(Macro(name.lower(), _parameters(given), words.rest, is_table), replace, unless)
+    return CreateMacro(Macro(name.lower(), _parameters(parameters), words.rest, is_table), replace, unless)
 
 
-def _parameters(given: str) -> tuple[tuple[str, str | None], ...]:
-    inside = given[1:-1]
+def _parameters(parenthesised: str) -> tuple[tuple[str, str | None], ...]:
+    inside = parenthesised[1:-1]
     words = lexed(inside)
     return tuple(_parameter(inside, words[first:after]) for first, after in list_items(words) if first < after)
 
