@@ -10,7 +10,7 @@ Tables are not copied: they are found again where they were, or in the data give
 the query was planned for, or hold the same. The plan to go on with is chosen again for the size at hand: of all
 alternatives of the text, and the plans that ran, the one that is done first, given what the checkpoints spare it.
 
-A bundle lies where somebody wants it, which others may be able to write to. It is sealed with the user's key
+Other users may be able to write to the folder of a bundle. So the bundle is sealed with the user's key
 (:mod:`qoop.catalog.user_key`), and so is each of its checkpoints. Of one that does not bear that seal only the query is
 taken, and planned and done again; `trust` takes its checkpoints, too, but never its plans.
 """
@@ -91,7 +91,7 @@ def references(tables: Mapping[str, Table], places: Mapping[str, Place]) -> tupl
 
 
 def refuse_rounds(tables: Iterable[Table]) -> None:
-    """Raise ConfigError for a job that reads pieces of a table: it is a round, and nobody knows its answer."""
+    """Raise ConfigError for a job that reads pieces of a table: it is a round, whose rows are an intermediate step."""
     for table in tables:
         if isinstance(table.source, Pieces):
             raise ConfigError(
@@ -159,9 +159,9 @@ def read(path: Path, trust: bool = False) -> tuple[Bundle, tuple[Saved, ...]]:
 
 
 _STRANGE = (
-    "the bundle {path} does not bear the seal of your key, so its outputs are not believed and are made again. If "
+    "the bundle {path} does not bear the seal of your key, so its outputs are not trusted and are computed again. If "
     "it comes from another machine or account of yours, give both one key (QOOP_KEY_FILE) before the job is suspended; "
-    "if you trust all who could write to it, resume it with trust=True"
+    "if you trust all users with write access to it, resume it with trust=True"
 )
 
 
@@ -205,7 +205,7 @@ def _refuse_older(path: Path, text: bytes) -> None:
 
 def _refuse_others(path: Path, data: Mapping[str, object]) -> None:
     if (found := (data.get("format"), data.get("version"))) != (FORMAT, VERSION):
-        raise ConfigError(f"{path} is of format {found}, where {(FORMAT, VERSION)} is wanted")
+        raise ConfigError(f"{path} has format {found}; this version reads {(FORMAT, VERSION)}")
 
 
 def _is_checked(plan: Plan) -> bool:
@@ -220,7 +220,7 @@ def _is_checked(plan: Plan) -> bool:
 
 
 def check_tables(references: Iterable[TableRef], found: Mapping[str, Table]) -> None:
-    """Raise SourceError for a table that is not there, TableChanged for one that holds something else."""
+    """Raise SourceError for a table that is missing, TableChanged for one with other rows."""
     for ref in references:
         table = found.get(ref.name) or found.get(ref.name.lower())
         where = f", once at {ref.place.path}" if ref.place is not None else ", which lived in the memory of its process"

@@ -2,8 +2,8 @@
 
 ``qoop.toml`` has lines such as ``slots = 2``. There may be two, of which the second wins: one in the user's own folder
 (``~/.config/qoop``, or qoop's folder in ``XDG_CONFIG_HOME``), one in the working directory. ``QOOP_CONFIG`` names the
-only one to be read instead. The one in the working directory may have come with somebody's data: it may not say where
-anything is written or which cluster is used. :data:`qoop.query.options.OPTIONS` lists all options.
+only one to be read instead. The one in the working directory may have come with the data of another user: it may not
+set places that are written to, or the cluster. :data:`qoop.query.options.OPTIONS` lists all options.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Config:
     statistics, policy, tenant, tenants, priority, deadline, scheduler, most_jobs, most_queued: see `connect`.
     error_goal, confidence: the goal of answers that grow, where a query names none.
     exact_within: seconds in which an answer should be exact that does not grow.
-    watch_machine: see `connect`; None: nobody has said.
+    watch_machine: see `connect`; None: not set.
     files: the files qoop.toml that were read.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
         there are; None: this machine is. ray_reserve, ray_tls, node_queue, runtime_env: see `connect`. exchange:
@@ -98,11 +98,11 @@ class Config:
 
 
 def configure(*, environment: Mapping[str, str] | None = None, **arguments: Any) -> Config:
-    """Settle every option: argument, else environment variable, else what qoop.toml says, else default.
+    """Settle every option: argument, else environment variable, else qoop.toml, else default.
 
-    arguments: by name of option, None for what is not given. environment: in place of the environment and the files.
+    arguments: by name of option; None stands for no argument. environment: in place of the environment and the files.
 
-    Plans go with the checkpoints by default: a process that goes on from these needs not plan again first.
+    Plans are stored with the checkpoints by default, so a process that continues from these does not plan again.
 
     >>> config = configure(slots=2, memory="2GB", environment={"QOOP_SLOTS": "9", "QOOP_REPLAN": "off"})
     >>> config.slots, config.memory, config.replan
@@ -119,7 +119,7 @@ def configure(*, environment: Mapping[str, str] | None = None, **arguments: Any)
         environment = settings | os.environ
     values = {option.field_name: _value(option, arguments.get(option.name), environment) for option in OPTIONS}
     if values["ray"] is not None and (arguments.get("slots") is not None or arguments.get("memory") is not None):
-        raise ConfigError("slots and memory are not for a session to set where Ray is: its nodes have what they have")
+        raise ConfigError("slots and memory cannot be set with ray=...: the nodes of the cluster define them")
     if values["ray"] is None and values["runtime_env"] is not None:
         raise ConfigError("runtime_env is for the nodes of a Ray cluster: say which, with ray=...")
     place = values["checkpoints"]
@@ -141,7 +141,7 @@ def _no_option(name: str) -> str:
 
 
 def _value(option: SessionOption, argument: Any, environment: Mapping[str, str]) -> Any:
-    """The value of an option: as it was given, else as the environment has it, else as usual."""
+    """The value of an option: the argument, else that of the environment, else the default."""
     for candidate in (argument, environment.get(option.variable) if option.text else None):
         if candidate is not None and not (option.blank and not candidate):
             return option.read(option.name, candidate)
@@ -191,8 +191,8 @@ def _refuse_places(path: Path, values: Mapping[str, object], own: Path) -> None:
         if option.trusted and option.name in values:
             name = option.name
             raise ConfigError(
-                f"{path} may not set {name}: a file in the working directory may be somebody else's, and must not say "
-                f"where qoop writes, whose machines it uses or what SQL may do. Set {name} in {own}, as "
+                f"{path} may not set {name}: a file in the working directory may come from another user, so it sets "
+                f"no places that are written to, no cluster and no rights of SQL. Set {name} in {own}, as "
                 f"{option.variable}, or as an argument; or, if you trust the file, set QOOP_CONFIG={path}"
             )
 
@@ -206,7 +206,7 @@ def _as_text(name: str, value: object) -> str:
 
 
 def course_of(course: Iterable[tuple[float, int]]) -> tuple[tuple[float, int], ...]:
-    """(seconds from now, slots) as `Session.expect` is told. Raises ConfigError where they cannot be so.
+    """Announced capacity as (seconds from now, slots), checked. Raises ConfigError for values that are not valid.
 
     >>> course_of([(60, 4), (120.5, 6)])
     ((60.0, 4), (120.5, 6))
@@ -214,11 +214,11 @@ def course_of(course: Iterable[tuple[float, int]]) -> tuple[tuple[float, int], .
     try:
         pairs = [(float(after), slots) for after, slots in course]
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"what is expected must be pairs of seconds from now and slots, not {course!r}") from error
+        raise ConfigError(f"announced slots are pairs of seconds from now and slots, not {course!r}") from error
     found = tuple((after, slots_of("slots", slots, least=0)) for after, slots in pairs)
     before = 0.0
     for after, _ in found:
         if not before < after < math.inf:
-            raise ConfigError(f"the seconds of what is expected must be above 0 and rise, and {after:g} is not so")
+            raise ConfigError(f"the seconds of announced slots must be above 0 and increase; {after:g} is not valid")
         before = after
     return found

@@ -1,4 +1,4 @@
-"""Copies of the tables of a suspended query: known by what they hold, where looks say nothing.
+"""Copies of the tables of a suspended query: recognised by their rows, since files' stamps differ.
 
 ::
 
@@ -63,7 +63,7 @@ def remembered(folder: Path, key: bytes | None) -> dict[str, str]:
 
 
 def take_copies(catalog: Catalog, versions: Mapping[str, str], contents: Mapping[str, str]) -> list[Table]:
-    """Give tables that hold the same rows as the versions wanted (by name) those versions; returns these tables."""
+    """Give tables those versions whose rows they hold; return these tables. versions: by name of table."""
     found = []
     for name, table in catalog.tables().items():
         version = versions.get(name.lower(), table.version)

@@ -42,7 +42,7 @@ queries of TPC-DS at scale 10 that are 13; those of over two seconds should all 
 _REMEMBERED, _CHARACTERS = 512, 1 << 22
 """Plans that are remembered, and what their texts may have together."""
 _PACES, _TELLING = 64, 5
-"""Of how many runs the slowdown is remembered, and how many tell one: each may be off for reasons of its own."""
+"""Runs whose slowdowns are stored, and the least number for an estimate: a single run may be an outlier."""
 
 HOPE = (0.7, 0.7, 1.0)
 STAGED_HOPE = (1.0, 0.85, 1.0)
@@ -78,10 +78,10 @@ _Key = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 class DuckDBPlan:
     """A query as DuckDB would run it.
 
-    seconds: of one thread. basis: what they were told by. foretold: seconds of one thread by statistics, if known;
+    seconds: of one thread. basis: the source of that estimate. foretold: seconds of one thread by statistics, if known;
     others_foretold: slots, and the seconds from begin to end that the best plan of a quick search should
     take on them.
-    staged_seconds: from begin to end, the least that it took in stages; None: nobody has tried; infinite: a stage
+    staged_seconds: from begin to end, the least that it took in stages; None: not run so far; infinite: a stage
     failed by what it computes. runs, staged_runs: how often it ran to its end either way.
     """
 
@@ -239,7 +239,8 @@ class DuckDBPlans:
         return DuckDBPlan(bound, tables, whole_plan(bound, seconds, slots, self._shareable(bound)))
 
     def _shareable(self, bound: Bound) -> bool:
-        """True if others may have its output. Whether its text is steady is asked last: DuckDB needs 10 ms for that."""
+        """True if other queries may use its output. Whether its text is steady is checked last: that takes DuckDB 10
+        ms."""
         deterministic = all(function.deterministic for function in bound.functions.values())
         return self._shared and deterministic and is_steady(bound.text)
 

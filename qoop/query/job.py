@@ -64,8 +64,8 @@ class Prepared:
 class Planned:
     """The plan made of a text.
 
-    planning_seconds: binding and planning. statistics_seconds: collecting statistics that nobody had asked
-        for before (afterwards they are kept, by the version of the table).
+    planning_seconds: binding and planning. statistics_seconds: collecting statistics that no query had
+        collected before (afterwards they are cached, by the version of the table).
     adaptive: how the plan may be changed while it runs; None: it is kept.
     available: the resources that the plan was made for, None if the caller has chosen the plan.
     last_resort: DuckDB's own plan, for where a stage fails by what it computes; None: there is none.
@@ -182,7 +182,7 @@ class Job:
     def result(self, timeout: float | None = None, on_timeout: OnTimeout = "go on") -> Result:
         """The answer, once there is one.
 
-        on_timeout: what becomes of a job that nobody waits for any more: "cancel" ends it.
+        on_timeout: the fate of the job after the timeout: "cancel" ends it.
         Raises Timeout if there is none after `timeout` seconds, or the error that ended it: ExecutionError,
         Cancelled, … ConfigError for another on_timeout.
         """
@@ -226,7 +226,7 @@ class Job:
         soon as it is there; returns when the first is.
 
         What was handed out stays valid: from then on the job changes only to plans that need not make it again. The
-        rows are not kept, so this can be asked for once, and not after `result`.
+        rows are not kept, so the stream can be read once, and not after `result`.
 
         Raises what `result` does, the reader too; ConfigError if the rows were handed out before.
         """
@@ -281,7 +281,7 @@ class Job:
         decided: Callable[[Decided], object] | None = None,
         every: float = 0.2,
     ) -> None:
-        """Be told how it goes, in a thread of its own; returns at once.
+        """Report the progress of the job from a separate thread; returns at once.
 
         progress: called at this interval in seconds, and once at the end. decided: for each time that the choice of the
         plan was thought over (`Decided.switched` says with what outcome). An error in one of them ends that, is logged,
@@ -309,14 +309,14 @@ class Job:
                 if progress is not None:
                     progress(self.status())
         except Exception:
-            logging.getLogger(__name__).exception("who follows %s has failed", self.id)
+            logging.getLogger(__name__).exception("a callback of %s has failed", self.id)
 
     def cancel(self) -> None:
         """Stop it; running kernels end within 0.2 s. A job that has ended stays as it is."""
         self._handle.cancel()
 
     def forget(self) -> None:
-        """Nobody wants the answer any more: cancel the job if it runs, and let go of what it has put out."""
+        """Cancel the job if it runs, and release its outputs: the answer is no longer required."""
         self._handle.cancel()
         self._handle.when_ended(self._handle.release)
 
@@ -407,7 +407,7 @@ class Starts(Protocol):
 
 
 def answer(job: Job, watch: Callable[[Job], object] | None) -> Result:
-    """Wait for the answer of a job that nobody else has in hand; Ctrl-C cancels it. watch: is called with it first."""
+    """Wait for the answer of a job that only this caller holds; Ctrl-C cancels it. watch: is called with it first."""
     try:
         if watch is not None:
             watch(job)

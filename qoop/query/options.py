@@ -164,8 +164,8 @@ class SessionOption:
     """One option of a session.
 
     name: what the argument of `connect` and the line of qoop.toml are called.
-    default: what holds if nobody sets it, in words. usual: makes that value; None: it follows from other options.
-    read: makes a value of what was given, which it checks. Raises ConfigError, with the name.
+    default: the value if the option is not set, in words. usual: makes that value; None: it follows from other options.
+    read: converts and checks the value that was passed. Raises ConfigError, with the name.
     field: what it is called in `Config`, if not by its name.
     argument: `connect` takes it. text: the environment and files can set it. blank: an empty text sets nothing.
     trusted: a qoop.toml in the working directory may not set it: where to write, whose machines to use, what SQL may
@@ -317,7 +317,8 @@ class ConnectOptions(TypedDict, total=False):
     """The options of a session, as arguments of :func:`qoop.connect`.
 
     slots: tasks at a time, each a thread; by default the CPUs this process may use.
-    memory: bytes, or a text such as "2GB", that all tasks together may use; by default 80 % of what there is.
+    memory: bytes, or a text such as "2GB", that all tasks together may use; by default 80 % of the memory that
+        the process may use.
     checkpoints: a folder for outputs that survive the process, or a place that machines share: ``file:///folder``
         or ``s3://bucket/prefix`` (see docs/stores.md); by default they live in memory.
     replan: whether jobs may change plan while they run.
@@ -329,9 +330,9 @@ class ConnectOptions(TypedDict, total=False):
         of any process needs is removed for it, what is worth least first. By default a tenth of its file system, at
         most 100 GB, and no limit for a place that machines share.
     reuse: whether a query takes over what earlier ones have put out, and leaves its own for others: within the
-        session as far as memory goes, and between processes through the folder of checkpoints. What is the same is
-        told by content (text, tables and their versions, settings), so answers do not depend on it. By default with
-        a folder of checkpoints only.
+        session as far as memory goes, and between processes through the folder of checkpoints. Equal outputs
+        are found by content (text, tables and their versions, settings), so answers do not depend on it. By default
+        with a folder of checkpoints only.
     trace: a file, or a folder of such, to write what happens and what is decided to; `qoop replay` goes through it
         again.
     persist: which outputs go to the folder of checkpoints: "all", or only the "worthwhile" ones, for which the work
@@ -340,15 +341,15 @@ class ConnectOptions(TypedDict, total=False):
         alternatives, and the usual one where the query is short.
     policy: how plans are chosen (:mod:`qoop.adaptive.replanning.policies`): "greedy" takes the share to last as it is,
         "cheapest" takes the plan and the slots that do with the least, and end by the deadline if there is one.
-    tenant: whom the queries are for, where `Session.submit` names nobody else: slots are shared between tenants
+    tenant: the tenant of queries for which `Session.submit` names none: slots are shared between tenants
         first, then between the jobs of each.
     tenants: the weights of tenants, such as ``{"dashboards": 2}``; those of others are 1.
-    priority: of the queries among those of their tenant, 1 to 10 and 5 by default; for schedulers that ask.
+    priority: of the queries among those of their tenant, 1 to 10 and 5 by default; for schedulers that use it.
     deadline: seconds from its submission by which the answer of a query is needed; none by default. It ends
         nothing: whether it will be met is in the status of the job, and schedulers may go by it.
-    scheduler: how jobs share the slots: "max_min", by weight; "finish_time": what is furthest behind its end on a
-        part of its own goes first; "urgency": tenants by weight, and of each the most urgent by deadline and
-        priority.
+    scheduler: how jobs share the slots: "max_min", by weight; "finish_time": the job that is furthest
+        behind the end that it would reach on its own part goes first; "urgency": tenants by weight, and of each the
+        most urgent by deadline and priority.
     most_jobs: that run at a time; no limit by default. Others queue, and tenants take turns.
     most_queued: that wait in the queue; no limit by default. More are refused: `submit` raises Overloaded.
     local_frames: whether a query finds tables of Arrow, pandas and Polars among the variables of the program, under
@@ -368,16 +369,17 @@ class ConnectOptions(TypedDict, total=False):
     ray_tls: whether the processes of the session on the nodes talk by TLS, with certificates on both sides, which
         are those that RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT name for Ray. By default where
         these are set, unless the nodes are on a loopback address.
-    runtime_env: what the processes on the nodes are to find, as for ``ray.init``; such as a wheel of qoop where it
-        is not installed: ``{"py_modules": ["qoop-....whl"]}``. Only for a process that is not connected to Ray yet.
+    runtime_env: the environment of the processes on the nodes, as for ``ray.init``; such as a wheel of qoop if it
+        is not installed there: ``{"py_modules": ["qoop-....whl"]}``. Only for a process that is not connected to Ray
+        yet.
     locked: whether SQL reads registered tables and nothing else: no file by its name, no option but those that
         change results, no COPY but into the folders of `copy_to`; see docs/security.md. What the program itself
         registers, sets and writes through this class is as before. False by default.
     copy_to: folders that a locked session may COPY to; none by default.
-    statistics: "footers": plans are made at once from what the footers of files say, and from statistics that were
-        collected before (`Session.statistics`); "pilot", which is the default: also, before a query that should
-        take long, from one to two per cent of the row groups, of the columns that its filters hang on; "full": what
-        is missing is collected from all data before the first plan.
+    statistics: "footers": plans are made at once from the footers of files and from statistics that were collected
+        before (`Session.statistics`). "pilot", the default: for queries that should take long, also from one to two
+        per cent of the row groups, of the columns in their filters. "full": missing statistics are collected from
+        all data before the first plan.
     pack: whether a place that machines share keeps many outputs in one file, where that saves requests (see
         docs/stores.md). True by default; a folder of this machine never does.
     checkpoint_full: what happens where that folder, or its disk, has no space for an output: "warn", which is the

@@ -373,8 +373,8 @@ class QueryPlanning:
         at_once: bool = False,
         whole: bool = False,
     ) -> Adaptive | None:
-        """The parts that a job of the text needs to change plan, None if it may not. at_once: other plans are wanted
-        from the start, whatever the search for them takes. whole: it begins by DuckDB's plan."""
+        """The parts that a job of the text needs to change plan, None if it may not. at_once: the search for other
+        plans begins at the start, however long it takes. whole: it begins by DuckDB's plan."""
         if not self._config.replan:
             return None
         grid, policy = self._grid(share), policy_named(self._config.policy)
@@ -466,11 +466,11 @@ class QueryPlanning:
         whole: bool,
         observed: Observations,
     ) -> Sequence[Candidate]:
-        """The plans of a query worth keeping, given what was seen of it since it was planned.
+        """The plans of a query worth keeping, by estimates and by the observations since it was planned.
 
         tables, planned: versions by name, and the query, with the options and functions that it was planned with: only
-        plans that stand on the same can take its place. whole: it was begun by DuckDB's plan, which stages that nobody
-        has tried must be much better than, as at the start.
+        plans that stand on the same can take its place. whole: the job began with DuckDB's plan: stages that have not
+        run so far must be much better than that, as at the start.
         """
         if self._tables.binder.functions(text) != planned.functions:
             return ()

@@ -156,7 +156,7 @@ class Result:
         return _numbered(self.columns)
 
     def lossless(self) -> pa.Table:
-        """The rows in the Arrow form from which every type of DuckDB can be told; columns by their unique names."""
+        """The rows in the Arrow form that preserves every type of DuckDB; columns by their unique names."""
         return self._raw.rename_columns(self.unique_columns)
 
     @interruptible()
@@ -191,7 +191,7 @@ class Result:
         self.copy_to(path, copy_options("csv", options))
 
     def slice(self, first: int, rows: int) -> Result:
-        """That many rows from the first-th on, counted from 0, as a result of their own; nothing is copied."""
+        """A result of `rows` rows that starts at row `first`, counted from 0; no data is copied."""
         return Result(self._raw.slice(first, rows), self._columns, self._settings)
 
     @interruptible()

@@ -45,9 +45,10 @@ def _end(number: int, frame: object) -> None:
 
 @contextmanager
 def on_ctrl_z(action: Callable[[], None]) -> Iterator[None]:
-    """Within it Ctrl-Z calls this, where the terminal makes a signal of it that would stop the program (SIGTSTP).
+    """Within the block Ctrl-Z calls `action`, if the terminal turns it into the signal that stops the program
+    (SIGTSTP).
 
-    It does so whenever nobody reads single keys, as while a line is printed above what is on the screen.
+    The terminal does so unless single keys are read, for instance while a line is printed above the live view.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN:
         yield

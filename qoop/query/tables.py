@@ -81,7 +81,7 @@ class SessionTables:
 
     @classmethod
     def apart(cls, tables: Iterable[Table], settings: Settings, locked: bool) -> SessionTables:
-        """Some tables and options of a session by themselves, so that nobody else sees what is made of them."""
+        """A separate set of tables and options of a session: changes of it do not show in the session."""
         made = cls(PlanStore(), None, locked)
         for name, setting in settings:
             made.binder.set(name, setting)
@@ -96,11 +96,11 @@ class SessionTables:
 
     @property
     def closed(self) -> bool:
-        """True if nothing may be asked any more."""
+        """True after `shut`: statements are refused."""
         return self._closed
 
     def check_open(self) -> None:
-        """Raise SessionClosed if nothing may be asked any more, or by another process."""
+        """Raise SessionClosed if the session is closed, or in a forked process."""
         self.creator_process.check()
         if self._closed:
             raise SessionClosed("the session is closed")
@@ -108,7 +108,7 @@ class SessionTables:
     @contextlib.contextmanager
     def naming(self) -> Iterator[None]:
         """The names of the binder and the catalog change, or must not."""
-        self.creator_process.check()  # in a forked process nobody may ever give the lock back
+        self.creator_process.check()  # in a forked process the lock may never be released
         with self.lock:
             self.check_open()
             yield
@@ -122,7 +122,7 @@ class SessionTables:
         return Attached(register, weakly(self.register_postgres), forget, self.definitions.schemas)
 
     def shut(self) -> None:
-        """From now on nothing may be asked; what is asked now is still answered."""
+        """Refuse statements from now on; those that run are still answered."""
         with self.lock:
             self._closed = True
 

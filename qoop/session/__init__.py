@@ -1,4 +1,4 @@
-"""A session: `Session` is its face; each other module knows one thing that a session does.
+"""A session: `Session` is its interface; each other module does one part of its work.
 
 ::
 
@@ -11,10 +11,10 @@
     texts.py          queries with the values of variables and PIVOTs
     cursors.py        connections and cursors of PEP 249, and their errors
     frames.py         data frames of the program, found by the names of its variables
-    execution.py      what each statement of a text asks for
+    execution.py      runs each statement of a text
     rare.py           statements that few sessions run: databases, macros, extensions, prepared ones, moves
     explanations.py   EXPLAIN in its forms
-    earlier_runs.py   runs that did not end, and why another one can use nothing of them
+    earlier_runs.py   runs that did not end, and the reason why a new run cannot use their outputs
     pages.py          the live page, loaded by its name
     suspension.py     writes a job to a bundle, and goes on with one
 """

@@ -103,7 +103,7 @@ class Connection:
         return self._session
 
     def cursor(self) -> Cursor:
-        """A cursor of its own."""
+        """A new cursor."""
         return Cursor(self)
 
     def execute(self, text: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> Cursor:

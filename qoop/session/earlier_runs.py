@@ -37,7 +37,7 @@ FORMAT, VERSION = "qoop-run", 1
 _MOST = 1000
 """Files that are kept; beyond, the oldest go."""
 _READ = 20
-"""Unfinished runs of other texts that are looked at."""
+"""Unfinished runs of other texts that are compared."""
 _LONGEST = 1 << 16
 """Bytes of the file of one of them, and of the text that it is compared with: to take a longer one apart takes longer
 than many a query."""

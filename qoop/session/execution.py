@@ -1,4 +1,4 @@
-"""The execution of statements: each is done for a session, one after the other."""
+"""The execution of statements: a session runs one after the other."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _MANY = 1_000_000  # rows that are worth several threads to write
 
 @value
 class Execution:
-    """Does what statements ask for, one after the other.
+    """Runs statements, one after the other.
 
-    watch: is called with every job that is started, before its end is waited for.
+    watch: is called with every job that is started, before the wait for its end.
     """
 
     session: Session
@@ -116,7 +116,7 @@ class Execution:
         config = self.session.config
         folder = copying.allowed(statement.path, statement.options, config.copy_to) if config.locked else None
         made = self.query(statement.text)
-        # A few rows are written before a second thread has begun.
+        # A few rows are written before a second thread has started.
         writers = max(1, int(self.session.available.cpu)) if len(made) >= _MANY else 1
         made.copy_to(statement.path, statement.options, folder, writers)
         return counted(len(made))
@@ -139,7 +139,7 @@ SELECT database_name AS database, schema_name AS "schema", table_name AS name,
        false AS temporary
 FROM duckdb_columns() WHERE NOT internal GROUP BY ALL ORDER BY ALL
 """
-"""The rows of SHOW ALL TABLES. A locked session, which tells nothing of its catalog, tells names alone."""
+"""The rows of SHOW ALL TABLES. A locked session, which does not show its catalog, lists names alone."""
 
 
 def done() -> Result:

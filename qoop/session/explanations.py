@@ -16,7 +16,7 @@ from qoop.session.execution import Execution
 
 
 def explained(run: Execution, statement: Explain) -> Result:
-    """The answer to the statement, as DuckDB has it: what kind of explanation there is, and its text."""
+    """The rows of the statement, as in DuckDB: the kind of the explanation, and its text."""
     with run.texts.written_out(statement.text, run.session.sql) as query:
         kind, text = _explained(run, query, statement)
     columns = tuple((name, "VARCHAR") for name in EXPLANATION)
@@ -52,7 +52,7 @@ def explanation(
         return explaining.explained_difference(session.alternatives(query), names, chosen)
     if history:
         if chosen != "text":
-            raise ConfigError("a history is told as text; Job.timeline draws it")
+            raise ConfigError("a history is a text; Job.timeline draws it")
         return history_of(run, query)
     if analyze:
         return analyzed(run, query, chosen)
@@ -60,7 +60,7 @@ def explanation(
 
 
 def analyzed(run: Execution, query: str, format: Format = "text") -> str:
-    """Run a query, throw its rows away and explain the plan that it ended with."""
+    """Run a query, discard its rows and explain the plan that it ended with."""
     job = run.session.start(run.session.planning.plan(query), profiled=True)
     answer(job, run.watch)
     plans = job.plans
@@ -69,7 +69,7 @@ def analyzed(run: Execution, query: str, format: Format = "text") -> str:
 
 
 def history_of(run: Execution, query: str) -> str:
-    """Run a query, throw its rows away and tell its history."""
+    """Run a query, discard its rows and return its history as text."""
     from qoop.adaptive.retrace.story import story
 
     job = run.session.start(run.session.planning.plan(query))
@@ -78,7 +78,7 @@ def history_of(run: Execution, query: str) -> str:
 
 
 def _growth(run: Execution, query: str) -> str:
-    """The way in which the answer would grow, or why it would not."""
+    """The plan of growth of the answer, or the reason why it would not grow."""
     from qoop.programs.approximate.explaining import explained_growth
     from qoop.programs.approximate.planning import SessionQueries
     from qoop.programs.approximate.target import AnswerOptions, Target

@@ -88,7 +88,7 @@ class Frames:
         try:
             now = [name for name, _ in self._tables.binder.describe(text)]
         except QueryError:
-            return text  # its fault is told where it is planned
+            return text  # planning reports the fault
         written_names = [_as_written(name, tables) for name in now]
         if written_names == now:
             return text
@@ -144,7 +144,7 @@ def _alias(name: str, found: re.Match[str]) -> str:
 
 
 def _read(text: str, names: Mapping[str, object]) -> list[str]:
-    """Those of the names that a text reads, where no WITH of its own gives them."""
+    """Those of the names that a text reads and does not define in a WITH."""
     from qoop.planner.sql.sources import tables_read
 
     return [name for name in tables_read(text) if name in names]

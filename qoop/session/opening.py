@@ -94,8 +94,8 @@ def resume(
     ray: str | None = None,
     trust: bool = False,
 ) -> Job:
-    """Go on with a suspended job on this machine, or on the nodes of a Ray cluster, in a session of its own that ends
-    when the result is taken.
+    """Continue a suspended job on this machine, or on the nodes of a Ray cluster, in a new session that ends when the
+    result is taken.
 
     slots, memory, checkpoints, replan, ray: as for :func:`qoop.connect`. data: folders or DuckDB files of the tables,
         if they are not where they were. trust: see :meth:`qoop.session.session.Session.resume`.

@@ -36,7 +36,7 @@ class JobTerms(TypedDict, total=False):
 class SessionOptions:
     """Options that hold for jobs to come: terms, goals of answers that grow, settings of DuckDB; and its size.
 
-    terms: of jobs for which nobody says otherwise. goal: by the names of `GOALS`.
+    terms: of jobs whose submission names no others. goal: by the names of `GOALS`.
     """
 
     def __init__(self, config: Config, sizing: Sizing, tables: SessionTables) -> None:

@@ -39,7 +39,7 @@ BACKGROUND_NICE = 10
 
 @value
 class Parts:
-    """All that ends with a session, also if nobody closes it; they do not know the session.
+    """All that ends with a session, also if the session is never closed; the parts have no reference to the session.
 
     backend: the machines that tasks run on, and the outputs that they hold. cluster: the loop that runs the jobs.
     background: plans for later runs, at a low priority.

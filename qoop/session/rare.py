@@ -1,4 +1,4 @@
-"""Statements that few sessions run: databases, extensions, macros, prepared ones. Loaded when one is met."""
+"""Statements that few sessions run: databases, extensions, macros, prepared ones. Loaded at the first of them."""
 
 from __future__ import annotations
 

@@ -330,7 +330,7 @@ class Session(Registration):
 
         def present(keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
             found = self.backend.present(keys, reader)
-            self.backend.release(reader, keys)  # else nobody could remove them as long as the session lives
+            self.backend.release(reader, keys)  # otherwise the outputs stay pinned until the session ends
             return found
 
         return self.planning.learn(text, present)
@@ -387,11 +387,12 @@ class Session(Registration):
         self._options.resize(slots, memory, notice)
 
     def expect(self, course: Iterable[tuple[float, int]]) -> None:
-        """Tell how many slots there should be later, such as machines that were asked for and have not come.
+        """Announce future slots, for instance of machines that were requested and have not started yet.
 
         course: (seconds from now, slots of all machines together), in order of time; memory goes with the slots. It
-        takes the place of what was expected before; empty: nothing is expected. Jobs choose the plan that ends first
-        if it comes so. Tasks begin on what there is, and what has not come in time is no longer counted on.
+        replaces the previous announcement; empty: no change is expected. Jobs choose the plan that ends first if the
+        announcement holds. Tasks start on the present slots. Announced slots that do not appear in time are
+        withdrawn.
 
         Raises ConfigError for times or slots that cannot be, SessionClosed.
         """
@@ -401,15 +402,15 @@ class Session(Registration):
         self.cluster.expect(steps)
 
     def jobs(self) -> list[Job]:
-        """The jobs that somebody has in hand, in the order in which they came."""
+        """The jobs that the program still refers to, in the order of their submission."""
         return sorted(self._jobs.values(), key=lambda job: job.number)
 
     def page(self, port: int = 0, open: bool = False) -> OpenPage:
         """Show what runs, waits and has ended, in a browser on this machine; see docs/page.md.
 
         port: to listen at; 0: any that is free, and the page that is open if there is one. open: show it in the user's
-        browser. The `url` holds a secret: who has it sees all queries, and may stop them. `close` ends the page, as the
-        end of the session does.
+        browser. The `url` contains a secret, which gives access to all queries, and the right to stop them. `close`
+        ends the page, as the end of the session does.
 
         Raises ConfigError if the port is taken, or the extra ``qoop[server]`` is missing; SessionClosed.
         """

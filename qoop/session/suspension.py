@@ -46,9 +46,9 @@ def suspend(
 
 @value
 class Resumption:
-    """Goes on with bundles.
+    """Continues jobs from bundles.
 
-    set: an option of the session. start: begins a query as it is planned, which takes over what there is.
+    set: an option of the session. start: starts a planned query; the job uses the outputs that are present.
     """
 
     tables: SessionTables

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qoop.query.statements.remembered import Remembered
 
 RunQuery = Callable[[str], Result]
-"""Answers a query that is asked on the way to another one."""
+"""Runs a query that the preparation of another one needs."""
 
 
 class Texts:
@@ -84,7 +84,7 @@ class Texts:
         try:
             expected, now = describe(text), describe(written)
         except QueryError:
-            return written  # its fault is told where it is planned
+            return written  # planning reports the fault
         return with_names(written, [name for name, _ in now], [name for name, _ in expected])
 
 

@@ -105,9 +105,9 @@ def test_what_is_expected_is_thought_over_and_never_given(session: Session, tabl
 @pytest.mark.parametrize(
     ("course", "message"),
     [
-        ([(0, 2)], "seconds of what is expected must be above 0 and rise, and 0 is not so"),
-        ([(5, 2), (5, 3)], "and 5 is not so"),
-        ([(float("inf"), 2)], "and inf is not so"),
+        ([(0, 2)], "seconds of announced slots must be above 0 and increase; 0 is not valid"),
+        ([(5, 2), (5, 3)], "; 5 is not valid"),
+        ([(float("inf"), 2)], "; inf is not valid"),
         ([(5, -1)], "slots must be a whole number of at least 0, not -1"),
         ([(5, 1.5)], "slots must be a whole number"),
         ([5], "pairs of seconds from now and slots"),

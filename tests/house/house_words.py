@@ -67,7 +67,16 @@ RETIRED_NAMES = {
 }
 """Names that nothing in our packages is defined under any more; in prose the words are everyday ones."""
 
-CLEAN_FOLDERS = ("catalog", "planner", "engine", "qoop/adaptive", "qoop/programs", "tpcds")
+CLEAN_FOLDERS = (
+    "catalog",
+    "planner",
+    "engine",
+    "qoop/adaptive",
+    "qoop/query",
+    "qoop/programs",
+    "qoop/session",
+    "tpcds",
+)
 """Folders whose identifiers have no vague part, and whose texts name no person. Others join when they are clean."""
 
 VAGUE_PARTS = {

@@ -156,4 +156,4 @@ def test_a_follower_that_fails_leaves_the_job_alone(session: Session, caplog: py
     job = session.submit("SELECT count(*) FROM facts")
     job.follow(fail, every=0.01)
     assert job.result().fetchall() == [(ROWS,)]
-    until(lambda: "who follows" in caplog.text)
+    until(lambda: "a callback of" in caplog.text)

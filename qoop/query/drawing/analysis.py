@@ -16,13 +16,13 @@ from qoop.planner.plan import Plan, Stage, StageId
 from qoop.planner.readable import operators
 
 _SKEWED = 1.5
-"""Times the median that the longest task of a stage takes to be worth a word."""
+"""Times the median that the longest task of a stage takes to be mentioned."""
 
 
 @value
 class StageRun:
     """A stage as it ran. began, ended: of its first and its last task, in seconds of the job. tasks: the seconds of
-    each. account: where these went, as far as it is known. profile: what DuckDB told of them."""
+    each. account: the parts of these seconds, as far as known. profile: DuckDB's profile of them."""
 
     began: float
     ended: float
@@ -66,7 +66,7 @@ def analysis(plan: Plan, history: Sequence[Record]) -> dict[StageId, tuple[str, 
 
 
 def stage_profiles(plan: Plan, history: Sequence[Record]) -> dict[StageId, dict[str, Any] | None]:
-    """The profile of each stage of a plan that has run, as JSON has it; None: DuckDB told nothing."""
+    """The profile of each stage of a plan that has run, as JSON has it; None: DuckDB reported none."""
     runs = stage_runs(history)
     found = {stage.id: runs.get(content_of(stage)) for stage in plan.stages}
     profiles = {id: None if run is None else run.profile for id, run in found.items()}

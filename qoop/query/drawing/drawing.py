@@ -2,7 +2,7 @@
 
 The drawing is made in layers (K. Sugiyama, S. Tagawa and M. Toda, "Methods for Visual Understanding of Hierarchical
 System Structures", 1981): a stage stands one layer below the lowest of its readers; a line that passes layers gets a
-place of its own in each, so that it crosses no box; the places of a layer are ordered by the mean place of what they
+place in each, so it crosses no box; the places of a layer are ordered by the mean place of what they
 are joined to, up and down a few times. Places of a layer never overlap, whatever the order.
 """
 
@@ -331,7 +331,7 @@ def _label(stage: Stage) -> list[str]:
 
 
 def heat_map(alternatives: Alternatives) -> Drawing:
-    """A cell for each share of the grid: who ends first and when; the darker the longer it takes."""
+    """A cell for each share of the grid: the plan that ends first, and when; the darker the longer it takes."""
     grid = alternatives.pool.grid
     cpus = sorted({point.cpu for point in grid.points})
     links = sorted({grid.link(point) for point in grid.points} - {0.0}, reverse=True) or [0.0]

@@ -1,4 +1,4 @@
-"""Pictures as files: our own SVG as it is, rendered to PNG, or in a page of its own."""
+"""Pictures as files: our SVG as it is, rendered to PNG, or in an HTML page."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def as_svg(profile: CapacityProfile, title: str, region_seconds: float = REGION_
 
 
 def as_html(profile: CapacityProfile, title: str, region_seconds: float = REGION_SECONDS) -> str:
-    """The picture, what there is to say in numbers, and the regions in a table, as a page that needs nothing else."""
+    """An HTML page without other files: the picture, a summary in numbers, and the regions in a table."""
     rows = (
         f'<tr><td class="n">{time_label(region.begin)}</td><td>{region.volatility}</td><td class="n">'
         f"{100 * region.size:.0f} %</td></tr>"

@@ -54,8 +54,8 @@ _LABEL_LENGTH, _LEGEND = 84, 24
 class Bar:
     """One attempt. plan: which of the plans it was started for, by its place in `Timeline.plans`.
 
-    outcome: "done"; "unused": put out what nothing needed any more; "failed"; "interrupted": its slot or
-        its memory was taken away; "stopped"; or "running", still. "queued": until it began, which is a bar of its own.
+    outcome: "done"; "unused": its output was not needed any more; "failed"; "interrupted": its slot or
+        its memory was taken away; "stopped"; or "running", still. "queued": a separate bar until it began.
     first_slot: the lowest of the slots it is drawn on, counted over all machines.
     """
 
@@ -127,7 +127,7 @@ def timeline(history: Sequence[Record], plans: Sequence[Plan] = ()) -> Timeline:
 
 
 def _decisions(history: Sequence[Record]) -> Iterator[Mark]:
-    """The decisions; a switch that nobody gave reasons for is a mark, too."""
+    """The decisions; a switch without recorded reasons is a mark, too."""
     decided: Decided | None = None
     for record in history:
         if isinstance(record, Decided):
@@ -142,7 +142,7 @@ def _decisions(history: Sequence[Record]) -> Iterator[Mark]:
 
 
 def _steps(values: Iterator[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """One value a moment, the last told; only where it changes."""
+    """One value for each timestamp, the last reported; only where it changes."""
     last = dict(values)
     found: list[tuple[float, float]] = []
     for at, one in last.items():

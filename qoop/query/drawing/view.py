@@ -66,7 +66,7 @@ def under_way(status: JobStatus) -> str:
 
 
 def of_share(status: JobStatus) -> str:
-    """A text of the slots that a job has, and of those that it is sure of; empty before it is told any."""
+    """A text of the slots that a job has, and of its guaranteed share; empty before its first share."""
     return "" if status.share is None else f"{status.used.cpu:g} of {status.share.cpu:.3g}"
 
 
@@ -82,8 +82,8 @@ def due(status: JobStatus) -> str:
 
 
 def news(history: Sequence[Record], since: int, terminal: Terminal) -> list[str]:
-    """The decisions about the plan since that many records, as sentences: switches, and what was stayed with; what
-    became known of its deadline; and what there was of an earlier run."""
+    """Sentences about the records from `since` on: switches of plan, and decisions to stay; news of the deadline; and
+    outputs of an earlier run."""
     shown = []
     for record in history[since:]:
         if isinstance(record, DeadlineReported):
@@ -158,7 +158,7 @@ def _headline(job: str, status: JobStatus, terminal: Terminal) -> str:
 
 
 def _slots(status: JobStatus) -> str:
-    """The slots in use, of those that are sure; a share of less than one, or of less than is in use, is told apart."""
+    """The slots in use, of those that are guaranteed; a share below one, or below the use, follows as a phrase."""
     used, share = status.used.cpu, None if status.share is None else status.share.cpu
     if share is not None and share >= max(1, used):
         return f"{used:g} of {share:g} slots"

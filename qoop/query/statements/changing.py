@@ -1,4 +1,5 @@
-"""Changes of tables that texts have created: DuckDB makes the new rows from the old ones, which stay as they are."""
+"""Changes of tables that statements have created: DuckDB computes the new rows from the old ones, which do not
+change."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ _LOST = """SELECT constraint_text FROM duckdb_constraints()
 
 
 def empty(statement: CreateEmpty, settings: Settings) -> Rows:
-    """A table without rows. Raises QueryError for columns that DuckDB does not take, and for what is more than their
-    names and types: nothing would keep it."""
+    """A table without rows. Raises QueryError for columns that DuckDB does not take, and for constraints and defaults,
+    which a session does not store."""
     with _duckdb(settings) as connection:
         name = sql_name(statement.name[-1])
         connection.execute(f"CREATE TABLE {name} {statement.columns}")
@@ -49,13 +50,12 @@ def apply(
     settings: Settings,
     default: str | None = None,
 ) -> tuple[Rows, int]:
-    """The rows of a table after a change, and how many were changed.
+    """The rows of a table after a change, and the number of rows that changed.
 
-    name: of the table, with the schema that it is in. others: the names of the tables that the change may read besides,
-    with databases and schemas, by the names that the session has for them. run: answers a query. default: the schema
-    that names without one are of.
+    name: of the table, with its schema. others: the other tables that the change may read: names with databases and
+    schemas, by their names in the session. run: runs a query. default: the schema of names without one.
 
-    Raises QueryError for what DuckDB does not take, SourceError for files that it cannot read, OutOfMemory.
+    Raises QueryError for statements that DuckDB does not take, SourceError for files that it cannot read, OutOfMemory.
     """
     rows = None if statement.query is None else run(statement.query)
     read = {} if rows is not None else {parts: run(f"FROM {sql_name(other)}") for other, parts in others.items()}
@@ -74,7 +74,7 @@ def apply(
 
 
 def _check_kept(connection: duckdb.DuckDBPyConnection, table: str) -> None:
-    """Raise QueryError if columns have more than names and types: nothing would keep it."""
+    """Raise QueryError if columns have constraints or defaults, which a session does not store."""
     lost = sorted({text for (text,) in connection.execute(_LOST).fetchall()})
     if lost:
         raise QueryError(f"table {table} has columns with types alone: it cannot keep {', '.join(lost)}")
@@ -82,7 +82,7 @@ def _check_kept(connection: duckdb.DuckDBPyConnection, table: str) -> None:
 
 @contextmanager
 def _duckdb(settings: Settings, files: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB. files: whether it may open any. Its errors become ours."""
+    """A DuckDB, whose errors are converted to ours. files: whether it may open files."""
     try:
         with opened(settings, files) as connection:
             connection.execute("SET arrow_lossless_conversion = true")
@@ -96,7 +96,7 @@ def _duckdb(settings: Settings, files: bool = False) -> Iterator[duckdb.DuckDBPy
 
 
 def _make_places(connection: duckdb.DuckDBPyConnection, names: Collection[Parts]) -> None:
-    """Make the databases and schemas that tables are in."""
+    """Create the databases and schemas of tables."""
     databases = {parts[:1] for parts in names if len(parts) > 2}
     for database in databases:
         connection.execute(f"ATTACH ':memory:' AS {_dotted(database)}")
@@ -109,7 +109,7 @@ def _dotted(parts: Parts) -> str:
 
 
 def _fill(connection: duckdb.DuckDBPyConnection, name: str, rows: Result) -> None:
-    """Make a table of rows; Arrow alone does not tell all types. name: in SQL."""
+    """Create a table of rows, with their DuckDB types, which Arrow does not represent in full. name: in SQL."""
     typed = zip(rows.unique_columns, rows.types, strict=True)
     columns = ", ".join(f"{sql_name(column)} {type_}" for column, type_ in typed)
     connection.execute(f"CREATE TABLE {name} ({columns})")

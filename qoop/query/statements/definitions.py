@@ -1,4 +1,4 @@
-"""The names that a session was given: views, tables made of queries, and files read by their path."""
+"""The names that statements define in a session: views, created tables, and files that queries read by path."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _WEB = ("http://", "https://")
 
 
 class Definitions:
-    """Thread-safe through the lock of the session's names.
+    """Views, created tables, schemas and macros by name. Thread-safe through the lock of the session's names.
 
-    register: makes data known as a table, whatever had the name. endings: of the names of files that are tables.
-    check_again: brings the tables that a text may name up to what their files hold now.
-    folder: where tables are kept that are made of queries, None: in memory.
-    locked: texts read no files, and leave alone the tables that the program has registered.
+    register: registers data as a table, in place of one of that name. endings: of file names that count as tables.
+    check_again: refreshes the tables that a text may name, if their files have changed.
+    folder: of created tables; None: they live in memory.
+    locked: texts read no files, and change no table that the program has registered.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Definitions:
         self._endings = endings
         self._folder = folder
         self._locked = locked
-        self._made: set[str] = set()  # tables that texts have created, in lower case
+        self._made: set[str] = set()  # tables that statements have created, in lower case
         self._views = Views()
         self._macros: DefinedMacros | None = None  # once there is one
         self.schemas = Schemas(folder, table_storage.check_name)
-        self._files: set[str] = set()  # paths that are tables because a query has read them
+        self._files: set[str] = set()  # paths of files that queries have read
 
     def names(self) -> list[str]:
-        """Of all tables and views, without the files that are tables because a query has read them."""
+        """The names of all tables and views, without files that queries have read by path."""
         return sorted([*self.listed(), *self._views.names()])
 
     def has(self, name: str) -> bool:
@@ -85,7 +85,7 @@ class Definitions:
             return name in self._views or self._catalog.find(name) is not None
 
     def names_in(self, schema: str) -> list[str]:
-        """Of the tables and views in a schema, without it. Raises CatalogError if there is none."""
+        """The names of the tables and views in a schema, without its name. Raises CatalogError if it does not exist."""
         with self._lock:
             within = "" if schema.lower() == MAIN else schema.lower()
             found = [name for name in self.names() if self._schema_of(name).lower() == within]
@@ -94,7 +94,7 @@ class Definitions:
             return [name[len(within) + 1 :] if within else name for name in found]
 
     def _schema_of(self, name: str) -> str:
-        """The schema, or database, that the name of a table or view begins with."""
+        """The schema, or attached database, of a table or view; empty for the main schema."""
         from qoop.catalog.sources.database import schema_of
 
         table = self._catalog.find(name)
@@ -107,15 +107,16 @@ class Definitions:
         return {name: table for name, table in tables if name not in self._files and not is_of_query(name)}
 
     def views(self) -> list[str]:
-        """The names of all views, as they were given."""
+        """The names of all views, in the case of their definitions."""
         with self._lock:
             return sorted(self._views.names())
 
     def as_read(self, text: str) -> str:
-        """A query as it is planned: views written out; the files that it reads are tables by their path, all others by
-        one name. Its tables are what their files hold now.
+        """The text of a query for the planner: views are expanded, each table has one name, and a file is a table named
+        by its path. Tables whose files have changed are refreshed.
 
-        Raises ParseError or BindError, about the text as it was given, and SourceError for a file that cannot be read.
+        Raises ParseError or BindError, with places in the original text, and SourceError for a file that cannot be
+        read.
         """
         with self._lock:
             written = self._without_macros(text)
@@ -123,7 +124,7 @@ class Definitions:
             return read if self._macros is None or written == text else self._macros.named(self.plainly(text), read)
 
     def _as_read(self, text: str) -> str:
-        """A query without macros, as it is planned."""
+        """The same for a text without macros."""
         text = self.plainly(text)
         self._binder.admit(text)
         for path in () if self._locked else files_read(text, self._endings):
@@ -139,12 +140,12 @@ class Definitions:
         return expanded
 
     def _without_macros(self, text: str) -> str:
-        """A text with the calls of macros written out."""
+        """A text with the bodies of macros in place of their calls."""
         return text if self._macros is None else self._macros.expand(text)
 
     def plainly(self, text: str) -> str:
-        """A text with each table by one name (:mod:`qoop.query.statements.plain_names`); what it asks of the catalog is
-        a table of what there is now."""
+        """A text with one name for each table (:mod:`qoop.query.statements.plain_names`); an expression over the
+        catalog becomes a table of its present rows."""
         with self._lock:
             return self._plainly(text, None if self._locked else self._answer_of_catalog)
 
@@ -161,7 +162,7 @@ class Definitions:
         return name
 
     def named(self) -> Named:
-        """All that has a name now."""
+        """All tables, views, macros and schemas."""
         from qoop.query.statements.session_catalog import Named
 
         with self._lock:
@@ -170,7 +171,7 @@ class Definitions:
             return Named(self.listed(), self._views.all(), macros, places, self.schemas.names())
 
     def table_came(self, name: str) -> None:
-        """A table takes the place of whatever view had its name."""
+        """A table with this name is registered: it replaces a view of that name."""
         self._made.discard(name.lower())
         self._files.discard(name)
         if name in self._views:
@@ -178,29 +179,30 @@ class Definitions:
             self._views.drop(name)
 
     def create_view(self, statement: CreateView) -> None:
-        """Raises CatalogError if there is one already, or a table of that name; BindError if it is not a query."""
+        """Create a view. Raises CatalogError if a view or table of that name exists; BindError for an invalid query."""
         with self._lock:
             name = self.schemas.full(statement.name)
             if self._taken(name, statement.replace and name in self._views, statement.unless):
                 return
             self._binder.describe(self.as_read(statement.text))
-            if not self.has(name) and reads(statement.text, name):  # one of DuckDB's catalog, which it would hide
-                raise CatalogError(f"the view {name} would read itself: give it a name that nothing it reads has")
+            # DuckDB's catalog has a table of that name, which the view would hide.
+            if not self.has(name) and reads(statement.text, name):
+                raise CatalogError(f"the view {name} would read itself: choose a name that its query does not read")
             body = self.plainly(statement.text)
             self._binder.add_view(name, statement.columns, body)
-            lasting = self._plainly(statement.text, None)  # what it asks of the catalog is answered whenever it is read
+            lasting = self._plainly(statement.text, None)  # the catalog is read at each use of the view
             text = statement.text if self.schemas.default is None else self._plainly(statement.text, None, self._dotted)
             self._views.add(View(name, statement.columns, text, lasting))
 
     def attach_view(self, view: View) -> None:
-        """Take a view that stands for a table of an attached database, of which its columns are all that is known."""
+        """Add a view on a table of an attached database; only the columns of that table are known."""
         columns = ", ".join(f"NULL::{type_} AS {quoted(name)}" for name, type_ in view.known)
         with self._lock:
             self._binder.add_view(view.name, "", f"SELECT {columns}")
             self._views.add(view)
 
     def do_schema(self, statement: CreateSchema | DropSchema) -> None:
-        """Make a schema, or drop one. Raises CatalogError, QueryError, DiskFull; Forbidden in a locked session."""
+        """Create or drop a schema. Raises CatalogError, QueryError, DiskFull; Forbidden in a locked session."""
         if self._locked:
             raise Forbidden("a locked session makes no schemas")
         with self._changing, self._lock:
@@ -214,8 +216,8 @@ class Definitions:
                 self.schemas.forget(statement.name)
 
     def define_macro(self, statement: OfMacros) -> None:
-        """Make a macro, or drop one. Raises CatalogError, BindError; Forbidden in a locked session, of whose many users
-        one would change what the texts of others say."""
+        """Create or drop a macro. Raises CatalogError, BindError; Forbidden in a locked session, since a macro changes
+        the queries of all its users."""
         from qoop.query.statements.macros.defined import DefinedMacros
 
         if self._locked:
@@ -225,8 +227,8 @@ class Definitions:
             self._macros.do(statement)
 
     def free_name(self, statement: CreateTable | CreateEmpty) -> str | None:
-        """The name of the table that is to be made, None if there is one and it says IF NOT EXISTS. Raises CatalogError
-        if there is one and it does not say what to do, QueryError for a name that it cannot be kept by."""
+        """The name for a new table; None if it exists and the statement has IF NOT EXISTS. Raises CatalogError if it
+        exists without that or OR REPLACE, QueryError for a name that the folder of tables does not allow."""
         with self._lock:
             name = self.schemas.full(statement.name)
             if self._folder is not None:
@@ -237,18 +239,18 @@ class Definitions:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else changes tables meanwhile."""
+        """Within the block only this thread changes tables."""
         with self._changing:
             yield
 
     def check_free(self, names: Iterable[str]) -> None:
-        """Raise CatalogError if there is a table or view of one of the names."""
+        """Raise CatalogError if one of the names is that of a table or view."""
         with self._lock:
             for name in names:
                 self._taken(name, False, False)
 
     def create_table(self, name: str, result: Result) -> None:
-        """Keep an answer as a table. Raises DiskFull, QueryError for types that cannot be kept."""
+        """Store the rows of a query as a table. Raises DiskFull, QueryError for types that cannot be stored."""
         with self._changing:
             folder = self._folder
             kept = (
@@ -263,7 +265,7 @@ class Definitions:
     def create_empty(
         self, statement: CreateEmpty, made: Callable[[pa.Table, Columns], Result], settings: Settings
     ) -> None:
-        """Make a table without rows. Raises as `wanted` and `create_table`; Forbidden in a locked session."""
+        """Create a table without rows. Raises as `free_name` and `create_table`; Forbidden in a locked session."""
         from qoop.query.statements.changing import empty
 
         self._check_unlocked()
@@ -280,13 +282,13 @@ class Definitions:
         settings: Settings,
         variables: Collection[str] = (),
     ) -> int:
-        """Make a new version of a table; one change at a time. What reads the old one goes on to.
+        """Make a new version of a table; one change at a time. Queries that read the old version continue to do so.
 
-        run: answers a query. made: an answer out of rows. variables: names of the program's that the change may read.
+        run: runs a query. made: makes a result of rows. variables: of the program, which the change may read.
         Returns the number of rows that changed.
 
-        Raises UnknownTable, CatalogError for a table
-        that is not the session's own, QueryError, Forbidden in a locked session.
+        Raises UnknownTable; CatalogError for a table that no statement has created; QueryError; Forbidden in a locked
+        session.
         """
         from qoop.query.statements.changing import apply
 
@@ -304,13 +306,13 @@ class Definitions:
             rows, count = apply(statement, self._parts(name), others, run, now, settings, default)
             with self._lock:
                 if self._catalog.table(self._own(name)).version != before:
-                    raise CatalogError(f"table {name} became another one while it was changed: it stays as it is")
+                    raise CatalogError(f"table {name} was replaced during the change, so the change has no effect")
                 if count or statement.reshapes:
                     self.create_table(name, made(*rows))
             return count
 
     def rename(self, statement: Rename, run: Callable[[str], Result]) -> None:
-        """Give a table another name in its schema. run: answers a query. Raises as `change`."""
+        """Rename a table within its schema. run: runs a query. Raises as `change`."""
         self._check_unlocked()
         with self._changing:
             meant = self._meant(statement.name)
@@ -325,7 +327,7 @@ class Definitions:
                 self._drop_table(name, "TABLE")
 
     def _read_by(self, text: str) -> set[str]:
-        """The tables and views that a text may read."""
+        """The tables and views whose names occur in a text."""
         says = {word.name.lower() for word in Words(text).left if word.name}
         return {name for name in self.names() if name.lower() in says or self._parts(name)[-1].lower() in says}
 
@@ -338,33 +340,33 @@ class Definitions:
         return ".".join(map(quoted, self._parts(name)))
 
     def _meant(self, parts: tuple[str, ...]) -> str:
-        """The name of the table or view that a text names by parts. Raises CatalogError."""
+        """The name in the session for a name in parts. Raises CatalogError."""
         dotted = ".".join(parts)
         return dotted if len(parts) > 1 and self.has(dotted) else self.schemas.full(parts, self.has)
 
     def _own(self, name: str) -> str:
-        """The name of a table that texts may change. Raises UnknownTable, CatalogError."""
+        """The name of a table that statements may change. Raises UnknownTable, CatalogError."""
         if name in self._views:
             raise CatalogError(f"{name} is a view: only tables can be changed")
         table = self._catalog.table(name)
         if not self.is_own(table):
             raise CatalogError(
-                f"table {table.name} was registered, and its data stays as it is: "
+                f"table {table.name} was registered by the program, so statements do not change it: "
                 f"CREATE TABLE name AS FROM {quoted(table.name)} makes a copy that can be changed"
             )
         return table.name
 
     def is_own(self, table: Table) -> bool:
-        """True for a table that a text has created, now or, where there is a folder of tables, before."""
+        """True for a table that a statement has created, in this session or earlier in its folder of tables."""
         kept = self._folder is not None and table_storage.is_kept(self._folder, table)
         return kept or table.name.lower() in self._made
 
     def _check_unlocked(self) -> None:
         if self._locked:
-            raise Forbidden("the session is locked: its tables are made by CREATE TABLE … AS, and are not changed")
+            raise Forbidden("the session is locked: CREATE TABLE … AS makes tables, and no statement changes them")
 
     def drop(self, statement: Drop) -> None:
-        """Raises UnknownTable, CatalogError if it is of the other kind."""
+        """Drop a table or view. Raises UnknownTable, CatalogError if it is of the other kind."""
         with self._changing, self._lock:
             try:
                 name = self.schemas.full(statement.name, self.has)
@@ -386,7 +388,7 @@ class Definitions:
             self._drop_table(name, kind)
 
     def _check_own(self, name: str) -> None:
-        """Raise Forbidden in a locked session for a table that no text has created."""
+        """Raise Forbidden in a locked session for a table that no statement has created."""
         if self._locked and self._catalog.find(name) is not None and name.lower() not in self._made:
             raise Forbidden(f"the session is locked: table {name}, which the program has registered, stays as it is")
 
@@ -400,7 +402,8 @@ class Definitions:
             table_storage.forget(self._folder, table)
 
     def _taken(self, name: str, replace: bool, unless: bool) -> bool:
-        """True if there is something of that name that is to stay. Raises CatalogError if that is an error."""
+        """True if the name exists, and the statement has IF NOT EXISTS. Raises CatalogError if it has neither that nor
+        OR REPLACE."""
         kind = "view" if name in self._views else "table" if self._catalog.find(name) is not None else None
         if kind is None or replace:
             return False
@@ -409,7 +412,7 @@ class Definitions:
         raise CatalogError(f"there is a {kind} {name} already; CREATE OR REPLACE {kind.upper()} takes its place")
 
     def _check_web(self, path: str) -> None:
-        """DuckDB reads what is on the web as it plans it, by an extension. Raises SourceError unless that is loaded."""
+        """Raise SourceError unless the extension is loaded by which DuckDB reads from the web."""
         from qoop.catalog.extensions import is_here
 
         if "httpfs" not in listed(dict(self._binder.settings).get(EXTENSIONS, "")):
@@ -419,7 +422,7 @@ class Definitions:
             raise SourceError(f"cannot read {path} yet: LOAD httpfs first{found}")
 
     def _read_file(self, path: str) -> None:
-        """Make a file known."""
+        """Register a file as a table named by its path."""
         if self._catalog.find(path) is None:
             self._register(path, path)
             self._files.add(path)

@@ -1,6 +1,6 @@
-"""The place in a query that a failed task was about, as far as its message tells.
+"""The place in a query that caused the error of a task, found by the error's message.
 
-Tasks run texts that the planner wrote, which nobody who typed the query has seen.
+Tasks run texts of the planner, which the author of the query does not see.
 """
 
 from __future__ import annotations

@@ -20,8 +20,10 @@ _TYPES = (pa.string(), pa.string(), pa.bool_(), pa.bool_(), pa.float64())
 def shown_functions(
     functions: Iterable[UserFunction], row_seconds: Mapping[str, float]
 ) -> tuple[pa.Table, tuple[tuple[str, str], ...]]:
-    """A row for each function, and the names and types of the columns. row_seconds: what they have taken, by their
-    keys; NULL where nobody has called them."""
+    """A row for each function, and the names and types of the columns.
+
+    row_seconds: seconds a row, measured, by key of function; NULL for functions without a call.
+    """
     rows = [(one.name, one.signature, one.vectorised, one.deterministic, row_seconds.get(one.key)) for one in functions]
     columns = list(zip(*rows, strict=True)) or [()] * len(_COLUMNS)
     arrays = (pa.array(column, type_) for column, type_ in zip(columns, _TYPES, strict=True))

@@ -1,8 +1,8 @@
 """Tables of the program that a query names as DuckDB lets it: `df = pandas.DataFrame(…); session.sql("FROM df")`.
 
 A variable counts if it holds a table of Arrow, pandas or Polars or a Result, if a text names it where tables stand, and
-if no table or view has its name. It is looked for where the session was called: among local names, then among those of
-the module.
+if no table or view has its name. It is searched for where the session was called: among local names, then among those
+of the module.
 A cell of a notebook calls the session through IPython, whose own names do not count.
 """
 
@@ -41,7 +41,7 @@ _BEFORE_TABLES = (
     "SUMMARIZE",
 )
 _BETWEEN = frozenset({__name__.partition(".")[0], "contextlib", "IPython"})
-"""Packages between the program and the place where its variables are asked for."""
+"""Packages between the program and the place that reads its variables."""
 
 
 @by_text(most=128)

@@ -1,4 +1,4 @@
-"""Parameters of a text, ``?``, ``$1`` or ``$name``, given as values of Python: each is written as a literal.
+"""Parameters of a text, ``?``, ``$1`` or ``$name``, passed as values of Python: each is written as a literal.
 
 So a query with parameters is planned for their values, with the statistics that apply to them; plans of the same text
 with other values are found by the same decisions (see :mod:`qoop.query.plan_keys`).
@@ -71,7 +71,7 @@ def _found(text: str) -> list[_Place]:
     """The parameters of a text. Raises ParseError, and QueryError where the parser and the lexer do not agree."""
     for statement, names in parameters_of(text):
         if {place.name for place in _places(statement)} != names:
-            raise QueryError("it cannot be told for sure where the parameters of the text stand")
+            raise QueryError("the places of the parameters in the text are ambiguous")
     return list(_places(text))
 
 

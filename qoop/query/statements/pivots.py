@@ -37,7 +37,7 @@ class _Open:
 
 @dataclass
 class _Level:
-    """The text between two parentheses, up to the place looked at. defined: the WITH items that are complete.
+    """The text between two parentheses, up to the current place. defined: the WITH items that are complete.
 
     begun: where the next one begins, None after the last.
     """
@@ -47,8 +47,8 @@ class _Level:
 
 
 def is_open(text: str) -> bool:
-    """True for a text with a PIVOT whose values must be asked for: DuckDB makes several statements of it. A text that
-    it cannot parse has none; binding says so."""
+    """True for a text with a PIVOT whose values have to be queried: DuckDB makes several statements of it. False for a
+    text that DuckDB cannot parse; binding reports that."""
     if _MAY_PIVOT.search(text) is None:
         return False
     try:
@@ -58,7 +58,7 @@ def is_open(text: str) -> bool:
 
 
 def with_values(text: str, values: Values) -> str:
-    """The text with the values of every PIVOT. Raises QueryError where it cannot be told where they belong."""
+    """The text with the values of every PIVOT. Raises QueryError if their place in the text is ambiguous."""
     while is_open(text):
         item = next(_open(text), None)
         if item is None:

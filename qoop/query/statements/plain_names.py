@@ -1,9 +1,9 @@
 """Names of two parts, and the catalog, as a query is planned: each a table by one name.
 
 The tables of a DuckDB file that lie in a schema are registered as ``schema.table``, so ``FROM s2.t2`` is read as ``FROM
-"s2.t2" AS t2``. What DuckDB tells of its catalog (``information_schema.tables``, ``duckdb_columns()``,
-``pragma_table_info('t')``) is a table as well, which the session makes when a query asks for it
-(:mod:`qoop.query.statements.session_catalog`): the DuckDB that runs a task knows none of the session's tables.
+"s2.t2" AS t2``. DuckDB's catalog (``information_schema.tables``, ``duckdb_columns()``,
+``pragma_table_info('t')``) is a table as well. The session makes it when a query reads it
+(:mod:`qoop.query.statements.session_catalog`): the DuckDB that runs a task knows no tables of the session.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def plainly(
 ) -> str:
     """The text with every table by one name.
 
-    qualified: names of tables with dots in them, in lower case. catalog: makes a table of what an expression tells of
-    the catalog and returns its name; None: the catalog is not to be asked. default: what a name begins with that has no
-    dot, if there is such a table. write: the name of a table in SQL. is_own: true for the name of a table or view,
-    which hides what the catalog has by it.
+    qualified: names of tables with dots in them, in lower case. catalog: makes a table of the rows of an
+    expression over the catalog, and returns its name; None: the catalog is not read. default: the schema of names
+    without a dot, if it has such a table. write: the name of a table in SQL. is_own: true for the name of a table or
+    view, which hides what the catalog has by it.
 
     >>> plainly("SELECT s2.t2.x, t3.y FROM s2.t2 JOIN s2.T3 AS t3 USING (x)", ["s2.t2", "s2.t3"], None)
     'SELECT t2.x, t3.y FROM "s2.t2" AS t2 JOIN "s2.T3" AS t3 USING (x)'
@@ -68,7 +68,7 @@ def plainly(
         return text
     try:
         return _rewritten(text, list(_places(text, qualified, catalog if may_ask else None, default, write, is_own)))
-    except ParseError:  # it is told when the text is bound
+    except ParseError:  # binding reports it
         return text
 
 

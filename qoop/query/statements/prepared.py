@@ -1,4 +1,4 @@
-"""PREPARE, EXECUTE and DEALLOCATE, SET VARIABLE, CALL and BEGIN: from text to what they ask for."""
+"""PREPARE, EXECUTE and DEALLOCATE, SET VARIABLE, CALL and BEGIN: from text to statements."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Execute:
 
 @value
 class Deallocate:
-    """name: None: all."""
+    """name: of the statement; None: all."""
 
     name: str | None
 
 
 @value
 class SetVariable:
-    """text: an expression; None: the variable is forgotten."""
+    """text: an expression; None: the variable is removed."""
 
     name: str
     text: str | None
@@ -51,7 +51,7 @@ OfSessionState = Prepare | Execute | Deallocate | SetVariable | Transaction
 
 
 def prepared(text: str) -> Prepare:
-    """The order in a PREPARE statement. Raises QueryError."""
+    """The PREPARE statement of a text. Raises QueryError."""
     words = Words(without_end(text))
     name = words.take_name() if words.take("PREPARE") else None
     if name is None or not words.take("AS"):
@@ -60,7 +60,7 @@ def prepared(text: str) -> Prepare:
 
 
 def executed(text: str) -> Execute:
-    """The order in an EXECUTE statement. Raises QueryError."""
+    """The EXECUTE statement of a text. Raises QueryError."""
     words = Words(without_end(text))
     name = words.take_name() if words.take("EXECUTE") else None
     values = words.parenthesised()
@@ -70,7 +70,7 @@ def executed(text: str) -> Execute:
 
 
 def deallocated(text: str) -> Deallocate:
-    """The order in a DEALLOCATE statement. Raises QueryError."""
+    """The DEALLOCATE statement of a text. Raises QueryError."""
     words = Words(without_end(text))
     _ = words.take("DEALLOCATE") and words.take("PREPARE")
     name = None if words.take("ALL") else words.take_name()
@@ -80,7 +80,7 @@ def deallocated(text: str) -> Deallocate:
 
 
 def set_variable(text: str) -> SetVariable | None:
-    """The order in a SET VARIABLE or RESET VARIABLE statement; None for another one. Raises QueryError."""
+    """The statement, if it is SET VARIABLE or RESET VARIABLE, else None. Raises QueryError."""
     words = Words(without_end(text))
     if words.take("RESET", "VARIABLE"):
         name = words.take_name()
@@ -96,7 +96,7 @@ def set_variable(text: str) -> SetVariable | None:
 
 
 def transaction(text: str) -> Transaction:
-    """The order in a statement about transactions."""
+    """The statement about transactions."""
     words = Words(text)
     if words.take("BEGIN") or words.take("START"):
         return Transaction("BEGIN")

@@ -1,6 +1,6 @@
-"""CREATE, DROP, COPY and changes of tables: from text to what they ask for.
+"""CREATE, DROP, COPY and changes of tables: from text to statements.
 
-Names are given in parts, as they are written: database, schema and name, or less.
+Names have parts, as they are written: database, schema and name, or less.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class CreateEmpty:
 
 @value
 class Change:
-    """INSERT, UPDATE, DELETE, MERGE, TRUNCATE, ALTER TABLE or COPY … FROM. query: of which rows are inserted, after
-    `head`; None: all is in `text`.
+    """INSERT, UPDATE, DELETE, MERGE, TRUNCATE, ALTER TABLE or COPY … FROM. query: of the rows that are
+    inserted, after `head`; None: `text` has the whole statement.
 
-    reshapes: it changes columns, and its answer is no number of rows. exists: do nothing if there is no such table.
+    reshapes: it changes columns, so its result is not a number of rows. exists: do nothing if there is no such table.
     files: it reads files.
     """
 
@@ -82,7 +82,7 @@ class Drop:
 
 @value
 class Copy:
-    """text: the query whose rows go to the file. options: as written, in DuckDB's own words."""
+    """text: the query whose rows go to the file. options: as written, in DuckDB's syntax."""
 
     text: str
     path: str
@@ -97,7 +97,7 @@ def refusal(text: str) -> QueryError:
 
 
 def created(text: str) -> CreateView | CreateTable | CreateEmpty:
-    """The definition in a CREATE statement. Raises QueryError for what is not to be created here."""
+    """The definition in a CREATE statement. Raises QueryError for objects that a session does not create."""
     words = Words(without_end(text))
     replace = words.take("CREATE", "OR", "REPLACE") or not words.take("CREATE")
     _ = words.take("TEMP") or words.take("TEMPORARY")
@@ -156,7 +156,7 @@ def changed(text: str) -> Change:
 
 
 def _check_conflicts(words: Words) -> None:
-    """Raise QueryError for what an INSERT is to do about rows with the key of another one."""
+    """Raise QueryError for an INSERT with a clause about duplicate keys."""
     left = [word.text.upper() for word in words.left]
     threes = list(zip(left, left[1:], left[2:], strict=False))
     clauses = [" ".join(three) for three in threes[:1] if three[:2] == ("INSERT", "OR")]
@@ -236,7 +236,7 @@ def copied(text: str) -> Copy | Change:
 
 
 def _check_answer(options: Words) -> None:
-    """Raise QueryError for options by which DuckDB answers with more than the number of rows."""
+    """Raise QueryError for options with which DuckDB returns more than the number of rows."""
     option = next((word.text for word in options.left if word.says("RETURN_FILES", "RETURN_STATS")), None)
     if option is not None:
         raise QueryError(f"{option} is not for a session: COPY answers with the number of rows")

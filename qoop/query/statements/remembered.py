@@ -1,7 +1,7 @@
 """The prepared statements and the variables of a session.
 
-A prepared statement is its text, and a variable is a literal: both are written out before a query is planned, so that
-plans and statistics are those of the values.
+A prepared statement is a text, and a variable is a literal. Both are inserted into a query before it is planned, so
+plans and statistics are for the values.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Remembered:
         self._changed = False
 
     def prepare(self, statement: Prepare) -> None:
-        """Remember a statement, in place of one of that name. Raises ParseError, QueryError."""
+        """Store a statement, in place of one of that name. Raises ParseError, QueryError."""
         if len(parameters_of(statement.text)) != 1:
-            raise QueryError("a prepared statement is a single one")
+            raise QueryError("PREPARE takes a single statement")
         with self._lock:
             self._prepared[folded(statement.name)] = statement.text
 
@@ -45,7 +45,7 @@ class Remembered:
         return statements(with_texts(text, {folded(name): f"({value})" for name, value in statement.values}))
 
     def deallocate(self, statement: Deallocate) -> None:
-        """Forget a statement, or all. Raises QueryError."""
+        """Remove a statement, or all. Raises QueryError."""
         with self._lock:
             if statement.name is None:
                 self._prepared.clear()
@@ -54,25 +54,26 @@ class Remembered:
                 raise QueryError(f"there is no prepared statement {statement.name}; there are: {known}")
 
     def set_variable(self, name: str, found: object, type_: str) -> None:
-        """Remember a value, with its type in DuckDB's words. Raises QueryError for a type without literals."""
+        """Store a value, with its DuckDB type. Raises QueryError for a type without literals."""
         text = f"CAST({literal(found)} AS {type_})" if type_ != '"NULL"' else "NULL"
         with self._lock:
             self._variables[folded(name)] = text
 
     def forget_variable(self, name: str) -> None:
-        """Forget a variable, if there is one: DuckDB says nothing either."""
+        """Remove a variable, if it exists; if not, this is no error, as in DuckDB."""
         with self._lock:
             self._variables.pop(folded(name), None)
 
     def written_out(self, text: str) -> str:
-        """The text with the values of variables in place of getvariable('name'); of those never set NULL."""
+        """The text with the values of variables in place of getvariable('name'); NULL for variables that are not
+        set."""
         with self._lock:
             variables = dict(self._variables)
         return _without_variables(text, variables)
 
     def transact(self, statement: Transaction) -> None:
-        """Each statement takes effect at once, so that BEGIN and COMMIT have nothing to do. Raises QueryError for what
-        cannot be undone, and where DuckDB has no transaction either."""
+        """Begin or end a transaction. Each statement takes effect at once, so BEGIN and COMMIT do nothing else. Raises
+        QueryError for a ROLLBACK after changes, and for statements that DuckDB refuses there."""
         with self._lock:
             begun, changed = self._begun, self._changed
             if (statement.word == "BEGIN") == begun:

@@ -1,6 +1,6 @@
-"""The session's catalog as DuckDB would tell it: ``information_schema``, ``duckdb_tables()``, ``PRAGMA table_info``.
+"""The session's catalog in DuckDB's form: ``information_schema``, ``duckdb_tables()``, ``PRAGMA table_info``.
 
-A DuckDB with the session's tables, without their rows, and its views answers the question, so the columns are those of
+A DuckDB with the session's tables, without their rows, and its views runs the query, so the columns are those of
 DuckDB's own answer.
 """
 
@@ -23,8 +23,8 @@ from qoop.query.statements.views import View
 
 @value
 class Named:
-    """The names of a session. places: the schemas of tables and views, by name, empty for main. schemas: that texts
-    have created."""
+    """The names of a session. places: the schemas of tables and views, by name, empty for main. schemas: those that
+    statements have created."""
 
     tables: Mapping[str, Table]
     views: Sequence[View]
@@ -38,8 +38,8 @@ class Named:
         return f"{quote(schema)}.{quote(name[len(schema) + 1 :])}" if schema else quote(name)
 
     def create(self, connection: duckdb.DuckDBPyConnection) -> list[View]:
-        """Make them in a DuckDB, tables without rows. Returns the views that have no columns there: whose tables are
-        gone, or that read files by their path."""
+        """Make them in a DuckDB, tables without rows. Returns the views that DuckDB cannot define there: their tables
+        are gone, or they read files by path."""
         for schema in sorted({*self.schemas, *self.places.values()} - {""}):
             connection.execute(f"CREATE SCHEMA {quote(schema)}")
         attached = {view.name: view.known for view in self.views if view.known}
@@ -55,7 +55,7 @@ class Named:
         return [view for _, view in left if view is not None]
 
     def _definitions(self) -> Iterator[tuple[str, View | None]]:
-        """Texts that make macros and views, each after those that it names if they are tried again and again."""
+        """Texts that make macros and views, in an order that repeated attempts find: each after those that it names."""
         for macro in self.macros:
             yield macro.definition(), None
         for view in (view for view in self.views if not view.known):
@@ -63,7 +63,7 @@ class Named:
 
 
 def ask_catalog(expression: str, named: Named) -> pa.Table:
-    """All that an expression in FROM tells of tables and views. Raises BindError."""
+    """The rows of an expression over the catalog, as FROM has it. Raises BindError."""
     with open_duckdb(files=False, threads=1) as connection:
         connection.execute("SET arrow_lossless_conversion = true")
         named.create(connection)

@@ -69,7 +69,7 @@ class SetOption:
 @value
 class Explain:
     """EXPLAIN of a query: of its plan, or of all plans worth keeping, or of how its answer would grow; or run it, and
-    tell what its plan turned out to be (analyze) or what happened (history)."""
+    report the measurements of its plan (analyze) or the events (history)."""
 
     text: str
     what: What = "plan"
@@ -77,8 +77,8 @@ class Explain:
 
 @value
 class Approximate:
-    """A query to be answered as well as this: ends of intervals are no further than `error` from their estimates,
-    relative to these. None: as the session says. if_busy: only while other queries would have to queue for it."""
+    """A query to be answered within an error: the half-width of intervals relative to their estimates. None: the
+    session's goal. if_busy: only while other queries would have to wait for it."""
 
     text: str
     error: float | None = None
@@ -88,7 +88,7 @@ class Approximate:
 
 @value
 class ShowTables:
-    """SHOW TABLES [FROM schema]; with_columns: SHOW ALL TABLES, which tells the columns, too."""
+    """SHOW TABLES [FROM schema]; with_columns: SHOW ALL TABLES, which lists the columns, too."""
 
     schema: str | None = None
     with_columns: bool = False
@@ -127,7 +127,7 @@ def statements(text: str) -> tuple[Statement, ...]:
     >>> [type(one).__name__ for one in statements("SET exact_within = 0; APPROXIMATE SELECT ';'; FROM t")]
     ['SetOption', 'Approximate', 'Query']
 
-    Raises ParseError where DuckDB cannot parse it, QueryError for what a session does not do.
+    Raises ParseError for a text that DuckDB cannot parse, QueryError for statements that a session does not run.
     """
     _check_characters(text)
     if _MAY_BE_OURS.search(text):
@@ -158,7 +158,7 @@ def parameters_of(text: str) -> list[tuple[str, frozenset[str]]]:
 
 
 def folded(name: str) -> str:
-    """A name by which it is known in whatever case it is written: DuckDB folds the alphabet of ASCII.
+    """A name in the case in which DuckDB compares names: it folds the alphabet of ASCII.
 
     >>> folded("ÄB")
     'Äb'
@@ -167,7 +167,7 @@ def folded(name: str) -> str:
 
 
 def query_text(text: str) -> str:
-    """The text of the one query that `text` must be. Raises QueryError if it is something else."""
+    """The text of the single query in `text`. Raises QueryError for other statements, or several."""
     found = statements(text)
     if len(found) != 1 or not isinstance(found[0], Query):
         raise QueryError("a single query is needed here: SELECT, VALUES, FROM or WITH")
@@ -176,7 +176,7 @@ def query_text(text: str) -> str:
 
 def _parsed(text: str) -> list[_Parsed]:
     """The statements of a text."""
-    if _MAY_BE_PRAGMA.search(text):  # DuckDB would make something else of it, or read the files of an IMPORT
+    if _MAY_BE_PRAGMA.search(text):  # DuckDB rewrites a PRAGMA, and reads the files of an IMPORT
         parts = _split(text)
         if any(map(_is_pragma, parts)):
             return [one for part in parts for one in ([_pragma(part)] if _is_pragma(part) else _parsed(part))]
@@ -330,7 +330,7 @@ def _extended(text: str) -> OfExtensions:
 
 
 def _answer_to_pragma(text: str) -> Statement:
-    """The query, or the SHOW, in a PRAGMA. Raises QueryError for one that does something."""
+    """The query, or the SHOW, in a PRAGMA. Raises QueryError for a PRAGMA that changes something."""
     from qoop.query.statements.kinds import pragmas
 
     (found,) = statements(pragmas.question(Words(text)))

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 def in_memory(name: str, result: Result) -> pa.Table:
-    """The rows as Arrow holds them without loss. Raises QueryError for a type that is another one when it is read."""
+    """The rows as Arrow without loss. Raises QueryError for a type that Arrow would change."""
     _refuse(name, _of_types(result, "ENUM("), "memory")
     return result.lossless()
 
 
 def in_folder(folder: Path, name: str, result: Result) -> Path:
-    """The rows as ``folder/name.parquet``, in place of what was there. Raises DiskFull, and QueryError for a type
-    that Parquet does not hold."""
+    """The rows as ``folder/name.parquet``, in place of an earlier file. Raises DiskFull, and QueryError for a type
+    that Parquet would change."""
     path = _file(folder, name)
     scratch = Scratch(folder, DRAFTS)
     draft = scratch.path / path.name
@@ -54,26 +54,26 @@ def in_folder(folder: Path, name: str, result: Result) -> Path:
 
 
 def check_name(folder: Path, name: str) -> None:
-    """Raises QueryError for a name that no table kept there can have."""
+    """Raise QueryError for a name that no table in the folder can have."""
     _file(folder, name)
 
 
 def forget(folder: Path, table: Table) -> None:
-    """Remove the file of a table, if it is kept there; that of a table from elsewhere stays, whatever its name."""
+    """Remove the file of a table, if the folder has it. A table of the same name from elsewhere keeps its file."""
     if is_kept(folder, table):
         with suppress(OSError):
             (folder / f"{table.name}.parquet").unlink(missing_ok=True)
 
 
 def is_kept(folder: Path, table: Table) -> bool:
-    """True if a table is that of the folder, not one of its name from elsewhere."""
+    """True if the file of a table is in the folder; False for a table of the same name from elsewhere."""
     files = table.source.files if isinstance(table.source, ParquetSource) else ()
     path = folder / f"{table.name}.parquet"
     return _fault(table.name) is None and [file.file.path for file in files] == [os.path.abspath(path)]
 
 
 def _file(folder: Path, name: str) -> Path:
-    """The file that keeps a table. Raises QueryError for a name that is no plain name of a file, here or elsewhere."""
+    """The file of a table. Raises QueryError for a name that is no valid file name on all systems."""
     fault = _fault(name)
     if fault is not None:
         shown = name if len(name) <= 60 else f"{name[:60]}…"
@@ -82,7 +82,7 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def _fault(name: str) -> str | None:
-    """The reason why a name cannot be that of a file, on any system that the folder may come to; None if it can."""
+    """The reason why a name is no valid file name on some system; None if it is valid on all."""
     if _PART_OF_PATH.search(name):
         return "holds characters that have a meaning in paths, globs or URLs"
     if name.startswith((".", "_", " ", "~")) or name.endswith((".", " ")):
@@ -95,14 +95,14 @@ def _fault(name: str) -> str | None:
 
 
 def _forget_namesakes(path: Path) -> None:
-    """Remove files whose names differ from this one in case only: the table is in its file, and theirs are old."""
+    """Remove files whose names differ from this one only in case: they are older versions of the table."""
     for other in path.parent.glob("[!._]*.parquet"):
         if other.name != path.name and other.name.lower() == path.name.lower() and not other.samefile(path):
             other.unlink(missing_ok=True)
 
 
 def _changed(result: Result, path: Path) -> list[tuple[str, str]]:
-    """The columns that are of another type in the file."""
+    """The columns whose types differ in the file."""
     from qoop.catalog.sources.probe import Probe, describe
 
     probe = Probe()
@@ -115,7 +115,7 @@ def _changed(result: Result, path: Path) -> list[tuple[str, str]]:
 
 
 def _of_types(result: Result, part: str) -> list[tuple[str, str]]:
-    """The columns whose type is that, or holds it."""
+    """The columns whose type contains `part`."""
     return [(column, type_) for column, type_ in _columns(result) if part in type_]
 
 

@@ -1,5 +1,5 @@
-"""Views: queries with a name. A query that names one is read as if it began with ``WITH name AS (…)``, which is
-computed again wherever it is named."""
+"""Views: named queries. A query that reads one is planned as if it began with ``WITH name AS (…)``; the view is
+computed at each place that reads it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @value
 class View:
-    """columns: names in parentheses, as they were given, or empty. text: of the query, as it was given,
-    with the schemas that names without one were of. body: the same with each table by one name. within: the attached
-    database, and the schema in it, if the view stands for a table of one; known: the columns of that.
+    """columns: names in parentheses, as written, or empty. text: of the query, with the schemas of names that are
+    written without one. body: the same with one name for each table. within: the attached database, and the schema in
+    it, if the view stands for a table of one; known: the columns of that table.
     """
 
     name: str
@@ -37,7 +37,7 @@ class View:
 
 
 class Views:
-    """The views of a session. Not thread-safe: a caller that shares it guards it."""
+    """The views of a session. Not thread-safe: callers that share it use a lock."""
 
     def __init__(self) -> None:
         self._views: dict[str, View] = {}
@@ -51,7 +51,7 @@ class Views:
         return "" if view is None else view.within
 
     def names(self) -> list[str]:
-        """As they were given."""
+        """The names, in the case of their definitions."""
         return [view.name for view in self._views.values()]
 
     def all(self) -> list[View]:
@@ -59,7 +59,7 @@ class Views:
         return list(self._views.values())
 
     def add(self, view: View) -> None:
-        """Put a view in place of whatever view had its name."""
+        """Add a view, in place of one of that name."""
         self._views[view.name.lower()] = view
 
     def drop(self, name: str) -> None:
@@ -67,7 +67,7 @@ class Views:
         self._views.pop(name.lower(), None)
 
     def expand(self, text: str) -> str:
-        """The text with the views that it names, and those that these name, written out before it.
+        """The text with a WITH before it, of the views that it reads and of those that these read.
 
         >>> views = Views()
         >>> views.add(View("cheap", "", *["FROM items WHERE price < 3"] * 2))
@@ -90,7 +90,7 @@ class Views:
         return f"WITH {recursive}{common},\n{words.rest}"
 
     def _needed(self, text: str) -> list[View]:
-        """In an order in which every view comes after those that it names."""
+        """The views that a text reads, each after those that it reads itself."""
         found: dict[str, View] = {}
 
         def need(text: str, hidden: frozenset[str]) -> None:
@@ -108,8 +108,8 @@ class Views:
 
 
 def _with_distinct_names(text: str, views: list[View]) -> tuple[str, list[View]]:
-    """The text and the views it needs, those under other names that a WITH gives, too, or that are written with the
-    name of their schema: no name of a WITH is."""
+    """The text and its views. A view gets another name if a WITH defines its name, or if the text writes it with a
+    schema, which names of a WITH do not have."""
     hiding = hidden(text).union(*(hidden(view.body) for view in views))
     names = {view.name.lower(): f"{view.name} as a view" for view in views if view.name.lower() in hiding}
     if not names:

@@ -3,10 +3,10 @@
 ::
 
     schemas.py     CREATE SCHEMA and DROP SCHEMA, and the schemas of a session
-    attaching.py   ATTACH, DETACH and USE: from text to what they ask for
+    attaching.py   ATTACH, DETACH and USE: from text to statements
     attached.py    the databases of a session, by name
     postgres.py    the tables of a PostgreSQL database as views
     passwords.py   keeps the password of one out of the texts of queries
-    extending.py   INSTALL and LOAD: from text to what they ask for
-    moves.py       EXPORT and IMPORT DATABASE: from text to what they ask for
+    extending.py   INSTALL and LOAD: from text to statements
+    moves.py       EXPORT and IMPORT DATABASE: from text to statements
 """

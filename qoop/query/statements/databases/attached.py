@@ -1,4 +1,4 @@
-"""The databases that a session was given by ATTACH: their tables are the session's, named ``database.table``."""
+"""The databases that ATTACH has added to a session: their tables are the session's, named ``database.table``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Attached:
-    """The attached databases by name. Not thread-safe: its caller guards it.
+    """The attached databases by name. Not thread-safe: the caller holds a lock.
 
-    register, postgres: make the tables of a file, or of a server, known under a name, and return what they are called.
-    forget: a table. schemas: of the session's own database.
+    register, postgres: register the tables of a file, or of a server, under a name, and return their names.
+    forget: removes a table. schemas: of the session's own database.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Attached:
         return {name for _, names in self._tables.values() for name in names}
 
     def do(self, statement: OfDatabases, locked: bool) -> tuple[pa.Table, Columns] | None:
-        """Do what a statement asks for; return its answer, if it has one. Raises QueryError, SourceError, Forbidden."""
+        """Run a statement; return its rows, if it has any. Raises QueryError, SourceError, Forbidden."""
         if locked:
             raise Forbidden("a locked session attaches no databases")
         match statement:

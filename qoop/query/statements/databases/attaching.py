@@ -1,4 +1,4 @@
-"""ATTACH, DETACH, USE and SHOW DATABASES: from text to what they ask for."""
+"""ATTACH, DETACH, USE and SHOW DATABASES: from text to statements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPTIONS = ("READ_ONLY", "READONLY")
 class Attach:
     """ATTACH 'path' AS name. unless: do nothing if there is a database of that name; replace: in its place.
 
-    postgres: the path says where a server is, and which of its databases is meant.
+    postgres: the path names a server and one of its databases.
     """
 
     path: str
@@ -43,7 +43,7 @@ class Detach:
 
 @value
 class Use:
-    """USE name: names without a database or schema are of that one first; None: of the session's own."""
+    """USE name: names without a database or schema are searched there first; None: in the session's own."""
 
     name: str | None
 
@@ -58,7 +58,7 @@ OfDatabases = Attach | Detach | Use | ShowDatabases
 
 def attached(words: Words) -> Attach:
     """The order in an ATTACH statement, ``ATTACH IF NOT EXISTS 'shop.duckdb' AS shop (READ_ONLY)``. Raises QueryError
-    for what is not attached here."""
+    for a place that cannot be attached."""
     replace = words.take("ATTACH", "OR", "REPLACE") or not words.take("ATTACH")
     _ = words.take("DATABASE")
     unless = words.take("IF", "NOT", "EXISTS")
@@ -79,7 +79,7 @@ def attached(words: Words) -> Attach:
 
 
 def _type(words: Words) -> str | None:
-    """The type that is told after ATTACH, if one is. Raises QueryError for what is not attached."""
+    """The TYPE among the options of ATTACH, if there is one. Raises QueryError for other types and options."""
     options, found = words.parenthesised(), None
     if words.next is not None:
         raise QueryError(f"cannot read {words.rest!r} after ATTACH")
@@ -89,8 +89,8 @@ def _type(words: Words) -> str | None:
             found = option[1]
         elif option and option[0] not in _OPTIONS:
             raise QueryError(
-                f"ATTACH takes READ_ONLY and TYPE duckdb, sqlite or postgres here, not {' '.join(option)}: of other "
-                "databases, COPY what is wanted into Parquet or a DuckDB file with DuckDB itself"
+                f"ATTACH takes READ_ONLY and TYPE duckdb, sqlite or postgres here, not {' '.join(option)}: from other "
+                "databases, COPY the tables into Parquet or a DuckDB file with DuckDB itself"
             )
     return found
 

@@ -1,6 +1,6 @@
-"""PostgreSQL's tables in a session: each is a view of what DuckDB's extension reads, so it is read whenever a query is.
+"""PostgreSQL's tables in a session: each is a view on the rows that DuckDB's extension reads, at each query.
 
-The extension reads a table within one transaction; two that a query names are read in two.
+The extension reads a table within one transaction; two tables of a query are read in two transactions.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ WHERE database_name = 'scanned' AND schema_name NOT IN ('information_schema', 'p
 
 @value
 class Foreign:
-    """A table of such a database: its name in the session, the part of that before its own, the query that reads it,
-    and its columns."""
+    """A table of such a database: its name in the session, the database and schema in that name, the query that reads
+    it, and its columns."""
 
     name: str
     within: str

@@ -1,4 +1,4 @@
-"""The schemas that texts have created: their tables and views are the session's, named ``schema.table``."""
+"""The schemas that statements have created: their tables and views are the session's, named ``schema.table``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CreateSchema:
 
 @value
 class DropSchema:
-    """exists: do nothing if there is none. cascade: with all that is in it."""
+    """exists: do nothing if there is none. cascade: with its tables and views."""
 
     name: str
     exists: bool = False
@@ -54,7 +54,7 @@ OfSchemas = CreateSchema | DropSchema | ShowSchemas
 
 
 def schema_created(words: Words) -> CreateSchema | None:
-    """The order in a CREATE SCHEMA statement; None for another one. Raises QueryError."""
+    """The statement, if it is CREATE SCHEMA, else None. Raises QueryError."""
     if not words.take("CREATE", "SCHEMA"):
         return None
     unless = words.take("IF", "NOT", "EXISTS")
@@ -62,7 +62,7 @@ def schema_created(words: Words) -> CreateSchema | None:
 
 
 def schema_dropped(words: Words) -> DropSchema | None:
-    """The order in a DROP SCHEMA statement; None for another one. Raises QueryError."""
+    """The statement, if it is DROP SCHEMA, else None. Raises QueryError."""
     if not words.take("DROP", "SCHEMA"):
         return None
     exists = words.take("IF", "EXISTS")
@@ -78,15 +78,15 @@ def _name(words: Words, ends: bool = True) -> str:
     parts = words.parts()
     own = parts[1:] if len(parts) == 2 and parts[0].lower() == OWN else parts
     if len(own) != 1 or (ends and words.next is not None):
-        raise QueryError(f"a schema is one of this session's, {OWN}, with a name of its own: write CREATE SCHEMA name")
+        raise QueryError(f"a schema has one name, in the database {OWN}: write CREATE SCHEMA name")
     return own[0]
 
 
 class Schemas:
-    """The schemas by name, in whatever case. Not thread-safe: its caller guards it.
+    """The schemas by name, without regard to case. Not thread-safe: the caller holds a lock.
 
-    folder: where an empty file of its name keeps each; None: in memory. check_name: raises QueryError for a name that
-    no file there can have.
+    folder: has an empty file for each; None: in memory. check_name: raises QueryError for a name that no file there can
+    have.
     """
 
     def __init__(self, folder: Path | None, check_name: Callable[[Path, str], None]) -> None:
@@ -94,10 +94,10 @@ class Schemas:
         found = sorted(folder.glob(f"[!._]*{_ENDING}")) if folder is not None else []
         self._names = {path.stem.lower(): path.stem for path in found}
         self.default: str | None = None
-        """The schema, or attached database, that names without one are of first (USE)."""
+        """The schema, or attached database, that is searched first for names without one (USE)."""
 
     def names(self) -> list[str]:
-        """As they were given."""
+        """The names of the schemas, in the case of their creation."""
         return sorted(self._names.values())
 
     def __contains__(self, name: str) -> bool:
@@ -113,13 +113,16 @@ class Schemas:
         return pa.table({f"c{place}": column for place, column in enumerate(columns)}), tuple(typed)
 
     def of(self, name: str) -> str:
-        """The schema that the name of a table or view begins with; empty: it is in none of these."""
+        """The schema in the name of a table or view; empty: it is in none of these."""
         schema, dot, _ = name.partition(".")
         return self._names.get(schema.lower(), "") if dot else ""
 
     def full(self, parts: Parts, has: Callable[[str], bool] | None = None) -> str:
-        """The name by which the session knows what a text names. has: true for names that exist, of which a name
-        without a schema may be one; None: it is to be made. Raises CatalogError for a schema that is not there."""
+        """The name in the session of a table or view that a text names.
+
+        has: true for names that exist, so that a name without a schema may be one of these; None: for a new table or
+        view. Raises CatalogError for a schema that does not exist.
+        """
         parts = _without_database(parts)
         *before, name = parts
         if before and before[-1].lower() == MAIN and len(before) == 1:
@@ -135,13 +138,13 @@ class Schemas:
         return self._checked(name)
 
     def _checked(self, name: str) -> str:
-        """A name in no schema. One that looks as if it were in one would be taken for that."""
+        """A name in no schema. Raises QueryError for one that begins with the name of a schema and a dot."""
         if self.of(name):
             raise QueryError(f"write {name} without quotes around all of it: {self.of(name)} is a schema")
         return name
 
     def create(self, statement: CreateSchema, taken: Iterable[str]) -> None:
-        """taken: what the names of tables begin with. Raises CatalogError, QueryError, DiskFull."""
+        """taken: the first parts of names of tables. Raises CatalogError, QueryError, DiskFull."""
         name = statement.name
         if name in self or name.lower() == MAIN:
             if statement.unless:
@@ -150,7 +153,7 @@ class Schemas:
         if "." in name or name.lower() == OWN:
             raise QueryError(f"a schema cannot be called {name}")
         if name.lower() in map(str.lower, taken):
-            raise CatalogError(f"names of tables begin with {name}. already: a schema needs a name of its own")
+            raise CatalogError(f"names of tables begin with {name}. already: choose another name for the schema")
         if self._folder is not None:
             self._keep(self._folder, name)
         self._names[name.lower()] = name
@@ -164,7 +167,7 @@ class Schemas:
             raise DiskFull(f"schema {name} cannot be kept in {folder}: {error.strerror or error}") from error
 
     def check_drop(self, statement: DropSchema, within: Sequence[str]) -> bool:
-        """True if there is something to drop. within: the names of what is in it. Raises CatalogError."""
+        """True if there is a schema to drop. within: the names of its tables and views. Raises CatalogError."""
         if statement.name not in self:
             if statement.exists and statement.name.lower() != MAIN:
                 return False
@@ -179,16 +182,16 @@ class Schemas:
         return True
 
     def forget(self, name: str) -> None:
-        """Forget a schema that nothing is in any more."""
+        """Remove an empty schema."""
         known = self._names.pop(name.lower())
         if self._folder is not None:
             with suppress(OSError):
                 (self._folder / f"{known}{_ENDING}").unlink(missing_ok=True)
 
     def unknown(self, name: str) -> CatalogError:
-        """The error for a schema that is not there."""
+        """The error for a schema that does not exist."""
         return CatalogError(
-            f"there is no schema {name} of the session's own; there are {', '.join([MAIN, *self.names()])} "
+            f"there is no schema {name} in this session; there are {', '.join([MAIN, *self.names()])} "
             "(CREATE SCHEMA makes one; attached databases stay as they are)"
         )
 

@@ -1,7 +1,7 @@
 """EXPORT DATABASE: tables and views of a session as a folder that DuckDB imports.
 
-DuckDB itself writes what is in the folder, of a database with the session's tables without their rows; then a file of
-rows takes the place of each empty one.
+DuckDB writes the folder, from a database with the session's tables without rows. Then a file with the rows takes the
+place of each empty file.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ FORMATS = ("csv", "parquet")
 
 
 def export(statement: Export, named: Named, attached: Collection[str], run: Callable[[str], Result]) -> int:
-    """Write all of them to a folder, which comes into place whole.
+    """Write all tables and views to a folder, which appears at its path once it is complete.
 
     attached: the names of tables in attached databases, which are not exported. run: answers a query. Returns the
-    number of tables. Raises QueryError for options that DuckDB does not take, for what it could not import, and for a
-    folder that holds something; DiskFull.
+    number of tables. Raises QueryError for options that DuckDB does not take, for views that it could not import, and
+    for a folder that is not empty; DiskFull.
     """
     named = replace(
         named,

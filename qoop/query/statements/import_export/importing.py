@@ -1,7 +1,7 @@
-"""IMPORT DATABASE: a folder that DuckDB has exported, or a session, becomes tables, views and macros.
+"""IMPORT DATABASE: a folder exported by DuckDB or by a session becomes tables, views and macros.
 
-DuckDB imports it, in memory, where it can open that folder and nothing else. The rows of its tables are then kept as
-those of created tables are.
+A DuckDB in memory imports it; that one can open no other folder. The rows of its tables are then stored like those of
+created tables.
 """
 
 from __future__ import annotations
@@ -57,12 +57,13 @@ def import_database(
     made: Callable[[pa.Table, Columns], Result],
     memory: int,
 ) -> tuple[pa.Table, Columns]:
-    """Make all that a folder holds known, or nothing of it.
+    """Import all tables, views and macros of a folder, or none of them.
 
-    names: where its tables go. execute: does a statement. made: an answer of rows. memory: bytes that DuckDB may use.
+    names: receives the tables. execute: runs a statement. made: makes a result of rows. memory: bytes that DuckDB may
+    use.
 
-    Returns each table, its rows and what of it a session does not keep. Raises SourceError for a folder that was not
-    exported, QueryError, CatalogError for a name that is taken, OutOfMemory.
+    Returns each table, its number of rows and its parts that a session does not keep. Raises SourceError for a folder
+    that was not exported, QueryError, CatalogError for a name that is taken, OutOfMemory.
     """
     if names.schemas.default is not None:
         raise QueryError(f"USE {OWN} before IMPORT: names without a schema would be of {names.schemas.default}")
@@ -94,7 +95,7 @@ def import_database(
 
 @value
 class _Imported:
-    """A table of the folder. left_out: what a session does not keep of it."""
+    """A table of the folder. left_out: its parts that a session does not keep."""
 
     schema: str
     name: str
@@ -106,7 +107,7 @@ class _Imported:
         return (self.name,) if self.schema == MAIN else (self.schema, self.name)
 
     def rows(self, database: duckdb.DuckDBPyConnection) -> Rows:
-        """Its rows, which are gone from DuckDB's memory then."""
+        """Its rows; DuckDB's memory frees them."""
         place = f"{sql_name(self.schema)}.{sql_name(self.name)}"
         found = arrow_output.table(database, f"FROM {place}"), describe(database, f"FROM {place}")
         database.execute(f"TRUNCATE {place}")
@@ -114,7 +115,8 @@ class _Imported:
 
 
 def _definitions(statement: Import) -> tuple[list[CreateSchema], list[Statement]]:
-    """The schemas of a folder, and what makes its macros and views, in order. Raises SourceError, QueryError."""
+    """The schemas of a folder, and the statements that make its macros and views, in order. Raises SourceError,
+    QueryError."""
     schema = _folder(statement) / _NEEDED[0]
     try:
         texts = [one.query for one in parsed(schema.read_text())]
@@ -134,7 +136,7 @@ def _makes(text: str, *kinds: str) -> bool:
 
 
 def _undo(made: Statement) -> Statement:
-    """The statement that takes back what a definition has made."""
+    """The statement that drops what a definition has made."""
     if isinstance(made, CreateView):
         return Drop("VIEW", made.name, exists=True)
     assert isinstance(made, CreateMacro)
@@ -158,7 +160,7 @@ def _opened(statement: Import, memory: int) -> Iterator[duckdb.DuckDBPyConnectio
 
 
 def _folder(statement: Import) -> Path:
-    """Raises SourceError if it is none that was exported."""
+    """The folder of the statement. Raises SourceError if it is no exported database."""
     folder = Path(os.path.abspath(os.path.expanduser(statement.path)))
     missing = [name for name in _NEEDED if not (folder / name).is_file()]
     if missing:

@@ -5,8 +5,8 @@ says whether a macro makes sense, and which columns a text with calls has.
 
 ::
 
-    reading.py    from text to what they ask for
+    reading.py    from text to statements
     expanding.py  the macros of a session, and texts with their bodies in place of the calls
     defined.py    the same together with the DuckDB that texts are bound by
-    naming.py     texts whose columns have other names
+    naming.py     renames the columns of a text
 """

@@ -41,8 +41,8 @@ class DefinedMacros:
         return self._macros.expand(text)
 
     def named(self, text: str, expanded: str) -> str:
-        """The expanded text with the columns of the text as it was given. Raises BindError where these are not the
-        same."""
+        """The expanded text with the column names of the text that the user wrote. Raises BindError if their types
+        differ."""
         expected, found = self._binder.describe(text), self._binder.describe(expanded)
         if [type_ for _, type_ in expected] != [type_ for _, type_ in found]:
             raise BindError(f"a macro cannot be written out here: call it in another way, or write its body: {text}")

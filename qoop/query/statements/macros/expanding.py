@@ -1,6 +1,6 @@
 """The macros of a session, and texts with their bodies in place of the calls.
 
-As in DuckDB, a parameter stands for the text of its argument, which is worked out wherever the parameter is named.
+As in DuckDB, a parameter stands for the text of its argument, which is computed wherever the parameter is named.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Macros:
         return [self._macros[name] for name in self.names()]
 
     def must_define(self, statement: CreateMacro) -> bool:
-        """True if the macro is to be made. Raises CatalogError if there is one already, and it does not say what to
-        do."""
+        """True if the macro has to be defined. Raises CatalogError if one of that name exists, and the statement has
+        neither OR REPLACE nor IF NOT EXISTS."""
         if statement.macro.name not in self._macros or statement.replace:
             return True
         if statement.unless:
@@ -56,11 +56,12 @@ class Macros:
         raise CatalogError(f"there is a macro {statement.macro.name} already; CREATE OR REPLACE MACRO takes its place")
 
     def add(self, macro: Macro) -> None:
-        """Put a macro in place of whatever macro had its name."""
+        """Add a macro, in place of one of that name."""
         self._macros[macro.name] = macro
 
     def drop(self, statement: DropMacro) -> Macro | None:
-        """Forget a macro, and return it; None: there is none. Raises CatalogError if there must be one."""
+        """Forget a macro, and return it; None: there is none. Raises CatalogError unless the statement has IF
+        EXISTS."""
         found = self._macros.pop(statement.name, None)
         if found is None and not statement.exists:
             raise CatalogError(f"there is no macro {statement.name}; there are: {', '.join(self.names()) or 'none'}")

@@ -22,7 +22,7 @@ def with_names(text: str, current: Sequence[str], names: Sequence[str]) -> str:
         return text
     words = lexed(text)
     items = _columns(words)
-    if len(items) != len(names):  # a star stands for several: DuckDB keeps the order of what it selects from
+    if len(items) != len(names):  # a star stands for several; DuckDB keeps the order of the inner query
         return f"FROM ({text}\n) AS renamed({', '.join(map(quoted, names))})"
     done, pieces = 0, []
     for (_, after), name, new in zip(items, current, names, strict=True):

@@ -1,4 +1,4 @@
-"""CREATE MACRO and DROP MACRO: from text to what they ask for."""
+"""CREATE MACRO and DROP MACRO: from text to statements."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Macro:
     is_table: bool
 
     def definition(self, body: str | None = None) -> str:
-        """The statement that makes it. body: in place of its own."""
+        """The statement that makes it. body: in place of the body of the macro."""
         parameters = ", ".join(name if text is None else f"{name} := {text}" for name, text in self.parameters)
         table = "TABLE " if self.is_table else ""
         return (
@@ -58,7 +58,8 @@ OfMacros = CreateMacro | DropMacro
 
 
 def macro_created(words: Words) -> CreateMacro | None:
-    """The macro in a CREATE statement; None: it is about something else. Raises QueryError for what is not done."""
+    """The macro in a CREATE statement; None for another statement. Raises QueryError for a form that is not
+    supported."""
     replace = words.take("CREATE", "OR", "REPLACE") or not words.take("CREATE")
     _ = words.take("TEMP") or words.take("TEMPORARY")
     if not words.take("MACRO") and not words.take("FUNCTION"):
@@ -89,7 +90,7 @@ def _parameter(text: str, words: Sequence[Lexeme]) -> tuple[str, str | None]:
 
 
 def macro_dropped(words: Words) -> DropMacro | None:
-    """The macro in a DROP statement; None: it is about something else. Raises QueryError for a name with a schema."""
+    """The macro in a DROP statement; None for another statement. Raises QueryError for a name with a schema."""
     if not words.take("DROP", "MACRO") and not words.take("DROP", "FUNCTION"):
         return None
     _ = words.take("TABLE")
