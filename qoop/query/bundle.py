@@ -56,7 +56,7 @@ Kind = Literal["source", "folder", "database"]
 
 
 @value
-class Place:
+class TableOrigin:
     """The origin of a table: the way in which it was registered, and the path that was given."""
 
     kind: Kind
@@ -69,7 +69,7 @@ class TableRef:
 
     name: str
     version: str
-    place: Place | None
+    place: TableOrigin | None
 
 
 @value
@@ -85,7 +85,7 @@ class Bundle:
     timestamp: str | None = None
 
 
-def references(tables: Mapping[str, Table], places: Mapping[str, Place]) -> tuple[TableRef, ...]:
+def references(tables: Mapping[str, Table], places: Mapping[str, TableOrigin]) -> tuple[TableRef, ...]:
     """References by which the tables of a query are found again. places: by name in lower case."""
     return tuple(TableRef(table.name, table.version, places.get(table.name.lower())) for table in tables.values())
 
@@ -283,7 +283,7 @@ def _table(item: Mapping[str, Any]) -> TableRef:
     place = item["place"]
     if place is not None and place["kind"] not in get_args(Kind):
         raise ValueError(f"a table of a {place['kind']}")
-    found = None if place is None else Place(place["kind"], _text(place["path"]))
+    found = None if place is None else TableOrigin(place["kind"], _text(place["path"]))
     return TableRef(_text(item["name"]), _text(item["version"]), found)
 
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 @value
 class Prepared:
-    """A bound query with all that its planning needs.
+    """A bound query with the inputs of its planning.
 
-    stats: by table. splits: into how many useful parts each table can be cut. statistics_seconds: as in `Planned`.
+    stats: by table. splits: the number of useful parts of each table. statistics_seconds: as in `Planned`.
     cost: the machine's constants. known: observations of stages over these tables.
     """
 
@@ -54,7 +54,8 @@ class Prepared:
     known: Observations = NOTHING
 
     def planning(self, observed: Observations = NOTHING) -> Planning:
-        """A planning of the query, which may make several plans. observed: what wins over estimates and `known`."""
+        """A planning of the query, which may make several plans. observed: takes precedence over estimates and
+        `known`."""
         from qoop.planner.planner import Planning  # loads the planner, which a plan found again does not need
 
         return Planning(self.bound, self.relation, self.stats, self.splits, self.cost, self.known | observed)
@@ -66,9 +67,9 @@ class Planned:
 
     planning_seconds: binding and planning. statistics_seconds: collecting statistics that no query had
         collected before (afterwards they are cached, by the version of the table).
-    adaptive: how the plan may be changed while it runs; None: it is kept.
+    adaptive: the parts that change the plan while it runs; None: the plan is fixed.
     available: the resources that the plan was made for, None if the caller has chosen the plan.
-    last_resort: DuckDB's own plan, for where a stage fails by what it computes; None: there is none.
+    last_resort: DuckDB's own plan, used once if a stage raises an evaluation error; None: there is none.
     """
 
     bound: Bound
@@ -83,7 +84,7 @@ class Planned:
 
 @value
 class StageReport:
-    """A stage as it turned out to be.
+    """Measurements of a stage that has run.
 
     tasks: attempts that succeeded. rows, bytes: of its whole output. seconds: wall time of its tasks, added
     up. longest_seconds: of the longest one.
@@ -105,7 +106,7 @@ class StageReport:
 
 
 OnTimeout = Literal["go on", "cancel"]
-"""The fate of a job whose caller has waited for long enough."""
+"""The fate of a job at the timeout of its caller."""
 
 
 class Job:
@@ -136,7 +137,7 @@ class Job:
 
     @property
     def number(self) -> int:
-        """Its place among the jobs of the session, from 1, in the order in which they came."""
+        """Its number among the jobs of the session, from 1, in the order of submission."""
         return int(self.id.removeprefix("job"))
 
     @property
@@ -151,7 +152,7 @@ class Job:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the answer as Arrow has them."""
+        """The Arrow schema of the answer."""
         return exported_schema(self.plan.columns, self._planned.bound.settings)
 
     @property
@@ -166,7 +167,7 @@ class Job:
 
     @property
     def terms(self) -> Terms:
-        """The terms it was submitted on: for which tenant, how soon its answer is needed."""
+        """The terms of its submission: tenant, weight, priority and deadline."""
         return self._handle.terms
 
     @property
@@ -180,7 +181,7 @@ class Job:
         return self._handle.wait(timeout)
 
     def result(self, timeout: float | None = None, on_timeout: OnTimeout = "go on") -> Result:
-        """The answer, once there is one.
+        """Wait for the answer and return it.
 
         on_timeout: the fate of the job after the timeout: "cancel" ends it.
         Raises Timeout if there is none after `timeout` seconds, or the error that ended it: ExecutionError,
@@ -212,7 +213,7 @@ class Job:
             return self._result
 
     def _point_at(self, error: QoopError) -> None:
-        """Have an error tell, too, which place of the query it is about."""
+        """Add to an error the place in the query that caused it."""
         from qoop.query.statements.error_location import underlined
 
         whole = any(plan.root.whole for plan in self.plans)  # then DuckDB has underlined it
@@ -222,10 +223,10 @@ class Job:
                 error.add_note(f"\n{place}")
 
     def batches(self) -> pa.RecordBatchReader:
-        """The rows as a stream of record batches, in the order and the types of `result`, each part of the answer as
-        soon as it is there; returns when the first is.
+        """The rows as a stream of record batches, in the order and with the types of `result`, each part of the answer
+        as soon as it exists; returns with the first.
 
-        What was handed out stays valid: from then on the job changes only to plans that need not make it again. The
+        Batches stay valid: after the first, the job switches only to plans that do not recompute them. The
         rows are not kept, so the stream can be read once, and not after `result`.
 
         Raises what `result` does, the reader too; ConfigError if the rows were handed out before.
@@ -238,7 +239,7 @@ class Job:
         return pa.RecordBatchReader.from_batches(first.schema, chain(first, rest))
 
     def parts(self) -> Iterator[Result]:
-        """The parts of the answer, at least one, each as soon as it is there; else as `batches`."""
+        """The parts of the answer, at least one, each as soon as it exists; otherwise as `batches`."""
         self._handle.check()
         with self._lock:
             if self._streamed or self._result is not None:
@@ -254,7 +255,7 @@ class Job:
             self._close()
 
     def __await__(self) -> Generator[Any, None, Result]:
-        """Wait for the answer without holding up the event loop; if the waiting is cancelled, so is the job."""
+        """Wait for the answer without blocking the event loop; cancelling the wait cancels the job."""
         return self._awaited().__await__()
 
     async def _awaited(self) -> Result:
@@ -283,9 +284,9 @@ class Job:
     ) -> None:
         """Report the progress of the job from a separate thread; returns at once.
 
-        progress: called at this interval in seconds, and once at the end. decided: for each time that the choice of the
-        plan was thought over (`Decided.switched` says with what outcome). An error in one of them ends that, is logged,
-        and leaves the job alone.
+        progress: called at this interval in seconds, and once at the end. decided: called for each decision about the
+        plan (`Decided.switched` is its outcome). An error in a callback ends the reports and is logged; the job
+        continues.
         """
         threading.Thread(
             target=self._follow, args=(progress, decided, every), name=f"qoop-follow-{self.id}", daemon=True
@@ -312,7 +313,7 @@ class Job:
             logging.getLogger(__name__).exception("a callback of %s has failed", self.id)
 
     def cancel(self) -> None:
-        """Stop it; running kernels end within 0.2 s. A job that has ended stays as it is."""
+        """Stop it; running kernels end within 0.2 s. No effect on a job that has ended."""
         self._handle.cancel()
 
     def forget(self) -> None:
@@ -321,20 +322,20 @@ class Job:
         self._handle.when_ended(self._handle.release)
 
     def suspend(self, path: str | os.PathLike[str], grace: float = 0.0, copies: bool = True) -> None:
-        """Stop it and write all that is needed to go on elsewhere, on another size, to the folder `path`; see
+        """Stop it and write its state to the folder `path`, to continue elsewhere or with other resources; see
         :func:`qoop.resume`. Afterwards it is SUSPENDED, and `result` raises Suspended.
 
-        grace: seconds that tasks under way may go on before they are stopped; no new ones begin.
-        copies: whether it may go on over copies of its local files. To know them, the files of its tables are read
-        through once the rest is done; a caller without time for that may leave, what is written is whole.
+        grace: seconds for which running tasks may continue before they are stopped; no new ones start.
+        copies: whether it may continue over copies of its local files. To recognise these, the files of its tables
+        are read after the bundle is complete; a process that ends meanwhile leaves a complete bundle.
 
-        Raises ConfigError if it has ended, is a round of a growing answer, or there is something at `path`; DiskFull if
-        that cannot be written: then it goes on.
+        Raises ConfigError if it has ended, is a round of a growing answer, or `path` exists; DiskFull if
+        the bundle cannot be written: then the job continues.
         """
         self._suspend(absolute(path), grace, copies)
 
     def when_ended(self, then: Callable[[], object]) -> None:
-        """Have something done, in whatever thread, once it has ended; at once if it has."""
+        """Call `then`, in any thread, when the job has ended; at once if it already has."""
         self._handle.when_ended(then)
 
     def close_after(self, close: Callable[[], object]) -> None:
@@ -354,19 +355,20 @@ class Job:
         return self._handle.history()
 
     def timeline(self, path: str | os.PathLike[str]) -> Path:
-        """Draw what it has done so far, its slots, its share and the switches of plan, over time; return the path.
+        """Draw its tasks, slots, share and switches of plan over time; return the path.
 
-        The ending says how: ``.svg``, ``.png`` (with the extra ``plot``), ``.html`` (with the history in words), or
-        ``.json`` for Perfetto and chrome://tracing. Raises ConfigError for another, or if it cannot be written.
+        The ending of the name chooses the format: ``.svg``, ``.png`` (with the extra ``plot``), ``.html`` (with the
+        history in words), or ``.json`` for Perfetto and chrome://tracing. Raises ConfigError for another ending, or if
+        the file cannot be written.
         """
-        from qoop.query.drawing.timeline import save_timeline, timeline  # only few ask
+        from qoop.query.drawing.timeline import save_timeline, timeline  # few jobs are drawn
 
         text = " ".join(self.text.split())
         title = f"{self.id}: {text if len(text) <= 90 else text[:89] + '…'}"
         return save_timeline(timeline(self.history(), self.plans), path, title)
 
     def stage_reports(self) -> list[StageReport]:
-        """Each stage of the plan as it turned out to be, in the plan's order."""
+        """The measurements of each stage, in the plan's order."""
         return stage_reports(self.plan, self.history())
 
     def _repr_html_(self) -> str:
@@ -401,7 +403,7 @@ def _report(stage: Stage, outputs: Sequence[Succeeded]) -> StageReport:
 
 
 class Starts(Protocol):
-    """Starts a job. follows: it goes on with what another began. gain: see `JobRequest`."""
+    """Starts a job. follows: it continues the work of another job. gain: see `JobRequest`."""
 
     def __call__(self, planned: Planned, *, follows: bool = False, gain: float | None = None) -> Job: ...
 

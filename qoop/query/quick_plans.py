@@ -56,7 +56,7 @@ class QuickPlans:
 
 
 @value
-class Weighed:
+class TimedCandidate:
     """A candidate, the seconds that it is expected to take, and the number of its outputs that are present."""
 
     candidate: Candidate
@@ -66,7 +66,7 @@ class Weighed:
 
 def best_of(
     candidates: Sequence[Candidate], share: Resources, doubted: bool, present: Collection[CheckpointKey] = ()
-) -> Weighed:
+) -> TimedCandidate:
     """The candidate that should end first.
 
     doubted: the alternative is DuckDB's plan of a long query, so the seconds count with the doubt in their estimate.
@@ -76,7 +76,9 @@ def best_of(
     for one in candidates:
         done = done_parts(one.plan, present)
         seconds = one.finish.seconds(share, Done(done))
-        weighed.append(Weighed(one, held_to_take(one, share, seconds) if doubted else seconds, sum(done.values())))
+        weighed.append(
+            TimedCandidate(one, held_to_take(one, share, seconds) if doubted else seconds, sum(done.values()))
+        )
     return min(weighed, key=lambda one: one.seconds)
 
 

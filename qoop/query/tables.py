@@ -21,7 +21,7 @@ from qoop.catalog.sources.files import is_partitioned, is_sqlite, lake_of
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
 from qoop.planner.sql.bind import Binder, Bound
-from qoop.query.bundle import Place, TableRef, references
+from qoop.query.bundle import TableOrigin, TableRef, references
 from qoop.query.plan_keys import named_tables, versions
 from qoop.query.plan_store import PlanStore
 from qoop.query.statements.definitions import Definitions
@@ -47,7 +47,7 @@ _TEXTS = 256
 """Texts of which it is remembered which tables they may name, if they are not long."""
 
 
-class _Named:
+class _NamedTables:
     """The tables that texts may name, of those that there are while none comes or goes."""
 
     def __init__(self, among: Mapping[str, Table]) -> None:
@@ -74,8 +74,8 @@ class SessionTables:
         self._plan_store = plan_store
         self._locked = locked
         self._closed = False
-        self._places: dict[str, Place] = {}  # where tables came from, by name in lower case
-        self._named = _Named({})
+        self._places: dict[str, TableOrigin] = {}  # where tables came from, by name in lower case
+        self._named = _NamedTables({})
         self._passwords: dict[str, PasswordFile | None] = {}  # of attached databases, by name in lower case
         self._unreadable: dict[str, CatalogError] = {}  # tables that could not be looked at, by name in lower case
 
@@ -247,11 +247,11 @@ class SessionTables:
     def register_again(self, table: TableRef) -> None:
         """Register a table from where it was, if that is known."""
         match table.place:
-            case Place("source", path):
+            case TableOrigin("source", path):
                 self.register(table.name, path)
-            case Place("folder", path):
+            case TableOrigin("folder", path):
                 self.register_folder(path)
-            case Place("database", path):
+            case TableOrigin("database", path):
                 self.register_database(path)
                 if self.catalog.find(table.name) is None:  # it was attached
                     self.register_database(path, table.name.partition(".")[0])
@@ -271,7 +271,7 @@ class SessionTables:
         tables = self.catalog.tables()
         known = self._named
         if known.among is not tables or len(known.by_text) >= _TEXTS:
-            known = self._named = _Named(tables)
+            known = self._named = _NamedTables(tables)
         found = known.by_text.get(text)
         if found is None:
             lower = {name.lower(): table for name, table in tables.items()}
@@ -345,7 +345,7 @@ class SessionTables:
 
     # Inside
 
-    def _announce(self, *tables: Table, place: Place | None) -> None:
+    def _announce(self, *tables: Table, place: TableOrigin | None) -> None:
         for table in tables:
             if place is not None:
                 self._places[table.name.lower()] = place
@@ -379,10 +379,10 @@ def weakly(method: Callable[_Arguments, _Found]) -> Callable[_Arguments, _Found]
     return call
 
 
-def _place(source: object) -> Place | None:
+def _place(source: object) -> TableOrigin | None:
     return _at("source", source) if isinstance(source, str | os.PathLike) else None
 
 
-def _at(kind: Literal["source", "folder", "database"], path: str | os.PathLike[str]) -> Place:
+def _at(kind: Literal["source", "folder", "database"], path: str | os.PathLike[str]) -> TableOrigin:
     text = os.fspath(path)
-    return Place(kind, text if is_remote(text) else os.path.abspath(os.path.expanduser(text)))
+    return TableOrigin(kind, text if is_remote(text) else os.path.abspath(os.path.expanduser(text)))

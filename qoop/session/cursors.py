@@ -72,7 +72,7 @@ _KINDS: tuple[tuple[type[errors.QoopError], type[Error]], ...] = (
 
 @contextmanager
 def errors_of_pep_249() -> Iterator[None]:
-    """Within it errors of qoop are raised as those of PEP 249."""
+    """Within the block, errors of qoop become those of PEP 249."""
     try:
         yield
     except errors.QoopError as error:
@@ -97,7 +97,7 @@ class Connection:
 
     @property
     def session(self) -> RunsStatements:
-        """The connection it stands for. Raises InterfaceError if the connection is closed."""
+        """The session of the connection. Raises InterfaceError if the connection is closed."""
         if self._session is None:
             raise InterfaceError("the connection is closed")
         return self._session
@@ -111,7 +111,7 @@ class Connection:
         return self.cursor().execute(text, parameters)
 
     def commit(self) -> None:
-        """Nothing is left to be done."""
+        """Has no effect: statements take effect at once."""
         self.session  # noqa: B018  # it says if the connection is closed
 
     def rollback(self) -> None:
@@ -136,7 +136,7 @@ T = TypeVar("T")
 
 
 class Cursor:
-    """Runs statements and hands out the rows of the last one. arraysize: rows that `fetchmany` gives by default."""
+    """Runs statements and returns the rows of the last one. arraysize: rows that `fetchmany` returns by default."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

@@ -1,12 +1,12 @@
-"""Unfinished runs, known to all processes that share a folder of checkpoints.
+"""Unfinished runs, visible to all processes that share a folder of checkpoints.
 
 ::
 
     DIR/runs/<text>-<run>.json     the query of a job that runs there, or did: its text, tables, settings and versions
 
-A job writes its file when it begins and removes it when it has its answer. Its process locks the file, and the system
-takes the lock back when the process ends. A file without a lock is thus of a run that was killed, or failed. Outputs
-are found by their content alone; where a job finds none, the file of an unfinished run of the same text says why.
+A job writes its file at its start and removes it when it has its answer. Its process locks the file, and the system
+releases the lock when the process ends. So a file without a lock is of a run that was killed, or failed. Outputs are
+found by their content alone; if a job finds none, the file of an unfinished run of the same text gives the reason.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from qoop.query.statements.normal_text import normal_text
 FORMAT, VERSION = "qoop-run", 1
 
 _MOST = 1000
-"""Files that are kept; beyond, the oldest go."""
+"""Files at most; beyond, the oldest are removed."""
 _READ = 20
 """Unfinished runs of other texts that are compared."""
 _LONGEST = 1 << 16
-"""Bytes of the file of one of them, and of the text that it is compared with: to take a longer one apart takes longer
-than many a query."""
+"""Bytes of the file of one of them, and of the text that it is compared with: lexing a longer one takes
+longer than many queries."""
 _SIMILAR = 0.8
 """The least part of the words of two texts that both have, if one is to be an edited form of the other."""
 _SHOWN = 60
@@ -48,7 +48,7 @@ _SHOWN = 60
 
 
 @value
-class Query:
+class QueryFacts:
     """The facts that the outputs of a query depend on. tables, settings, functions: versions and values by name.
 
     private: the tables that live in the memory of one process. versions: of the programs that make and write outputs.
@@ -62,7 +62,7 @@ class Query:
     versions: Mapping[str, str]
 
     @classmethod
-    def of(cls, planned: Planned) -> Query:
+    def of(cls, planned: Planned) -> QueryFacts:
         """The query that was planned."""
         bound, tables = planned.bound, planned.tables
         return cls(
@@ -75,11 +75,11 @@ class Query:
         )
 
 
-def difference(before: Query, now: Query) -> str:
+def difference(before: QueryFacts, now: QueryFacts) -> str:
     """The reason why a run of a query can use nothing of an unfinished one of the same text, as a clause.
 
-    >>> one = Query("FROM t", {"t": "1"}, (), {"timezone": "UTC"}, {}, {"DuckDB": "1.5.5"})
-    >>> difference(one, Query("FROM t", {"t": "2"}, (), {"timezone": "CET"}, {}, {"DuckDB": "1.5.5"}))
+    >>> one = QueryFacts("FROM t", {"t": "1"}, (), {"timezone": "UTC"}, {}, {"DuckDB": "1.5.5"})
+    >>> difference(one, QueryFacts("FROM t", {"t": "2"}, (), {"timezone": "CET"}, {}, {"DuckDB": "1.5.5"}))
     "since the unfinished run of this text t has changed; timezone was 'UTC' and is 'CET'"
     >>> difference(one, one)
     'the unfinished run of this text left no output that this plan reads'
@@ -119,8 +119,9 @@ def _other_versions(before: Mapping[str, str], now: Mapping[str, str]) -> Iterat
         yield "qoop was another version, or in another time zone"
 
 
-class Begun:
-    """A run that is under way. why: it can use nothing of an unfinished one, as a clause; empty: there is none."""
+class StartedRun:
+    """A run that is under way. why: the reason, as a clause, that it cannot use the outputs of an unfinished run; empty
+    if there is no such run."""
 
     def __init__(self, why: str = "", path: Path | None = None, file: FileIO | None = None) -> None:
         self.why = why
@@ -128,7 +129,7 @@ class Begun:
         self._file = file
 
     def end(self, answered: bool) -> None:
-        """The run is over. answered: it has its answer, so that there is nothing to go on with."""
+        """Remove or release the file at the end of the run. answered: it has its answer, so its file is not needed."""
         if self._file is None or self._path is None:
             return
         if answered:
@@ -145,19 +146,19 @@ class EarlierRuns:
         self._folder = checkpoints / "runs"
         self._key = key
 
-    def begin(self, planned: Planned) -> Begun:
-        """Note that a run begins, in place of an unfinished one of the same text. A folder that cannot be written keeps
-        no notes: that outputs cannot be kept either is said by others."""
-        now = Query.of(planned)
+    def begin(self, planned: Planned) -> StartedRun:
+        """Record the start of a run, in place of an unfinished one of the same text. If the folder cannot be written,
+        there is no record; the store of checkpoints reports that error."""
+        now = QueryFacts.of(planned)
         digest = normal_text(now.text).digest
         try:
             make_folder(self._folder)
             names = os.listdir(self._folder)
             why = self._why(now, [name for name in names if name.startswith(digest)], names)
             path = self._folder / f"{digest}-{secrets.token_hex(8)}.json"
-            return Begun(why, path, self._write(path, now))
+            return StartedRun(why, path, self._write(path, now))
         except OSError:
-            return Begun()
+            return StartedRun()
 
     def is_unfinished(self, text: str) -> bool:
         """True if a run of the text has not ended, whether it is under way or not."""
@@ -166,12 +167,12 @@ class EarlierRuns:
             return any(name.startswith(digest) for name in os.listdir(self._folder))
         return False
 
-    def _write(self, path: Path, now: Query) -> FileIO:
+    def _write(self, path: Path, now: QueryFacts) -> FileIO:
         file = open_private(path, "x")
         try:
             keep_private(file.fileno())
             fcntl.flock(file, fcntl.LOCK_EX)
-            fields = {name: getattr(now, name) for name in Query.__dataclass_fields__}
+            fields = {name: getattr(now, name) for name in QueryFacts.__dataclass_fields__}
             write_all(file, sealed({"format": FORMAT, "version": VERSION, **fields}, self._key).encode())
         except BaseException:
             forget_private(file.fileno())
@@ -179,8 +180,8 @@ class EarlierRuns:
             raise
         return file
 
-    def _why(self, now: Query, own: Iterable[str], names: list[str]) -> str:
-        """The reason why nothing can be used, as a clause. own: of the names those of the same text, which go."""
+    def _why(self, now: QueryFacts, own: Iterable[str], names: list[str]) -> str:
+        """The reason why no output can be used, as a clause. own: the files of the same text, which are removed."""
         found = ""
         for path, before in self._unfinished(own):
             found = "what the unfinished run left is not sealed with this key" if before is None else ""
@@ -190,7 +191,7 @@ class EarlierRuns:
             self._trim(names)
         return found or self._edited(now, names)
 
-    def _edited(self, now: Query, names: Iterable[str]) -> str:
+    def _edited(self, now: QueryFacts, names: Iterable[str]) -> str:
         """The reason, if an unfinished run had much the same text."""
         if len(now.text) > _LONGEST:
             return ""
@@ -203,8 +204,8 @@ class EarlierRuns:
                 return f"the unfinished run had another text: {shortened(' '.join(before.text.split()), _SHOWN)}"
         return ""
 
-    def _unfinished(self, names: Iterable[str]) -> Iterator[tuple[Path, Query | None]]:
-        """The queries of runs that are not under way. None: it does not bear the seal."""
+    def _unfinished(self, names: Iterable[str]) -> Iterator[tuple[Path, QueryFacts | None]]:
+        """The queries of runs that are not under way. None: the file does not bear the seal."""
         for name in names:
             path = self._folder / name
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError), path.open("rb") as file:
@@ -233,12 +234,12 @@ class EarlierRuns:
         return sorted(names, key=written, reverse=True)
 
 
-def _query(body: Mapping[str, Any]) -> Query:
-    """Raises ValueError, KeyError or TypeError for what is none."""
+def _query(body: Mapping[str, Any]) -> QueryFacts:
+    """Raises ValueError, KeyError or TypeError for invalid data."""
     if (body["format"], body["version"]) != (FORMAT, VERSION):
         raise ValueError("another format")
     tables, settings, functions, versions = (
         {str(name): str(one) for name, one in body[part].items()}
         for part in ("tables", "settings", "functions", "versions")
     )
-    return Query(str(body["text"]), tables, tuple(map(str, body["private"])), settings, functions, versions)
+    return QueryFacts(str(body["text"]), tables, tuple(map(str, body["private"])), settings, functions, versions)

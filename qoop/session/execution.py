@@ -11,7 +11,7 @@ from qoop.catalog.value import value
 from qoop.query.job import Job, answer
 from qoop.query.result import Result
 from qoop.query.statements.databases.schemas import CreateSchema, DropSchema, ShowSchemas
-from qoop.query.statements.reading import Change, Copy, CreateEmpty, CreateTable, CreateView, Drop, Rename
+from qoop.query.statements.reading import ChangeTable, CopyTo, CreateEmpty, CreateTable, CreateView, Drop, Rename
 from qoop.query.statements.statement import Approximate, Explain, Query, SetOption, ShowFunctions, ShowTables, Statement
 from qoop.query.tables import SessionTables
 from qoop.session.options import SessionOptions
@@ -20,7 +20,7 @@ from qoop.session.texts import Texts
 if TYPE_CHECKING:
     from qoop.session.session import Session
 
-_CHANGES = CreateView | CreateTable | CreateEmpty | Change | Rename | Drop | CreateSchema | DropSchema
+_CHANGES = CreateView | CreateTable | CreateEmpty | ChangeTable | Rename | Drop | CreateSchema | DropSchema
 """The statements that change tables, views and schemas."""
 
 _MANY = 1_000_000  # rows that are worth several threads to write
@@ -58,7 +58,7 @@ class Execution:
                 self.options.check_settable(name)
                 self.session.set(name, value)
                 return done()
-            case Copy():
+            case CopyTo():
                 return self._copy(statement)
             case ShowTables(with_columns=True) if not self.session.config.locked:
                 return self.query(_ALL_TABLES)
@@ -98,7 +98,7 @@ class Execution:
                 return counted(0)
             case Rename():
                 definitions.rename(statement, self.query)
-            case Change(text=text):
+            case ChangeTable(text=text):
                 count = definitions.change(statement, self.query, Result, settings, self.texts.frames(text))
                 return done() if statement.reshapes else counted(count)
             case CreateTable(text=text):
@@ -110,7 +110,7 @@ class Execution:
                 return counted(len(made))
         return done()
 
-    def _copy(self, statement: Copy) -> Result:
+    def _copy(self, statement: CopyTo) -> Result:
         from qoop.query.statements import copying
 
         config = self.session.config

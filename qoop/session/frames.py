@@ -79,7 +79,7 @@ class Frames:
                     frame.texts -= 1
 
     def _with_columns(self, text: str, tables: Mapping[str, str]) -> str:
-        """The text with columns named as the program's text has them: DuckDB calls one by a query within it.
+        """The text with the column names of the program's text: DuckDB derives some from inner queries.
 
         tables: by names of variables.
         """
@@ -103,7 +103,7 @@ class Frames:
                 frame.jobs.append(job.done)
 
     def _frame(self, name: str, value: object) -> _Frame:
-        """The table of a variable, which a text reads from now on; those of its values before are dropped."""
+        """The table of a variable for a text; tables of earlier values are dropped."""
         from qoop.query.statements.local_frames import may_change
 
         with self._lock:
@@ -121,7 +121,7 @@ class Frames:
             return frame
 
     def _free_name(self, name: str, taken: set[str]) -> str:
-        """A name of a table for a variable; another variable may be called the same but for its case."""
+        """A free table name for a variable; other variables may differ from it only in case."""
         taken = taken | {frame.table for other, frames in self._frames.items() if other != name for frame in frames}
         tried = (f"{name.lower()}{number or ''}{OF_PROGRAM}" for number in count())
         return next(table for table in tried if table not in taken)

@@ -1,4 +1,4 @@
-"""The live page of a session. Pages stand above sessions in the order of floors, and so one is loaded by its name."""
+"""The live page of a session. Pages are on a higher floor than sessions, so the module is loaded by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machines, the cluster and the trace of a session, as its configuration says, and their end."""
+"""The machines, the cluster and the trace of a session, by its configuration, and their end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BACKGROUND_NICE = 10
 
 
 @value
-class Parts:
+class SessionParts:
     """All that ends with a session, also if the session is never closed; the parts have no reference to the session.
 
     backend: the machines that tasks run on, and the outputs that they hold. cluster: the loop that runs the jobs.
@@ -69,7 +69,7 @@ class Parts:
             self.tables.close()
 
     def end(self) -> None:
-        """Close them for a session that is gone. The last to hold it may be a thread that is to be waited for."""
+        """Close them after the session is gone. The last reference may be in a thread that `close` waits for."""
         if not self.tables.creator_process.is_here:
             return
         if threading.current_thread().name.startswith("qoop-"):
@@ -78,7 +78,7 @@ class Parts:
             self.close()
 
 
-def made(config: Config, tables: SessionTables) -> Parts:
+def made(config: Config, tables: SessionTables) -> SessionParts:
     """The parts of a session with that configuration. Raises ConfigError."""
     trace = _trace_file(config.trace) if config.trace is not None else None
     share = _share(config)
@@ -99,7 +99,7 @@ def made(config: Config, tables: SessionTables) -> Parts:
     )
     if share is not None:
         share.wants = cluster.demand
-    return Parts(backend, cluster, Sizing(cluster, Size(config.slots, config.memory)), trace, tables)
+    return SessionParts(backend, cluster, Sizing(cluster, Size(config.slots, config.memory)), trace, tables)
 
 
 def _program_kinds() -> tuple[type, ...]:

@@ -45,7 +45,7 @@ def _move(run: Execution, statement: OfMoves) -> Result:
         def rows(name: str) -> Result:
             return run.query(f"FROM {quoted(name)}")
 
-        return counted(exporting.export(statement, definitions.named(), run.tables.attached.tables(), rows))
+        return counted(exporting.export(statement, definitions.contents(), run.tables.attached.tables(), rows))
     run.texts.changed()
     return Result(*importing.import_database(statement, definitions, run.execute, Result, run.session.config.memory))
 
@@ -65,20 +65,20 @@ def _remember(run: Execution, statement: prepared.OfSessionState) -> Result:
     """Prepared statements, variables and transactions."""
     if run.tables.locked:  # its users are many
         raise Forbidden("a locked session has no prepared statements, variables and transactions")
-    remembered, result = run.texts.remembered, done()
+    state, result = run.texts.state, done()
     match statement:
         case prepared.Prepare():
-            remembered.prepare(statement)
+            state.prepare(statement)
         case prepared.Execute():
-            for inner in remembered.execute(statement):
+            for inner in state.execute(statement):
                 result = run.execute(inner)
         case prepared.Deallocate():
-            remembered.deallocate(statement)
+            state.deallocate(statement)
         case prepared.SetVariable(name, None):
-            remembered.forget_variable(name)
+            state.forget_variable(name)
         case prepared.SetVariable(name, text):
             found = run.execute(Query(f"SELECT ({text})"))
-            remembered.set_variable(name, found.fetchall()[0][0], found.types[0])
+            state.set_variable(name, found.fetchall()[0][0], found.types[0])
         case prepared.Transaction():
-            remembered.transact(statement)
+            state.transact(statement)
     return result

@@ -55,8 +55,8 @@ class Registration:
 
     @interruptible()
     def unregister(self, name: str) -> None:
-        """Forget a table that was registered; its data stays as it is. Raises UnknownTable, CatalogError for a table
-        that a text has created."""
+        """Remove a table from the session; its data does not change. Raises UnknownTable, CatalogError for a table
+        that a statement has created."""
         self._tables.unregister(name)
 
     @interruptible()
@@ -78,7 +78,7 @@ class Registration:
         self._tables.register_path(path, is_selected)
 
     def tables(self) -> Mapping[str, Table]:
-        """The tables by name, as they are now. A file that a query names by its path is none."""
+        """The tables by name, as they are now. Files that queries read by path are not among them."""
         self._tables.creator_process.check()
         return self._tables.definitions.listed()
 
@@ -109,7 +109,7 @@ class Registration:
         replace: replace another function of that name. Running queries keep the one that they have.
         options: see :class:`FunctionOptions`.
 
-        Raises FunctionError if it cannot be so, Forbidden in a locked session.
+        Raises FunctionError for an invalid function, Forbidden in a locked session.
         """
         from qoop.catalog.functions.registry import described
 
@@ -117,7 +117,7 @@ class Registration:
 
     @interruptible()
     def unregister_function(self, name: str) -> None:
-        """Forget a function. Raises UnknownFunction."""
+        """Remove a function. Raises UnknownFunction."""
         self._tables.unregister_function(name)
 
     def functions(self) -> Mapping[str, UserFunction]:

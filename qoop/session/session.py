@@ -45,7 +45,7 @@ from qoop.query.statements.table_storage import DRAFTS
 from qoop.query.tables import SessionTables
 from qoop.session.execution import Execution
 from qoop.session.options import JobTerms, SessionOptions
-from qoop.session.parts import Parts, capacity, made, unfinished_runs
+from qoop.session.parts import SessionParts, capacity, made, unfinished_runs
 from qoop.session.registration import Registration
 from qoop.session.starting import JobStarts, StartOptions
 from qoop.session.texts import RunQuery, Texts, with_parameters
@@ -69,7 +69,7 @@ class Session(Registration):
     """
 
     def __init__(self, config: Config, cost: CostModel | None = None) -> None:
-        """cost: the machine's constants; by default those that `qoop calibrate` has kept."""
+        """cost: the machine's constants; by default those that `qoop calibrate` has stored."""
         self.config = config
         cost = load(calibration_path()) if cost is None else cost
         cost = cost if config.ray is None else cost.across_machines()
@@ -87,7 +87,7 @@ class Session(Registration):
         )
         self._starts = JobStarts(config, self._parts, self.planning, earlier_runs)
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
-        self._ending = weakref.finalize(self, Parts.end, self._parts)  # collected, or at the end of the process
+        self._ending = weakref.finalize(self, SessionParts.end, self._parts)  # collected, or at the end of the process
         if config.tables is not None:
             clean(config.tables, DRAFTS)
         if config.tables is not None and any(config.tables.glob("[!._]*.parquet")):
@@ -105,7 +105,7 @@ class Session(Registration):
 
     @interruptible()
     def sql(self, text: str, parameters: Parameters = (), *, watch: Callable[[Job], object] | None = None) -> Result:
-        """Run a text and wait for the answer; of several statements, that of the last.
+        """Run a text and wait for the result; for several statements, that of the last.
 
         parameters: the values of ``?``, ``$1`` … as a sequence, or of ``$name`` … as a mapping.
 
@@ -113,9 +113,9 @@ class Session(Registration):
         APPROXIMATE] answers as DuckDB's EXPLAIN does: a column explain_key and a column explain_value. APPROXIMATE
         SELECT … gives estimates with their intervals, see docs/growing.md. Ctrl-C cancels the running query.
 
-        watch: is called with every job that is started, before its end is waited for: to show its progress.
+        watch: is called with every job at its start, to show its progress.
 
-        Raises QueryError if the text is at fault, ExecutionError if a task failed, SessionClosed.
+        Raises QueryError for a fault of the text, ExecutionError if a task failed, SessionClosed.
         """
         result = None
         for statement in statements(with_parameters(text, parameters)):
@@ -131,14 +131,14 @@ class Session(Registration):
         *,
         watch: Callable[[Job], object] | None = None,
     ) -> Result:
-        """Do what a text asks for, or one of its :func:`~qoop.query.statements.statement.statements`, which has no
-        parameters; else as `sql`."""
+        """Run a text, or one of its :func:`~qoop.query.statements.statement.statements`, which has no parameters;
+        otherwise as `sql`."""
         if isinstance(statement, str):
             return self.sql(statement, parameters, watch=watch)
         return self._execution(watch).execute(statement)
 
     def cursor(self) -> Cursor:
-        """A cursor of PEP 249 (:mod:`qoop.interfaces.dbapi`), which runs statements in this session and hands out their
+        """A cursor of PEP 249 (:mod:`qoop.interfaces.dbapi`), which runs statements in this session and returns their
         rows; each thread may have one. Its errors are those of that module."""
         from qoop.session.cursors import Connection
 
@@ -160,10 +160,10 @@ class Session(Registration):
         """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
 
         timeout: seconds, above 0, after which it is cancelled and `result` raises Timeout. parameters: as for `sql`.
-        resume: take what earlier queries, even of another process, have left, and run only the rest; by default as the
-        session's `reuse` says. plan: run this plan of the query, one of its `alternatives`, in place of the usual one;
-        then nothing is taken over unless `resume` says so. watch: is called with each job that finds the values of a
-        PIVOT first, on the same terms. terms: see :class:`~qoop.session.options.JobTerms`.
+        resume: use the outputs of earlier queries, even of another process, and run only the rest; by default as the
+        session's `reuse`. plan: run this plan of the query, one of its `alternatives`, in place of the usual one; then
+        outputs are used only if `resume` is true. watch: is called with each job that first finds the values of a
+        PIVOT, on the same terms. terms: see :class:`~qoop.session.options.JobTerms`.
 
         Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
         """
@@ -196,16 +196,16 @@ class Session(Registration):
     ) -> Answer:
         """Start a query whose answer grows more certain, and return at once; see docs/growing.md.
 
-        error: how far from its estimate each end of an interval may be, relative to the estimate; the answer stops to
-        grow once all are as near as that. 0: it grows until it is exact. By default the session's `error_goal`.
-        confidence: the chance that all intervals that are ever shown of a figure hold its true value; by default the
+        error: the distance between an estimate and each end of its interval, relative to the estimate. The answer ends
+        once all intervals are that narrow; 0: once it is exact. By default the session's `error_goal`.
+        confidence: the probability that all published intervals of a figure contain its true value; by default the
         session's.
         seed: of the random order in which pieces are read; by default one of the text and the tables.
         parameters, resume, terms: as for `submit`.
         if_busy: the answer ends early only while other queries have to queue (`most_jobs`); else it is exact, at the
         cost of any query.
 
-        A query that cannot be answered in part runs as usual, and its only edition says why. Raises as `submit` does.
+        A query without partial answers runs as usual, and its only edition states the reason. Raises as `submit` does.
         """
         from qoop.programs.approximate.start import start_answer
         from qoop.programs.approximate.target import AnswerOptions, Target
@@ -244,9 +244,9 @@ class Session(Registration):
         curve: Kind | None = None,
         **terms: Unpack[JobTerms],
     ) -> Iteration:
-        """Repeat a query over its own answer until a loss falls no more, and return at once; see docs/growing.md.
+        """Repeat a query over its own result until a loss stops falling, and return at once; see docs/growing.md.
 
-        step: the query. It reads tables, and the answer of the step before as the table `former`.
+        step: the query. It reads tables, and the result of the previous step as the table `former`.
         start: what the first step reads there: a query, or data as for `register`.
         loss: the column of the step's rows whose sum is its loss.
         until: the end, where the loss changes by no more than that part of its largest fall in a step. most: steps.
@@ -292,12 +292,12 @@ class Session(Registration):
         timeout: float | None = None,
         tenant: str | None = None,
     ) -> Job:
-        """Go on with a suspended job (:meth:`qoop.query.job.Job.suspend`), with the plan that is best here and now.
+        """Continue a suspended job (:meth:`qoop.query.job.Job.suspend`), with the best plan for the present resources.
 
         data: folders or DuckDB files of its tables. Others are registered from where they were, unless this session
         has a table of that name.
-        trust: believe what the bundle's tasks have put out although it does not bear the seal of the user's key.
-        Without it such a bundle costs a warning, and its query is done again.
+        trust: use the outputs of a bundle that does not bear the seal of the user's key. Without it, such a bundle
+        gives a warning, and its query runs again from the start.
         timeout, tenant: as for `submit`.
 
         Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has
@@ -312,7 +312,7 @@ class Session(Registration):
 
     @interruptible()
     def alternatives(self, text: str, grid: Grid | None = None) -> Alternatives:
-        """The plans of a query that are worth keeping: for every share of the grid one that is near the best.
+        """The plans of a query worth keeping: for every share of the grid one that is close to the best.
 
         grid: the shares they are compared on; by default some of this machine. Raises as `submit` does.
         """
@@ -321,10 +321,10 @@ class Session(Registration):
 
     @interruptible()
     def learn(self, text: str) -> int:
-        """Plan a query, from now on, by what the folder of checkpoints says of its stages: rows, bytes and seconds.
+        """Plan a query, from now on, with the measurements of its stages in the folder of checkpoints.
 
-        What the session's own jobs have shown is known without that. Returns for how many stages, of all plans worth
-        keeping, there is something. Raises as `submit` does.
+        These are rows, bytes and seconds. Those of the session's own jobs are used without that. Returns the number of
+        stages with measurements, of all plans worth keeping. Raises as `submit` does.
         """
         reader = "learn"
 
@@ -346,12 +346,12 @@ class Session(Registration):
         diff: str | None = None,
         format: str = "text",
     ) -> str:
-        """The plan of a query: its stages, what they read, how they are cut and what they should cost.
+        """The plan of a query: its stages, their inputs, partitions and estimated costs.
 
         alternatives: all plans worth keeping instead, and which of them is best on which share of the machine.
-        analyze: run the query, and say what its stages turned out to be. history: run it, and say in words what
-        happened and what was decided (as text only; `Job.timeline` draws it). diff: two of the alternatives by name,
-        such as "A,B", and what they have in common. At most one of these. format: text, json, svg or html.
+        analyze: run the query, and report the measurements of its stages. history: run it, and list the events and
+        decisions as sentences (as text only; `Job.timeline` draws it). diff: compare two of the alternatives by name,
+        such as "A,B". At most one of these. format: text, json, svg or html.
 
         Raises ConfigError, and what `submit` and, with analyze, `Job.result` do.
         """
@@ -372,16 +372,16 @@ class Session(Registration):
         return self.backend.configured if isinstance(self.backend, LocalBackend) else self.available
 
     def resize(self, slots: int | Auto | None = None, memory: int | str | None = None, *, notice: float = 0.0) -> None:
-        """Change what all jobs together may use, from now on; what is not given stays.
+        """Change the resources of all jobs together, from now on; a parameter that is None keeps its value.
 
-        slots: 0 is legal: queries then wait, for as long as `wait_for_capacity` says. memory: as for `connect`.
-        "auto", for either: what the machine has to give, if it is watched, else what the session was opened with.
-        Other numbers hold until then.
+        slots: 0 is legal: queries then wait, at most `wait_for_capacity` seconds. memory: as for `connect`.
+        "auto", for either: the resources that the machine can give, if it is watched, else those of the start of the
+        session. Other numbers hold until the next `resize`.
         Tasks that no longer fit are interrupted and run again where resources are free; the answers stay the same.
-        notice: seconds until it happens. Meanwhile nothing is begun that would not end in time, and jobs may change
-        to a plan for what will be left.
+        notice: seconds until the change. Meanwhile no task starts that would not end in time, and jobs may switch to a
+        plan for the remaining resources.
 
-        Raises ConfigError for a size that cannot be, SessionClosed.
+        Raises ConfigError for an invalid size, SessionClosed.
         """
         self._tables.check_open()
         self._options.resize(slots, memory, notice)
@@ -394,7 +394,7 @@ class Session(Registration):
         announcement holds. Tasks start on the present slots. Announced slots that do not appear in time are
         withdrawn.
 
-        Raises ConfigError for times or slots that cannot be, SessionClosed.
+        Raises ConfigError for invalid times or slots, SessionClosed.
         """
         self._tables.check_open()
         steps = course_of(course)
@@ -406,7 +406,7 @@ class Session(Registration):
         return sorted(self._jobs.values(), key=lambda job: job.number)
 
     def page(self, port: int = 0, open: bool = False) -> OpenPage:
-        """Show what runs, waits and has ended, in a browser on this machine; see docs/page.md.
+        """Show the jobs that run, wait or have ended, in a browser on this machine; see docs/page.md.
 
         port: to listen at; 0: any that is free, and the page that is open if there is one. open: show it in the user's
         browser. The `url` contains a secret, which gives access to all queries, and the right to stop them. `close`
@@ -431,29 +431,29 @@ class Session(Registration):
         return self._parts.sizing.held_back
 
     def prepare(self, text: str, at: str | None = None) -> Prepared:
-        """Bind a query and find the statistics that its planning needs. at: what ``now()`` is, as a TIMESTAMPTZ;
-        None: now. Raises as `submit` does."""
+        """Bind a query and find the statistics that its planning needs. at: the value of ``now()``, as a TIMESTAMPTZ;
+        None: the present time. Raises as `submit` does."""
         return self.planning.prepare(query_text(text), at)
 
     def tenants(self) -> list[TenantStatus]:
-        """The status of every tenant that has or had a job here: its jobs, its share of the slots and what it uses,
-        and how fairly it is served."""
+        """The status of every tenant that has or had a job here: its jobs, its share of the slots, its use of
+        them, and the fairness of its service."""
         return self.cluster.tenants()
 
     def set(self, name: str, value: object) -> None:
         """Set an option that changes results, such as TimeZone, for the queries to come; None: its default.
 
-        slots and memory are options, too: what `resize` does, by default "auto". So are watch_machine, tenant, priority
-        and deadline, see `connect`, and error_goal, confidence and exact_within, of answers that grow.
+        slots and memory are options, too, with the effect of `resize`; their default is "auto". So are watch_machine,
+        tenant, priority and deadline, see `connect`, and error_goal, confidence and exact_within, of answers that grow.
 
-        Raises ConfigError for an unknown option, which lists what exists, or a value that it cannot have.
+        Raises ConfigError for an unknown option, with the list of options, or for an invalid value.
         """
         self._options.set(name, value)
 
     def close(self) -> None:
-        """Cancel what runs, join all threads and remove temporary files. Results stay valid.
+        """Cancel the jobs that run, join all threads and remove temporary files. Results stay valid.
 
-        Raises DiskFull, after all that, if a checkpoint could not be written and no job has failed of it.
+        Raises DiskFull, after all that, if a checkpoint could not be written and no job has reported it.
         """
         if not self._tables.creator_process.is_here:  # it is the parent's to close
             return
@@ -489,7 +489,7 @@ class Session(Registration):
         return Execution(self, self._tables, self._options, self._texts, watch)
 
     def _written_out(self, text: str, run_query: RunQuery | None = None) -> contextlib.AbstractContextManager[str]:
-        """run_query: answers a query, by default as `sql`."""
+        """The text to plan: see `Texts.written_out`. run_query: runs a query, by default as `sql`."""
         return self._texts.written_out(text, run_query or self.sql)
 
     def _take(self, handle: JobHandle) -> pa.Table:

@@ -18,7 +18,7 @@ from qoop.engine.task import checkpoint_key
 from qoop.query.config import Config
 from qoop.query.job import Planned
 from qoop.query.planning import QueryPlanning
-from qoop.session.parts import Parts
+from qoop.session.parts import SessionParts
 
 if TYPE_CHECKING:
     from qoop.adaptive.replanning.adaptive import Adaptive
@@ -53,7 +53,9 @@ class JobStarts:
     earlier_runs: the unfinished runs of the folder of checkpoints; None: there is no folder on this machine.
     """
 
-    def __init__(self, config: Config, parts: Parts, planning: QueryPlanning, earlier_runs: EarlierRuns | None) -> None:
+    def __init__(
+        self, config: Config, parts: SessionParts, planning: QueryPlanning, earlier_runs: EarlierRuns | None
+    ) -> None:
         self._config = config
         self._backend = parts.backend
         self._cluster = parts.cluster

@@ -1,4 +1,4 @@
-"""A job that goes to a bundle (:mod:`qoop.query.bundle`), and one that comes from there."""
+"""Suspension of a job to a bundle (:mod:`qoop.query.bundle`), and its resumption."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def suspend(
     handle: JobHandle, planned: Planned, tables: SessionTables, backend: LastingBackend, path: Path, grace: float,
     copies: bool,
 ) -> None:  # fmt: skip
-    """Write the bundle of a job, and stop it. If that fails the job goes on. Else as `Job.suspend`."""
+    """Write the bundle of a job, and stop it. If that fails, the job continues. Otherwise as `Job.suspend`."""
     from qoop.query.copies import remember
 
     refuse_rounds(planned.tables.values())
@@ -78,7 +78,7 @@ class Resumption:
         return job
 
     def _find_tables(self, bundle: Bundle, contents: Mapping[str, str]) -> None:
-        """Have the bundle's tables in the session. contents: what they held, by version."""
+        """Find or register the bundle's tables in the session. contents: digests of their files, by version."""
         for table in bundle.tables:
             if self.tables.catalog.find(table.name) is None:
                 self.tables.register_again(table)

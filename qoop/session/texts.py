@@ -16,7 +16,7 @@ from qoop.session.frames import Frames
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.job_handle import JobHandle
     from qoop.query.statements.parameters import Parameters
-    from qoop.query.statements.remembered import Remembered
+    from qoop.query.statements.session_state import SessionState
 
 RunQuery = Callable[[str], Result]
 """Runs a query that the preparation of another one needs."""
@@ -32,16 +32,16 @@ class Texts:
         self._frames = Frames(tables)
 
     @cached_property
-    def remembered(self) -> Remembered:
+    def state(self) -> SessionState:
         """The prepared statements and the variables."""
-        from qoop.query.statements.remembered import Remembered
+        from qoop.query.statements.session_state import SessionState
 
-        return Remembered()
+        return SessionState()
 
     def changed(self) -> None:
         """A table, a view or a schema is about to change: a transaction cannot be rolled back any more."""
-        if "remembered" in vars(self):
-            self.remembered.changed()
+        if "state" in vars(self):
+            self.state.changed()
 
     def frames(self, text: str) -> Collection[str]:
         """The names of variables of the program that a text may read."""
@@ -78,7 +78,7 @@ class Texts:
         """A query with the values of variables, and the columns that it has as it was given."""
         from qoop.query.statements.macros.naming import with_names
 
-        written, describe = self.remembered.written_out(text), self._tables.binder.describe
+        written, describe = self.state.written_out(text), self._tables.binder.describe
         if written == text:
             return text
         try:

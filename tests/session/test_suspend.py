@@ -235,7 +235,7 @@ def test_what_is_no_bundle(tmp_path: Path, data: Path, pause: Callable[[int], th
     with pytest.raises(ConfigError, match="99"):
         qoop.resume(tmp_path / "bundle", slots=1)
     text.write_text(json.dumps({**body, "version": 1}))  # of before there were checksums
-    with pytest.raises(ConfigError, match=r"of format \('qoop-bundle', 1\)"):
+    with pytest.raises(ConfigError, match=r"has format \('qoop-bundle', 1\)"):
         qoop.resume(tmp_path / "bundle", slots=1)
     for change in ({"timestamp": "2020'; COPY x TO 'y'; '"}, {"tables": 3}, {"settings": [[1, 2]]}, {"plans": [{}]}):
         text.write_text(sealed({**body, **change}, user_key()))

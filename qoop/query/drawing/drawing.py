@@ -130,7 +130,7 @@ def shared_names(plans: Sequence[tuple[str, Plan]]) -> dict[StageKey, list[tuple
 
 
 @dataclass
-class _Place:
+class _LayerItem:
     """A box, or a point where a line passes a layer (stage None)."""
 
     stage: StageId | None
@@ -154,9 +154,9 @@ class _Picture:
     ) -> None:
         self.plan, self.colours, self.observed, self.names, self.name = plan, colours, observed, names or {}, name
         layers = _layers(plan)
-        self.boxes = {stage.id: _Place(stage.id, layers[stage.id]) for stage in plan.stages}
-        self.rows: list[list[_Place]] = [[] for _ in range(max(layers.values()) + 1)]
-        self.paths: list[tuple[StageId, StageId, str, list[_Place]]] = []
+        self.boxes = {stage.id: _LayerItem(stage.id, layers[stage.id]) for stage in plan.stages}
+        self.rows: list[list[_LayerItem]] = [[] for _ in range(max(layers.values()) + 1)]
+        self.paths: list[tuple[StageId, StageId, str, list[_LayerItem]]] = []
         for stage in reversed(plan.stages):
             self.rows[layers[stage.id]].append(self.boxes[stage.id])
         self._route()
@@ -175,14 +175,14 @@ class _Picture:
         for stage in reversed(self.plan.stages):
             for item in stage.stage_inputs:
                 top, bottom = self.boxes[stage.id], self.boxes[item.stage]
-                between = [_Place(None, layer) for layer in range(top.layer + 1, bottom.layer)]
+                between = [_LayerItem(None, layer) for layer in range(top.layer + 1, bottom.layer)]
                 for place in between:
                     self.rows[place.layer].append(place)
                 self.paths.append((stage.id, item.stage, item.mode, [top, *between, bottom]))
 
     def _order(self) -> None:
-        above: dict[int, list[_Place]] = {}
-        below: dict[int, list[_Place]] = {}
+        above: dict[int, list[_LayerItem]] = {}
+        below: dict[int, list[_LayerItem]] = {}
         for _, _, _, path in self.paths:
             for one, other in pairwise(path):
                 below.setdefault(id(one), []).append(other)
@@ -246,7 +246,7 @@ class _Picture:
         text = ", ".join(f"{name} {id}" for name, id in places if name != self.name)
         return f"= {text if len(text) <= _ELSEWHERE else text[: _ELSEWHERE - 1] + '…'}"
 
-    def _line(self, mode: str, path: Sequence[_Place]) -> str:
+    def _line(self, mode: str, path: Sequence[_LayerItem]) -> str:
         """From the producer up to its reader, straight through the lanes between."""
         top, bottom = path[0], path[-1]
         start = (bottom.x, _MARGIN + bottom.layer * LAYER)
@@ -276,7 +276,7 @@ def _mean(numbers: Sequence[float]) -> float:
     return sum(numbers) / len(numbers)
 
 
-def _pack(row: Sequence[_Place], wishes: Sequence[float]) -> None:
+def _pack(row: Sequence[_LayerItem], wishes: Sequence[float]) -> None:
     """Set x of the places of a layer: in order, a gap apart, as near to the wishes as that allows.
 
     Least squares under the order: neighbours that would overlap become a block that stands at its mean wish (pool

@@ -50,7 +50,7 @@ def as_svg(profile: CapacityProfile, title: str, region_seconds: float = REGION_
     """The profile as a picture, 960 units wide. Region and number under the mouse."""
     seconds = profile.seconds or 1.0
     top = max((point.all_slots for point in profile.points), default=0.0) or 1.0
-    place = _Place(seconds, top)
+    place = _Scale(seconds, top)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="{escape(FONT)}"'
         f' width="{_WIDTH}" height="{_HEIGHT}" font-size="12" fill="#333">',
@@ -77,7 +77,7 @@ def as_html(profile: CapacityProfile, title: str, region_seconds: float = REGION
     return page(title, as_svg(profile, title, region_seconds), paragraph, "<h3>Regions</h3>", table)
 
 
-class _Place:
+class _Scale:
     """The places of seconds and slots on the drawing."""
 
     def __init__(self, seconds: float, top: float) -> None:
@@ -98,7 +98,7 @@ def _legend() -> Iterator[str]:
         yield f'<text x="{x + 20}" y="46" fill="#777">{kind}</text>'
 
 
-def _ground(region: Region, place: _Place) -> str:
+def _ground(region: Region, place: _Scale) -> str:
     left, right = place.x(region.begin), place.x(region.begin + region.seconds)
     tooltip = f"{region.volatility}: largest run {100 * region.size:.0f} %"
     return (
@@ -107,7 +107,7 @@ def _ground(region: Region, place: _Place) -> str:
     )
 
 
-def _axes(place: _Place) -> Iterator[str]:
+def _axes(place: _Scale) -> Iterator[str]:
     step = round_step(place.top, 6)
     for tick in range(int(place.top / step + 1e-9) + 1):
         y = place.y(tick * step)
@@ -122,7 +122,7 @@ def _axes(place: _Place) -> Iterator[str]:
         yield f'<text x="{x:.1f}" y="{place.bottom + 18}" text-anchor="middle" fill="#777">{label}</text>'
 
 
-def _steps(profile: CapacityProfile, place: _Place) -> str:
+def _steps(profile: CapacityProfile, place: _Scale) -> str:
     corners: list[str] = []
     for one, other in pairwise((*profile.points, profile.points[-1])):
         y = place.y(one.all_slots)

@@ -7,7 +7,7 @@
     reading.py       CREATE, DROP, COPY and changes of tables
     changing.py      tables without rows; INSERT, UPDATE, DELETE, MERGE, ALTER TABLE and COPY … FROM
     prepared.py      PREPARE, EXECUTE, SET VARIABLE, CALL and BEGIN
-    remembered.py    the prepared statements and variables of a session
+    session_state.py  the prepared statements and variables of a session
     local_frames.py  tables among the variables of the program
     parameters.py    values for ``?`` and ``$name``
     pivots.py        values for a PIVOT that has none

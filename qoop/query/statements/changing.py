@@ -19,8 +19,8 @@ from qoop.query.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
     from qoop.query.result import Result
-    from qoop.query.statements.databases.schemas import Parts
-    from qoop.query.statements.reading import Change, CreateEmpty
+    from qoop.query.statements.databases.schemas import NameParts
+    from qoop.query.statements.reading import ChangeTable, CreateEmpty
 
 Rows = tuple[pa.Table, Columns]
 """Rows in Arrow's lossless form, and the names and DuckDB types of their columns."""
@@ -42,9 +42,9 @@ def empty(statement: CreateEmpty, settings: Settings) -> Rows:
 
 
 def apply(
-    statement: Change,
-    name: Parts,
-    others: Mapping[str, Parts],
+    statement: ChangeTable,
+    name: NameParts,
+    others: Mapping[str, NameParts],
     run: Callable[[str], Result],
     now: Result,
     settings: Settings,
@@ -95,7 +95,7 @@ def _duckdb(settings: Settings, files: bool = False) -> Iterator[duckdb.DuckDBPy
         raise QueryError(reason(error)) from error
 
 
-def _make_places(connection: duckdb.DuckDBPyConnection, names: Collection[Parts]) -> None:
+def _make_places(connection: duckdb.DuckDBPyConnection, names: Collection[NameParts]) -> None:
     """Create the databases and schemas of tables."""
     databases = {parts[:1] for parts in names if len(parts) > 2}
     for database in databases:
@@ -104,7 +104,7 @@ def _make_places(connection: duckdb.DuckDBPyConnection, names: Collection[Parts]
         connection.execute(f"CREATE SCHEMA {_dotted(schema)}")
 
 
-def _dotted(parts: Parts) -> str:
+def _dotted(parts: NameParts) -> str:
     return ".".join(map(sql_name, parts))
 
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from qoop.query.result import Result
     from qoop.query.statements.macros.defined import DefinedMacros
     from qoop.query.statements.macros.reading import OfMacros
-    from qoop.query.statements.reading import Change, CreateEmpty, CreateTable, CreateView, Drop, Rename
-    from qoop.query.statements.session_catalog import Named
+    from qoop.query.statements.reading import ChangeTable, CreateEmpty, CreateTable, CreateView, Drop, Rename
+    from qoop.query.statements.session_catalog import CatalogContents
     from qoop.query.statements.settings import Settings
 
 
@@ -158,17 +158,17 @@ class Definitions:
         from qoop.query.statements.session_catalog import ask_catalog
 
         name = expression + OF_CATALOG
-        self._register(name, ask_catalog(expression, self.named()))
+        self._register(name, ask_catalog(expression, self.contents()))
         return name
 
-    def named(self) -> Named:
+    def contents(self) -> CatalogContents:
         """All tables, views, macros and schemas."""
-        from qoop.query.statements.session_catalog import Named
+        from qoop.query.statements.session_catalog import CatalogContents
 
         with self._lock:
             places = {name: self._schema_of(name) for name in self.names()}
             macros = [] if self._macros is None else self._macros.all()
-            return Named(self.listed(), self._views.all(), macros, places, self.schemas.names())
+            return CatalogContents(self.listed(), self._views.all(), macros, places, self.schemas.names())
 
     def table_came(self, name: str) -> None:
         """A table with this name is registered: it replaces a view of that name."""
@@ -276,7 +276,7 @@ class Definitions:
 
     def change(
         self,
-        statement: Change,
+        statement: ChangeTable,
         run: Callable[[str], Result],
         made: Callable[[pa.Table, Columns], Result],
         settings: Settings,

@@ -58,7 +58,7 @@ def with_texts(text: str, texts: Mapping[str, str]) -> str:
 
 
 @value
-class _Place:
+class _ParameterPlace:
     """The place of a parameter. text: as it is written."""
 
     name: str
@@ -67,7 +67,7 @@ class _Place:
     end: int
 
 
-def _found(text: str) -> list[_Place]:
+def _found(text: str) -> list[_ParameterPlace]:
     """The parameters of a text. Raises ParseError, and QueryError where the parser and the lexer do not agree."""
     for statement, names in parameters_of(text):
         if {place.name for place in _places(statement)} != names:
@@ -75,13 +75,13 @@ def _found(text: str) -> list[_Place]:
     return list(_places(text))
 
 
-def _places(text: str) -> Iterator[_Place]:
+def _places(text: str) -> Iterator[_ParameterPlace]:
     highest = 0  # a mere ? comes after all numbers so far
     for word in lexed(text):
         if word.kind == "parameter":
             name = _name(word.text) or str(highest + 1)
             highest = max(highest, int(name)) if name.isdecimal() else highest
-            yield _Place(name, word.text, word.start, word.end)
+            yield _ParameterPlace(name, word.text, word.start, word.end)
 
 
 def _name(written: str) -> str:

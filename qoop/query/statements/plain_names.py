@@ -35,7 +35,7 @@ _CATALOG_SCHEMAS = ("information_schema", "pg_catalog")
 
 
 @value
-class _Place:
+class _Replacement:
     """A name in a text, from `start` to `end` in characters. written: what stands in its place."""
 
     start: int
@@ -105,7 +105,7 @@ def reads(text: str, name: str) -> bool:
     return name.lower() in map(str.lower, alone)
 
 
-def _places_of(text: str, names: Mapping[str, str]) -> Iterator[_Place]:
+def _places_of(text: str, names: Mapping[str, str]) -> Iterator[_Replacement]:
     for node, named in _nodes(text):
         match node.get("type"):
             case "BASE_TABLE" if not is_common_table(node, named) and node["table_name"].lower() in names:
@@ -131,7 +131,7 @@ def _before_main(names: Sequence[str]) -> int:
     return place if 0 < place < len(names) - 1 else 0
 
 
-def _rewritten(text: str, places: Iterable[_Place]) -> str:
+def _rewritten(text: str, places: Iterable[_Replacement]) -> str:
     """The text with what is to stand in some places."""
     for place in sorted(places, key=lambda one: one.start, reverse=True):
         text = text[: place.start] + place.written + text[place.end :]
@@ -150,7 +150,7 @@ def _places(
     default: str | None,
     write: Callable[[str], str],
     is_own: Callable[[str], bool],
-) -> Iterator[_Place]:
+) -> Iterator[_Replacement]:
     for node, named in nodes(tree_of(text)):
         match node.get("type"):
             case "BASE_TABLE" if not is_common_table(node, named):
@@ -208,7 +208,7 @@ def _is_of_catalog(schema: str, name: str) -> bool:
     return schema.lower() in ("", *_CATALOG_SCHEMAS) and _CATALOG.fullmatch(name) is not None
 
 
-def _table(text: str, node: Node, written: Callable[[str], str]) -> _Place:
+def _table(text: str, node: Node, written: Callable[[str], str]) -> _Replacement:
     """A table, or a function with its arguments, in FROM. written: makes what stands in its place of the text there."""
     before, words = _words_around(text, node) if "query_location" in node else _words_described(text, node)
     count = _dotted(words)
@@ -218,13 +218,13 @@ def _table(text: str, node: Node, written: Callable[[str], str]) -> _Place:
     start, end = words[0].start, words[count - 1].end
     alone = bool(before) and before[-1].says(*_ALONE)
     alias = "" if node.get("alias") or alone else f" AS {last.text}"
-    return _Place(start, end, written(text[start:end]) + alias)
+    return _Replacement(start, end, written(text[start:end]) + alias)
 
 
-def _column(text: str, node: Node, before: int) -> _Place:
+def _column(text: str, node: Node, before: int) -> _Replacement:
     """A column after database, schema and table: what is before the table goes."""
     _, words = _words_around(text, node)
-    return _Place(words[0].start, words[2 * before].start, "")
+    return _Replacement(words[0].start, words[2 * before].start, "")
 
 
 def _words_around(text: str, node: Node) -> tuple[tuple[Lexeme, ...], tuple[Lexeme, ...]]:

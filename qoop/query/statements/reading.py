@@ -45,7 +45,7 @@ class CreateEmpty:
 
 
 @value
-class Change:
+class ChangeTable:
     """INSERT, UPDATE, DELETE, MERGE, TRUNCATE, ALTER TABLE or COPY … FROM. query: of the rows that are
     inserted, after `head`; None: `text` has the whole statement.
 
@@ -81,7 +81,7 @@ class Drop:
 
 
 @value
-class Copy:
+class CopyTo:
     """text: the query whose rows go to the file. options: as written, in DuckDB's syntax."""
 
     text: str
@@ -130,7 +130,7 @@ def _check_columns(columns: str) -> None:
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 
 
-def changed(text: str) -> Change:
+def changed(text: str) -> ChangeTable:
     """The change in an INSERT, UPDATE, DELETE, MERGE or TRUNCATE statement. Raises QueryError for what is not done
     here."""
     text = without_end(text)
@@ -148,7 +148,7 @@ def changed(text: str) -> Change:
         _ = truncates and words.take("TABLE")
         name = words.parts()
         if name:
-            return (_inserted(name, text, words, queries) if inserts else None) or Change(name, text)
+            return (_inserted(name, text, words, queries) if inserts else None) or ChangeTable(name, text)
     raise QueryError(
         "a session changes tables that it has created: INSERT INTO name …, UPDATE name SET …, DELETE FROM name …, "
         "MERGE INTO name …, TRUNCATE name"
@@ -170,17 +170,17 @@ def _check_conflicts(words: Words) -> None:
         )
 
 
-def _inserted(name: tuple[str, ...], text: str, words: Words, queries: str) -> Change | None:
+def _inserted(name: tuple[str, ...], text: str, words: Words, queries: str) -> ChangeTable | None:
     """An INSERT of the rows of a query; None for one that DuckDB does alone. queries: WITH …, before INSERT."""
     _ = words.parenthesised()
     _ = words.take("BY", "NAME") or words.take("BY", "POSITION")
     if words.next is None or not words.next.says("SELECT", "FROM", "WITH"):
         return None
     query = f"{queries} FROM ({words.rest}\n)" if queries and words.next.says("WITH") else f"{queries}{words.rest}"
-    return Change(name, text, text[len(queries) : words.next.start], query)
+    return ChangeTable(name, text, text[len(queries) : words.next.start], query)
 
 
-def altered(text: str) -> Change | Rename:
+def altered(text: str) -> ChangeTable | Rename:
     """The change in an ALTER TABLE statement. Raises QueryError for what is not done here."""
     text = without_end(text)
     words = Words(text)
@@ -195,7 +195,7 @@ def altered(text: str) -> Change | Rename:
         if new is not None and words.next is None:
             return Rename(name, new, exists)
     elif name and words.next is not None:
-        return Change(name, text, reshapes=True, exists=exists)
+        return ChangeTable(name, text, reshapes=True, exists=exists)
     raise QueryError(
         "write ALTER TABLE name ADD COLUMN …, DROP COLUMN …, ALTER … TYPE …, RENAME … TO …, or RENAME TO …"
     )
@@ -216,7 +216,7 @@ def dropped(text: str) -> Drop:
     raise QueryError("a session drops tables, views and schemas: DROP TABLE|VIEW|SCHEMA [IF EXISTS] name")
 
 
-def copied(text: str) -> Copy | Change:
+def copied(text: str) -> CopyTo | ChangeTable:
     """The order in a COPY statement, to or from a file. Raises QueryError for another one."""
     text = without_end(text)
     words = Words(text)
@@ -225,12 +225,12 @@ def copied(text: str) -> Copy | Change:
         name = () if query else words.parts()
         columns = words.parenthesised() if name else None
         if name and words.take("FROM"):
-            return Change(name, text, files=True)
+            return ChangeTable(name, text, files=True)
         if (query or name) and words.take("TO"):
             path = words.string()
             if path:
                 _check_answer(words)
-                return Copy(query[1:-1].strip() if query else _rows_of(name, columns), path, words.rest)
+                return CopyTo(query[1:-1].strip() if query else _rows_of(name, columns), path, words.rest)
             raise QueryError(f"COPY … TO names a file as a text, COPY t TO 'file.parquet': not {words.rest}")
     raise refusal(text)
 

@@ -22,7 +22,7 @@ from qoop.query.statements.views import View
 
 
 @value
-class Named:
+class CatalogContents:
     """The names of a session. places: the schemas of tables and views, by name, empty for main. schemas: those that
     statements have created."""
 
@@ -62,12 +62,12 @@ class Named:
             yield f"CREATE VIEW {self.placed(view.name)}{view.columns} AS {view.text}", view
 
 
-def ask_catalog(expression: str, named: Named) -> pa.Table:
+def ask_catalog(expression: str, contents: CatalogContents) -> pa.Table:
     """The rows of an expression over the catalog, as FROM has it. Raises BindError."""
     with open_duckdb(files=False, threads=1) as connection:
         connection.execute("SET arrow_lossless_conversion = true")
-        named.create(connection)
-        connection.execute(_with_rows(named.tables))
+        contents.create(connection)
+        connection.execute(_with_rows(contents.tables))
         try:
             return arrow_output.table(connection, f"FROM {expression}")
         except duckdb.Error as error:

@@ -20,8 +20,8 @@ from qoop.catalog.value import value
 from qoop.planner.sql.bind import without_end
 from qoop.query.statements.databases.schemas import OfSchemas, ShowSchemas, schema_created, schema_dropped
 from qoop.query.statements.reading import (
-    Change,
-    Copy,
+    ChangeTable,
+    CopyTo,
     CreateEmpty,
     CreateTable,
     CreateView,
@@ -108,7 +108,7 @@ class _Parsed:
     parameters: frozenset[str]
 
 
-Made = CreateView | CreateTable | CreateEmpty | Change | Rename | Drop | Copy
+Made = CreateView | CreateTable | CreateEmpty | ChangeTable | Rename | Drop | CopyTo
 Statement: TypeAlias = (
     "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | OfSessionState | OfDatabases "
     "| OfSchemas | OfMacros | OfExtensions | OfMoves"

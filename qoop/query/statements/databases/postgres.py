@@ -28,7 +28,7 @@ WHERE database_name = 'scanned' AND schema_name NOT IN ('information_schema', 'p
 
 
 @value
-class Foreign:
+class ForeignTable:
     """A table of such a database: its name in the session, the database and schema in that name, the query that reads
     it, and its columns."""
 
@@ -38,7 +38,7 @@ class Foreign:
     columns: Columns
 
 
-def foreign_tables(place: str, database: str) -> list[Foreign]:
+def foreign_tables(place: str, database: str) -> list[ForeignTable]:
     """The tables and views of a database, under names that begin with that of the database.
 
     place: as libpq takes it. Raises SourceError; ConfigError where the extension is missing.
@@ -49,10 +49,10 @@ def foreign_tables(place: str, database: str) -> list[Foreign]:
     return [_foreign(place, database, schema, table, columns) for schema, table, columns in found]
 
 
-def _foreign(place: str, database: str, schema: str, table: str, columns: list[tuple[str, str]]) -> Foreign:
+def _foreign(place: str, database: str, schema: str, table: str, columns: list[tuple[str, str]]) -> ForeignTable:
     within = database if schema == _PUBLIC else f"{database}.{schema}"
     text = f"FROM postgres_scan({', '.join(map(sql_string, (place, schema, table)))})"
-    return Foreign(f"{within}.{table}", within, text, tuple(columns))
+    return ForeignTable(f"{within}.{table}", within, text, tuple(columns))
 
 
 def _columns(place: str, database: str) -> list[tuple[str, str, list[tuple[str, str]]]]:

@@ -22,7 +22,7 @@ OWN = "memory"
 MAIN = "main"
 """The name that DuckDB gives to the schema of names without one."""
 
-Parts = tuple[str, ...]
+NameParts = tuple[str, ...]
 """A name as it is written: database, schema and name, or less."""
 
 _ENDING = ".schema"
@@ -117,7 +117,7 @@ class Schemas:
         schema, dot, _ = name.partition(".")
         return self._names.get(schema.lower(), "") if dot else ""
 
-    def full(self, parts: Parts, has: Callable[[str], bool] | None = None) -> str:
+    def full(self, parts: NameParts, has: Callable[[str], bool] | None = None) -> str:
         """The name in the session of a table or view that a text names.
 
         has: true for names that exist, so that a name without a schema may be one of these; None: for a new table or
@@ -196,5 +196,5 @@ class Schemas:
         )
 
 
-def _without_database(parts: Parts) -> Parts:
+def _without_database(parts: NameParts) -> NameParts:
     return parts[1:] if len(parts) > 1 and parts[0].lower() == OWN else parts

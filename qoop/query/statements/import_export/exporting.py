@@ -28,32 +28,34 @@ from qoop.query.statements.words import Words
 if TYPE_CHECKING:
     from qoop.query.result import Result
     from qoop.query.statements.databases.moves import Export
-    from qoop.query.statements.session_catalog import Named
+    from qoop.query.statements.session_catalog import CatalogContents
 
 FORMATS = ("csv", "parquet")
 
 
-def export(statement: Export, named: Named, attached: Collection[str], run: Callable[[str], Result]) -> int:
+def export(
+    statement: Export, contents: CatalogContents, attached: Collection[str], run: Callable[[str], Result]
+) -> int:
     """Write all tables and views to a folder, which appears at its path once it is complete.
 
     attached: the names of tables in attached databases, which are not exported. run: answers a query. Returns the
     number of tables. Raises QueryError for options that DuckDB does not take, for views that it could not import, and
     for a folder that is not empty; DiskFull.
     """
-    named = replace(
-        named,
-        tables={name: table for name, table in named.tables.items() if name not in attached},
-        views=[view for view in named.views if view.name not in attached],
+    contents = replace(
+        contents,
+        tables={name: table for name, table in contents.tables.items() if name not in attached},
+        views=[view for view in contents.views if view.name not in attached],
     )
-    kept = [*named.tables, *(view.name for view in named.views)]
-    named = replace(named, places={name: named.places[name] for name in kept})
+    kept = [*contents.tables, *(view.name for view in contents.views)]
+    contents = replace(contents, places={name: contents.places[name] for name in kept})
     options = statement.options or "(FORMAT csv)"
     _check_format(options)
     with _drafted(statement.path) as draft:
-        _write_empty(named, draft, statement.path, options)
-        for name, file in _files(named, draft).items():
+        _write_empty(contents, draft, statement.path, options)
+        for name, file in _files(contents, draft).items():
             run(name).copy_to(draft / file, options)
-    return len(named.tables)
+    return len(contents.tables)
 
 
 def _check_format(options: str) -> None:
@@ -87,11 +89,11 @@ def _umask() -> int:
     return found
 
 
-def _write_empty(named: Named, draft: Path, path: str, options: str) -> None:
+def _write_empty(contents: CatalogContents, draft: Path, path: str, options: str) -> None:
     """The folder as DuckDB writes it, with files without rows."""
     try:
         with open_duckdb(threads=1) as connection:
-            lost = named.create(connection)
+            lost = contents.create(connection)
             if lost:
                 raise QueryError(f"view {lost[0].name} cannot be exported: what it reads is not exported either")
             connection.execute(f"EXPORT DATABASE {sql_string(str(draft))} {options}")
@@ -101,9 +103,9 @@ def _write_empty(named: Named, draft: Path, path: str, options: str) -> None:
     load.write_text(load.read_text().replace(str(draft).replace("'", "''"), path.replace("'", "''")))
 
 
-def _files(named: Named, draft: Path) -> dict[str, str]:
+def _files(contents: CatalogContents, draft: Path) -> dict[str, str]:
     """The names of the files of tables, as the folder's own text has them."""
-    by_place = {_folded(Words(named.placed(name))): name for name in named.tables}
+    by_place = {_folded(Words(contents.placed(name))): name for name in contents.tables}
     found = {}
     for statement in parsed((draft / "load.sql").read_text()):
         words = Words(statement.query)

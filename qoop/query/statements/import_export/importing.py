@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from qoop.query.result import Result
     from qoop.query.statements.changing import Rows
     from qoop.query.statements.databases.moves import Import
-    from qoop.query.statements.databases.schemas import Parts
+    from qoop.query.statements.databases.schemas import NameParts
     from qoop.query.statements.definitions import Definitions
     from qoop.query.statements.statement import Statement
 
@@ -102,7 +102,7 @@ class _Imported:
     left_out: str | None
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> NameParts:
         """The name as a session has it."""
         return (self.name,) if self.schema == MAIN else (self.schema, self.name)
 

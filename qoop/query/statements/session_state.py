@@ -17,7 +17,7 @@ from qoop.query.statements.statement import Statement, folded, parameters_of, st
 from qoop.query.statements.words import Words
 
 
-class Remembered:
+class SessionState:
     """The prepared statements and the variables of a session. Thread-safe."""
 
     def __init__(self) -> None:
