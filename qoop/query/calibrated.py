@@ -1,5 +1,5 @@
-"""The constants of the cost model that `qoop calibrate` (:mod:`qoop.interfaces.commands.calibration`) kept for this
-machine."""
+"""The constants of the cost model that `qoop calibrate` (:mod:`qoop.interfaces.commands.calibration`) stored for
+this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qoop.catalog.user_folders import cache_directory
 from qoop.planner.estimate.cost import DEFAULT, CostModel
 
 FORMAT = 4
-"""Raised when the constants mean something else than before; files of another format are not used."""
+"""It rises when the meaning of the constants changes; files of another format are not used."""
 
 MEASURED = (
     "scan_row", "scan_byte", "filter_row", "build_row", "build_byte", "probe_row", "miss_row", "more_keys_row",

@@ -28,7 +28,7 @@ _FILE = "contents.json"
 
 
 def remember(folder: Path, tables: Iterable[Table], key: bytes | None) -> None:
-    """Add to a bundle what its tables hold, except for those that are not what they were any more."""
+    """Add to a bundle the digests of its tables' files, except for tables that have changed since."""
     found = {table.version: digest for table in tables if (digest := _content(table)) is not None}
     try:
         write_whole(folder / _FILE, sealed({"format": FORMAT, "contents": found}, key, indent=1))
@@ -52,7 +52,7 @@ def _content(table: Table) -> str | None:
 def remembered(folder: Path, key: bytes | None) -> dict[str, str]:
     """The content of table versions; nothing if it was not written, is damaged or does not bear the seal of the key.
 
-    key: None to believe it without a seal.
+    key: None: trust the file without a seal.
     """
     try:
         data = opened((folder / _FILE).read_bytes(), key)

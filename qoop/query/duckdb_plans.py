@@ -1,4 +1,5 @@
-"""DuckDB's own plans of a session's queries: made at once, from what footers say, and remembered with what they took.
+"""DuckDB's own plans of a session's queries: made at once from the footers of files, and stored with their measuredy
+took.
 
 text ──bind by DuckDB──> Bound ──rows and columns of its tables──> seconds ──> plan of one stage
 """
@@ -36,11 +37,11 @@ if TYPE_CHECKING:
     from qoop.query.tables import SessionTables
 
 SHORT_SECONDS = 0.25
-"""A query that should take DuckDB less than this on its share runs by DuckDB's plan, and no other is made. Of the 99
-queries of TPC-DS at scale 10 that are 13; those of over two seconds should all take longer, but for one, by footers."""
+"""A query that should take DuckDB less than this on its share runs by DuckDB's plan, and no other is made. These are 13
+of the 99 queries of TPC-DS at scale 10. By footers, all but one of those that take over two seconds exceed it."""
 
 _REMEMBERED, _CHARACTERS = 512, 1 << 22
-"""Plans that are remembered, and what their texts may have together."""
+"""Plans that are stored, and the characters of all their texts together, at most."""
 _PACES, _TELLING = 64, 5
 """Runs whose slowdowns are stored, and the least number for an estimate: a single run may be an outlier."""
 
@@ -50,7 +51,7 @@ STAGED_HOPE = (1.0, 0.85, 1.0)
 whose first run the search for others often disturbs, and in stages."""
 
 GOES_ON = 1.5
-"""DuckDB's plan should take that many times as long as it had run, if it was left for another: an overdue task is
+"""The factor from the time that DuckDB's plan had run to its expected total, if the job left it: an overdue task is
 expected to take half as long again."""
 
 KERNEL_PART = 1.65 if duckdb.__version__.startswith("1.") else 1.1
@@ -58,16 +59,16 @@ KERNEL_PART = 1.65 if duckdb.__version__.startswith("1.") else 1.1
 orders are its own, and 2.0 rewrites more. The geometric mean over the 30 longest queries of TPC-DS at scale 10."""
 
 MOST_SPILLING = 1.0
-"""The part of its seconds that what does not fit the memory adds to DuckDB's plan at most: queries 23 and 78 of TPC-DS
+"""The part of its seconds that rows beyond the memory add to DuckDB's plan at most: queries 23 and 78 of TPC-DS
 at scale 30 take 1.8 and 1.6 times their estimates in 1 GB, where by bytes it would be 1.5 and 2.3."""
 
 GROWTH = 2
-"""A task of DuckDB's plan may come to have that many times the slots that there were when it was planned: to divide the
-work by four times the threads there are costs a tenth, by twice as many a twentieth."""
+"""The factor by which the slots of a task of DuckDB's plan may grow after planning. To divide the work by four times
+the present threads costs a tenth; by twice as many, a twentieth."""
 
 RUN_DOUBT = 0.35
-"""The standard deviation of the logarithm of the seconds of a plan that has run: caches may be warm by now, and what
-other programs take of the disk and the memory differs."""
+"""The standard deviation of the logarithm of the seconds of a plan that has run: caches may be warm by now, and the
+load of other programs on disk and memory differs."""
 
 Basis = Literal["footers", "statistics", "run"]
 
@@ -81,7 +82,7 @@ class DuckDBPlan:
     seconds: of one thread. basis: the source of that estimate. foretold: seconds of one thread by statistics, if known;
     others_foretold: slots, and the seconds from begin to end that the best plan of a quick search should
     take on them.
-    staged_seconds: from begin to end, the least that it took in stages; None: not run so far; infinite: a stage
+    staged_seconds: from begin to end, the least time in stages; None: not run so far; infinite: a stage
     failed by what it computes. runs, staged_runs: how often it ran to its end either way.
     """
 
@@ -101,8 +102,8 @@ class DuckDBPlan:
         return self.plan.root.estimate.task_seconds
 
     def hopeful(self) -> DuckDBPlan:
-        """The same with the least seconds that either way may take: a first run is often disturbed by the search for
-        other plans, or reads its files for the first time (optimism under uncertainty, as of bandits)."""
+        """The same with optimistic seconds for both DuckDB's plan and stages: a first run is often disturbed by the
+        search for other plans, or reads its files for the first time (optimism under uncertainty, as of bandits)."""
         staged = None if self.staged_seconds is None else STAGED_HOPE[min(self.staged_runs, 2)] * self.staged_seconds
         return replace(self.taking(HOPE[min(self.runs, 2)] * self.seconds, self.basis), staged_seconds=staged)
 
@@ -119,7 +120,7 @@ class DuckDBPlan:
 class DuckDBPlans:
     """DuckDB's own plans of the queries of one session. Thread-safe.
 
-    shared: outputs may serve other jobs, so what a text means must be known to be the same whenever it runs.
+    shared: outputs may serve other jobs, so the meaning of a text must not depend on the time or the session.
     """
 
     def __init__(self, tables: SessionTables, shared: bool) -> None:
@@ -132,15 +133,15 @@ class DuckDBPlans:
 
     @property
     def slowdown(self) -> float:
-        """By how much longer than foretold DuckDB's plans have taken here, in the median of the last."""
+        """The factor by which DuckDB's plans took longer than estimated: the median of recent runs."""
         with self._lock:
             known = sorted(self._slowdowns)
         return known[len(known) // 2] if len(known) >= _TELLING else 1.0
 
     def slowdown_of_others(self, known: DuckDBPlan) -> float:
-        """By how much longer than estimated other plans of the query should take, next to what DuckDB's should.
+        """The factor by which other plans of the query should take longer than estimated, relative to DuckDB's plan.
 
-        As much as other queries here, and, in part, as much as DuckDB's plan of this one did.
+        It follows the slowdown of other queries, and in part that of DuckDB's plan of this query.
         """
         if known.basis != "run":
             return 1.0
@@ -165,9 +166,9 @@ class DuckDBPlans:
         return made
 
     def foretell(self, known: DuckDBPlan, seconds: float, spilling: float = 0.0) -> DuckDBPlan:
-        """Remember the seconds of one thread that DuckDB's plan should take by statistics.
+        """Store the estimate by statistics for DuckDB's plan, in seconds of one thread.
 
-        seconds: without those of `spilling`, which are for what does not fit the memory.
+        seconds: without those of `spilling`, which are for rows beyond the memory.
         """
         key, seconds = self._key_of(known), KERNEL_PART * (seconds + min(spilling, MOST_SPILLING * seconds))
         known = self._latest(key, known)
@@ -178,19 +179,19 @@ class DuckDBPlans:
         return estimated
 
     def foretell_others(self, known: DuckDBPlan, slots: float, seconds: float) -> DuckDBPlan:
-        """Remember what the best plan of a quick search should take on the slots, from begin to end."""
+        """Store the estimate for the best plan of a quick search on these slots, from begin to end."""
         key = self._key_of(known)
         estimated = changed(self._latest(key, known), others_foretold=(slots, seconds))
         self._keep(key, estimated)
         return estimated
 
     def _latest(self, key: _Key, known: DuckDBPlan) -> DuckDBPlan:
-        """The same as far as it is known by now: its run may have ended since."""
+        """The newest facts of a plan: its run may have ended since."""
         found = self._find(key)
         return found if found is not None and found.plan.root.slots == known.plan.root.slots else known
 
     def _find(self, key: _Key) -> DuckDBPlan | None:
-        """The plan that is kept under a key, if it is of the text, tables and settings that the key stands for."""
+        """The plan that is stored under a key, if it has the text, tables and settings of the key."""
         with self._lock:
             found = self._known.get(key)
             if found is not None:
@@ -198,9 +199,9 @@ class DuckDBPlans:
         return found if found is not None and self._key_of(found) == key else None
 
     def learn(self, bound: Bound, job: JobHandle) -> None:
-        """Remember what DuckDB's plan of a query took, or its stages, whichever the job ended by.
+        """Store the measured seconds of a query: of DuckDB's plan or of stages, whichever the job ended with.
 
-        Nothing is learned of a job whose tables are others by now.
+        A job whose tables have changed since has no effect.
         """
         named = self._tables.named(bound.text)
         found = self._find(key := self._key(bound.text, named, bound.settings))
@@ -259,7 +260,8 @@ class DuckDBPlans:
 
 
 def known_best(own: DuckDBPlan, own_seconds: float) -> Known | None:
-    """The best plan of a query that has run to its end; None: none has. own_seconds: that DuckDB's plan takes."""
+    """The best plan of a query among those that ran to their end; None: there is none. own_seconds: that DuckDB's plan
+    takes."""
     ways = [Known(own_seconds, True)] if own.runs else []
     if own.staged_seconds is not None and own.staged_seconds < inf:
         ways.append(Known(own.staged_seconds, False))
@@ -267,8 +269,8 @@ def known_best(own: DuckDBPlan, own_seconds: float) -> Known | None:
 
 
 def possible_slots(slots: int, at_first: int) -> int:
-    """The slots that a task may come to have while it runs: those that the session began with, or twice those that it
-    has, where the machine has them. What this process may use of the machine now says nothing of later."""
+    """The slots that a task may have later in its run: those at the start of the session, or twice the present ones, if
+    the machine has them. The present limits of this process may change."""
     return max(slots, at_first, min(GROWTH * slots, _cpus()))
 
 
@@ -280,10 +282,10 @@ def _cpus() -> int:
 def as_they_turned_out(
     candidates: Sequence[Candidate], staged_seconds: float | None, share: Resources, untried: float = 1.0
 ) -> Sequence[Candidate]:
-    """Candidates whose stages take by so much longer, or less, as the best of them took than it should have.
-    untried: the part of their seconds that they should take, where none was tried.
+    """Candidates with their estimates multiplied by the error of the best of them.
+    untried: the factor if none of them has run.
 
-    Without this a query would leave DuckDB's plan for stages that are known to take longer, or the other way round.
+    Otherwise a query would leave DuckDB's plan for stages that are known to take longer, or the reverse.
     """
     staged = [one.finish.seconds(share) for one in candidates if not one.plan.root.whole]
     if not staged:
@@ -297,10 +299,10 @@ def as_they_turned_out(
 
 
 def _staged_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
-    """Seconds that the stages of a job took to its answer; infinite if they failed where DuckDB's plan did not; None if
-    it has none, or not by stages.
+    """Seconds of the stages of a job up to its answer; infinite if they failed and DuckDB's plan did not; None without
+    an answer, or if stages did not give it.
 
-    A job that left DuckDB's plan has begun with its stages then: they use nothing of that plan's.
+    For a job that left DuckDB's plan, they count from the switch: stages use no output of that plan.
     """
     ends = [one.at for one in history if isinstance(one, Ended) and one.state == State.SUCCEEDED.value]
     whole = [plan.root.whole for plan in plans]
@@ -312,9 +314,9 @@ def _staged_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float |
 
 
 def _seconds_of_trial(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
-    """Seconds that the stages of a job should have taken which went over to DuckDB's plan; None: none did.
+    """Estimated seconds of the stages of a job that switched to DuckDB's plan; None: it did not.
 
-    They are those of the decision.
+    The estimate is that of the decision.
     """
     if plans[0].root.whole or not plans[-1].root.whole or any(isinstance(one, Switched) and one.why for one in history):
         return None
@@ -325,7 +327,7 @@ def _seconds_of_trial(plans: Sequence[Plan], history: Sequence[Record]) -> float
 
 
 def _seconds_until_left(plans: Sequence[Plan], history: Sequence[Record]) -> float:
-    """Seconds of one thread that DuckDB's plan had run when another took its place; 0 if none did."""
+    """Seconds of one thread that DuckDB's plan had run before a switch to another plan; 0 without one."""
     whole = [plan.root.signature for plan in plans if plan.root.whole]
     attempts = [one for one in JobReplay.of(history).attempts.values() if one.key.signature in whole]
     if not attempts or len(whole) == len(plans):  # it may have waited for a slot until another took its place
@@ -334,7 +336,7 @@ def _seconds_until_left(plans: Sequence[Plan], history: Sequence[Record]) -> flo
 
 
 def _begun(history: Sequence[Record], number: int) -> float:
-    """The moment when a job went over to its plan of that number, in its seconds."""
+    """The time of a job's switch to the plan of that number, in its seconds."""
     return next(one.at for one in history if isinstance(one, Switched) and one.number == number)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within it, and in functions it decorates, Ctrl-C is a KeyboardInterrupt.
+    """Within the block, and in functions that it decorates, Ctrl-C is a KeyboardInterrupt.
 
     DuckDB's client stops its query at any signal, but raises RuntimeError("Query interrupted") in place of what the
     signal's handler raises; that is its cause, and says by what the process is to end (`EndedBySignal`).

@@ -1,4 +1,5 @@
-"""Facts that later plans use, from jobs that have ended: rows of stages, seconds of functions, pace of the machine."""
+"""Facts that later plans use, from jobs that have ended: rows of stages, seconds of functions, slowdown of the
+machine."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class JobLessons:
             return self._machine_slowdown.value
 
     def started(self, planned: Planned, job: JobHandle) -> None:
-        """A job runs a plan: its facts come once it has ended."""
+        """A job runs a plan; its facts are collected after its end."""
         with self._lock:
             self._running.append((planned, job))
 

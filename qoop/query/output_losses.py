@@ -24,11 +24,11 @@ WORTH_LOSING = sqrt(2.0 * KEEPING_SECONDS * BETWEEN_LOSSES)
 Approximation to the Optimum Checkpoint Interval", 1974)."""
 
 SURVIVING = 1.5
-"""The times that stages may take what DuckDB's plan should, where a query takes longer than is worth losing."""
+"""The factor by which stages may exceed DuckDB's plan, for queries that take longer than `WORTH_LOSING`."""
 
 
 def part_lost(seconds: float) -> float:
-    """By what factor more work has to be done, if tasks of that many seconds are lost with the process now and then.
+    """The factor by which work grows, if tasks of that many seconds are lost with processes from time to time.
 
     >>> part_lost(30.0)
     1.25
@@ -47,15 +47,15 @@ class OutputLosses:
         return seconds * part_lost(seconds) if self.survive else seconds
 
     def tolerance(self, seconds: float, unfinished: bool) -> float:
-        """The times that stages may take what DuckDB's plan should, to begin a query with them.
+        """The factor by which stages may exceed DuckDB's plan, for a query to begin with them.
 
         seconds: those of DuckDB's plan. unfinished: a run of the query did not end, so it may take longer.
         """
         return SURVIVING if self.survive and (seconds > WORTH_LOSING or unfinished) else 1.0
 
     def among(self, candidates: Sequence[Candidate], share: Resources) -> Sequence[Candidate]:
-        """The candidates with their seconds including losses. Plans with tasks of more than is worth losing are left
-        out, where there are others."""
+        """The candidates with their seconds including losses. Plans with tasks of more than
+        `WORTH_LOSING` are left out if there are others."""
         if not self.survive:
             return candidates
         longest = [one.longest_task(share) for one in candidates]

@@ -1,4 +1,4 @@
-"""The identity of a text's plans: all that they follow from, as a digest.
+"""The identity of a text's plans: a digest of everything that determines them.
 
     text ──normal_text──> digest + tables' versions + settings + resources + cost model ──key_of──> key
 
@@ -24,7 +24,7 @@ from qoop.planner.plan import Plan
 from qoop.query.statements.normal_text import NormalText, normal_text
 
 FORMAT = 3
-"""The version of files of plans. It rises when a file means something else than before."""
+"""The version of files of plans. It rises when the meaning of a file changes."""
 
 Key = str
 Kind = Literal["plan", "alternatives", "decisions"]
@@ -37,8 +37,8 @@ _MOMENTS = ("current_timestamp", "current_time", "current_localtime", "current_l
 def key_of(kind: str, text: str, settings: Settings, tables: Mapping[str, Table], *circumstances: object) -> Key:
     """The key of a text's plans.
 
-    kind: what the entry has. tables: all tables of the session, by lower-case name. circumstances: what else plans
-    follow from (the resources, the cost model), as values with a complete repr.
+    kind: of the entry. tables: all tables of the session, by lower-case name. circumstances: the other inputs of plans
+    (the resources, the cost model), as values with a complete repr.
     """
     normal = normal_text(text)
     identity = _place_of if kind == "decisions" else _version_of
@@ -52,7 +52,7 @@ def _version_of(table: Table) -> str:
 
 
 def _place_of(table: Table) -> str:
-    """The identity of a table as long as it stands at one place, whatever is added there.
+    """The identity of a table by its place, whatever rows are added there.
 
     Decisions hold for about as many rows, which :func:`~qoop.planner.search.decisions.replay` sees to.
     """

@@ -56,7 +56,8 @@ class Entry:
     tables: the version of each table that the text reads, by lower-case name; empty if other versions will do.
     plans: the plan for one size, or those worth keeping on a grid; empty if the entry is for other literals, too.
     decisions: the steps of the search that lead to the plans. alternatives: the plans with the pool of the search.
-    guessed: columns, by table, with statistics from footers alone. Once others are collected, plans get better.
+    guessed: columns, by table, with statistics from footers alone. Statistics that are collected later improve the
+        plans.
     """
 
     tables: Mapping[str, str]
@@ -67,7 +68,7 @@ class Entry:
 
     @cached_property
     def bytes(self) -> int:
-        """About the memory that it takes."""
+        """An estimate of its memory in bytes."""
         pool = () if self.alternatives is None else self.alternatives.pool.candidates
         plans = (*self.plans, *(one.plan for one in pool))
         stages = {id(stage): stage for plan in plans for stage in plan.stages}  # plans have many in common
@@ -76,7 +77,7 @@ class Entry:
 
 
 class PlanStore:
-    """Entries by key; the least recently used one goes first. Thread-safe.
+    """Entries by key; the least recently used one is removed first. Thread-safe.
 
     directory: the folder of entries that other processes can use, too; None: all stay in memory.
     most, most_bytes: limits of the entries in memory. The folder has ten times as many files at most.
@@ -185,7 +186,7 @@ class _Files:
             self._path(key).unlink(missing_ok=True)
 
     def _trim(self) -> None:
-        """Every so often, remove the files that were not used for longest."""
+        """From time to time, remove the least recently used files."""
         self._saved += 1
         if self._saved % 64 != 1:
             return
@@ -231,7 +232,7 @@ class SessionPlans:
         self._statistics, self._calls = statistics, calls
 
     def plan(self, text: str, available: Resources) -> tuple[Bound, Plan, Mapping[str, Table]] | None:
-        """The plan of a text for some resources, with the tables that it reads, pinned."""
+        """The plan of a text for some resources, with its tables, pinned."""
         entry = self._find(self._key("plan", text, available))
         if entry is None:
             return None

@@ -4,9 +4,9 @@ The table of a large answer is mapped from a file without a name (:mod:`qoop.eng
 the Result, or with the process: it takes no memory that the system could not have back. `batches`, `fetchmany`,
 `copy_to` and what reads Arrow streams hold few of its rows at a time; `df`, `pl` and `fetchall` hold all.
 
-Between stages every value travels in Arrow's lossless form (a HUGEINT as 16 bytes, not as a decimal).  What a
-user sees is what ``duckdb.sql(text)`` would have given, so this is the one place that turns one form into the
-other: columns whose Arrow type is already right are handed out as they are, the others are cast by DuckDB.
+Between stages every value travels in Arrow's lossless form (a HUGEINT as 16 bytes, not as a decimal).  Users get the
+values of ``duckdb.sql(text)``, so only this module converts one form into the other: columns whose Arrow type is right
+already are returned as they are; DuckDB casts the others.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Result:
         return int(self._raw.num_rows)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Each row as a tuple of Python values, from the first on, whatever was fetched before."""
+        """Each row as a tuple of Python values, from the first on, regardless of earlier fetches."""
         for first in range(0, len(self), _AT_ONCE):
             yield from self.slice(first, _AT_ONCE).fetchall()
 
@@ -165,8 +165,8 @@ class Result:
     ) -> None:
         """Write the rows to a file as DuckDB's COPY does. options: such as "(FORMAT csv, HEADER false)".
 
-        They are written next to it, and take its place once they are whole: after an error all is as it was. So it is
-        with a folder (PER_THREAD_OUTPUT, FILE_SIZE_BYTES, PARTITION_BY), unless there is one of that name already.
+        They are written next to it and renamed into its place once complete, so an error has no effect. The same holds
+        for a folder (PER_THREAD_OUTPUT, FILE_SIZE_BYTES, PARTITION_BY), unless a folder of that name exists.
 
         folder: nothing is written, or read, outside of it; None: the options may say so. threads: that write.
 
@@ -250,7 +250,8 @@ class Result:
 
     @interruptible()
     def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
-        """That many of the next rows, after those that `fetchone` and this gave before; fewer at the end, then none."""
+        """The next `size` rows after those that `fetchone` and this method have returned; fewer at the end, then
+        none."""
         with _explained():
             return self._one_by_one.fetchmany(size)
 
@@ -274,7 +275,7 @@ class Result:
         return [f"CAST({self._cast(index)} AS VARCHAR)" for index in range(len(self._columns))]
 
     def expressed(self, expression: str) -> Iterator[pa.Array]:
-        """The values of an expression of SQL over the rows, in batches, as DuckDB works them out."""
+        """The values of an expression of SQL over the rows, in batches, as DuckDB computes them."""
         cursor = _database(self._settings).cursor()
         with _explained():
             arrow_input.register(cursor, "answer", arrow_input.castable(self._raw))
@@ -284,8 +285,8 @@ class Result:
             yield from (batch.column(0) for batch in rows)
 
     def json_rows(self) -> Iterator[str]:
-        """The rows as JSON objects (names that occur twice are numbered). JSON has no numbers for what is infinite, or
-        no number: they are the texts "Infinity", "-Infinity" and "NaN", as PostgreSQL writes them."""
+        """The rows as JSON objects (names that occur twice are numbered). JSON has no infinite numbers and no
+        NaN: they are the texts "Infinity", "-Infinity" and "NaN", as PostgreSQL writes them."""
         from qoop.query.writing import as_json
 
         names = _numbered(self.columns)

@@ -1,4 +1,4 @@
-"""Duties of a command line to those around it: signals, warnings, and streams that end, fill up or hold no UTF-8."""
+"""The streams and signals of a command line: warnings, and streams that end, fill up or contain invalid UTF-8."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(si
 
 
 class EndedBySignal(KeyboardInterrupt):
-    """Another process wants this one to end: like Ctrl-C, it passes all that cleans up."""
+    """A signal of another process that ends this one; like Ctrl-C, it runs all cleanup."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"ended by {signal.Signals(number).name}")
@@ -25,7 +25,8 @@ class EndedBySignal(KeyboardInterrupt):
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Within it SIGTERM and SIGHUP raise EndedBySignal in the main thread, unless they are ignored (as by nohup)."""
+    """Within the block SIGTERM and SIGHUP raise EndedBySignal in the main thread, unless they are ignored (as by
+    nohup)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -62,7 +63,7 @@ def on_ctrl_z(action: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Within it Ctrl-C and other signals that end the process wait: for what must be done whole or not at all.
+    """Within the block Ctrl-C and other signals that end the process are delayed, so the block runs as a whole.
 
     Modules of C++ that are interrupted while they are loaded leave the interpreter in pieces.
     """
@@ -78,7 +79,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Within it a warning is one line on stderr, without the line of source that gave it."""
+    """Within the block a warning is one line on stderr, without the line of source that gave it."""
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         yield
@@ -90,7 +91,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 @contextmanager
 def output() -> Iterator[None]:
-    """Within it standard output is written, and at its end flushed.
+    """Within the block standard output is written; it is flushed at the end.
 
     Raises QoopError if it cannot be written, but BrokenPipeError if its reader has gone.
     """
@@ -111,7 +112,7 @@ def output() -> Iterator[None]:
 
 
 def discard_output() -> None:
-    """Let go of standard output, so that the interpreter does not try to flush it once more when it ends."""
+    """Redirect standard output, so the interpreter does not flush it again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""The tables of a session by name: what the binder knows and what the catalog holds change together."""
+"""The tables of a session by name: changes apply to the binder and the catalog together."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ _Arguments = ParamSpec("_Arguments")
 _Found = TypeVar("_Found")
 
 DATA_FILES = (*PARQUET, *CSV, *JSON)
-"""The endings of the names of files that are a table each."""
+"""The endings of names of files, each of which is a table."""
 
 
 _TEXTS = 256
-"""Texts of which it is remembered which tables they may name, if they are not long."""
+"""Texts whose tables are cached, if they are not long."""
 
 
 class _NamedTables:
-    """The tables that texts may name, of those that there are while none comes or goes."""
+    """The tables that texts may name; valid until a table is added or dropped."""
 
     def __init__(self, among: Mapping[str, Table]) -> None:
         self.among = among
@@ -56,9 +56,9 @@ class _NamedTables:
 
 
 class SessionTables:
-    """The meaning of names in a session. Thread-safe: all that reads or changes names together does it under `lock`.
+    """The names of a session. Thread-safe: code that reads or changes several names together holds `lock`.
 
-    folder: where tables are kept that are made of queries; None: in memory. locked: see `qoop.connect`.
+    folder: of tables that statements create; None: they live in memory. locked: see `qoop.connect`.
     plan_store: drops the plans that read earlier versions of a table.
     """
 
@@ -107,7 +107,7 @@ class SessionTables:
 
     @contextlib.contextmanager
     def naming(self) -> Iterator[None]:
-        """The names of the binder and the catalog change, or must not."""
+        """Within the block, names of the binder and the catalog may change, and only this thread changes them."""
         self.creator_process.check()  # in a forked process the lock may never be released
         with self.lock:
             self.check_open()
@@ -127,7 +127,7 @@ class SessionTables:
             self._closed = True
 
     def close(self) -> None:
-        """Free what tables and binder hold."""
+        """Free the tables and the binder."""
         self.binder.close()
         self.catalog.close()
         self._passwords.clear()
@@ -217,7 +217,7 @@ class SessionTables:
                 self.definitions.table_came(name)
 
     def load_extension(self, name: str) -> None:
-        """Have every DuckDB that works for the session load an extension. Raises ConfigError, Forbidden."""
+        """Load an extension in each DuckDB of the session. Raises ConfigError, Forbidden."""
         from qoop.catalog import extensions
 
         if self._locked:
@@ -245,7 +245,7 @@ class SessionTables:
             self.register_database(path)
 
     def register_again(self, table: TableRef) -> None:
-        """Register a table from where it was, if that is known."""
+        """Register a table from its origin, if that is known."""
         match table.place:
             case TableOrigin("source", path):
                 self.register(table.name, path)
@@ -257,7 +257,7 @@ class SessionTables:
                     self.register_database(path, table.name.partition(".")[0])
 
     def check_again(self, text: str) -> None:
-        """Have the tables that a text may name be what their files hold now."""
+        """Refresh the tables that a text may name, if their files have changed."""
         with self.lock:
             for name, table in self.named(text).items():
                 try:
@@ -281,13 +281,13 @@ class SessionTables:
         return found
 
     def adopt(self, table: Table) -> None:
-        """Know a table that another session has, or pieces of one, in place of whatever has its name."""
+        """Add a table of another session, or pieces of one, in place of a table of its name."""
         with self.naming():
             self.catalog.add(table)
             self._now_is(table)
 
     def take_copies(self, tables: Sequence[TableRef], contents: Mapping[str, str]) -> None:
-        """Tables that hold the same as those of a bundle are these, wherever they lie. contents: see `take_copies`."""
+        """Treat tables with the rows of a bundle's tables as these tables. contents: see `take_copies`."""
         from qoop.query.copies import take_copies
 
         by_name = {table.name.lower(): table.version for table in tables}
@@ -296,7 +296,7 @@ class SessionTables:
                 self._now_is(table)
 
     def references(self, tables: Mapping[str, Table]) -> tuple[TableRef, ...]:
-        """References by which tables are found again."""
+        """References by which a later process finds the tables."""
         return references(tables, self._places)
 
     def statistics(self, name: str) -> TableStats:
@@ -325,7 +325,7 @@ class SessionTables:
             return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
 
     def bind_whole(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
-        """The same for a query that DuckDB is to run as it is, with all tables that it may name."""
+        """The same for a query that DuckDB runs as a whole, with all tables that it may name."""
         with self.naming():
             bound = self.binder.bind_whole(text, self.named(text))
             return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
@@ -337,7 +337,7 @@ class SessionTables:
         return all(found is not None and found.version == table.version for found, table in now)
 
     def pinned(self, tables: Mapping[str, Table]) -> Mapping[str, Table]:
-        """The tables that a text reads, if they could be looked at. Raises SourceError, TableChanged."""
+        """The tables that a text reads, if they could be refreshed. Raises SourceError, TableChanged."""
         for name in tables:
             if name.lower() in self._unreadable:
                 raise self._unreadable[name.lower()]
@@ -367,7 +367,7 @@ class SessionTables:
 
 
 def weakly(method: Callable[_Arguments, _Found]) -> Callable[_Arguments, _Found]:
-    """A method for those that live as long as its object, and must not keep it."""
+    """A method that does not keep its object alive; for parts of that object."""
     weak = weakref.WeakMethod(method)
 
     def call(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Found:

@@ -59,7 +59,7 @@ class Frames:
     @contextmanager
     def read_by(self, text: str) -> Iterator[str]:
         """The text with a table in the place of each variable that it reads. The tables stay until the block ends, and
-        as long as jobs read them that have begun by then."""
+        for the jobs that started within it."""
         found = self.named(text)
         read = _read(text, found) if found else ()
         if not read:
@@ -97,7 +97,7 @@ class Frames:
         return with_names(text, now, written_names)
 
     def started(self, job: JobHandle, tables: Mapping[str, object]) -> None:
-        """A job reads some tables, of which variables may be. tables: by name in lower case."""
+        """A job reads some tables, which may be those of variables. tables: by name in lower case."""
         with self._lock:
             for frame in (frame for frames in self._frames.values() for frame in frames if frame.table in tables):
                 frame.jobs.append(job.done)

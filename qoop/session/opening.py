@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 def connect(*data: str | os.PathLike[str], threads: int | None = None, **options: Unpack[ConnectOptions]) -> Session:
     """Open a session on this machine, or on the nodes of a Ray cluster.
 
-    data: what it knows from the start, each as for `Session.register_path`: folders of tables, DuckDB files, and
+    data: registered at the start, each as for `Session.register_path`: folders of tables, DuckDB files, and
         Parquet, CSV or JSON files. ":memory:" stands for none, as in DuckDB.
     threads: another name for slots, as DuckDB has it.
-    options: those of :class:`~qoop.query.options.ConnectOptions`, where each is explained; None: as if it were absent.
-        Each can also come from the environment or a file, see :mod:`qoop.query.config`.
+    options: those of :class:`~qoop.query.options.ConnectOptions`, where each is explained; None: not set.
+        Each can also be set in the environment or a file, see :mod:`qoop.query.config`.
 
-    Raises ConfigError for an option that cannot be so, TypeError for one that does not exist, and SourceError for data
+    Raises ConfigError for an invalid option, TypeError for one that does not exist, and SourceError for data
     that cannot be read.
     """
     if threads is not None:
@@ -63,7 +63,7 @@ class _OfProcess:
             return self.session
 
     def forget(self) -> None:
-        """A child process opens a session when it needs one; the parent's stays as it is."""
+        """A child process opens a new session when it needs one; that of the parent does not change."""
         self.lock, self.session = threading.Lock(), None
 
 

@@ -73,7 +73,7 @@ class SessionOptions:
             self._tables.binder.set(*option(name, str(value)))
 
     def check_settable(self, name: str) -> None:
-        """Raise Forbidden for what a text may not set; the program itself may do more."""
+        """Raise Forbidden for an option that statements may not set; the program may set more."""
         if self._config.locked and SYNONYMS.get(name.lower(), name.lower()) in SETTABLE:
             from qoop.query.statements.settings import options
 
@@ -86,7 +86,7 @@ class SessionOptions:
         self._sizing.resize(slots, memory, notice)
 
     def watch(self, on: bool) -> None:
-        """Have slots and memory follow what the machine can spare, or not. Raises ConfigError on Ray."""
+        """Adjust slots and memory to the free resources of the machine, or stop that. Raises ConfigError on Ray."""
         if on and self._config.ray is not None:
             raise ConfigError("the machine cannot be watched where Ray is: its nodes have what they have")
         if on:

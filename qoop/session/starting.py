@@ -1,4 +1,4 @@
-"""The start of a job: the request to the cluster, and the note of it in the folder of checkpoints."""
+"""The start of a job: the request to the cluster, and its record in the folder of checkpoints."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SAMPLE_ERROR = 0.05
 class StartOptions(TypedDict, total=False):
     """The options of one start, as arguments of `Session.start`.
 
-    timeout: see `Session.submit`. resume: take over what earlier queries have left; by default not.
+    timeout: see `Session.submit`. resume: use the outputs of earlier queries; by default not.
     follows: the job continues another one, and does not queue again. gain: see `JobRequest`.
     profiled: its history has DuckDB's profiles of its tasks.
     """
@@ -113,7 +113,8 @@ class JobStarts:
         return Limits(near=config.ray is not None, locked=config.locked, profiled=profiled, all_saved=all_saved)
 
     def _submitted(self, request: JobRequest, planned: Planned) -> JobHandle:
-        """The job. Where its outputs may serve another run of the text, the folder of checkpoints has a note of it."""
+        """Submit the job. If its outputs may serve another run of the text, the folder of checkpoints gets a record of
+        it."""
         if self.earlier_runs is None or not (request.durable and request.reuse):
             return self._cluster.submit(request)
         begun = self.earlier_runs.begin(planned)

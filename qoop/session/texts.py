@@ -23,7 +23,7 @@ RunQuery = Callable[[str], Result]
 
 
 class Texts:
-    """Things that texts refer to besides tables: prepared statements, variables, and data frames of the program."""
+    """Texts before planning, and the names in them besides tables: prepared statements, variables, and data frames."""
 
     def __init__(self, config: Config, tables: SessionTables) -> None:
         self._config = config
@@ -49,8 +49,8 @@ class Texts:
 
     @contextmanager
     def written_out(self, text: str, run_query: RunQuery) -> Iterator[str]:
-        """A query with the values of variables, with those that its PIVOTs find in the data, and with the tables of the
-        program that it reads: these are there until the block ends, and for the jobs that it has begun."""
+        """A query with the values of variables and of PIVOTs, and with the tables of the program that it reads. These
+        tables stay until the block ends, and for the jobs that start within it."""
         if "getvariable" in text.lower() and not self._config.locked:
             text = self._with_variables(text)
         if "pivot" in text.lower():
@@ -75,7 +75,7 @@ class Texts:
         return with_values(text, values)
 
     def _with_variables(self, text: str) -> str:
-        """A query with the values of variables, and the columns that it has as it was given."""
+        """A query with the values of variables, and with the column names of the original text."""
         from qoop.query.statements.macros.naming import with_names
 
         written, describe = self.state.written_out(text), self._tables.binder.describe
@@ -89,7 +89,7 @@ class Texts:
 
 
 def with_parameters(text: str, parameters: Parameters | None) -> str:
-    """The text as it is where no values are given, else with each parameter as a literal."""
+    """The text with each parameter as a literal; unchanged without parameters."""
     if parameters is None or (isinstance(parameters, Sized) and len(parameters) == 0):
         return text
     from qoop.query.statements.parameters import with_values

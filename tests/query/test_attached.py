@@ -86,7 +86,7 @@ def test_databases_are_shown_and_go(session: qoop.Session) -> None:
         session.sql("DETACH other")
 
 
-def test_what_is_written_to_the_file_is_seen(session: qoop.Session, tmp_path: Path) -> None:
+def test_what_is_written_to_the_file_is_observed(session: qoop.Session, tmp_path: Path) -> None:
     path = str(tmp_path / "mine.duckdb")
     with duckdb.connect(path) as made:
         made.execute("CREATE TABLE items AS SELECT 77 AS price")
@@ -97,7 +97,7 @@ def test_what_is_written_to_the_file_is_seen(session: qoop.Session, tmp_path: Pa
     assert session.sql("FROM mine.items").fetchall() == [(78,)]
 
 
-def test_what_is_not_attached_is_told(session: qoop.Session, files: tuple[str, str], tmp_path: Path) -> None:
+def test_what_is_not_attached_is_reported(session: qoop.Session, files: tuple[str, str], tmp_path: Path) -> None:
     for text, wrong in (
         (f"ATTACH '{files[0]}' AS shop", "there is a database shop already"),
         (f"ATTACH '{files[0]}' AS memory", "there is a database memory already"),
@@ -148,9 +148,9 @@ def test_an_sqlite_file_is_read_as_duckdb_reads_it(
                 "SELECT n.id AS name, count(*) AS n, sum(weight) AS w, max(day) AS d FROM notes.notes "
                 "JOIN notes.names AS n USING (text) GROUP BY ALL",
             ):
-                found, wanted = session.sql(text), oracle.sql(text)
-                assert found.types == list(map(str, wanted.types))
-                assert sorted(map(repr, found.fetchall())) == sorted(map(repr, wanted.fetchall())) != []
+                found, expected = session.sql(text), oracle.sql(text)
+                assert found.types == list(map(str, expected.types))
+                assert sorted(map(repr, found.fetchall())) == sorted(map(repr, expected.fetchall())) != []
             made.execute("DELETE FROM notes WHERE id > 9")
             made.commit()
             assert session.sql("SELECT count(*) FROM notes.notes").fetchall() == [(10,)]
@@ -182,11 +182,11 @@ def test_without_the_extension_columns_of_sqlite_have_its_types(tmp_path: Path) 
         made.execute(f"CREATE TABLE t ({', '.join(f'c{place} {word}' for place, word in enumerate(words))})")
     with duckdb.connect() as oracle:
         oracle.execute(f"LOAD '{file_of('sqlite')}'; ATTACH '{path}' AS declared (READ_ONLY)")
-        wanted = [type_ for _, type_, *_ in oracle.execute("DESCRIBE declared.t").fetchall()]
-    assert [type_of(word) for word in words] == wanted
+        expected = [type_ for _, type_, *_ in oracle.execute("DESCRIBE declared.t").fetchall()]
+    assert [type_of(word) for word in words] == expected
 
 
-def test_an_sqlite_value_of_another_type_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_sqlite_value_of_another_type_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qoop.catalog.sources.sqlite.is_here", lambda name: False)
     monkeypatch.setattr("qoop.catalog.extensions.is_here", lambda name: False)
     with closing(sqlite3.connect(tmp_path / "odd.db")) as made:

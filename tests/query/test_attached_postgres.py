@@ -74,18 +74,21 @@ def test_its_tables_are_read_as_duckdb_reads_them(place: str, oracle: duckdb.Duc
         session.sql("SET TimeZone = 'UTC'")
         session.sql(f"ATTACH '{place}' AS shop (TYPE postgres)")
         assert session.sql("SHOW TABLES").fetchall() == [("shop.cheap",), ("shop.items",), ("shop.old.names",)]
-        told = (
+        text_columns = (
             "SELECT table_schema, table_name, column_name FROM information_schema.columns WHERE data_type = 'VARCHAR'"
         )
-        assert sorted(session.sql(told).fetchall()) == [("shop", "items", "name"), ("shop.old", "names", "name")]
+        assert sorted(session.sql(text_columns).fetchall()) == [
+            ("shop", "items", "name"),
+            ("shop.old", "names", "name"),
+        ]
         for text in (
             "SELECT * FROM shop.items WHERE id % 700 = 1",
             "SELECT n.kind, count(*) AS n, sum(price) AS s FROM shop.items JOIN shop.old.names AS n USING (name) "
             "WHERE shop.items.id IN (FROM shop.cheap) GROUP BY ALL",
         ):
-            found, wanted = session.sql(text), oracle.sql(text)
-            assert (found.columns, found.types) == (wanted.columns, list(map(str, wanted.types)))
-            assert sorted(map(repr, found.fetchall())) == sorted(map(repr, wanted.fetchall())) != []
+            found, expected = session.sql(text), oracle.sql(text)
+            assert (found.columns, found.types) == (expected.columns, list(map(str, expected.types)))
+            assert sorted(map(repr, found.fetchall())) == sorted(map(repr, expected.fetchall())) != []
         session.sql("USE shop")
         assert session.sql("SELECT count(*) FROM items").fetchall() == [(2000,)]
         oracle.execute("INSERT INTO shop.items (id) VALUES (0)")
@@ -95,18 +98,18 @@ def test_its_tables_are_read_as_duckdb_reads_them(place: str, oracle: duckdb.Duc
             session.sql("SELECT count(*) FROM shop.items")
 
 
-def test_a_password_is_not_told(place: str, tmp_path: Path) -> None:
+def test_a_password_is_not_reported(place: str, tmp_path: Path) -> None:
     secret = place.replace("user=", "password=s3cret connect_timeout=2 user=")
     with qoop.connect(slots=2, memory="500MB", staged=True) as session:
         with pytest.raises(SourceError, match="cannot read the PostgreSQL database shop") as caught:
             session.sql(f"ATTACH '{secret.replace('dbname=', 'dbname=no_')}' AS shop (TYPE postgres)")
         assert "s3cret" not in str(caught.value)
         session.sql(f"ATTACH '{secret}' AS shop (TYPE postgres)")
-        told = [str(session.sql("SELECT * FROM duckdb_views()")), session.explain("FROM shop.items")]
+        shown = [str(session.sql("SELECT * FROM duckdb_views()")), session.explain("FROM shop.items")]
         job = session.submit("SELECT name FROM shop.items WHERE name = 'n1'")
         assert len(job.result()) > 0
-        told += [stage.sql for plan in job.plans for stage in plan.stages]
-        assert "postgres_scan" in "".join(told) and "s3cret" not in "".join(told)
+        shown += [stage.sql for plan in job.plans for stage in plan.stages]
+        assert "postgres_scan" in "".join(shown) and "s3cret" not in "".join(shown)
         session.sql("CREATE TABLE own AS SELECT id FROM shop.items")
         session.sql(f"EXPORT DATABASE '{tmp_path}/out'")
         written = "".join(path.read_text() for path in (tmp_path / "out").glob("*.sql"))

@@ -42,11 +42,11 @@ def test_bad_sizes(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"),
+    ("text", "seconds"),
     [("30 s", 30), ("500ms", 0.5), ("2 MIN", 120), ("1.5h", 5400), ("1 d", 86400), (7, 7)],
 )
-def test_lengths_of_time(given: float | str, seconds: float) -> None:
-    assert parse_seconds(given) == seconds
+def test_lengths_of_time(text: float | str, seconds: float) -> None:
+    assert parse_seconds(text) == seconds
 
 
 @pytest.mark.parametrize("value", ["", "s", "-3 s", -1, "30 x", "soon", "nan", True])

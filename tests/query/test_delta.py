@@ -64,9 +64,9 @@ def test_its_rows_are_those_that_were_written(session: qoop.Session, folder: str
         session.sql("SET TimeZone = 'UTC'")
         oracle.register("t", ROWS)
         for text in TEXTS:
-            found, wanted = session.sql(text), oracle.sql(text)
-            assert (found.columns, found.types) == (wanted.columns, list(map(str, wanted.types)))
-            assert rows(found) == sorted(map(repr, wanted.fetchall())) != []
+            found, expected = session.sql(text), oracle.sql(text)
+            assert (found.columns, found.types) == (expected.columns, list(map(str, expected.types)))
+            assert rows(found) == sorted(map(repr, expected.fetchall())) != []
 
 
 def test_each_query_reads_the_latest_version_unless_one_is_named(session: qoop.Session, folder: str) -> None:
@@ -121,7 +121,7 @@ def changed(folder: str, change: dict[str, object]) -> None:
     log.write_text("\n".join(map(json.dumps, entries)) + "\n")
 
 
-def test_what_cannot_be_read_is_told(session: qoop.Session, tmp_path: Path, folder: str) -> None:
+def test_what_cannot_be_read_is_reported(session: qoop.Session, tmp_path: Path, folder: str) -> None:
     features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"],
                 "writerFeatures": ["deletionVectors"]}  # fmt: skip
     vector = {"storageType": "i", "pathOrInlineDv": "0" * 40, "sizeInBytes": 32, "cardinality": 1}

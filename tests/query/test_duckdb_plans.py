@@ -228,8 +228,8 @@ def test_a_quick_search_is_for_the_slots_at_hand(session: qoop.Session, all_long
         adaptive = session.planning.plan(JOIN).adaptive
         assert adaptive is not None
         adaptive.quick_search(0.0)
-        told = session.planning._own(JOIN, slots).others_foretold
-        assert told is not None and told[0] == slots
+        estimate = session.planning._own(JOIN, slots).others_foretold
+        assert estimate is not None and estimate[0] == slots
 
 
 def test_the_next_time_the_plan_that_took_less_is_begun_with(

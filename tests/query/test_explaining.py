@@ -50,8 +50,8 @@ def test_analyze_says_what_the_stages_turned_out_to_be(session: Session) -> None
     assert plan["stages"][-1]["seen"]["rows"] == 7
     assert all(stage["seen"]["seconds"] > 0 for stage in plan["stages"])
     notes = [note for stage in plan["stages"] for note in stage["notes"]]
-    for told in ("filter: v > 10", "group by: k, name", "order: k"):
-        assert any(note.startswith(told) for note in notes) and told in text, (told, notes)
+    for phrase in ("filter: v > 10", "group by: k, name", "order: k"):
+        assert any(note.startswith(phrase) for note in notes) and phrase in text, (phrase, notes)
     assert sum(note.startswith("time: ") and "computing" in note for note in notes) == len(plan["stages"])
 
 
@@ -61,13 +61,13 @@ def test_analyze_of_duckdbs_own_plan_has_its_operators(tmp_path: Path) -> None:
     with qoop.connect(slots=2, memory="500MB", staged=False) as session:
         session.register_folder(tmp_path)
         [stage] = json.loads(session.explain(text, analyze=True, format="json"))["stages"]
-        told = session.explain(text, analyze=True)
+        analyzed = session.explain(text, analyze=True)
     profile = stage["profile"]
     assert 0 < profile["peak_memory"] < 250e6 and profile["spilled"] == 0 and 0 <= profile["cpu_seconds"] < 5
     operators = {one["name"]: one for one in profile["operators"]}
     assert operators["HASH_GROUP_BY"]["rows"] == 5 and "kinds.parquet" in operators["TABLE_SCAN"]["detail"]
     assert operators["TABLE_SCAN"]["depth"] > operators["HASH_GROUP_BY"]["depth"]
-    assert "of memory at most" in told and "hash group by (#0; count_star()): 5 rows, " in told
+    assert "of memory at most" in analyzed and "hash group by (#0; count_star()): 5 rows, " in analyzed
 
 
 def test_what_stages_spill_and_read_is_told_and_costs_no_others_anything(tmp_path: Path) -> None:
@@ -90,8 +90,10 @@ def test_what_stages_spill_and_read_is_told_and_costs_no_others_anything(tmp_pat
     assert all(one["operators"] == [] for one in profiles)  # of planned stages their own text tells
     again = rerun(read_trace(trace))
     assert again.difference is None
-    told = [one.profile for one in again.jobs[0].history if isinstance(one, Succeeded)]
-    assert told and max(one.spilled for one in told if one is not None) == max(one["spilled"] for one in profiles)
+    replayed = [one.profile for one in again.jobs[0].history if isinstance(one, Succeeded)]
+    assert replayed and max(one.spilled for one in replayed if one is not None) == max(
+        one["spilled"] for one in profiles
+    )
 
 
 def test_analyze_speaks_of_columns_as_the_text_does() -> None:
@@ -106,7 +108,7 @@ def test_analyze_speaks_of_columns_as_the_text_does() -> None:
     assert re.search(r"_[0-9a-f]{10}\b", text) is None, text
 
 
-def test_a_task_that_takes_much_longer_than_the_others_is_told() -> None:
+def test_a_task_that_takes_much_longer_than_the_others_is_reported() -> None:
     assert StageRun(0.0, 9.0, (1.0, 1.0, 4.0), None).skew == 4.0
 
 
@@ -127,10 +129,10 @@ def test_alternatives_in_all_forms(session: Session) -> None:
     assert (key, text) == ("alternatives", session.explain(TEXT, alternatives=True))
 
 
-@pytest.mark.parametrize("asked", [{}, {"alternatives": True}, {"analyze": True}])
-def test_pictures_are_well_formed(session: Session, asked: dict[str, bool]) -> None:
-    assert ElementTree.fromstring(session.explain(TEXT, format="svg", **asked)).tag.endswith("svg")
-    page = session.explain(TEXT, format="html", **asked)
+@pytest.mark.parametrize("options", [{}, {"alternatives": True}, {"analyze": True}])
+def test_pictures_are_well_formed(session: Session, options: dict[str, bool]) -> None:
+    assert ElementTree.fromstring(session.explain(TEXT, format="svg", **options)).tag.endswith("svg")
+    page = session.explain(TEXT, format="html", **options)
     assert page.startswith("<!doctype html>")
     assert "src=" not in page and "<link" not in page  # it needs nothing else
 

@@ -50,9 +50,9 @@ def test_duckdb_imports_what_was_exported(session: qoop.Session, tmp_path: Path,
         oracle.execute("CREATE TABLE given AS SELECT unnest(['a', 'b']) AS k")
         found.execute(f"IMPORT DATABASE '{tmp_path}/moved'")
         for table in (*TABLES, "given"):
-            wanted = oracle.sql(f"FROM {table}")
-            assert found.sql(f"FROM {table}").types == wanted.types
-            assert found.sql(f"FROM {table}").fetchall() == wanted.fetchall()
+            expected = oracle.sql(f"FROM {table}")
+            assert found.sql(f"FROM {table}").types == expected.types
+            assert found.sql(f"FROM {table}").fetchall() == expected.fetchall()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["moved", "theirs"]
 
 
@@ -64,9 +64,9 @@ def test_what_duckdb_exported_is_imported(session: qoop.Session, tmp_path: Path,
         "INSERT INTO strict VALUES (1, 'x', 'y'); CREATE INDEX i ON strict (m)"
     )
     with _moved(tmp_path / "d", options, more) as oracle:
-        told = session.sql(f"SELECT 1; IMPORT DATABASE '{tmp_path}/d'; ")
-        assert told.columns == ["name", "rows", "left_out"]
-        rows = {name: (count, out) for name, count, out in told.fetchall()}
+        imported = session.sql(f"SELECT 1; IMPORT DATABASE '{tmp_path}/d'; ")
+        assert imported.columns == ["name", "rows", "left_out"]
+        rows = {name: (count, out) for name, count, out in imported.fetchall()}
         assert rows["t"] == (7, None) and rows["q"] == (0, "SEQUENCE") and rows["none"] == (0, None)
         assert rows["strict"][1].split("; ") == [
             "INDEX i",
@@ -76,9 +76,9 @@ def test_what_duckdb_exported_is_imported(session: qoop.Session, tmp_path: Path,
             "m DEFAULT 'none'",
         ]
         for table in (*TABLES, "strict"):
-            wanted, found = oracle.sql(f"FROM {table}"), session.sql(f"FROM {table} ORDER BY ALL")
-            assert found.types == list(map(str, wanted.types))
-            assert sorted(map(repr, found.fetchall())) == sorted(map(repr, wanted.fetchall()))
+            expected, found = oracle.sql(f"FROM {table}"), session.sql(f"FROM {table} ORDER BY ALL")
+            assert found.types == list(map(str, expected.types))
+            assert sorted(map(repr, found.fetchall())) == sorted(map(repr, expected.fetchall()))
         assert session.sql("INSERT INTO s.t VALUES (5); SELECT max(z) FROM s.w").fetchall() == [(12,)]
 
 
@@ -95,7 +95,7 @@ def test_an_import_that_fails_leaves_nothing(session: qoop.Session, tmp_path: Pa
         session.sql(f"IMPORT DATABASE '{tmp_path}/d'")
 
 
-def test_what_cannot_be_moved_is_told(session: qoop.Session, tmp_path: Path) -> None:
+def test_what_cannot_be_moved_is_reported(session: qoop.Session, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").write_text("")
     (tmp_path / "bad").mkdir()

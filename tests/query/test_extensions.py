@@ -43,7 +43,7 @@ def test_an_extension_is_loaded_from_its_file(session: qoop.Session) -> None:
     assert session.sql("SELECT count(*) FROM tpch_answers()").fetchall() == [(66,)]
 
 
-def test_what_cannot_be_loaded_is_told(session: qoop.Session, tmp_path: Path) -> None:
+def test_what_cannot_be_loaded_is_reported(session: qoop.Session, tmp_path: Path) -> None:
     (tmp_path / "odd.duckdb_extension").write_bytes(b"odd" * 1000)
     for text, wrong in (
         ("LOAD nonsense", "nonsense is not on this machine .* pip install duckdb-extension-nonsense=="),
@@ -76,12 +76,14 @@ class _Files(BaseHTTPRequestHandler):
         if not path.is_file():
             self.send_error(404)
             return
-        data, asked = path.read_bytes(), self.headers.get("Range")
-        first, last = (int(part) for part in asked.removeprefix("bytes=").split("-")) if asked else (0, len(data) - 1)
-        self.send_response(206 if asked else 200)
+        data, bytes_range = path.read_bytes(), self.headers.get("Range")
+        first, last = (
+            (int(part) for part in bytes_range.removeprefix("bytes=").split("-")) if bytes_range else (0, len(data) - 1)
+        )
+        self.send_response(206 if bytes_range else 200)
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Length", str(last - first + 1))
-        if asked:
+        if bytes_range:
             self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
         self.end_headers()
         if self.command == "GET":
@@ -114,8 +116,8 @@ def test_files_on_the_web_are_read_where_httpfs_is_loaded(session: qoop.Session,
     with pytest.raises(qoop.SourceError, match=r"cannot read http://.*/n.parquet yet: LOAD httpfs first"):
         session.sql(text.format(place))
     found = session.sql(f"LOAD httpfs; {text.format(place)}").fetchall()
-    wanted = duckdb.sql(text.format(tmp_path)).fetchall()
-    assert sorted(found) == sorted(wanted) != []
+    expected = duckdb.sql(text.format(tmp_path)).fetchall()
+    assert sorted(found) == sorted(expected) != []
     session.sql(f"CREATE VIEW web AS FROM '{place}/names.csv'; CREATE TABLE own AS SELECT 3 AS y")
     assert session.sql("SELECT name FROM web JOIN own USING (y)").fetchall() == [("é3",)]
     with pytest.raises(qoop.QoopError, match="404"):

@@ -141,15 +141,15 @@ def test_rows_are_the_same_wherever_the_function_is_called(
 
 
 def test_the_order_in_which_predicates_are_written_is_no_reason_to_change_plan(opened: Opened) -> None:
-    rows, asked = 2 * ROWS, 0
+    rows, calls = 2 * ROWS, 0
 
     def dear(number: int) -> bool:
         time.sleep(20e-6)
         return number % 11 != 0
 
     def cheap(number: int) -> bool:
-        nonlocal asked
-        asked += 1
+        nonlocal calls
+        calls += 1
         return number % 100 == 3
 
     with opened(Counted()) as session:
@@ -160,4 +160,4 @@ def test_the_order_in_which_predicates_are_written_is_no_reason_to_change_plan(o
         assert job.result().fetchall() == [(sum(i % 11 != 0 and i % 100 == 3 for i in range(rows)),)] != [(0,)]
         decided = [record for record in job.history() if isinstance(record, Decided)]
     assert decided and not any(record.switched for record in decided), "what dear takes is a reason to decide"
-    assert asked <= rows
+    assert calls <= rows

@@ -81,9 +81,9 @@ def test_its_rows_are_those_that_were_written(session: qoop.Session, lake: Any) 
         session.sql("SET TimeZone = 'UTC'")
         oracle.register("t", ROWS)
         for text in TEXTS:
-            found, wanted = session.sql(text), oracle.sql(text)
-            assert (found.columns, found.types) == (wanted.columns, list(map(str, wanted.types)))
-            assert rows(found) == sorted(map(repr, wanted.fetchall())) != []
+            found, expected = session.sql(text), oracle.sql(text)
+            assert (found.columns, found.types) == (expected.columns, list(map(str, expected.types)))
+            assert rows(found) == sorted(map(repr, expected.fetchall())) != []
 
 
 def test_each_query_reads_the_current_snapshot_unless_one_is_named(session: qoop.Session, lake: Any) -> None:
@@ -112,8 +112,8 @@ def test_columns_are_known_by_their_numbers(session: qoop.Session, lake: Any) ->
     table.append(pa.table({"y": [3], "x": ["new"], "gone": [2**40]}))
     session.register("t", folder)
     session.register("old", folder, version=old)
-    wanted = [(1, None, None), (2, None, None), (3, "new", 2**40)]
-    assert session.sql("SELECT y, x, gone FROM t ORDER BY y").fetchall() == wanted
+    expected = [(1, None, None), (2, None, None), (3, "new", 2**40)]
+    assert session.sql("SELECT y, x, gone FROM t ORDER BY y").fetchall() == expected
     assert session.sql("SELECT max(y), count(x) FROM t WHERE gone IS NULL").fetchall() == [(2, 0)]
     assert session.sql("SELECT x, gone FROM old ORDER BY x").fetchall() == [(1, "a"), (2, "b")]
 
@@ -162,7 +162,7 @@ def add_deletes(table: Any, kind: str) -> None:
     add_file(table, path, kind, record_count=1, partition=Record(), equality_ids=ids)
 
 
-def test_what_cannot_be_read_is_told(session: qoop.Session, lake: Any, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported(session: qoop.Session, lake: Any, tmp_path: Path) -> None:
     from pyiceberg.types import LongType
 
     table, folder = filled(lake, "t", ROWS)

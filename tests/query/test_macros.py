@@ -79,7 +79,7 @@ def test_views_call_macros_as_they_are_now(both: tuple[qoop.Session, duckdb.Duck
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("CREATE MACRO plus(a) AS a", "there is a macro plus already"),
         ("CREATE MACRO fresh(a) AS a + unknown", "unknown"),
@@ -94,8 +94,10 @@ def test_views_call_macros_as_they_are_now(both: tuple[qoop.Session, duckdb.Duck
         ("SELECT plus('a')", "add explicit type casts"),
     ],
 )
-def test_errors_say_what_is_wrong(both: tuple[qoop.Session, duckdb.DuckDBPyConnection], text: str, told: str) -> None:
-    with pytest.raises(qoop.QoopError, match=told):
+def test_errors_say_what_is_wrong(
+    both: tuple[qoop.Session, duckdb.DuckDBPyConnection], text: str, message: str
+) -> None:
+    with pytest.raises(qoop.QoopError, match=message):
         both[0].sql(text).fetchall()
 
 

@@ -63,10 +63,10 @@ def test_all_else_counts(one: str, other: str) -> None:
 
 
 def test_only_literals_are_left_open_in_a_pattern() -> None:
-    asked = normal_text("SELECT a FROM t WHERE a = 1 AND b = 'x'")
-    assert normal_text("SELECT a FROM t WHERE a = 2.5e-3 AND b = 'it''s'").pattern == asked.pattern
-    assert normal_text("SELECT a FROM t WHERE a = 1 AND b = c").pattern != asked.pattern
-    assert normal_text("SELECT a FROM t WHERE a = 1 AND b > 'x'").pattern != asked.pattern
+    normal = normal_text("SELECT a FROM t WHERE a = 1 AND b = 'x'")
+    assert normal_text("SELECT a FROM t WHERE a = 2.5e-3 AND b = 'it''s'").pattern == normal.pattern
+    assert normal_text("SELECT a FROM t WHERE a = 1 AND b = c").pattern != normal.pattern
+    assert normal_text("SELECT a FROM t WHERE a = 1 AND b > 'x'").pattern != normal.pattern
 
 
 def test_all_that_may_be_a_name_is_among_the_words() -> None:

@@ -16,7 +16,7 @@ from qoop.query.config import Config, configure
 from qoop.query.options import FLAGS, IN_FILES, OPTIONS, SETTABLE, VARIABLES, ConnectOptions, SessionOption
 
 ROOT = Path(__file__).parents[2]
-SAID = {
+TEXTS = {
     "slots": "3", "memory": "1GB", "checkpoints": "/c", "checkpoint_budget": "2GB", "checkpoint_full": "error",
     "persist": "worthwhile",
     "pack": "off", "statistics": "full", "tenant": "x", "tenants": "x=2", "priority": "7", "deadline": "30",
@@ -43,12 +43,12 @@ def test_an_option_that_does_not_exist_is_named_with_one_that_does() -> None:
 
 
 def test_what_connect_is_given_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, object] = {}
-    monkeypatch.setattr("qoop.session.opening.configure", lambda **arguments: given.update(arguments))
+    received: dict[str, object] = {}
+    monkeypatch.setattr("qoop.session.opening.configure", lambda **arguments: received.update(arguments))
     monkeypatch.setattr("qoop.session.opening.Session", lambda config: config)
     arguments = {option.name: object() for option in OPTIONS if option.argument}
     qoop.connect(**arguments)  # type: ignore[arg-type]
-    assert given == arguments
+    assert received == arguments
 
 
 def test_a_configuration_has_a_field_for_every_option() -> None:
@@ -59,12 +59,12 @@ def test_a_configuration_has_a_field_for_every_option() -> None:
 def test_an_option_means_the_same_wherever_it_is_set(
     option: SessionOption, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = SAID[option.name]
+    text = TEXTS[option.name]
     monkeypatch.delenv(option.variable, raising=False)  # the tests are staged
-    value = getattr(configure(environment={option.variable: said}), option.field_name)
+    value = getattr(configure(environment={option.variable: text}), option.field_name)
     assert value != getattr(configure(environment={}), option.field_name)
-    assert getattr(configure(**{option.name: said}, environment={}), option.field_name) == value
-    (tmp_path / "own.toml").write_text(f"{option.name} = {said!r}")
+    assert getattr(configure(**{option.name: text}, environment={}), option.field_name) == value
+    (tmp_path / "own.toml").write_text(f"{option.name} = {text!r}")
     monkeypatch.setenv("QOOP_CONFIG", str(tmp_path / "own.toml"))
     assert getattr(configure(), option.field_name) == value
 
@@ -78,7 +78,7 @@ def test_only_a_trusted_file_says_where_to_write_whose_machines_to_use_and_what_
 @pytest.mark.parametrize("name", SETTABLE)
 def test_set_and_reset_change_what_the_table_says(name: str) -> None:
     with qoop.connect(slots=2, memory="1GB") as session:
-        session.sql(f"SET {name} = '{SAID[name]}'")
+        session.sql(f"SET {name} = '{TEXTS[name]}'")
         session.sql(f"RESET {name}")
         with pytest.raises(qoop.ConfigError, match=f"Its options: .*{name}"):
             session.sql("SET nothing = 1")
@@ -86,10 +86,10 @@ def test_set_and_reset_change_what_the_table_says(name: str) -> None:
 
 def test_the_command_line_has_the_flags_of_the_table() -> None:
     words = [
-        word for name, flag in FLAGS.items() for word in (f"--{name}", SAID[name]) if flag.metavar or word[0] == "-"
+        word for name, flag in FLAGS.items() for word in (f"--{name}", TEXTS[name]) if flag.metavar or word[0] == "-"
     ]
     found = vars(_parser(words).parse_args(words))
-    assert {name: str(found[name]) for name in FLAGS} == {name: SAID[name] for name in FLAGS} | {
+    assert {name: str(found[name]) for name in FLAGS} == {name: TEXTS[name] for name in FLAGS} | {
         "locked": "True",
         "staged": "True",
     }

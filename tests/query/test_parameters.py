@@ -111,7 +111,7 @@ def test_parameters_wherever_duckdb_takes_them(both: Both, text: str, values: li
 
 
 @pytest.mark.parametrize(
-    ("text", "values", "told"),
+    ("text", "values", "message"),
     [
         (r"SELECT E'it\'s what?'", ["x"], "values, but no parameters"),
         ("SELECT $$ ? $$ /* /* ? */ ? */ -- ?", ["x"], "values, but no parameters"),
@@ -128,8 +128,8 @@ def test_parameters_wherever_duckdb_takes_them(both: Both, text: str, values: li
         ("SELECT $a, ?", [1], "named and positional"),
     ],
 )
-def test_what_cannot_be_bound_is_told(both: Both, text: str, values: object, told: str) -> None:
-    with pytest.raises(qoop.QueryError, match=told):
+def test_what_cannot_be_bound_is_reported(both: Both, text: str, values: object, message: str) -> None:
+    with pytest.raises(qoop.QueryError, match=message):
         both[0].sql(text, values)  # type: ignore[arg-type]
 
 

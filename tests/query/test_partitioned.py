@@ -41,10 +41,10 @@ def session(folder: str) -> Iterator[qoop.Session]:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_keys_are_columns_as_in_duckdb(session: qoop.Session, folder: str, text: str) -> None:
-    wanted = sorted(map(repr, duckdb.sql(text.format(f"'{folder}/**/*.parquet'")).fetchall()))
-    assert wanted
+    expected = sorted(map(repr, duckdb.sql(text.format(f"'{folder}/**/*.parquet'")).fetchall()))
+    assert expected
     for table in ("registered", "sales", f"'{folder}/**/*.parquet'", f"'{folder}/*/*/*/*.parquet'"):
-        assert sorted(map(repr, session.sql(text.format(table)).fetchall())) == wanted
+        assert sorted(map(repr, session.sql(text.format(table)).fetchall())) == expected
 
 
 def test_a_filter_on_a_key_skips_files(session: qoop.Session, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_filter_on_a_key_skips_files(session: qoop.Session, tmp_path: Path) ->
         session.sql("SELECT sum(x) FROM t WHERE k = 2")
 
 
-def test_a_folder_that_comes_is_seen(session: qoop.Session, tmp_path: Path) -> None:
+def test_a_folder_that_comes_is_observed(session: qoop.Session, tmp_path: Path) -> None:
     copy = "COPY (SELECT range AS x FROM range(5)) TO '{}/year={}/f.parquet'"
     for year in (2023, 2024):
         (tmp_path / f"year={year}").mkdir()

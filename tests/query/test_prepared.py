@@ -54,7 +54,7 @@ def test_a_prepared_change_is_done_as_often_as_it_is_asked_for(session: qoop.Ses
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("PREPARE q AS SELECT $1; EXECUTE q", "the parameter .1 has no value"),
         ("PREPARE q AS SELECT 1; EXECUTE q(2)", "no parameters, for: 1"),
@@ -64,8 +64,8 @@ def test_a_prepared_change_is_done_as_often_as_it_is_asked_for(session: qoop.Ses
         ("BEGIN; CREATE TABLE made (n INTEGER); ROLLBACK", "nothing is rolled back"),
     ],
 )
-def test_mistakes_are_told(text: str, told: str, session: qoop.Session) -> None:
-    with pytest.raises(qoop.QueryError, match=told):
+def test_mistakes_are_reported(text: str, message: str, session: qoop.Session) -> None:
+    with pytest.raises(qoop.QueryError, match=message):
         session.sql(text)
 
 

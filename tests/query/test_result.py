@@ -70,8 +70,8 @@ def test_nothing_is_copied_when_nothing_must_be_converted() -> None:
     column = pa.chunked_array([pa.array(["a", "b"]), pa.array(["c"])])
     got = Result(pa.table({"x": column}), (("renamed", "VARCHAR"),)).arrow()
     assert got.schema.names == ["renamed"]
-    for mine, given in zip(got.column(0).chunks, column.chunks, strict=True):
-        assert mine.buffers()[2].address == given.buffers()[2].address
+    for mine, original in zip(got.column(0).chunks, column.chunks, strict=True):
+        assert mine.buffers()[2].address == original.buffers()[2].address
 
 
 def test_columns_next_to_a_converted_one_keep_their_rows() -> None:

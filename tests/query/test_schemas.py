@@ -64,9 +64,9 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
     ],
 )
 def test_it_is_as_in_duckdb(session: qoop.Session, oracle: duckdb.DuckDBPyConnection, text: str) -> None:
-    found, wanted = session.sql(text), oracle.execute(text)
-    assert found.columns == [name for name, *_ in wanted.description or ()]
-    assert sorted(map(repr, found.fetchall())) == sorted(map(repr, wanted.fetchall())) != []
+    found, expected = session.sql(text), oracle.execute(text)
+    assert found.columns == [name for name, *_ in expected.description or ()]
+    assert sorted(map(repr, found.fetchall())) == sorted(map(repr, expected.fetchall())) != []
 
 
 def test_use_says_which_schema_names_are_of(session: qoop.Session) -> None:
@@ -104,7 +104,7 @@ def test_use_says_which_schema_names_are_of(session: qoop.Session) -> None:
         ("ATTACH 'x.duckdb' AS s", "there is a schema s"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_told(session: qoop.Session, text: str, wrong: str) -> None:
+def test_what_cannot_be_is_reported(session: qoop.Session, text: str, wrong: str) -> None:
     session.sql('CREATE OR REPLACE TABLE "dotted.name" AS SELECT 1 AS a')
     with pytest.raises(qoop.QoopError) as raised:
         session.sql(text)

@@ -30,8 +30,8 @@ def test_it_is_what_copy_writes(tmp_path: Path, rows: int, form: str, delimiter:
     text = TEXTS.replace("ROWS", str(rows))
     with duckdb.connect() as connection:
         connection.execute(f"COPY ({text}) TO '{tmp_path}/x' (FORMAT csv, HEADER, DELIMITER '{delimiter}')")
-    told = io.StringIO()
+    written = io.StringIO()
     with qoop.connect(slots=1, memory="1GB") as session:
-        write(session.sql(text), form, told)
-    assert told.getvalue() == (tmp_path / "x").read_bytes().decode()
-    assert told.getvalue().count("\n") > rows
+        write(session.sql(text), form, written)
+    assert written.getvalue() == (tmp_path / "x").read_bytes().decode()
+    assert written.getvalue().count("\n") > rows

@@ -97,7 +97,7 @@ def test_it_is_as_in_duckdb(session: Session, theirs: duckdb.DuckDBPyConnection,
         ("SET memory = 'much'", "much"),
     ],
 )
-def test_what_cannot_be_is_said(session: Session, text: str, message: str) -> None:
+def test_what_cannot_be_is_reported(session: Session, text: str, message: str) -> None:
     with pytest.raises(qoop.QoopError) as raised:
         session.sql(text)
     assert message.lower() in str(raised.value).lower()

@@ -83,7 +83,7 @@ def test_attempts_are_bars_on_the_lowest_free_slots() -> None:
     assert [bar.plan for bar in example().bars] == [0, 0, 0, 1, 1]
 
 
-def test_shares_capacity_and_switches_are_told() -> None:
+def test_shares_capacity_and_switches_are_reported() -> None:
     found = example()
     assert found.share == ((0.0, 2), (2.0, 1))
     assert found.capacity == ((0.0, 2), (2.0, 1))

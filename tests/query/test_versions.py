@@ -238,8 +238,8 @@ def test_rows_of_a_file_that_changes_while_it_is_read_are_not_kept(
     write(tmp_path / "t", 1)
     real = Kernel._query
 
-    def query(self: Kernel, *given: object) -> pa.Table:
-        rows = real(self, *given)  # type: ignore[arg-type]
+    def query(self: Kernel, *arguments: object) -> pa.Table:
+        rows = real(self, *arguments)  # type: ignore[arg-type]
         write(tmp_path / "t", 2)  # too late to be read, early enough to be seen
         return rows
 

@@ -27,7 +27,7 @@ from qoop.engine.storage.manifest import usual_budget
 FOREVER = "SELECT sum(a.i * b.i % 7) AS s FROM big a, big b WHERE a.i + b.i > 5"
 SORTED_FIVE_TIMES = "SELECT a.i, repeat('x', 1000) AS s FROM big a, big b WHERE b.i < 5 ORDER BY a.i DESC, b.i"
 WIDE = "SELECT i, repeat('x', 1000) AS s FROM big ORDER BY i DESC"
-NOBODY = 65534
+OTHER_USER = 65534
 
 Fails = Callable[..., str]
 Mount = Callable[[str], Path]
@@ -134,10 +134,10 @@ def test_damage_that_only_a_task_meets(data: Path, monkeypatch: pytest.MonkeyPat
     with qoop.connect(slots=2, memory="500MB") as session:
         session.register_folder(data)
         assert len(session.sql(text)) == 1
-        seen = os.stat(data / "big.parquet")
+        stat = os.stat(data / "big.parquet")
         damage(data / "big.parquet")
-        nobody_wrote = SimpleNamespace(stat=lambda _: seen)  # the disk has lost some bits
-        monkeypatch.setattr("qoop.catalog.sources.file_stamp.os", nobody_wrote)
+        unchanged_stat = SimpleNamespace(stat=lambda _: stat)  # the disk has lost some bits
+        monkeypatch.setattr("qoop.catalog.sources.file_stamp.os", unchanged_stat)
         with pytest.raises(qoop.SourceError, match=r"(?s)Stage .*could not read big"):
             session.sql(text)
         assert session.sql("SELECT 1 AS x").fetchall() == [(1,)]
@@ -146,14 +146,14 @@ def test_damage_that_only_a_task_meets(data: Path, monkeypatch: pytest.MonkeyPat
 def test_a_line_of_a_csv_file_that_is_met_late(tmp_path: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "items.csv").write_text("a,b\n" + "1,2\n" * 30_000 + "3\n")
     monkeypatch.setattr("qoop.catalog.sources.text._SNIFF_BYTES", 0)  # as if it were large
-    told = fails("-c", f"SELECT sum(a) FROM '{tmp_path}/items.csv'")
-    assert "items.csv: Invalid Input Error: CSV Error on Line: 30002" in told  # to statistics, or to a task
-    assert "delimiter" not in told, "our own options are none of the user's"
+    message = fails("-c", f"SELECT sum(a) FROM '{tmp_path}/items.csv'")
+    assert "items.csv: Invalid Input Error: CSV Error on Line: 30002" in message  # to statistics, or to a task
+    assert "delimiter" not in message, "our own options are none of the user's"
 
 
 def test_a_table_where_there_is_none(fails: Fails) -> None:
-    told = fails("-c", "FROM item")
-    assert "Table with name item does not exist!\nTables here: none" in told and "Did you mean" not in told
+    message = fails("-c", "FROM item")
+    assert "Table with name item does not exist!\nTables here: none" in message and "Did you mean" not in message
 
 
 def test_a_table_that_changes_or_goes_between_registration_and_query(data: Path) -> None:
@@ -335,7 +335,7 @@ def unprivileged() -> Iterator[None]:
     if os.geteuid() != 0:
         yield
         return
-    os.seteuid(NOBODY)
+    os.seteuid(OTHER_USER)
     try:
         yield
     finally:
@@ -360,7 +360,7 @@ def test_files_that_must_not_be_read(data: Path, fails: Fails, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "said"),
+    ("number", "code", "message"),
     [
         (signal.SIGINT, 130, "qoop: interrupted\n"),
         (signal.SIGTERM, 143, "qoop: ended by SIGTERM\n"),
@@ -368,13 +368,13 @@ def test_files_that_must_not_be_read(data: Path, fails: Fails, monkeypatch: pyte
     ],
 )
 def test_signals_end_a_query_and_leave_nothing(
-    data: Path, temporary: Path, number: signal.Signals, code: int, said: str
+    data: Path, temporary: Path, number: signal.Signals, code: int, message: str
 ) -> None:
     process = start("-c", FOREVER.replace("big a", "big a, big c"), "--data", data, "--slots", "2")
     until(lambda: list(temporary.glob("*/kernel-*")) or list(temporary.iterdir()), process)
     time.sleep(0.5)  # so that it most likely runs by then
     process.send_signal(number)
-    assert process.communicate(timeout=60) == ("", said)
+    assert process.communicate(timeout=60) == ("", message)
     assert process.returncode == code
     assert list(temporary.iterdir()) == []
 
@@ -427,10 +427,10 @@ def test_checkpoints_of_a_killed_process_are_whole_or_absent(data: Path, tmp_pat
 
 def test_a_full_and_a_closed_standard_output() -> None:
     query = f"{sys.executable} -m qoop --format csv -c 'FROM range(3)'"
-    for where, said in (("/dev/full", "No space left on device"), ("&-", "closed")):
+    for where, message in (("/dev/full", "No space left on device"), ("&-", "closed")):
         done = subprocess.run(["bash", "-c", f"{query} >{where}"], capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout) == (1, "")
-        assert said in done.stderr and done.stderr.startswith("qoop: ") and done.stderr.count("\n") == 1
+        assert message in done.stderr and done.stderr.startswith("qoop: ") and done.stderr.count("\n") == 1
 
 
 def test_standard_output_that_cannot_hold_the_answer() -> None:

@@ -79,11 +79,11 @@ def test_a_run_that_goes_on_says_what_was_found(data: Path, tmp_path: Path, capl
     with session(data, tmp_path) as second, caplog.at_level(logging.INFO, "qoop.job"):
         job = second.submit(TEXT)
         assert job.result().fetchall() == expected(data)
-    [told] = [record for record in job.history() if isinstance(record, Continued)]
-    assert 0 < told.found < told.outputs and told.left == 1
-    assert told.notice.startswith(f"continued: {told.found} of {told.outputs} outputs found, 1 to make")
-    assert job.status().notices == (told.notice,)
-    assert told.notice in caplog.text
+    [continued] = [record for record in job.history() if isinstance(record, Continued)]
+    assert 0 < continued.found < continued.outputs and continued.left == 1
+    assert continued.notice.startswith(f"continued: {continued.found} of {continued.outputs} outputs found, 1 to make")
+    assert job.status().notices == (continued.notice,)
+    assert continued.notice in caplog.text
     assert news(job.history(), 0, Terminal())[0].startswith("continued: ")
 
 
@@ -109,14 +109,14 @@ def test_outputs_that_find_no_space_are_warned_of_once_for_each_job(data: Path, 
         found.unregister_function("later")
         with noticed(found) as other:
             assert other.result().fetchall() == expected(data)
-    told = [str(one.message) for one in caught]
-    assert [text.partition(":")[0] for text in told] == [job.id, other.id]
-    for text in told:
+    messages = [str(one.message) for one in caught]
+    assert [text.partition(":")[0] for text in messages] == [job.id, other.id]
+    for text in messages:
         assert "checkpoint_budget is 1 KB, " in text and "QOOP_CHECKPOINT_BUDGET" in text
         assert "If the query is killed, it starts again" in text and "at the worst from zero" in text
     assert sum(isinstance(record, Saved) and not record.kept for record in job.history()) > 1
     [notice] = [record.notice for record in job.history() if isinstance(record, NotSaved)]
-    assert job.status().notices == (notice,) and notice in told[0]
+    assert job.status().notices == (notice,) and notice in messages[0]
 
 
 def test_the_command_line_and_the_shell_warn_in_a_line(

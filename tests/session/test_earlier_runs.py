@@ -85,8 +85,8 @@ def test_other_settings_versions_and_keys_are_reasons(
         for path in folder.glob("*.json"):
             path.unlink()
         found.set("default_null_order", "NULLS_FIRST")
-        [told] = reasons(found.submit(TEXT))
-        assert "default_null_order was as usual and is 'NULLS_FIRST'" in told
+        [reason] = reasons(found.submit(TEXT))
+        assert "default_null_order was as usual and is 'NULLS_FIRST'" in reason
     unfinished(data, folder)
     with monkeypatch.context() as patched, session(data, folder) as found:
         patched.setattr(earlier_runs, "planner_version", lambda: "another")
@@ -107,8 +107,8 @@ def test_an_edited_text_is_a_reason_and_a_text_of_its_own_is_none(data: Path, tm
     unfinished(data, folder)
     write(data, "99999")
     with session(data, folder) as found:
-        [told] = reasons(found.submit(TEXT.replace("% 7", "% 8")))
-        assert told.startswith("not continued: the unfinished run had another text: SELECT k % 7 AS k")
+        [reason] = reasons(found.submit(TEXT.replace("% 7", "% 8")))
+        assert reason.startswith("not continued: the unfinished run had another text: SELECT k % 7 AS k")
         assert reasons(found.submit("SELECT count(*) FROM words")) == ()
 
 
@@ -121,11 +121,11 @@ def test_long_texts_of_unfinished_runs_are_not_taken_apart(
     with session(data, folder) as found:
         assert found._starts.earlier_runs is not None
         shorter, longer = found.planning.plan(TEXT.replace("% 7", "% 8")), found.planning.plan(long)
-        seen: list[str] = []
+        lexed: list[str] = []
         normal = earlier_runs.normal_text
-        monkeypatch.setattr(earlier_runs, "normal_text", lambda text: (seen.append(text), normal(text))[1])
+        monkeypatch.setattr(earlier_runs, "normal_text", lambda text: (lexed.append(text), normal(text))[1])
         found._starts.earlier_runs.begin(shorter).end(answered=True)
-        assert long not in seen and shorter.bound.text in seen
+        assert long not in lexed and shorter.bound.text in lexed
         assert found._starts.earlier_runs.begin(longer).why, "a run of the same text is found by its name"
 
 
@@ -172,9 +172,9 @@ def test_a_killed_run_goes_on_and_says_so(data: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, str(data), str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
-        told = child.stdout.readline()
+        line = child.stdout.readline()
         os.kill(child.pid, signal.SIGKILL)
-    assert told == b"saved\n"
+    assert line == b"saved\n"
     with qoop.connect(slots=2, memory="500MB", checkpoints=folder) as found:
         found.register_folder(data)
         found.register_function("later", lambda n: n, ["BIGINT"], "BIGINT", version="1")

@@ -63,9 +63,9 @@ def session(file: str) -> Iterator[qoop.Session]:
 def test_the_session_answers_as_duckdb_does(
     session: qoop.Session, oracle: duckdb.DuckDBPyConnection, text: str
 ) -> None:
-    found, wanted = session.sql(text), oracle.execute(text)
-    assert found.columns == [name for name, *_ in wanted.description or ()]
-    assert sorted(map(repr, found.fetchall())) == sorted(map(repr, wanted.fetchall())) != []
+    found, expected = session.sql(text), oracle.execute(text)
+    assert found.columns == [name for name, *_ in expected.description or ()]
+    assert sorted(map(repr, found.fetchall())) == sorted(map(repr, expected.fetchall())) != []
 
 
 def test_what_is_asked_of_the_catalog_is_no_table_to_anybody(session: qoop.Session) -> None:

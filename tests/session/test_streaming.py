@@ -130,12 +130,12 @@ def test_who_gives_up_waiting_cancels_the_job(session: Session) -> None:
 def test_followers_hear_of_progress_and_of_decisions(session: Session) -> None:
     session.resize(slots=0, memory="200MB")
     job = session.submit(LONG)
-    told: list[JobStatus] = []
+    reports: list[JobStatus] = []
     decided: list[Decided] = []
     ended = threading.Event()
 
     def progress(status: JobStatus) -> None:
-        told.append(status)
+        reports.append(status)
         if status.progress.fraction == 1.0:
             ended.set()
 
@@ -143,8 +143,8 @@ def test_followers_hear_of_progress_and_of_decisions(session: Session) -> None:
     session.resize(slots=4, memory="2GB")
     assert len(job.result(120)) == 1000 and ended.wait(60)
     assert any(one.switched and "rose from" in one.cause for one in decided), decided
-    assert told[-1].left is None and told[0].elapsed <= told[-1].elapsed
-    during = [status.left for status in told if status.left is not None]
+    assert reports[-1].left is None and reports[0].elapsed <= reports[-1].elapsed
+    during = [status.left for status in reports if status.left is not None]
     assert all(left.least <= left.likely <= left.most for left in during)
     assert sum(isinstance(record, Succeeded) for record in job.history()) > 1
 

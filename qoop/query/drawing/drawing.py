@@ -1,4 +1,4 @@
-"""Plans as SVG: their stages as boxes in layers, what flows between them as lines, what they share in colour.
+"""Plans as SVG: their stages as boxes in layers, flows between them as lines, stages of several plans in colour.
 
 The drawing is made in layers (K. Sugiyama, S. Tagawa and M. Toda, "Methods for Visual Understanding of Hierarchical
 System Structures", 1981): a stage stands one layer below the lowest of its readers; a line that passes layers gets a
@@ -65,7 +65,7 @@ class Drawing:
 
 
 def draw_plan(plan: Plan, observed: StageObservations | None = None) -> Drawing:
-    """One plan. observed: what its stages turned out to be."""
+    """One plan. observed: the measurements of its stages."""
     return _Picture(plan, {}, observed).drawing()
 
 
@@ -277,7 +277,7 @@ def _mean(numbers: Sequence[float]) -> float:
 
 
 def _pack(row: Sequence[_LayerItem], wishes: Sequence[float]) -> None:
-    """Set x of the places of a layer: in order, a gap apart, as near to the wishes as that allows.
+    """Set x of the items of a layer: in order, a gap apart, as close to the wishes as that allows.
 
     Least squares under the order: neighbours that would overlap become a block that stands at its mean wish (pool
     adjacent violators; M. Ayer et al., 1955).

@@ -1,5 +1,5 @@
-"""EXPLAIN in its forms: a plan, a plan with what was seen of it, all kept plans, the difference of two of them; each
-as text, JSON, SVG or a page."""
+"""EXPLAIN in its forms: a plan, a plan with measurements, all kept plans, the difference of two of them; each as
+text, JSON, SVG or a page."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ FORMATS = ("table", "markdown", "csv", "tsv", "json", "jsonlines", "vertical")
 """Those that are text. Files may be of Arrow (.arrow, .feather) and Parquet (.parquet), too."""
 
 EXPLANATION = ("explain_key", "explain_value")
-"""The columns of what EXPLAIN answers, by which everybody knows it."""
+"""The columns of the rows of EXPLAIN, by which clients recognise them."""
 
 _ALIASES = {"box": "table", "duckbox": "table", "line": "vertical", "md": "markdown", "ndjson": "jsonlines"}
 _OF_FILES = {
@@ -56,7 +56,7 @@ def explanation(result: Result) -> str | None:
 
 
 def save(result: Result, path: str | os.PathLike[str]) -> Path:
-    """Put an answer in a file; the ending of its name says how. Raises ConfigError for another ending, DiskFull."""
+    """Write an answer to a file in the format of its ending. Raises ConfigError for another ending, DiskFull."""
     file = Path(path).expanduser()
     ending = file.suffix.lower()
     try:

@@ -16,7 +16,7 @@ ZOOM = 2.0
 
 
 def save(svg: str, path: str | os.PathLike[str], title: str = "qoop") -> Path:
-    """Write a drawing as what the name of the file asks for: ``.svg``, ``.png`` or ``.html`` (self-contained).
+    """Write a drawing in the format of the file's ending: ``.svg``, ``.png`` or ``.html`` (self-contained).
 
     Returns the path. Raises ConfigError for another ending, for PNG without the extra ``plot``, and where the file
     cannot be written.
@@ -51,7 +51,7 @@ def png(svg: str) -> bytes:
 
 
 def page(title: str, *parts: str) -> str:
-    """An HTML page that holds these parts (SVG, or HTML) and needs nothing else."""
+    """An HTML page of these parts (SVG, or HTML) without other files."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n"

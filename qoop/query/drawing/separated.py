@@ -1,6 +1,7 @@
 """Answers as lines of CSV or of tabs, byte for byte as DuckDB's COPY writes them.
 
-Of many rows DuckDB makes the lines, so that no value becomes one of Python; of few it would take longer to open it.
+DuckDB writes the lines of many rows, so no value becomes one of Python. For few rows, opening a DuckDB would take
+longer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FEW = 1_000
 """Rows that Python writes."""
 
 _PLAIN = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|DECIMAL\(.*|DOUBLE|FLOAT|BOOLEAN|DATE|TIMESTAMP|UUID")
-"""Types whose texts hold nothing that is to be quoted."""
+"""Types whose texts need no quotes."""
 
 
 def separated(result: Result, delimiter: str, style: PrintStyle = USUAL) -> Iterator[str]:

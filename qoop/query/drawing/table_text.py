@@ -31,7 +31,7 @@ Row = tuple[str | None, ...]
 
 @value
 class PrintStyle:
-    """The look of answers that are printed where the user has a choice.
+    """The choices of a user for printed answers.
 
     headers: whether the names of the columns are printed, where a format can be without. null: the text that stands
     for NULL; None: what the format has for it. widths: cells that columns of a table take at least, from the left.

@@ -1,7 +1,7 @@
 """Facts about the terminal that a text is for: its size, and whether it takes colours.
 
-Colours are the terminal's own, so that they suit dark and light ones, without yellow and cyan, which can hardly be read
-on white; a file, a pipe, ``NO_COLOR`` (if it is not empty: no-color.org) and ``TERM=dumb`` get none.
+Colours are those of the terminal's palette, so they suit dark and light ones; yellow and cyan are hard to read on white
+and not used. A file, a pipe, ``NO_COLOR`` (if it is not empty: no-color.org) and ``TERM=dumb`` turn colours off.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CODES: dict[Paint, int] = {"bold": 1, "faint": 2, "red": 31, "green": 32, "blue
 
 
 _PAGE = 49
-"""Lines of what is no terminal: 40 rows of a table."""
+"""Lines if the output is no terminal: 40 rows of a table."""
 
 
 @value

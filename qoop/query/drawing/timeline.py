@@ -73,7 +73,7 @@ class Bar:
 
 @value
 class Mark:
-    """A moment at which it was decided which plan to run: a switch, or to stay. text: what the history says of it."""
+    """The time of a decision about the plan: to switch, or to stay. text: its sentence in the history."""
 
     at: float
     plan: str
@@ -106,7 +106,8 @@ class Timeline:
 
 
 def save_timeline(what: Timeline, path: str | os.PathLike[str], title: str) -> Path:
-    """Write it as the file's ending asks: ``.html``, ``.json`` (see `chrome_trace`), or a picture (see `save`).
+    """Write it in the format of the file's ending: ``.html``, ``.json`` (see `chrome_trace`), or a picture (see
+    `save`).
 
     Raises ConfigError for another ending, or if the file cannot be written.
     """

@@ -1,4 +1,4 @@
-"""Files that a query reads by their path: ``FROM 'sales.parquet'``. They are tables by that name from then on."""
+"""Files that a query reads by path: ``FROM 'sales.parquet'``. Afterwards they are tables of that name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _GLOB = frozenset("*?[")
 
 
 def files_read(text: str, endings: tuple[str, ...]) -> Iterator[str]:
-    """The paths in a text that stand where a table is read.
+    """The paths in a text at the places of tables.
 
     >>> list(files_read("FROM 'a.parquet' JOIN \\"b.csv\\" USING (x) WHERE y IN ('c', 'd.csv')", (".parquet", ".csv")))
     ['a.parquet', 'b.csv']

@@ -90,5 +90,5 @@ def _is_table(value: object) -> bool:
 
 
 def may_change(value: object) -> bool:
-    """True if what it holds can be another thing without being another object."""
+    """True if the value can change while the object stays the same."""
     return type(value).__module__.partition(".")[0] == "pandas"

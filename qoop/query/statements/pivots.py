@@ -1,6 +1,6 @@
-"""PIVOT without values: DuckDB makes a type of what the data holds first, and so do we, by a query of our own.
+"""PIVOT without values: a separate query finds the values in the data first. DuckDB does this by an ENUM type.
 
-``PIVOT t ON s`` is run as ``PIVOT t ON s IN ('a', 'b')``, with the values of `s` that there are. They become part of
+``PIVOT t ON s`` is run as ``PIVOT t ON s IN ('a', 'b')``, with the values of `s` in the data. They become part of
 the text, so plans, kept outputs and EXPLAIN are about the query as it is run.
 """
 

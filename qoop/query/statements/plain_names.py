@@ -96,7 +96,7 @@ def hidden(text: str) -> frozenset[str]:
 
 
 def reads(text: str, name: str) -> bool:
-    """True if a text reads a table by that name alone, in whatever case.
+    """True if a text reads a table by that name alone, without regard to case.
 
     >>> reads("FROM A", "a"), reads("WITH a AS (FROM b) FROM a, s.a", "a")
     (True, False)
@@ -132,7 +132,7 @@ def _before_main(names: Sequence[str]) -> int:
 
 
 def _rewritten(text: str, places: Iterable[_Replacement]) -> str:
-    """The text with what is to stand in some places."""
+    """The text with some places replaced."""
     for place in sorted(places, key=lambda one: one.start, reverse=True):
         text = text[: place.start] + place.written + text[place.end :]
     return text
@@ -168,7 +168,7 @@ def _places(
 
 
 def _whatever(written: str, _: str) -> str:
-    """The text that stands in the place of a table, whatever stood there."""
+    """The replacement of a table, regardless of the old text."""
     return written
 
 

@@ -131,8 +131,7 @@ _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 
 
 def changed(text: str) -> ChangeTable:
-    """The change in an INSERT, UPDATE, DELETE, MERGE or TRUNCATE statement. Raises QueryError for what is not done
-    here."""
+    """The change in an INSERT, UPDATE, DELETE, MERGE or TRUNCATE statement. Raises QueryError for other forms."""
     text = without_end(text)
     words = Words(text)
     if any(word.says("RETURNING") for word in words.left):
@@ -181,7 +180,7 @@ def _inserted(name: tuple[str, ...], text: str, words: Words, queries: str) -> C
 
 
 def altered(text: str) -> ChangeTable | Rename:
-    """The change in an ALTER TABLE statement. Raises QueryError for what is not done here."""
+    """The change in an ALTER TABLE statement. Raises QueryError for other forms."""
     text = without_end(text)
     words = Words(text)
     if not words.take("ALTER", "TABLE"):
@@ -202,7 +201,7 @@ def altered(text: str) -> ChangeTable | Rename:
 
 
 def dropped(text: str) -> Drop:
-    """The names in a DROP statement. Raises QueryError for what is not to be dropped here."""
+    """The DROP statement of a text. Raises QueryError for objects that a session does not have."""
     words = Words(without_end(text))
     is_table = words.take("DROP", "TABLE")
     if is_table or words.take("DROP", "VIEW"):
@@ -217,7 +216,7 @@ def dropped(text: str) -> Drop:
 
 
 def copied(text: str) -> CopyTo | ChangeTable:
-    """The order in a COPY statement, to or from a file. Raises QueryError for another one."""
+    """The COPY statement of a text, to or from a file. Raises QueryError for other forms."""
     text = without_end(text)
     words = Words(text)
     if words.take("COPY") and not words.take("FROM", "DATABASE"):

@@ -18,7 +18,7 @@ from qoop.query.statements.words import Words
 
 
 class SessionState:
-    """The prepared statements and the variables of a session. Thread-safe."""
+    """The prepared statements and the variables of a session, and its transaction. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

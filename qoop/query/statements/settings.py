@@ -1,4 +1,4 @@
-"""SET options of a session: those that change results, so that they must reach every kernel.
+"""SET options of a session: those that change results, so every kernel needs them.
 
 Options that only change how DuckDB works (threads, memory_limit …) are refused: the session decides them.
 """
@@ -60,7 +60,7 @@ def option(name: str, value: str | None) -> tuple[str, str]:
 
 
 def set_statements(settings: Settings) -> list[str]:
-    """The statements that give a whole DuckDB, with all its cursors, these settings, and load its extensions.
+    """The statements that set these options in a DuckDB, for all its cursors, and load its extensions.
 
     >>> set_statements((("TimeZone", "UTC"),))
     ["SET GLOBAL TimeZone = 'UTC'"]

@@ -1,4 +1,4 @@
-"""A statement, read word by word."""
+"""The words of a statement, read one after the other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from qoop.catalog.lexer import Lexeme, lexed
 
 
 class Words:
-    """The words of a text that are left to read.
+    """The remaining words of a text.
 
     >>> words = Words("DROP /* it */ TABLE \\"a b\\" CASCADE")
     >>> words.take("DROP", "VIEW"), words.take("DROP", "TABLE"), words.take_name(), words.rest

@@ -57,7 +57,7 @@ OfDatabases = Attach | Detach | Use | ShowDatabases
 
 
 def attached(words: Words) -> Attach:
-    """The order in an ATTACH statement, ``ATTACH IF NOT EXISTS 'shop.duckdb' AS shop (READ_ONLY)``. Raises QueryError
+    """The ATTACH statement of a text, ``ATTACH IF NOT EXISTS 'shop.duckdb' AS shop (READ_ONLY)``. Raises QueryError
     for a place that cannot be attached."""
     replace = words.take("ATTACH", "OR", "REPLACE") or not words.take("ATTACH")
     _ = words.take("DATABASE")
@@ -96,7 +96,7 @@ def _type(words: Words) -> str | None:
 
 
 def detached(words: Words) -> Detach:
-    """The order in a DETACH statement. Raises QueryError."""
+    """The DETACH statement of a text. Raises QueryError."""
     if words.take("DETACH"):
         _ = words.take("DATABASE")
         exists = words.take("IF", "EXISTS")
@@ -107,7 +107,7 @@ def detached(words: Words) -> Detach:
 
 
 def used(words: Words) -> Use:
-    """The order in a USE statement, after its first word. Raises QueryError."""
+    """The USE statement of the words after USE. Raises QueryError."""
     parts = list(words.parts())
     if not parts or words.next is not None:
         raise QueryError("write USE name, of a schema, or of a database that was attached or a schema in it")

@@ -1,4 +1,4 @@
-"""INSTALL and LOAD: from text to what they ask for."""
+"""INSTALL and LOAD: from text to statements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OfExtensions = Install | Load
 
 
 def extended(words: Words) -> OfExtensions:
-    """The order in a LOAD or INSTALL statement. Raises QueryError."""
+    """The LOAD or INSTALL statement of a text. Raises QueryError."""
     loads = words.take("LOAD")
     _ = words.take("FORCE")
     if loads or words.take("INSTALL"):

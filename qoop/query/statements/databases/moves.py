@@ -1,4 +1,4 @@
-"""EXPORT DATABASE and IMPORT DATABASE: from text to what they ask for."""
+"""EXPORT DATABASE and IMPORT DATABASE: from text to statements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @value
 class Export:
-    """options: as written, in DuckDB's own words, or empty."""
+    """options: as written, in DuckDB's syntax, or empty."""
 
     path: str
     options: str
@@ -30,7 +30,7 @@ OfMoves = Export | Import
 
 
 def exported(words: Words) -> Export:
-    """The order in an EXPORT statement. Raises QueryError."""
+    """The EXPORT statement of a text. Raises QueryError."""
     if words.take("EXPORT", "DATABASE"):
         path = words.string()
         options = words.parenthesised() or ""
@@ -40,7 +40,7 @@ def exported(words: Words) -> Export:
 
 
 def imported(words: Words) -> Import:
-    """The order in an IMPORT statement. Raises QueryError."""
+    """The IMPORT statement of a text. Raises QueryError."""
     path = words.string() if words.take("IMPORT", "DATABASE") else None
     if not path or (words.next is not None and words.next.text != ";"):
         raise QueryError("write IMPORT DATABASE 'folder', of what EXPORT DATABASE has written")

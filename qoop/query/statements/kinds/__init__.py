@@ -1,4 +1,4 @@
-"""Statements that DuckDB has and a session answers in another way, or refuses.
+"""Statements of DuckDB that a session runs in another way, or refuses.
 
 ::
 

@@ -34,7 +34,7 @@ def sets(words: Words) -> bool:
 
 
 def question(words: Words) -> str:
-    """The query, or the SHOW, in a PRAGMA. Raises QueryError for one that does something."""
+    """The query, or the SHOW, in a PRAGMA. Raises QueryError for a PRAGMA that changes something."""
     whole = copy(words)
     name = words.take_name() if words.take("PRAGMA") else None
     arguments = words.parenthesised() or "()"
