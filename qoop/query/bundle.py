@@ -1,18 +1,18 @@
-"""Bundles, of suspended jobs: a folder with all that is needed to go on elsewhere, on another size.
+"""Bundles of suspended jobs: a folder with the state to continue elsewhere, or with other resources.
 
 ::
 
     PATH/bundle.json       the query, its settings, tables by place and version, the plans it ran; no pickle
-    PATH/checkpoints/      what its tasks had put out, as in a directory of checkpoints (`engine/storage/manifest.py`)
-    PATH/contents.json     what its tables held (:mod:`qoop.query.copies`)
+    PATH/checkpoints/      the outputs of its tasks, as in a directory of checkpoints (`engine/storage/manifest.py`)
+    PATH/contents.json     digests of its tables' files (:mod:`qoop.query.copies`)
 
-Tables are not copied: they are found again where they were, or in the data given, and must have the version that
-the query was planned for, or hold the same. The plan to go on with is chosen again for the size at hand: of all
-alternatives of the text, and the plans that ran, the one that is done first, given what the checkpoints spare it.
+Tables are not copied. They are found at their origins, or in the data that `resume` names, and must have the version
+that the query was planned for, or the same rows. The plan is chosen again for the present resources: of all
+alternatives of the text, and the plans that ran, the one that ends first with the checkpoints.
 
 Other users may be able to write to the folder of a bundle. So the bundle is sealed with the user's key
-(:mod:`qoop.catalog.user_key`), and so is each of its checkpoints. Of one that does not bear that seal only the query is
-taken, and planned and done again; `trust` takes its checkpoints, too, but never its plans.
+(:mod:`qoop.catalog.user_key`), and so is each of its checkpoints. Without that seal, only the query of a
+bundle is used, and runs again from the start. `trust` uses its checkpoints, too, but never its plans.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Kind = Literal["source", "folder", "database"]
 
 @value
 class TableOrigin:
-    """The origin of a table: the way in which it was registered, and the path that was given."""
+    """The origin of a table: the way in which it was registered, and its path."""
 
     kind: Kind
     path: str
@@ -74,8 +74,8 @@ class TableRef:
 
 @value
 class Bundle:
-    """A suspended job. plans: those it ran, the last one at last. fraction: of its work that was done. timestamp: what
-    ``now()`` is in it; None: of a bundle that does not say."""
+    """A suspended job. plans: those that it ran, in order. fraction: of its work that was done. timestamp: the
+    value of ``now()``; None: of a bundle without one."""
 
     query: str
     settings: tuple[tuple[str, str], ...]
@@ -86,7 +86,7 @@ class Bundle:
 
 
 def references(tables: Mapping[str, Table], places: Mapping[str, TableOrigin]) -> tuple[TableRef, ...]:
-    """References by which the tables of a query are found again. places: by name in lower case."""
+    """References by which another session finds the tables of a query. places: by name in lower case."""
     return tuple(TableRef(table.name, table.version, places.get(table.name.lower())) for table in tables.values())
 
 
@@ -102,10 +102,10 @@ def refuse_rounds(tables: Iterable[Table]) -> None:
 
 @contextlib.contextmanager
 def begun(path: Path) -> Iterator[Path]:
-    """A folder to `write` a bundle in that is to be at `path`, as long as there is reason to. What a killed process
-    left there goes when another bundle is begun next to it.
+    """A draft folder in which `write` makes the bundle for `path`; it exists until the block ends. Drafts of killed
+    processes are removed when the next bundle begins in the same folder.
 
-    Raises ConfigError if there is something that the bundle would replace, DiskFull if nothing can be written there.
+    Raises ConfigError if `path` exists, DiskFull if the folder cannot be written.
     """
     try:
         free = not path.exists() or (path.is_dir() and not any(path.iterdir()))
@@ -121,7 +121,7 @@ def begun(path: Path) -> Iterator[Path]:
 
 
 def write(path: Path, draft: Path, bundle: Bundle, outputs: Sequence[Committed], backend: Backend) -> None:
-    """Write the folder that was `begun`, whole or not at all. Outputs that cannot be read any more are left out.
+    """Complete the folder that was `begun`, and rename it to its path. Outputs that cannot be read are left out.
 
     Raises DiskFull if it cannot be written.
     """
@@ -139,9 +139,9 @@ def write(path: Path, draft: Path, bundle: Bundle, outputs: Sequence[Committed],
 
 
 def read(path: Path, trust: bool = False) -> tuple[Bundle, tuple[Saved, ...]]:
-    """The content of a bundle, and the checkpoints that can be believed.
+    """The content of a bundle, and its trusted checkpoints.
 
-    trust: believe checkpoints although they do not bear the seal of the user's key. Plans without it are left out, and
+    trust: use checkpoints although they do not bear the seal of the user's key. Plans without it are left out, and
     so are those with stages that are no SELECT over their inputs.
     Raises ConfigError if `path` holds no bundle that this version can read.
     """
@@ -166,7 +166,7 @@ _STRANGE = (
 
 
 def key_of_user() -> bytes | None:
-    """The key that seals bundles; None if there can be none."""
+    """The key that seals bundles; None if it cannot be made."""
     try:
         return user_key()
     except ConfigError as error:
@@ -194,7 +194,7 @@ def _body(path: Path, key: bytes | None) -> tuple[dict[str, Any], bool]:
 
 
 def _refuse_older(path: Path, text: bytes) -> None:
-    """Raise ConfigError for a bundle of before bundles had checksums."""
+    """Raise ConfigError for a bundle of an older version, without a checksum."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -209,7 +209,7 @@ def _refuse_others(path: Path, data: Mapping[str, object]) -> None:
 
 
 def _is_checked(plan: Plan) -> bool:
-    """True if all that would run is a SELECT over inputs. Else, such as for a user's own text, it is planned again."""
+    """True if each stage is a SELECT over its inputs. Otherwise, such as for a user's own text, it is planned again."""
     from qoop.engine.stage_sql import check_plan
 
     try:
@@ -232,7 +232,7 @@ def check_tables(references: Iterable[TableRef], found: Mapping[str, Table]) -> 
 
 
 def best_plan(plans: Sequence[Plan], present: Collection[CheckpointKey], available: Resources) -> Plan:
-    """The plan that is done first on these resources, given the outputs there are; of equals the first."""
+    """The plan that ends first on these resources with the present outputs; of equal ones the first."""
     return min(plans, key=lambda plan: finish_time(plan, Done(done_parts(plan, present)), available))
 
 

@@ -42,7 +42,7 @@ of the 99 queries of TPC-DS at scale 10. By footers, all but one of those that t
 
 _REMEMBERED, _CHARACTERS = 512, 1 << 22
 """Plans that are stored, and the characters of all their texts together, at most."""
-_PACES, _TELLING = 64, 5
+_RECENT_RUNS, _FEWEST_RUNS = 64, 5
 """Runs whose slowdowns are stored, and the least number for an estimate: a single run may be an outlier."""
 
 HOPE = (0.7, 0.7, 1.0)
@@ -79,9 +79,9 @@ _Key = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 class DuckDBPlan:
     """A query as DuckDB would run it.
 
-    seconds: of one thread. basis: the source of that estimate. foretold: seconds of one thread by statistics, if known;
-    others_foretold: slots, and the seconds from begin to end that the best plan of a quick search should
-    take on them.
+    seconds: of one thread. basis: the source of that estimate. estimated: seconds of one thread by statistics, if
+    known; others_estimated: slots, and the seconds from begin to end that the best plan of a quick search should take
+    on them.
     staged_seconds: from begin to end, the least time in stages; None: not run so far; infinite: a stage
     failed by what it computes. runs, staged_runs: how often it ran to its end either way.
     """
@@ -90,11 +90,11 @@ class DuckDBPlan:
     tables: Mapping[str, Table]
     plan: Plan
     basis: Basis = "footers"
-    foretold: float | None = None
+    estimated: float | None = None
     staged_seconds: float | None = None
     runs: int = 0
     staged_runs: int = 0
-    others_foretold: tuple[float, float] | None = None
+    others_estimated: tuple[float, float] | None = None
 
     @property
     def seconds(self) -> float:
@@ -129,14 +129,14 @@ class DuckDBPlans:
         self._lock = threading.Lock()
         self._known: OrderedDict[_Key, DuckDBPlan] = OrderedDict()
         self._characters = 0  # of their texts
-        self._slowdowns: deque[float] = deque(maxlen=_PACES)
+        self._slowdowns: deque[float] = deque(maxlen=_RECENT_RUNS)
 
     @property
     def slowdown(self) -> float:
         """The factor by which DuckDB's plans took longer than estimated: the median of recent runs."""
         with self._lock:
             known = sorted(self._slowdowns)
-        return known[len(known) // 2] if len(known) >= _TELLING else 1.0
+        return known[len(known) // 2] if len(known) >= _FEWEST_RUNS else 1.0
 
     def slowdown_of_others(self, known: DuckDBPlan) -> float:
         """The factor by which other plans of the query should take longer than estimated, relative to DuckDB's plan.
@@ -145,9 +145,9 @@ class DuckDBPlans:
         """
         if known.basis != "run":
             return 1.0
-        if not known.foretold or not known.seconds:
+        if not known.estimated or not known.seconds:
             return self.slowdown
-        return pow(self.slowdown, 1 - CARRIED) * pow(known.seconds / known.foretold, CARRIED)
+        return pow(self.slowdown, 1 - CARRIED) * pow(known.seconds / known.estimated, CARRIED)
 
     def of(self, text: str, slots: int) -> DuckDBPlan:
         """The plan of a query, whose task can use that many slots. Raises ParseError, BindError, CatalogError."""
@@ -165,23 +165,23 @@ class DuckDBPlans:
         self._keep(key, made)
         return made
 
-    def foretell(self, known: DuckDBPlan, seconds: float, spilling: float = 0.0) -> DuckDBPlan:
+    def add_estimate(self, known: DuckDBPlan, seconds: float, spilling: float = 0.0) -> DuckDBPlan:
         """Store the estimate by statistics for DuckDB's plan, in seconds of one thread.
 
         seconds: without those of `spilling`, which are for rows beyond the memory.
         """
         key, seconds = self._key_of(known), KERNEL_PART * (seconds + min(spilling, MOST_SPILLING * seconds))
         known = self._latest(key, known)
-        estimated = changed(known, foretold=seconds)
+        estimated = changed(known, estimated=seconds)
         if known.basis == "footers":
             estimated = estimated.taking(seconds, "statistics")
         self._keep(key, estimated)
         return estimated
 
-    def foretell_others(self, known: DuckDBPlan, slots: float, seconds: float) -> DuckDBPlan:
+    def add_estimate_of_others(self, known: DuckDBPlan, slots: float, seconds: float) -> DuckDBPlan:
         """Store the estimate for the best plan of a quick search on these slots, from begin to end."""
         key = self._key_of(known)
-        estimated = changed(self._latest(key, known), others_foretold=(slots, seconds))
+        estimated = changed(self._latest(key, known), others_estimated=(slots, seconds))
         self._keep(key, estimated)
         return estimated
 
@@ -215,8 +215,8 @@ class DuckDBPlans:
             least = staged if staged == inf else min(staged, found.staged_seconds or inf)
             found = replace(found, staged_seconds=least, staged_runs=found.staged_runs + 1)
         if whole is not None:
-            if found.foretold and not found.runs:
-                self._slowdowns.append(whole / found.foretold)
+            if found.estimated and not found.runs:
+                self._slowdowns.append(whole / found.estimated)
             least = min(whole, found.seconds) if found.runs else whole
             found = changed(found.taking(least, "run"), runs=found.runs + 1)
         elif staged not in (None, inf) and not found.runs:

@@ -55,12 +55,12 @@ if TYPE_CHECKING:
     from qoop.query.quick_plans import QuickPlans
 
 MUCH_LESS = 0.8
-"""The part of the seconds of DuckDB's plan that another may take at most to be tried in its place, where what DuckDB's
-takes is known or little: estimates err, and the least of many estimates errs most."""
+"""Another plan is tried only if it should take less than this part of the seconds of DuckDB's plan, where these are
+known or few: estimates err, and the least of many estimates errs most."""
 
 FAR_BEHIND = 1.1
-"""The times that the best plan of the quick search may take what DuckDB's plan should, for a search among all plans to
-follow. Of 66 queries of TPC-DS at scale 10 the best of the search is below 0.85 for 13: so is that of the quick search
+"""A search among all plans follows only if the best plan of the quick search takes at most this multiple of DuckDB's
+plan. Of 66 queries of TPC-DS at scale 10 the best of the search is below 0.85 for 13: so is that of the quick search
 for 12 of them, and 0.91 for one. Both are above 1.15 for the same queries."""
 
 COMPARE_SECONDS = 2.0
@@ -68,11 +68,11 @@ COMPARE_SECONDS = 2.0
 before it begins, which takes about 50 ms, and 0.3 s where the planner has still to be loaded."""
 
 _GROWS = 4
-"""Times the slots that there are, up to which plans are compared where machines may join."""
+"""The multiple of the present slots up to which plans are compared, if machines may join."""
 
 
 class QueryPlanning:
-    """The plans of one session. Thread-safe. It does not know the session, so that jobs do not keep that alive.
+    """The plans of one session. Thread-safe. It has no reference to the session, which jobs would keep alive.
 
     share: the resources of all jobs together. cost: the machine's constants. present: finds outputs in memory and in
     the folder of checkpoints. unfinished: true for a text of which a run has not ended there; None: there is no such
@@ -161,7 +161,8 @@ class QueryPlanning:
         return self._duckdb_plans.of(text, possible_slots(slots, self._config.slots))
 
     def _in_stages_only(self, text: str) -> bool:
-        """True if DuckDB's own plan is no choice: it would call functions of Python in any order, however slow."""
+        """True if DuckDB's own plan is not allowed: it would call functions of Python in any order, even slow ones
+        first."""
         return bool(self._config.staged or self._tables.binder.functions(text))
 
     def _staged(self, text: str, at: str | None, share: Resources, begun: float) -> Planned:
@@ -179,8 +180,8 @@ class QueryPlanning:
         return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, share)
 
     def _at_once(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned | None:
-        """The query by DuckDB's plan, or by another one that is known to be better; None where plans are to be compared
-        before it begins.
+        """The query by DuckDB's plan, or by another one that is known to be better; None if plans have to be compared
+        before it starts.
 
         A query that is short by its footers runs by DuckDB's plan, and no other is made. Footers say little of joins.
         So a longer query begins by DuckDB's plan, and a quick search for plans of stages runs at the same time
@@ -216,7 +217,7 @@ class QueryPlanning:
         if self._is_answered(own.plan):
             return self._by_own(own, text, share, begun)
         quick = self._quick_plans(text, share)
-        own = self._foretold(own, text, lambda: quick.prepared or self.prepare(text), quick.spilling(share))
+        own = self._estimated(own, text, lambda: quick.prepared or self.prepare(text), quick.spilling(share))
         theirs = self._own_seconds(own, share)
         present = {one.key for one in self._found(quick.keys())}
         best = best_of(self._losses.among(quick.candidates, share), share, theirs >= LONG_SECONDS, present)
@@ -268,12 +269,12 @@ class QueryPlanning:
         return own.staged_seconds is not None and own.staged_seconds < self._own_seconds(own, share)
 
     def _own_seconds(self, own: DuckDBPlan, share: Resources) -> float:
-        """The seconds that DuckDB's plan should take on a share, with what would be lost with the process."""
+        """The seconds that DuckDB's plan should take on a share, with the expected work lost with the process."""
         return self._losses.with_losses(self._cost.on_threads(own.seconds, share.cpu))
 
     def _best(self, own: DuckDBPlan, others: Sequence[Candidate], share: Resources) -> Plan:
-        """DuckDB's plan, or one of the others: whichever took less. One that has hardly been tried is tried again if
-        it may take less, so that a query settles on the better one however wrong the estimates are."""
+        """DuckDB's plan, or one of the others: the one that took less. A plan with few runs is tried again if it may
+        take less, so a query settles on the better one even if the estimates are wrong."""
         best = min(others, key=lambda one: one.finish.seconds(share))
         if own.staged_seconds is None:
             much_less = MUCH_LESS / self._duckdb_plans.slowdown_of_others(own)
@@ -284,12 +285,12 @@ class QueryPlanning:
         [best] = as_they_turned_out([best], own.staged_seconds, share)
         return best.plan
 
-    def _foretold(
+    def _estimated(
         self, own: DuckDBPlan, text: str, prepare: Callable[[], Prepared], spilling: float = 0.0
     ) -> DuckDBPlan:
-        """DuckDB's plan with the best estimate that there is: what it took, or by statistics. spilling: seconds of one
-        thread for what does not fit the memory."""
-        if own.foretold is not None:
+        """DuckDB's plan with its best estimate: measured, or by statistics. spilling: seconds of one thread for rows
+        beyond the memory."""
+        if own.estimated is not None:
             return own
         from qoop.planner.planner import as_duckdb_reads
 
@@ -298,14 +299,14 @@ class QueryPlanning:
         if relation is None:
             return own
         seconds = prepared.planning().duckdb_seconds(relation)
-        return self._duckdb_plans.foretell(own, seconds, spilling)
+        return self._duckdb_plans.add_estimate(own, seconds, spilling)
 
-    def foretold(self, planned: Planned) -> float:
-        """The seconds that a plan should take on the share that there is now."""
+    def estimated_seconds(self, planned: Planned) -> float:
+        """The seconds that a plan should take on the present share."""
         return finish_time(planned.plan, Done(), self.usable)
 
     def with_plan(self, text: str, plan: Plan, at: str | None = None) -> Planned:
-        """The query with a plan that was made for it. Raises QueryError if it was made for something else."""
+        """The query with a plan that was made for it. Raises QueryError for a plan of another query."""
         begun = time.perf_counter()
         bound, tables = self._tables.bind(self._tables.as_read(text), at)
         known = {name: table.version for name, table in tables.items()}
@@ -321,7 +322,7 @@ class QueryPlanning:
         return self._alternatives(query, grid or self._grid(self.usable), at is None, lambda: self.prepare(query, at))
 
     def _alternatives(self, text: str, grid: Grid, now: bool, prepare: Callable[[], Prepared]) -> Alternatives:
-        """The plans of a text worth keeping, DuckDB's own among them where the query is about the present."""
+        """The plans of a text worth keeping; with DuckDB's own, unless the query is bound at an earlier time."""
 
         def well_prepared() -> Prepared:
             prepared = prepare()
@@ -330,7 +331,7 @@ class QueryPlanning:
         found = self._plans.alternatives(text, grid, well_prepared)
         if not now or self._in_stages_only(text):
             return found
-        own = self._foretold(self._own(text, grid.threads), text, prepare)
+        own = self._estimated(self._own(text, grid.threads), text, prepare)
         return found.and_first(Candidate(own.plan, "DuckDB", grid.machine, self._cost))
 
     def prepare(self, text: str, at: str | None = None) -> Prepared:
@@ -347,7 +348,7 @@ class QueryPlanning:
         self._lessons.started(planned, job)
 
     def learn(self, text: str, present: Present) -> int:
-        """Use the present outputs of a query for later plans. Returns for how many stages there is something."""
+        """Use the present outputs of a query for later plans. Returns the number of stages with outputs."""
         query, found = self._tables.as_read(query_text(text)), 0
         usual = self.plan(query)
         share = self.usable
@@ -401,9 +402,10 @@ class QueryPlanning:
     def _search_quickly(
         self, text: str, grid: Grid, tables: Mapping[str, str], planned: Bound, run_for: float
     ) -> Sequence[Candidate] | None:
-        """The plans of a quick search, while DuckDB's plan has run for some seconds, and that with its best estimate.
-        Empty if they should take so much longer that none is to be compared before something happens; None if all plans
-        are to be compared: some are known, or were tried.
+        """The plans of a quick search, and DuckDB's plan, which has run for some seconds, with its best estimate.
+
+        Empty if they should take so much longer that a comparison waits for the next event. None if all plans have to
+        be compared: some are known, or have run.
 
         tables, planned: as for `_find`.
         """
@@ -425,14 +427,16 @@ class QueryPlanning:
             return ()
         if own.staged_seconds is not None or self._plans.has_alternatives(text, grid):
             return None
-        if own.others_foretold is not None and own.others_foretold[0] == share.cpu:
+        if own.others_estimated is not None and own.others_estimated[0] == share.cpu:
             return () if self._are_behind(own, share, run_for) else None
         quick = self._quick_plans(text, share)
         if not all(about(one.plan, tables, planned.settings) for one in quick.candidates):
             return ()  # a table or a setting has changed since it began
-        own = self._foretold(own, text, lambda: quick.prepared or self.prepare(text), quick.spilling(share))
+        own = self._estimated(own, text, lambda: quick.prepared or self.prepare(text), quick.spilling(share))
         doubted = not own.runs and self._own_seconds(own, share) >= LONG_SECONDS
-        own = self._duckdb_plans.foretell_others(own, share.cpu, best_of(quick.candidates, share, doubted).seconds)
+        own = self._duckdb_plans.add_estimate_of_others(
+            own, share.cpu, best_of(quick.candidates, share, doubted).seconds
+        )
         if self._are_behind(own, share, run_for):
             return ()
         factor = self._duckdb_plans.slowdown_of_others(own)
@@ -440,8 +444,8 @@ class QueryPlanning:
         return [Candidate(own.plan, "DuckDB", grid.machine, self._cost), *self._losses.among(others, share)]
 
     def _search_in_background(self, text: str, grid: Grid) -> None:
-        """Have the alternatives of a short query for its next run. During a run of half a second the search would take
-        a third of its time; DuckDB's plan of such a query is not left before it is overdue."""
+        """Search the alternatives of a short query for its next run. During a run of half a second, the search would
+        take a third of its time; a job leaves DuckDB's plan of such a query only when that is overdue."""
         if text in self._searched or self._plans.has_alternatives(text, grid):
             return
         searched = self._searched
@@ -452,9 +456,9 @@ class QueryPlanning:
     def _are_behind(self, own: DuckDBPlan, share: Resources, run_for: float) -> bool:
         """True if the plans of the quick search should take so much longer than DuckDB's that a search among all plans
         should find no better one. run_for: seconds that DuckDB's plan has run."""
-        assert own.others_foretold is not None
+        assert own.others_estimated is not None
         theirs = max(self._own_seconds(own, share), GOES_ON * run_for)
-        return own.others_foretold[1] * self._duckdb_plans.slowdown_of_others(own) > FAR_BEHIND * theirs
+        return own.others_estimated[1] * self._duckdb_plans.slowdown_of_others(own) > FAR_BEHIND * theirs
 
     def _find(
         self,
@@ -469,7 +473,7 @@ class QueryPlanning:
         """The plans of a query worth keeping, by estimates and by the observations since it was planned.
 
         tables, planned: versions by name, and the query, with the options and functions that it was planned with: only
-        plans that stand on the same can take its place. whole: the job began with DuckDB's plan: stages that have not
+        plans with the same inputs can take its place. whole: the job began with DuckDB's plan: stages that have not
         run so far must be much better than that, as at the start.
         """
         if self._tables.binder.functions(text) != planned.functions:

@@ -12,10 +12,10 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog import arrow_input
-from qoop.catalog.errors import DiskFull, QueryError
+from qoop.catalog.errors import DiskFull, Forbidden, QueryError
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.lexer import quoted
-from qoop.catalog.opening import confine, open_duckdb
+from qoop.catalog.opening import confine, open_duckdb, within
 from qoop.catalog.paths import fault_of, text_fault
 from qoop.catalog.value import value
 from qoop.engine.storage.scratch import drafted
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _OF_PANDAS = {"na_rep": "nullstr", "quotechar": "quote", "escapechar": "escape"}
 """Options of COPY by the names that pandas, and DuckDB's `write_csv`, have for them."""
+
+_NAMES_OF_FILES = ("filename_pattern", "file_extension")
+"""Options that give names to files, which may lead through links."""
 
 _NO_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|(-?(?:Infinity|NaN))')
 
@@ -68,6 +71,17 @@ def write(rows: pa.Table, casts: Sequence[str], destination: Destination, settin
             raise QueryError(_missing(path, error) or f"cannot write {path}: {message}") from error
         finally:
             cursor.close()
+
+
+def allowed_folder(path: str, options: str, folders: Sequence[Path]) -> Path:
+    """The one of the folders that a file lies in, wherever links and ``..`` lead. Raises Forbidden if there is none."""
+    there = f"it may copy to files in {', '.join(map(str, folders))}" if folders else "it may copy to no folder"
+    if any(name in options.lower() for name in _NAMES_OF_FILES):
+        raise Forbidden(f"COPY names files by {' and '.join(_NAMES_OF_FILES)} in no locked session; {there}")
+    found = next((folder for folder in folders if within(path, [folder])), None)
+    if found is None or os.path.isdir(path):
+        raise Forbidden(f"COPY TO {path!r} is refused: the session is locked, and {there}")
+    return found
 
 
 def copy_options(format: str, options: Mapping[str, object]) -> str:

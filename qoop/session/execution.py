@@ -60,12 +60,13 @@ class Execution:
                 return done()
             case CopyTo():
                 return self._copy(statement)
-            case ShowTables(with_columns=True) if not self.session.config.locked:
-                return self.query(_ALL_TABLES)
-            case ShowTables(schema):
+            case ShowTables(schema, with_columns):
+                from qoop.query.statements.listings import ALL_TABLES, table_names
+
+                if with_columns and not self.session.config.locked:
+                    return self.query(ALL_TABLES)
                 definitions = self.tables.definitions
-                names = definitions.names() if schema is None else definitions.names_in(schema)
-                return Result(pa.table({"c0": pa.array(names, pa.string())}), (("name", "VARCHAR"),))
+                return Result(*table_names(definitions.names() if schema is None else definitions.names_in(schema)))
             case ShowSchemas():
                 return Result(*self.tables.definitions.schemas.shown())
             case ShowFunctions():
@@ -111,10 +112,10 @@ class Execution:
         return done()
 
     def _copy(self, statement: CopyTo) -> Result:
-        from qoop.query.statements import copying
+        from qoop.query.writing import allowed_folder
 
         config = self.session.config
-        folder = copying.allowed(statement.path, statement.options, config.copy_to) if config.locked else None
+        folder = allowed_folder(statement.path, statement.options, config.copy_to) if config.locked else None
         made = self.query(statement.text)
         # A few rows are written before a second thread has started.
         writers = max(1, int(self.session.available.cpu)) if len(made) >= _MANY else 1
@@ -131,15 +132,6 @@ class Execution:
         except KeyboardInterrupt:
             growing.stop()
             raise
-
-
-_ALL_TABLES = """
-SELECT database_name AS database, schema_name AS "schema", table_name AS name,
-       list(column_name ORDER BY column_index) AS column_names, list(data_type ORDER BY column_index) AS column_types,
-       false AS temporary
-FROM duckdb_columns() WHERE NOT internal GROUP BY ALL ORDER BY ALL
-"""
-"""The rows of SHOW ALL TABLES. A locked session, which does not show its catalog, lists names alone."""
 
 
 def done() -> Result:

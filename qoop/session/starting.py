@@ -79,7 +79,7 @@ class JobStarts:
         from qoop.programs.approximate.start import part_to_read
         from qoop.programs.approximate.target import Target
 
-        if self._planning.foretold(planned) < _DOUBTFUL * deadline:
+        if self._planning.estimated_seconds(planned) < _DOUBTFUL * deadline:
             return
         with suppress(QueryError):  # the job runs, and reports what is wrong
             queries = SessionQueries(self._tables, self._planning, self._config.ray is not None)

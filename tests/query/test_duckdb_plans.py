@@ -228,7 +228,7 @@ def test_a_quick_search_is_for_the_slots_at_hand(session: qoop.Session, all_long
         adaptive = session.planning.plan(JOIN).adaptive
         assert adaptive is not None
         adaptive.quick_search(0.0)
-        estimate = session.planning._own(JOIN, slots).others_foretold
+        estimate = session.planning._own(JOIN, slots).others_estimated
         assert estimate is not None and estimate[0] == slots
 
 
@@ -265,28 +265,28 @@ def test_what_was_measured_is_compared_with_estimates_at_the_pace_of_the_machine
 def test_half_of_what_duckdbs_plan_was_misjudged_by_is_believed_of_others(session: qoop.Session) -> None:
     plans = session.planning._duckdb_plans
     own = session.planning._own(JOIN, 2).taking(8.0, "run")
-    assert plans.slowdown_of_others(own) == 1.0, "it was not foretold, nor was anything else"
-    assert plans.slowdown_of_others(replace(own, foretold=2.0)) == 2.0
+    assert plans.slowdown_of_others(own) == 1.0, "it was not estimated, nor was anything else"
+    assert plans.slowdown_of_others(replace(own, estimated=2.0)) == 2.0
     plans._slowdowns.extend([4.0] * 5)
-    assert plans.slowdown_of_others(replace(own, foretold=0.5)) == pytest.approx(8.0)
-    assert plans.slowdown_of_others(replace(own, basis="statistics", foretold=8.0)) == 1.0, "all are estimates"
+    assert plans.slowdown_of_others(replace(own, estimated=0.5)) == pytest.approx(8.0)
+    assert plans.slowdown_of_others(replace(own, basis="statistics", estimated=8.0)) == 1.0, "all are estimates"
 
 
-def test_a_query_that_has_run_before_anything_was_foretold_is_foretold_later(
+def test_a_query_that_has_run_before_anything_was_estimated_is_estimated_later(
     session: qoop.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qoop.query.duckdb_plans.seconds_from_footers", lambda *_: 1e-3)
-    monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)  # or it is foretold while it runs
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)  # or it is estimated while it runs
     session.submit(JOIN).result()
     session.planning.plan("SELECT 1 FROM t")
     before = session.planning._own(JOIN, 2)
-    assert before.basis == "run" and before.foretold is None
+    assert before.basis == "run" and before.estimated is None
     session.alternatives(JOIN)
     after = session.planning._own(JOIN, 2)
-    assert after.foretold and (after.basis, after.seconds, after.runs) == ("run", before.seconds, 1)
+    assert after.estimated and (after.basis, after.seconds, after.runs) == ("run", before.seconds, 1)
 
 
-def test_the_pace_is_told_by_runs_that_were_foretold(
+def test_the_slowdown_follows_runs_with_estimates(
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect(monkeypatch, 1e-3)
@@ -526,15 +526,15 @@ def test_a_query_that_has_begun_in_stages_is_not_led_back_by_the_same_estimates(
 def test_what_does_not_fit_the_memory_counts_in_what_duckdbs_plan_should_take(all_long: None) -> None:
     rows = pa.table({"a": range(1_000_000), "b": range(1_000_000)})
     text = "SELECT a, b, count(*) AS n FROM t GROUP BY a, b"
-    foretold = []
+    estimates = []
     for memory in ("50MB", "10GB"):
         with qoop.connect(slots=2, memory=memory, staged=False, statistics="full") as session:
             session.register("t", rows)
             adaptive = session.planning.plan(text).adaptive
             assert adaptive is not None
             adaptive.quick_search(0.0)
-            foretold.append(session.planning._own(text, 2).foretold or 0.0)
-    assert foretold[0] > 1.2 * foretold[1] > 0
+            estimates.append(session.planning._own(text, 2).estimated or 0.0)
+    assert estimates[0] > 1.2 * estimates[1] > 0
 
 
 def slow_stages(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:

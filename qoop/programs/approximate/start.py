@@ -51,7 +51,7 @@ def start_answer(
         return ExactAnswer(start(planning.plan(text)), NOT_BUSY)
     if options.exact_within:
         planned = planning.plan(text)
-        short = _short(planning.foretold(planned), options.exact_within)
+        short = _short(planning.estimated_seconds(planned), options.exact_within)
         if short:
             return ExactAnswer(start(planned), short)
     query = _Query.of(text, session)
@@ -80,7 +80,7 @@ def part_to_read(text: str, session: SessionQueries, target: Target) -> float | 
 def why_not(text: str, session: SessionQueries, options: AnswerOptions) -> RoundPlan | str:
     """The rounds in which the answer to a query would grow, or the reason why it would not."""
     planning, within = session.planning, options.exact_within
-    short = _short(planning.foretold(planning.plan(text)), within) if within else ""
+    short = _short(planning.estimated_seconds(planning.plan(text)), within) if within else ""
     if short:
         return short
     opened = _opened(_Query.of(text, session), options)
@@ -178,7 +178,7 @@ def _planned_whole(query: _Query, rounds: Callable[[], RoundPlanning]) -> Planne
 
 def _of_whole(planning: QueryPlanning, text: str) -> Whole:
     """The estimated seconds of the query itself. Raises QueryError if it can no longer be planned."""
-    return Whole(planning.foretold(planning.plan(text)), planning.usable.cpu)
+    return Whole(planning.estimated_seconds(planning.plan(text)), planning.usable.cpu)
 
 
 def _short(seconds: float, exact_within: float) -> str:
@@ -207,10 +207,10 @@ def _exact_parts_are_long(text: str, growth: Growth, planning: QueryPlanning) ->
     if growth.around is None:
         return ""
     try:
-        parts = sum(planning.foretold(planning.plan(one)) for _, one in growth.around.exact)
+        parts = sum(planning.estimated_seconds(planning.plan(one)) for _, one in growth.around.exact)
     except QueryError:
         return ""  # a part is not a query, as where it names a column outside: `_refused` says so
-    whole = planning.foretold(planning.plan(text))
+    whole = planning.estimated_seconds(planning.plan(text))
     if parts <= MOST_IN_PARTS * whole:
         return ""
     return f"the exact parts around its sums should take {seconds_text(parts)} of its {seconds_text(whole)}"

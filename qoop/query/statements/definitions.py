@@ -18,8 +18,7 @@ from qoop.catalog.stores.objects import is_remote
 from qoop.planner.sql.sources import OF_CATALOG, is_of_query
 from qoop.query.statements import table_storage
 from qoop.query.statements.databases.schemas import MAIN, CreateSchema, DropSchema, Schemas
-from qoop.query.statements.files import files_read, is_glob
-from qoop.query.statements.plain_names import plainly, reads
+from qoop.query.statements.plain_names import files_read, is_glob, plainly, reads
 from qoop.query.statements.views import View, Views
 from qoop.query.statements.words import Words
 

@@ -14,9 +14,10 @@ from functools import partial
 
 from qoop.catalog.errors import ParseError
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, quoted
+from qoop.catalog.stores.objects import without_options
 from qoop.catalog.value import value
 from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
-from qoop.planner.sql.sources import base_tables, is_long
+from qoop.planner.sql.sources import base_tables, is_long, tables_read
 from qoop.query.statements.databases.schemas import OWN
 
 _MAY_ASK_CATALOG = re.compile(r"duckdb_|information_schema|pg_|sqlite_|pragma_", re.I)
@@ -32,6 +33,8 @@ _ALONE = ("DESCRIBE", "DESC", "SUMMARIZE", "SHOW", "TABLE")
 """Words before a table that has no alias there."""
 
 _CATALOG_SCHEMAS = ("information_schema", "pg_catalog")
+
+_GLOB = frozenset("*?[")
 
 
 @value
@@ -251,3 +254,19 @@ def _dotted(words: tuple[Lexeme, ...]) -> int:
     while count + 1 < len(words) and words[count].text == ".":
         count += 2
     return count
+
+
+def files_read(text: str, endings: tuple[str, ...]) -> Iterator[str]:
+    """The paths in a text at the places of tables.
+
+    >>> list(files_read("FROM 'a.parquet' JOIN \\"b.csv\\" USING (x) WHERE y IN ('c', 'd.csv')", (".parquet", ".csv")))
+    ['a.parquet', 'b.csv']
+    """
+    lower = text.lower()
+    if any(ending in lower for ending in endings):
+        yield from (name for name in tables_read(text) if without_options(name).lower().endswith(endings))
+
+
+def is_glob(path: str) -> bool:
+    """True if a path stands for several files."""
+    return bool(_GLOB & set(path))
