@@ -316,7 +316,7 @@ class SessionTables:
         """As `Session.describe`."""
         with self.naming():
             self.as_read(query)
-            return self.binder.describe(self.definitions.plainly(query))
+            return self.binder.describe(self.definitions.with_plain_names(query))
 
     def bind(self, text: str, at: str | None = None) -> tuple[Bound, Mapping[str, Table]]:
         """The bound query and the tables it reads, pinned. at: see `Binder.bind`."""

@@ -308,7 +308,7 @@ class Session(Registration):
         terms = self._options.terms_with(tenant=tenant)
         start = partial(self.start, timeout=timeout, resume=True, terms=terms)
         resumption = Resumption(self._tables, self.planning, self.backend, self.set, start)
-        return resumption.go_on(absolute(path), data, trust)
+        return resumption.resume(absolute(path), data, trust)
 
     @interruptible()
     def alternatives(self, text: str, grid: Grid | None = None) -> Alternatives:

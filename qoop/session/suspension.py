@@ -57,7 +57,7 @@ class Resumption:
     set: Callable[[str, object], None]
     start: Callable[[Planned], Job]
 
-    def go_on(self, folder: Path, data: Sequence[str | os.PathLike[str]], trust: bool) -> Job:
+    def resume(self, folder: Path, data: Sequence[str | os.PathLike[str]], trust: bool) -> Job:
         """The job of a bundle, as `Session.resume` has it."""
         from qoop.query.copies import remembered
 

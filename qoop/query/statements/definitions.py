@@ -18,7 +18,7 @@ from qoop.catalog.stores.objects import is_remote
 from qoop.planner.sql.sources import OF_CATALOG, is_of_query
 from qoop.query.statements import table_storage
 from qoop.query.statements.databases.schemas import MAIN, CreateSchema, DropSchema, Schemas
-from qoop.query.statements.plain_names import files_read, is_glob, plainly, reads
+from qoop.query.statements.plain_names import files_read, is_glob, reads, with_plain_names
 from qoop.query.statements.views import View, Views
 from qoop.query.statements.words import Words
 
@@ -68,7 +68,7 @@ class Definitions:
         self._endings = endings
         self._folder = folder
         self._locked = locked
-        self._made: set[str] = set()  # tables that statements have created, in lower case
+        self._created: set[str] = set()  # tables that statements have created, in lower case
         self._views = Views()
         self._macros: DefinedMacros | None = None  # once there is one
         self.schemas = Schemas(folder, table_storage.check_name)
@@ -120,11 +120,13 @@ class Definitions:
         with self._lock:
             written = self._without_macros(text)
             read = self._as_read(written)
-            return read if self._macros is None or written == text else self._macros.named(self.plainly(text), read)
+            if self._macros is None or written == text:
+                return read
+            return self._macros.named(self.with_plain_names(text), read)
 
     def _as_read(self, text: str) -> str:
         """The same for a text without macros."""
-        text = self.plainly(text)
+        text = self.with_plain_names(text)
         self._binder.admit(text)
         for path in () if self._locked else files_read(text, self._endings):
             if path.lower().startswith(_WEB):
@@ -132,7 +134,7 @@ class Definitions:
             elif is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
                 self._read_file(path)
         expanded = self._views.expand(text)
-        expanded = text if expanded == text else self.plainly(self._without_macros(expanded))
+        expanded = text if expanded == text else self.with_plain_names(self._without_macros(expanded))
         self._check_again(expanded)
         if expanded != text:
             self._binder.describe(text)
@@ -142,16 +144,18 @@ class Definitions:
         """A text with the bodies of macros in place of their calls."""
         return text if self._macros is None else self._macros.expand(text)
 
-    def plainly(self, text: str) -> str:
+    def with_plain_names(self, text: str) -> str:
         """A text with one name for each table (:mod:`qoop.query.statements.plain_names`); an expression over the
         catalog becomes a table of its present rows."""
         with self._lock:
-            return self._plainly(text, None if self._locked else self._answer_of_catalog)
+            return self._with_plain_names(text, None if self._locked else self._answer_of_catalog)
 
-    def _plainly(self, text: str, catalog: Callable[[str], str] | None, write: Callable[[str], str] = quoted) -> str:
+    def _with_plain_names(
+        self, text: str, catalog: Callable[[str], str] | None, write: Callable[[str], str] = quoted
+    ) -> str:
         names = [*self._catalog.tables(), *self._views.names()]
         qualified = [name.lower() for name in names if "." in name and self._schema_of(name)]
-        return plainly(text, qualified, catalog, self.schemas.default, write, self.has)
+        return with_plain_names(text, qualified, catalog, self.schemas.default, write, self.has)
 
     def _answer_of_catalog(self, expression: str) -> str:
         from qoop.query.statements.session_catalog import ask_catalog
@@ -171,7 +175,7 @@ class Definitions:
 
     def table_came(self, name: str) -> None:
         """A table with this name is registered: it replaces a view of that name."""
-        self._made.discard(name.lower())
+        self._created.discard(name.lower())
         self._files.discard(name)
         if name in self._views:
             self._binder.drop_view(name)
@@ -187,10 +191,12 @@ class Definitions:
             # DuckDB's catalog has a table of that name, which the view would hide.
             if not self.has(name) and reads(statement.text, name):
                 raise CatalogError(f"the view {name} would read itself: choose a name that its query does not read")
-            body = self.plainly(statement.text)
+            body = self.with_plain_names(statement.text)
             self._binder.add_view(name, statement.columns, body)
-            lasting = self._plainly(statement.text, None)  # the catalog is read at each use of the view
-            text = statement.text if self.schemas.default is None else self._plainly(statement.text, None, self._dotted)
+            lasting = self._with_plain_names(statement.text, None)  # the catalog is read at each use of the view
+            text = statement.text
+            if self.schemas.default is not None:
+                text = self._with_plain_names(text, None, self._dotted)
             self._views.add(View(name, statement.columns, text, lasting))
 
     def attach_view(self, view: View) -> None:
@@ -222,7 +228,7 @@ class Definitions:
         if self._locked:
             raise Forbidden("a locked session has no macros")
         with self._lock:
-            self._macros = self._macros or DefinedMacros(self._binder, self.plainly)
+            self._macros = self._macros or DefinedMacros(self._binder, self.with_plain_names)
             self._macros.do(statement)
 
     def free_name(self, statement: CreateTable | CreateEmpty) -> str | None:
@@ -237,7 +243,7 @@ class Definitions:
             return None if self._taken(name, statement.replace and name not in self._views, statement.unless) else name
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Within the block only this thread changes tables."""
         with self._changing:
             yield
@@ -259,7 +265,7 @@ class Definitions:
             )
             with self._lock:
                 self._register(name, kept)
-                self._made.add(name.lower())
+                self._created.add(name.lower())
 
     def create_empty(
         self, statement: CreateEmpty, made: Callable[[pa.Table, Columns], Result], settings: Settings
@@ -293,9 +299,9 @@ class Definitions:
 
         self._check_unlocked()
         with self._changing:
-            if statement.exists and not self.has(self._meant(statement.name)):
+            if statement.exists and not self.has(self._resolved(statement.name)):
                 return 0
-            name = self._own(self._meant(statement.name))
+            name = self._changeable(self._resolved(statement.name))
             now = run(f"FROM {quoted(name)}")
             before = self._catalog.table(name).version
             alone = statement.reshapes or statement.files
@@ -304,7 +310,7 @@ class Definitions:
             default = self.schemas.default
             rows, count = apply(statement, self._parts(name), others, run, now, settings, default)
             with self._lock:
-                if self._catalog.table(self._own(name)).version != before:
+                if self._catalog.table(self._changeable(name)).version != before:
                     raise CatalogError(f"table {name} was replaced during the change, so the change has no effect")
                 if count or statement.reshapes:
                     self.create_table(name, made(*rows))
@@ -314,10 +320,10 @@ class Definitions:
         """Rename a table within its schema. run: runs a query. Raises as `change`."""
         self._check_unlocked()
         with self._changing:
-            meant = self._meant(statement.name)
-            if statement.exists and not self.has(meant):
+            resolved = self._resolved(statement.name)
+            if statement.exists and not self.has(resolved):
                 return
-            name = self._own(meant)
+            name = self._changeable(resolved)
             schema = self.schemas.of(name)
             new = self.schemas.full((schema or MAIN, statement.new))
             self.check_free([new])
@@ -338,12 +344,12 @@ class Definitions:
     def _dotted(self, name: str) -> str:
         return ".".join(map(quoted, self._parts(name)))
 
-    def _meant(self, parts: tuple[str, ...]) -> str:
+    def _resolved(self, parts: tuple[str, ...]) -> str:
         """The name in the session for a name in parts. Raises CatalogError."""
         dotted = ".".join(parts)
         return dotted if len(parts) > 1 and self.has(dotted) else self.schemas.full(parts, self.has)
 
-    def _own(self, name: str) -> str:
+    def _changeable(self, name: str) -> str:
         """The name of a table that statements may change. Raises UnknownTable, CatalogError."""
         if name in self._views:
             raise CatalogError(f"{name} is a view: only tables can be changed")
@@ -358,7 +364,7 @@ class Definitions:
     def is_own(self, table: Table) -> bool:
         """True for a table that a statement has created, in this session or earlier in its folder of tables."""
         kept = self._folder is not None and table_storage.is_kept(self._folder, table)
-        return kept or table.name.lower() in self._made
+        return kept or table.name.lower() in self._created
 
     def _check_unlocked(self) -> None:
         if self._locked:
@@ -388,7 +394,7 @@ class Definitions:
 
     def _check_own(self, name: str) -> None:
         """Raise Forbidden in a locked session for a table that no statement has created."""
-        if self._locked and self._catalog.find(name) is not None and name.lower() not in self._made:
+        if self._locked and self._catalog.find(name) is not None and name.lower() not in self._created:
             raise Forbidden(f"the session is locked: table {name}, which the program has registered, stays as it is")
 
     def _drop_table(self, name: str, kind: str) -> None:

@@ -46,7 +46,7 @@ class _Replacement:
     written: str
 
 
-def plainly(
+def with_plain_names(
     text: str,
     qualified: Collection[str],
     catalog: Callable[[str], str] | None,
@@ -61,9 +61,9 @@ def plainly(
     without a dot, if it has such a table. write: the name of a table in SQL. is_own: true for the name of a table or
     view, which hides what the catalog has by it.
 
-    >>> plainly("SELECT s2.t2.x, t3.y FROM s2.t2 JOIN s2.T3 AS t3 USING (x)", ["s2.t2", "s2.t3"], None)
+    >>> with_plain_names("SELECT s2.t2.x, t3.y FROM s2.t2 JOIN s2.T3 AS t3 USING (x)", ["s2.t2", "s2.t3"], None)
     'SELECT t2.x, t3.y FROM "s2.t2" AS t2 JOIN "s2.T3" AS t3 USING (x)'
-    >>> plainly("FROM pragma_table_info('a') WHERE pk", [], lambda expression: f"rows of {expression}")
+    >>> with_plain_names("FROM pragma_table_info('a') WHERE pk", [], lambda expression: f"rows of {expression}")
     'FROM "rows of pragma_table_info(\\'a\\')" AS pragma_table_info WHERE pk'
     """
     may_ask = catalog is not None and _MAY_ASK_CATALOG.search(text) is not None
@@ -113,7 +113,7 @@ def _places_of(text: str, names: Mapping[str, str]) -> Iterator[_Replacement]:
         match node.get("type"):
             case "BASE_TABLE" if not is_common_table(node, named) and node["table_name"].lower() in names:
                 if node.get("schema_name", "").lower() not in _CATALOG_SCHEMAS:
-                    yield _table(text, node, partial(_whatever, quoted(names[node["table_name"].lower()])))
+                    yield _table(text, node, partial(_constant, quoted(names[node["table_name"].lower()])))
             case "COLUMN_REF":
                 before = _before_main([name.lower() for name in node["column_names"]])
                 if before and node["column_names"][before].lower() in names:
@@ -159,7 +159,7 @@ def _places(
             case "BASE_TABLE" if not is_common_table(node, named):
                 schema, name = node.get("schema_name", ""), node["table_name"]
                 if (known := _known(node, qualified, default)) is not None:
-                    yield _table(text, node, partial(_whatever, write(known)))
+                    yield _table(text, node, partial(_constant, write(known)))
                 elif catalog is not None and _is_of_catalog(schema, name) and (schema or not is_own(name)):
                     yield _table(text, node, lambda expression: quoted(catalog(expression)))
             case "TABLE_FUNCTION" if catalog is not None and _is_of_catalog("", node["function"]["function_name"]):
@@ -170,7 +170,7 @@ def _places(
                     yield _column(text, node, before)
 
 
-def _whatever(written: str, _: str) -> str:
+def _constant(written: str, _: str) -> str:
     """The replacement of a table, regardless of the old text."""
     return written
 

@@ -69,7 +69,7 @@ def import_database(
         raise QueryError(f"USE {OWN} before IMPORT: names without a schema would be of {names.schemas.default}")
     schemas, others = _definitions(statement)
     done: list[Statement] = []
-    with names.alone(), _opened(statement, memory) as database:
+    with names.exclusive(), _opened(statement, memory) as database:
         tables = [_Imported(*row) for row in database.execute(_TABLES).fetchall()]
         names.check_free(".".join(table.parts) for table in tables)
         try:

@@ -13,11 +13,11 @@ from qoop.query.statements.macros.reading import CreateMacro, DropMacro, Macro, 
 
 
 class DefinedMacros:
-    """Not thread-safe: a caller that shares it guards it. plainly: a query with each table by one name."""
+    """Not thread-safe: a caller that shares it guards it. with_plain_names: a query with each table by one name."""
 
-    def __init__(self, binder: Binder, plainly: Callable[[str], str]) -> None:
+    def __init__(self, binder: Binder, with_plain_names: Callable[[str], str]) -> None:
         self._binder = binder
-        self._plainly = plainly
+        self._with_plain_names = with_plain_names
         self._macros = Macros()
 
     def do(self, statement: OfMacros) -> None:
@@ -49,5 +49,5 @@ class DefinedMacros:
         return with_names(expanded, [name for name, _ in found], [name for name, _ in expected])
 
     def _definition(self, macro: Macro) -> str:
-        query = self._plainly(macro.body if macro.is_table else f"SELECT {macro.body}")
+        query = self._with_plain_names(macro.body if macro.is_table else f"SELECT {macro.body}")
         return macro.definition(query if macro.is_table else query[len("SELECT ") :])
