@@ -10,7 +10,8 @@ from qoop.catalog.errors import ConfigError
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 
-_LEAST_MEMORY = 16 * 2**20
+LEAST_MEMORY = 16 * 2**20
+"""Bytes: less runs nothing."""
 
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)\s*", re.IGNORECASE)
@@ -67,7 +68,7 @@ def slots_of(name: str, value: int | str, least: int = 1) -> int:
 def memory_of(name: str, value: int | str) -> int:
     """Bytes that are enough to run anything. Raises ConfigError."""
     found = parse_bytes(value)
-    if found < _LEAST_MEMORY:
+    if found < LEAST_MEMORY:
         raise ConfigError(f"{name} must be at least 16MiB, not {value!r}")
     return found
 

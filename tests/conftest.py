@@ -120,6 +120,14 @@ def in_stages() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def of_one_size() -> Iterator[None]:
+    """Sessions keep their size in a control group with limits too: there the tests take CPUs from one another."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QOOP_WATCH_MACHINE", "off")
+        yield
+
+
 @pytest.fixture
 def as_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckDB's own plan is one of the alternatives, as it is for users."""

@@ -49,7 +49,7 @@ class Config:
     error_goal, confidence: the goal of answers that grow, where a query names none.
     exact_within: seconds in which an answer should be exact that does not grow.
     watch_machine: see `connect`; None: not set.
-    files: the files qoop.toml that were read.
+    files: the files qoop.toml that were read. requested: the options, by field, whose value is not the default's.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
         there are; None: this machine is. ray_reserve, ray_tls, node_queue, runtime_env: see `connect`. exchange:
         how tasks read from several nodes (`qoop.engine.backends.ray.peers`).
@@ -93,6 +93,7 @@ class Config:
     ray_tls: bool | None = None
     runtime_env: Mapping[str, object] | None = None
     files: tuple[Path, ...] = ()
+    requested: frozenset[str] = frozenset()
     locked: bool = False
     copy_to: tuple[Path, ...] = ()
 
@@ -117,7 +118,12 @@ def configure(*, environment: Mapping[str, str] | None = None, **arguments: Any)
     if environment is None:
         settings, files = from_files()
         environment = settings | os.environ
-    values = {option.field_name: _value(option, arguments.get(option.name), environment) for option in OPTIONS}
+    chosen = {option.field_name: _chosen(option, arguments.get(option.name), environment) for option in OPTIONS}
+    requested = frozenset(name for name, value in chosen.items() if value is not None)
+    values: dict[str, Any] = {
+        option.field_name: option.usual() if (value := chosen[option.field_name]) is None else value
+        for option in OPTIONS
+    }
     if values["ray"] is not None and (arguments.get("slots") is not None or arguments.get("memory") is not None):
         raise ConfigError("slots and memory cannot be set with ray=...: the nodes of the cluster define them")
     if values["ray"] is None and values["runtime_env"] is not None:
@@ -127,7 +133,7 @@ def configure(*, environment: Mapping[str, str] | None = None, **arguments: Any)
         values["reuse"] = place is not None
     if values["plan_cache"] is None and isinstance(place, Path):
         values["plan_cache"] = place / _PLANS
-    return Config(**values, files=files)
+    return Config(**values, files=files, requested=requested)
 
 
 def _no_option(name: str) -> str:
@@ -140,12 +146,12 @@ def _no_option(name: str) -> str:
     return f"there is no option {name}. {advice}"
 
 
-def _value(option: SessionOption, argument: Any, environment: Mapping[str, str]) -> Any:
-    """The value of an option: the argument, else that of the environment, else the default."""
+def _chosen(option: SessionOption, argument: Any, environment: Mapping[str, str]) -> Any:
+    """The value of an option that its user chose: the argument, else that of the environment; None: the default."""
     for candidate in (argument, environment.get(option.variable) if option.text else None):
         if candidate is not None and not (option.blank and not candidate):
             return option.read(option.name, candidate)
-    return option.usual()
+    return None
 
 
 def from_files() -> tuple[dict[str, str], tuple[Path, ...]]:

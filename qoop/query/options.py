@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from qoop.adaptive.monitor.available import available_memory, available_slots
+from qoop.adaptive.monitor.available import available_memory, available_slots, safe_memory
 from qoop.adaptive.schedulers.terms import USUAL_PRIORITY, tenant_weights
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.paths import absolute
-from qoop.catalog.sizes import memory_of, parse_bytes, parse_seconds, slots_of
+from qoop.catalog.sizes import LEAST_MEMORY, memory_of, parse_bytes, parse_seconds, slots_of
 from qoop.catalog.value import value
 
 POLICIES = ("greedy", "cheapest")
@@ -196,7 +196,7 @@ class SessionOption:
 
 
 def _usual_memory() -> int:
-    return memory_of("memory", int(available_memory() * 0.8))
+    return max(LEAST_MEMORY, safe_memory(available_memory()))
 
 
 OPTIONS = (
@@ -205,8 +205,9 @@ OPTIONS = (
         flag=Flag("tasks at a time (the CPUs there are)", "N", int),
     ),
     SessionOption(
-        "memory", "80 % of the smaller of physical memory and the cgroup's limit", memory_of, _usual_memory,
-        settable=True, flag=Flag('for all tasks together, such as "2GB" (80 % of what there is)', "SIZE"),
+        "memory", "80 % of the smaller of physical memory and the cgroup's limit, less below 1.9 GB",
+        memory_of, _usual_memory, settable=True,
+        flag=Flag('for all tasks together, such as "2GB" (80 % of what there is)', "SIZE"),
     ),
     SessionOption(
         "checkpoints", "no durable checkpoints; a folder, or the URL of a store", place, blank=True, trusted=True,
@@ -267,7 +268,7 @@ OPTIONS = (
     ),
     SessionOption(
         "watch_machine",
-        "false, in the shell true: slots and memory follow what the machine has",
+        "true in the shell and in a control group with limits: slots and memory follow the machine",
         on_or_off,
         settable=True,
     ),
@@ -318,7 +319,7 @@ class ConnectOptions(TypedDict, total=False):
 
     slots: tasks at a time, each a thread; by default the CPUs this process may use.
     memory: bytes, or a text such as "2GB", that all tasks together may use; by default 80 % of the memory that
-        the process may use.
+        the process may use, less below 1.9 GB.
     checkpoints: a folder for outputs that survive the process, or a place that machines share: ``file:///folder``
         or ``s3://bucket/prefix`` (see docs/stores.md); by default they live in memory.
     replan: whether jobs may change plan while they run.
@@ -361,7 +362,7 @@ class ConnectOptions(TypedDict, total=False):
         given. Paths of tables and checkpoints must mean the same on all nodes. Needs the extra ``qoop[ray]``.
     watch_machine: whether slots and memory follow what the machine has to give, as other programs and the limits of
         control groups leave it (:mod:`qoop.adaptive.monitor`): never more than `slots` and `memory` say, and a `resize`
-        wins. Linux only.
+        wins. By default true in a control group that limits this process, else false. Linux only.
     ray_reserve: whether Ray counts the slots and the memory of its nodes as taken while there are sessions, and so
         places nothing else there; true by default.
     node_queue: tasks that wait at each node of the Ray cluster for others to end, besides those that run there, so

@@ -11,7 +11,7 @@ from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.planner_thread import PlannerThread
 from qoop.adaptive.cluster.sizing import Sizing
-from qoop.adaptive.monitor.judging import Size
+from qoop.adaptive.monitor.available import Size, whole_machine
 from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import chosen_key
 from qoop.catalog.value import value
@@ -99,7 +99,18 @@ def made(config: Config, tables: SessionTables) -> SessionParts:
     )
     if share is not None:
         share.wants = cluster.demand
-    return SessionParts(backend, cluster, Sizing(cluster, Size(config.slots, config.memory)), trace, tables)
+    opened = Size(config.slots, config.memory)
+    return SessionParts(backend, cluster, Sizing(cluster, opened, _most(config, opened)), trace, tables)
+
+
+def _most(config: Config, opened: Size) -> Size:
+    """The most that a session may come to have: what its user requested, else what the machine has. The limits of a
+    control group that the session was opened under may rise."""
+    most = whole_machine()
+    return Size(
+        opened.slots if "slots" in config.requested else max(opened.slots, most.slots),
+        opened.memory if "memory" in config.requested else max(opened.memory, most.memory),
+    )
 
 
 def _program_kinds() -> tuple[type, ...]:

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.sizing import Auto
+from qoop.adaptive.monitor.cgroup import is_limited
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import QoopError
 from qoop.catalog.paths import absolute
@@ -92,7 +93,7 @@ class Session(Registration):
             clean(config.tables, DRAFTS)
         if config.tables is not None and any(config.tables.glob("[!._]*.parquet")):
             self.register_folder(config.tables)
-        if config.watch_machine:
+        if config.watch_machine or (config.watch_machine is None and config.ray is None and is_limited()):
             self._options.watch(True)
 
     # Queries

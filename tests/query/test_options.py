@@ -52,7 +52,10 @@ def test_what_connect_is_given_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_configuration_has_a_field_for_every_option() -> None:
-    assert {field.name for field in fields(Config)} == {option.field_name for option in OPTIONS} | {"files"}
+    assert {field.name for field in fields(Config)} == {option.field_name for option in OPTIONS} | {
+        "files",
+        "requested",
+    }
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.text], ids=lambda option: option.name)

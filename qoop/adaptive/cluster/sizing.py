@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from qoop.adaptive.monitor.judging import Change, Size
+from qoop.adaptive.monitor.available import Size
+from qoop.adaptive.monitor.judging import Change
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import available_of
 
@@ -30,14 +31,18 @@ class Sized(Protocol):
 
 
 class Sizing:
-    """full: what the session was opened with. May be used from several threads.
+    """opened: what the session was opened with. most: what it may come to have while the machine is watched; None:
+    what it was opened with. May be used from several threads.
 
     machine: makes what is read while the machine is watched; None: this machine.
     """
 
-    def __init__(self, sized: Sized, full: Size, machine: Callable[[], Readable] | None = None) -> None:
+    def __init__(
+        self, sized: Sized, opened: Size, most: Size | None = None, machine: Callable[[], Readable] | None = None
+    ) -> None:
         self._sized = sized
-        self._full = full
+        self._opened = opened
+        self._most = most or opened
         self._machine = machine
         self._watch: Watch | None = None
         self._set_by_user: set[str] = set()  # for which of the two the user's word holds
@@ -59,7 +64,7 @@ class Sizing:
         back = {name for name, value in options.items() if value == AUTO}
         size = available_of(None if slots == AUTO else slots, None if memory == AUTO else memory)
         with self._lock:
-            free = self._watch.judge.now if self._watch is not None else self._full
+            free = self._watch.judge.now if self._watch is not None else self._opened
             self._sized.resize(
                 free.slots if "slots" in back else size[0], free.memory if "memory" in back else size[1], notice
             )
@@ -74,7 +79,7 @@ class Sizing:
             if self._watch is None:
                 if self._machine is None and not Machine.readable():
                     raise ConfigError("the machine cannot be watched: this system has no /proc that tells of it")
-                self._watch = Watch((self._machine or Machine)(), self._full, self._act).start()
+                self._watch = Watch((self._machine or Machine)(), self._opened, self._act, self._most).start()
 
     def unwatch(self) -> None:
         """Watch no more, and have all the resources again that the user has not decided on."""
@@ -82,7 +87,7 @@ class Sizing:
         if watch is None:
             return
         with self._lock:
-            self._act(Change(self._full.slots, self._full.memory, "the machine is watched no more"))
+            self._act(Change(self._opened.slots, self._opened.memory, "the machine is watched no more"))
 
     def end(self) -> Watch | None:
         """Watch no more, and leave the resources as they are."""

@@ -2,10 +2,11 @@
 
 ::
 
-    machine.py     what the kernel tells
+    machine.py     reads what the kernel reports
     cgroup.py      limits of control groups
     available.py   what this process may use
-    reading.py     one look at the machine, as values
-    judging.py     what a session should use
-    watch.py       gives it to the session
+    reading.py     the state of the machine at one moment, as values
+    judging.py     the size that a session should have
+    alarm.py       waits for the next reading
+    watch.py       gives that size to the session
 """

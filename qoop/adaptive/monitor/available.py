@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
 
-from qoop.adaptive.monitor.cgroup import groups, usable_cpus
+from qoop.adaptive.monitor.cgroup import groups, physical_memory, usable_cpus
+from qoop.catalog.value import value
 
-_FIRST_VERSION = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Of cgroups, which holds the memory where the second does not."""
+_PEAK, _FIXED = 1.15, 150_000_000
+"""DuckDB's limit misses some of its allocations: a process may take that many times its memory, and these bytes."""
+_PART = 0.8
+"""The part of the memory that a session takes by default where that is less."""
+
+
+@value
+class Size:
+    """The size of a session. slots: tasks at a time. memory: bytes."""
+
+    slots: int
+    memory: int
+
+
+def safe_memory(limit: float) -> int:
+    """Bytes that a session may be given so that its process stays below a limit.
+
+    >>> safe_memory(1_000_000_000), safe_memory(16_000_000_000)
+    (739130434, 12800000000)
+    """
+    return max(0, int(min(_PART * limit, (limit - _FIXED) / _PEAK)))
+
+
+def whole_machine() -> Size:
+    """The size of a session that no control group limits."""
+    return Size(os.cpu_count() or 1, safe_memory(physical_memory()))
 
 
 def available_memory() -> int:
     """Bytes this process may use: physical memory, or less where a cgroup says so."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    first_version = _cgroup_limit(_FIRST_VERSION)
-    limits = [physical, *(group.memory() for group in groups()), *([first_version] if first_version else [])]
-    return int(min(limits))
+    return int(min([physical_memory(), *(group.memory() for group in groups())]))
 
 
 def available_slots() -> int:
     """CPUs this process may run on, or less where a cgroup says so; of an allowed part of one the whole counts."""
     allowed = min((group.cpus() for group in groups()), default=math.inf)
     return len(usable_cpus()) if allowed == math.inf else max(1, min(len(usable_cpus()), math.ceil(allowed)))
-
-
-def _cgroup_limit(path: Path) -> int | None:
-    try:
-        text = path.read_text().strip()
-    except OSError:  # no such controller here: no limit
-        return None
-    return int(text) if text.isdigit() else None  # "max"

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, floor
+from math import ceil, floor, inf
 
+from qoop.adaptive.monitor.available import Size, safe_memory
 from qoop.adaptive.monitor.reading import Reading, in_words, tightest
 from qoop.catalog.value import value
 from qoop.engine.history import size
@@ -30,14 +31,6 @@ _EDGE = 1e-9  # of rounding
 
 
 @value
-class Size:
-    """The size of a session. slots: tasks at a time. memory: bytes."""
-
-    slots: int
-    memory: int
-
-
-@value
 class Change:
     """The number that changes, None: it stays, and why, as a sentence."""
 
@@ -50,7 +43,7 @@ class Change:
 class Judge:
     """The conclusion from the readings so far.
 
-    full: what the session was opened with; never more. least: what keeps a query alive; never less.
+    full: the most that it may have. least: what keeps a query alive; never less.
     now: what the session is to use. scale: slots for each CPU; more than 1 if more were wanted than there are CPUs.
     less_after, more_after: seconds for which all readings must call for less, and for more.
     readings: those that still count, in order. slots_why, memory_why: of what is less than `full` why, as a clause.
@@ -67,10 +60,20 @@ class Judge:
     memory_why: str = ""
 
     @classmethod
-    def of(cls, full: Size, least: Size, cpus: float, less_after: float = 2.0, more_after: float = 5.0) -> Judge:
-        """Begin with all resources. cpus: how many there are, to which `full` is believed to suit."""
-        least = Size(min(least.slots, full.slots), min(least.memory, full.memory))
-        return cls(full, least, full, max(1.0, full.slots / max(1.0, cpus)), less_after, more_after)
+    def of(
+        cls,
+        opened: Size,
+        least: Size,
+        cpus: float,
+        most: Size | None = None,
+        less_after: float = 2.0,
+        more_after: float = 5.0,
+    ) -> Judge:
+        """Begin with what the session was opened with. cpus: how many there are, to which that suits. most: what it
+        may come to have; None: that."""
+        least = Size(min(least.slots, opened.slots), min(least.memory, opened.memory))
+        scale = max(1.0, opened.slots / max(1.0, cpus))
+        return cls(most or opened, least, opened, scale, less_after, more_after)
 
     def after(self, reading: Reading) -> Judge:
         """The conclusion once this was seen, too. Readings come in the order of their time."""
@@ -110,11 +113,11 @@ class Judge:
         left = max((tightest(one.memory).left for one in lately), default=None)
         if left is not None and target > left:
             target = _LESS * left
-        limit = min((pool.limit for pool in last.memory if pool.group), default=target)
-        if target > limit:
-            target = _LESS * limit
-        to_be_had = min((_MORE * tightest(one.memory).left for one in longer if not one.squeezed), default=0.0)
-        to_be_had = min(self.full.memory, to_be_had if not any(one.squeezed for one in longer) else 0.0)
+        allowed = _allowed(last)
+        target = min(target, allowed)
+        to_be_had = 0.0
+        if longer and not any(one.squeezed for one in longer):
+            to_be_had = min(self.full.memory, allowed, _MORE * min(tightest(one.memory).left for one in longer))
         if to_be_had >= min(self.full.memory, _WORTH_IT * target):
             target = max(target, to_be_had)
         return max(self.least.memory, min(self.full.memory, int(target)))
@@ -128,6 +131,12 @@ class Judge:
         if memory == self.now.memory or memory == self.full.memory:
             return self.memory_why if memory < self.full.memory else ""
         return f"{in_words('memory', tightest(reading.memory))}: {size(memory)}"
+
+
+def _allowed(reading: Reading) -> float:
+    """Bytes that a session may have by the limits of control groups."""
+    limit = min((pool.limit for pool in reading.memory if pool.group), default=inf)
+    return inf if limit == inf else safe_memory(limit)
 
 
 def cpus_there(reading: Reading) -> int:

@@ -1,7 +1,6 @@
-"""Reading this machine: what its kernel tells of cpu time, memory and control groups.
+"""Reading this machine: cpu time, memory and control groups, as the kernel reports them.
 
-Sources: proc(5) for ``/proc/stat`` (clock ticks by kind and CPU) and ``/proc/meminfo``; "PSI - Pressure Stall
-Information" in the documentation of Linux for ``/proc/pressure/memory``.
+Source: proc(5) for ``/proc/stat`` (clock ticks by kind and CPU) and ``/proc/meminfo``.
 """
 
 from __future__ import annotations
@@ -9,15 +8,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from itertools import chain
 from math import inf
 from pathlib import Path
 
-from qoop.adaptive.monitor.cgroup import ROOT, groups, usable_cpus
+from qoop.adaptive.monitor.alarm import Alarm
+from qoop.adaptive.monitor.cgroup import ROOT, groups, usable_cpus, waiting_percent
 from qoop.adaptive.monitor.reading import Pool, Reading
 from qoop.catalog.value import value
 
 _SHORT = 20.0
-"""Percent of the last ten seconds in which some program waited for memory, above which there is too little."""
+"""Percent of the last ten seconds in which some program waited for memory, from which on there is too little."""
 
 _USER, _NICE, _SYSTEM, _IRQ, _SOFTIRQ, _STEAL = 0, 1, 2, 5, 6, 7
 _KILO = 1024
@@ -60,6 +61,10 @@ class Machine:
         """True if this system tells what others do: Linux."""
         return Path("/proc/stat").exists() and Path("/proc/meminfo").exists()
 
+    def alarm(self) -> Alarm:
+        """Rings when the kernel reports that memory is short in a group of this process."""
+        return Alarm(tuple(chain.from_iterable(group.notices() for group in self._groups)))
+
     def read(self) -> Reading:
         """The state of the machine now."""
         before, self._before = self._before, self._clock()
@@ -88,12 +93,12 @@ class Machine:
         return tuple(pools)
 
     def _squeezed(self) -> bool:
-        try:
-            some = (self._proc / "pressure" / "memory").read_text().split("\n", 1)[0]
-        except OSError:  # a kernel that does not tell
-            return False
-        reported = dict(word.split("=") for word in some.split() if "=" in word)
-        return float(reported.get("avg10", 0.0)) >= _SHORT
+        """True if memory is short for this process: in its group, if it has one that reports it. What the machine
+        reports includes other groups at limits of their own."""
+        waiting = next((known for group in self._groups if (known := group.waiting()) is not None), None)
+        if waiting is None and not any(group.memory() < inf for group in self._groups):
+            waiting = waiting_percent(self._proc / "pressure" / "memory")
+        return waiting is not None and waiting >= _SHORT
 
 
 def _busy(stat: Path) -> float:

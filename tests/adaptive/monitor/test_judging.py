@@ -8,7 +8,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qoop.adaptive.monitor.judging import Judge, Size, cpus_there
+from qoop.adaptive.monitor.available import Size
+from qoop.adaptive.monitor.judging import Judge, cpus_there
 from qoop.adaptive.monitor.reading import Pool, Reading, tightest
 
 GB = 10**9
@@ -95,9 +96,9 @@ def test_a_group_that_takes_memory_away_is_obeyed_at_once_and_its_cpus_after_a_t
     calm = [reading(n * 0.5) for n in range(10)]
     less = Reading(5.0, (Pool(4), Pool(1.5, 0.0, group=True)), (Pool(16 * GB), Pool(4 * GB, 0.0, group=True)))
     before, after = judges([*calm, less])[-2:]
-    assert after.now == Size(4, int(0.9 * 4 * GB))
+    assert after.now == Size(4, int(0.8 * 4 * GB))
     change = before.change_to(after)
-    assert change is not None and change.why.startswith("the control group allows 4 GB of memory: 3.6 GB")
+    assert change is not None and change.why.startswith("the control group allows 4 GB of memory: 3.2 GB")
     assert judges([*calm, *(Reading(5 + n, less.cpus, less.memory) for n in range(4))])[-1].now.slots == 2
 
 
@@ -124,3 +125,12 @@ def test_who_wants_less_than_all_is_left_alone_until_the_rest_is_gone() -> None:
     for n in range(10, 20):
         judge = judge.after(reading(n))
     assert judge.now == Size(2, GB)  # however much is free
+
+
+def test_a_group_that_gives_more_than_the_session_was_opened_with_is_followed() -> None:
+    opened, most = Size(1, GB // 2), Size(4, 8 * GB)
+    judge = Judge.of(opened, LEAST, 1, most)
+    assert judge.now == opened
+    for n in range(12):
+        judge = judge.after(reading(n, limit=4 * GB))
+    assert judge.now == Size(4, int(0.8 * 4 * GB))

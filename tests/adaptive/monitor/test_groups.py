@@ -1,0 +1,166 @@
+"""Control groups of the kernel, of both versions: recorded files, and real groups where this machine permits them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+
+import pytest
+from waits import until
+
+from qoop.adaptive.monitor.alarm import Alarm
+from qoop.adaptive.monitor.available import safe_memory
+from qoop.adaptive.monitor.cgroup import FirstVersionGroup, Group, groups
+from qoop.adaptive.monitor.machine import Machine
+
+GB = 10**9
+
+
+class Files:
+    """Control groups as files below a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def group(self, folder: str, **files: str) -> None:
+        for name, text in files.items():
+            path = self.root / folder / name.replace("_", ".", 1)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def test_the_lower_of_max_and_high_limits_a_group(files: Files) -> None:
+    files.group("a", memory_max="4000000000\n", memory_high="1000000000\n")
+    files.group("b", memory_max="max\n", memory_high="max\n")
+    assert Group(files.root / "a").memory() == GB and Group(files.root / "b").memory() == inf
+
+
+def test_pages_of_files_are_not_in_use(files: Files) -> None:
+    """A table that was read three times lies in active pages: the kernel takes them back when memory is needed."""
+    stat = "anon 100000000\nfile 700000000\nactive_file 400000000\ninactive_file 300000000\nslab_reclaimable 50000000\n"
+    files.group("a", memory_current="900000000\n", memory_stat=stat)
+    assert Group(files.root / "a").memory_used() == 150_000_000
+
+
+def test_groups_of_version_1_limit_memory_and_cpus_each_in_its_hierarchy(files: Files) -> None:
+    (files.root / "membership").write_text("4:memory:/pods/one\n3:cpu,cpuacct:/pods/one\n1:name=systemd:/x\n0::/\n")
+    stat = "cache 1\ntotal_active_file 100\ntotal_inactive_file 200\n"
+    files.group(
+        "memory/pods/one", memory_limit_in_bytes="2000000000\n", memory_usage_in_bytes="1300\n", memory_stat=stat
+    )
+    files.group("memory", memory_limit_in_bytes="9223372036854771712\n", memory_usage_in_bytes="9\n")
+    files.group("cpu,cpuacct/pods", cpu_cfs_quota_us="-1\n", cpu_cfs_period_us="100000\n", cpuacct_usage="9\n")
+    files.group(
+        "cpu,cpuacct/pods/one", cpu_cfs_quota_us="50000\n", cpu_cfs_period_us="100000\n", cpuacct_usage="2500000000\n"
+    )
+    (files.root / "cpu,cpuacct" / "cpuacct.usage").write_text("1\n")
+    found = groups(files.root, files.root / "membership")
+    assert all(isinstance(group, FirstVersionGroup) for group in found)
+    assert min(group.memory() for group in found) == 2 * GB and min(group.cpus() for group in found) == 0.5
+    (inner,) = (group for group in found if group.cpus() == 0.5)
+    assert inner.cpu_seconds() == 2.5
+    assert [group.memory_used() for group in found if group.memory() == 2 * GB] == [1000]
+
+
+def test_a_neighbour_at_its_limit_is_not_pressure_here(files: Files) -> None:
+    proc = files.root / "proc"
+    files.group("proc/self", cgroup="0::/a\n")
+    files.group("proc", stat="cpu0 1 0 0 0 0 0 0 0\n", meminfo="MemTotal: 100 kB\nMemAvailable: 90 kB\n")
+    files.group("proc/pressure", memory="some avg10=70.00 avg60=0 avg300=0 total=1\n")
+    (files.root / "cgroup").mkdir()
+    (files.root / "cgroup" / "cgroup.controllers").write_text("memory\n")
+    files.group("cgroup/a", memory_pressure="some avg10=0.00 avg60=0 avg300=0 total=1\n", memory_max="1000000000\n")
+    machine = Machine(proc, files.root / "cgroup", lambda: 0.0, lambda: 0.0)
+    assert not machine.read().squeezed
+    files.group("cgroup/a", memory_pressure="some avg10=30.00 avg60=0 avg300=0 total=1\n")
+    assert machine.read().squeezed
+
+
+def test_an_alarm_waits_is_stopped_and_survives_a_group_that_is_gone(tmp_path: Path) -> None:
+    alarm = Alarm([(tmp_path / "gone" / "memory.events", b"")])
+    begun = time.monotonic()
+    assert alarm.wait(0.1) and time.monotonic() - begun >= 0.09
+    alarm.stop()
+    assert not alarm.wait(60.0)
+    alarm.close()
+    alarm.stop()  # a closed one stays closed
+    alarm.close()
+
+
+_IN_GROUP = """
+import sys
+from pathlib import Path
+import qoop
+with qoop.connect() as session:
+    print(session.config.memory, int(session.available.cpu), flush=True)
+    session.sql("CREATE TABLE t AS SELECT i, i % 1000 AS k, repeat('x', 40) AS s FROM range(2000000) r(i)")
+    expected = [(1000, 2000000)]
+    print("ready", flush=True)
+    for line in sys.stdin:
+        job = session.submit("SELECT count(*), sum(n) FROM (SELECT k, count(*) AS n, max(s) FROM t GROUP BY k)")
+        assert job.result().fetchall() == expected
+        print(int(session.available.memory), int(session.available.cpu), session.held_back or "-", flush=True)
+"""
+
+
+@pytest.fixture
+def real_groups() -> Iterator[tuple[Path, Path]]:
+    """A real group of memory of 2 GB, and one of a CPU and a half."""
+    root, made = Path("/sys/fs/cgroup"), []
+    try:
+        for controller in ("memory", "cpu"):
+            folder = root / controller / f"qoop-test-{os.getpid()}"
+            folder.mkdir()
+            made.append(folder)
+        (made[0] / "memory.limit_in_bytes").write_text(str(2 * GB))
+        (made[1] / "cpu.cfs_quota_us").write_text("150000")
+    except OSError:
+        for folder in made:
+            folder.rmdir()
+        pytest.skip("control groups of version 1 cannot be made here")
+    yield made[0], made[1]
+    for folder in made:
+        until(lambda folder=folder: not (folder / "cgroup.procs").read_text())  # type: ignore[misc]
+        folder.rmdir()
+
+
+def test_a_session_in_a_real_group_follows_its_limits_without_being_asked(real_groups: tuple[Path, Path]) -> None:
+    memory, cpu = real_groups
+    enter = " && ".join(f"echo $$ > {group}/cgroup.procs" for group in real_groups)
+    environment = {name: text for name, text in os.environ.items() if name != "QOOP_WATCH_MACHINE"}
+    command = ["sh", "-c", f'{enter} && exec "$0" "$@"', sys.executable, "-c", _IN_GROUP]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        reply = process.stdout.readline
+
+        def asked() -> list[str]:
+            print("again", file=process.stdin, flush=True)
+            return reply().split(maxsplit=2)
+
+        try:
+            limit = int((memory / "memory.limit_in_bytes").read_text())
+            assert reply().split() == [str(safe_memory(limit)), str(min(2, len(os.sched_getaffinity(0))))]
+            assert reply() == "ready\n"
+            (memory / "memory.limit_in_bytes").write_text(str(GB))
+            limit = int((memory / "memory.limit_in_bytes").read_text())
+            until(lambda: int(asked()[0]) == safe_memory(limit) // 2)
+            (cpu / "cpu.cfs_quota_us").write_text("50000")
+            until(lambda: asked()[1] == "1")
+            assert "the control group allows" in asked()[2]
+            (memory / "memory.limit_in_bytes").write_text(str(3 * GB))  # more than it was opened with
+            until(lambda: int(asked()[0]) > GB)
+        finally:
+            process.stdin.close()
+            assert process.wait(60) == 0
