@@ -4,6 +4,7 @@
 
     block.py         the normal form of relations
     blocks.py        from relations to blocks
+    normal_form.py   operations on blocks that keep them in their normal form
     keyed.py         leaves that have one row at most for given values
     provenance.py    signatures, and canonical names of columns
     containment.py   whether one output holds all that another asks for

@@ -22,7 +22,7 @@ from qoop.planner.algebra.canonical_text import (
     own_name,
     text_of,
 )
-from qoop.planner.algebra.expr import Call, Column, Expr, columns_of, conjuncts, substitute, transform
+from qoop.planner.algebra.expr import Call, Column, Expr, columns_of, columns_of_all, conjuncts, substitute, transform
 from qoop.planner.algebra.facts import Facts
 from qoop.planner.algebra.fold_constants import simplify
 from qoop.planner.algebra.implication import essential
@@ -110,6 +110,9 @@ class Written:
     def text(self, expr: Expr) -> str:
         return text_of(expr, self.name) if self.core != _NOTHING else "none"
 
+    def texts(self, columns: Mapping[Column, Expr]) -> dict[Column, str]:
+        return {column: self.text(expr) for column, expr in columns.items()}
+
 
 def parts_of(predicate: Expr) -> tuple[Expr, ...]:
     """The conjuncts of a predicate in its simplest form, of a BETWEEN both halves; none if it is always true."""
@@ -127,6 +130,15 @@ def spliced(block: Block, number: int, inner: Block, exprs: Mapping[Column, Expr
     predicates = (*(substitute(p, exprs) for p in block.predicates), *inner.predicates)
     columns = {column: substitute(expr, exprs) for column, expr in block.columns.items()}
     return Block(leaves + inner.leaves, tuple(dict.fromkeys(predicates)), columns)
+
+
+def leaf_exprs(leaf: Leaf, block: Block, inner: Block) -> dict[Column, Expr]:
+    """The columns of a leaf, as expressions of the block that replaces it."""
+    assert leaf.source is not None
+    args = (arg for other in block.leaves for arg in other.args)
+    used = columns_of_all((*block.predicates, *block.columns.values(), *args))
+    names = leaf.source.names
+    return {c: inner.columns[names[own_name(c)]] for c in used if leaf_number(c) == leaf.number}
 
 
 def leaf_numbers(block: Block) -> set[int]:

@@ -95,21 +95,21 @@ class Provenances:
         """
         known = self._rows.get(id(relation))
         if known is None:
-            block = self._blocks.with_partners(self._blocks.needed(self._blocks.of(relation), ()), self._keys)
-            core = self._blocks.write(block, ()).core
+            block = self._blocks.with_partners(self._blocks.form.needed(self._blocks.of(relation), ()), self._keys)
+            core = self._blocks.form.write(block, ()).core
             known = self._rows[id(relation)] = (relation, digest_of("rows", self._settings, core))
         return known[1]
 
     def facts(self, relation: Relation, names: Sequence[tuple[str, Column]]) -> Facts:
         """The facts about the relation. names: for its columns."""
-        block = self._blocks.needed(self._blocks.of(relation), [column for _, column in names])
-        order = self._blocks.write(block, block.columns.values()).order
+        block = self._blocks.form.needed(self._blocks.of(relation), [column for _, column in names])
+        order = self._blocks.form.write(block, block.columns.values()).order
         return facts_of(block, order, names, self._settings, _is_ordered(relation))
 
     def _provenance(self, relation: Relation) -> Provenance:
-        block = self._blocks.needed(self._blocks.of(relation), relation.columns)
+        block = self._blocks.form.needed(self._blocks.of(relation), relation.columns)
         outputs = {column: block.columns[column] for column in relation.columns}
-        written = self._blocks.write(block, outputs.values())
+        written = self._blocks.form.write(block, outputs.values())
         texts = {column: f"{written.text(expr)}:{column.type}" for column, expr in outputs.items()}
         signature = digest_of("output", self._settings, written.core, *sorted(texts.values()))
         return Provenance(signature, readable_names(texts))
