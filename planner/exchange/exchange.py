@@ -16,16 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 
-from qoop.catalog.value import changed
-from qoop.planner.algebra.expr import TRUE, Column, Expr, columns_of_all, is_movable_call
-from qoop.planner.algebra.grouping_sets import SplitSets
+from qoop.planner.algebra.expr import Column, Expr, columns_of_all, is_movable_call
 from qoop.planner.algebra.relation import (
     Aggregate,
     Exchange,
     Filter,
-    Fragment,
     Join,
     Limit,
     Opaque,
@@ -41,23 +37,18 @@ from qoop.planner.algebra.relation import (
     with_inputs,
 )
 from qoop.planner.algebra.traversal import filtered
-from qoop.planner.algebra.two_phase import TwoPhase, two_phase
-from qoop.planner.estimate.calls import estimates_of, sum_of
 from qoop.planner.estimate.cardinality import Cardinality
-from qoop.planner.estimate.cost import BASE_MEMORY, CostModel
-from qoop.planner.estimate.selectivity import sampled
+from qoop.planner.estimate.cost import CostModel
+from qoop.planner.exchange.aggregates import REDUCED, Aggregates
 from qoop.planner.exchange.distribution import (
     LEFT_SPREADS,
     RIGHT_SPREADS,
-    HashKeys,
     Placed,
     agree,
     aligned,
     aligned_by_position,
-    common_keys,
     common_partition,
     equi_pairs,
-    fragment_nodes,
     hashed_within,
     is_nested,
     is_repeatable,
@@ -68,8 +59,9 @@ from qoop.planner.exchange.distribution import (
     readers_keys,
 )
 from qoop.planner.exchange.exchange_cost import Costs, JoinSeconds, OperatorFacts
+from qoop.planner.exchange.fragments import Fragments
 from qoop.planner.exchange.top_ranks import TopRanks, top_ranks
-from qoop.planner.plan import CallEstimate, Estimate, Resources
+from qoop.planner.plan import Resources
 from qoop.planner.variants import USUAL, Thresholds
 
 _HALF_JOINS = frozenset({"semi", "anti", "mark"})
@@ -94,7 +86,7 @@ def place_exchanges(
     placer = _Placer(cardinality, costs, tables, thresholds, readers_keys(relation))
     if cost.calls:
         placer.above = _calls_above(relation, costs)
-    return placer.end(placer.place(relation), "gather")
+    return placer.fragments.end(placer.place(relation), "gather")
 
 
 def _calls_above(relation: Relation, costs: Costs) -> Mapping[int, float]:
@@ -110,10 +102,6 @@ def _calls_above(relation: Relation, costs: Costs) -> Mapping[int, float]:
     return found
 
 
-_REDUCED = 0.5
-"""The largest ratio of partial groups to rows: an output group costs about as much as a moved row."""
-
-
 class _Placer:
     def __init__(
         self,
@@ -125,13 +113,13 @@ class _Placer:
     ) -> None:
         self.cardinality = cardinality
         self.costs = costs
+        self.fragments = Fragments(costs)
         self.slots = costs.slots
         self.splits = tables
         self.limits = limits
         self.shared: dict[str, tuple[Exchange, Placed]] = {}
         self.above: Mapping[int, float] = {}
-        self.fillers = 0
-        self.wishes = wishes
+        self.aggregates = Aggregates(self.fragments, costs, wishes)
 
     def place(self, node: Relation) -> Placed:
         """The subtree with its exchanges, as the lower part of a fragment."""
@@ -147,11 +135,11 @@ class _Placer:
             case Join():
                 return self.join(node, self.place(node.left), self.place(node.right))
             case Aggregate():
-                return self.aggregate(node, self.place(node.input))
+                return self.aggregates.place(node, self.place(node.input))
             case Window():
                 return self.window(node, self.place(node.input), None)
             case Sort():
-                return self.stack(node, self.gathered(self.place(node.input)))
+                return self.fragments.stack(node, self.fragments.gathered(self.place(node.input)))
             case Limit():
                 return self.limit(node)
             case SetOp():
@@ -164,7 +152,7 @@ class _Placer:
                 return self.place(node.input)  # placed before: do it again, for this machine
 
     def rows(self, relation: Relation) -> float:
-        return self.cardinality.rows(relation)
+        return self.costs.rows(relation)
 
     def work(self, relation: Relation, parts: int = 1) -> float:
         return self.costs.work(relation, parts)
@@ -172,98 +160,9 @@ class _Placer:
     def width(self, placed: Placed) -> int:
         return self.costs.width(placed)
 
-    def tables(self, node: Relation, placed: Placed) -> int:
-        """The number of tasks that divide the keys of an operator above, each with a separate hash table."""
-        return self.width(placed._replace(seconds=placed.seconds + self.work(node))) if placed.hashed else 1
-
     # ---- ends of fragments ----
 
-    def end(self, placed: Placed, kind: str, keys: HashKeys = (), parts: int = 1) -> Exchange:
-        """The Exchange that ends the fragment, with the decisions about it."""
-        width = self.width(placed)
-        relation = placed.at(width)
-        if isinstance(relation, Exchange) and kind == "gather":
-            return replace(relation, kind="gather", keys=(), parts=1)
-        if not relation.columns:  # a stage has a column to count its rows by
-            self.fillers += 1
-            filler = ((Column(f"row:{self.fillers}", "BOOLEAN"), TRUE),)
-            relation, placed = Project(relation, filler), placed._replace(meaning=Project(placed.meaning, filler))
-        fragment = self.fragment(placed, relation, width)
-        return Exchange(relation, kind, keys, parts, fragment)  # type: ignore[arg-type]
-
-    def fragment(self, placed: Placed, relation: Relation, width: int) -> Fragment:
-        rows = placed.rows_of(width)
-        own = self.costs.apart(placed.seconds / width + placed.repeated, width)
-        seconds = own + self.costs.starting(relation) + self.costs.texts(rows, relation) / width
-        tables = BASE_MEMORY + placed.hash_bytes_each + 1.5 * placed.hash_bytes / width
-        memory = tables + self.costs.bytes(rows, relation) / width
-        slots = self.costs.threads if width == 1 and seconds > self.limits.threads_seconds else 1
-        requested = min(memory, self.costs.most_memory(slots))
-        calls = self.calls(relation, width)
-        estimate = Estimate(rows, self.costs.bytes(rows, relation), max(seconds, 1e-4), requested, memory, calls)
-        return Fragment(placed.meaning, placed.partial, width, slots, estimate)
-
-    def calls(self, relation: Relation, width: int) -> tuple[CallEstimate, ...]:
-        """The calls of functions of Python in a task of the fragment."""
-        row_seconds = self.costs.cost.calls
-        if not row_seconds:
-            return ()
-        found: list[CallEstimate] = []
-        others: list[Mapping[str, float]] = []
-        for number, node in enumerate(fragment_nodes(relation)):
-            ordered = estimates_of(node, self.costs.cardinality, row_seconds, number)
-            found.extend(ordered)
-            if not ordered:
-                others.append(self.costs.calls(node))
-        found.extend(CallEstimate(key, rows, row_seconds.get(key, 0.0)) for key, rows in sum_of(others).items())
-        return tuple(changed(one, rows=one.rows / width) for one in sorted(found, key=lambda one: one.function))
-
-    def gathered(self, placed: Placed) -> Placed:
-        """The same rows, all in one task."""
-        return self.leaf(self.end(placed, "gather"), placed) if placed.spread else placed
-
-    def staged(self, placed: Placed) -> Placed:
-        """The same rows, computed once in a separate stage."""
-        return self.leaf(self.end(placed, "gather"), placed)
-
-    def settled(self, placed: Placed) -> Placed:
-        """A long computation of one task ends here rather than grow into a longer one, if its rows are few."""
-        moving = 2.0 * self.costs.transfer(placed)
-        if placed.seconds <= self.limits.single_seconds or moving > 0.1 * placed.seconds:
-            return placed
-        return self.staged(placed)
-
-    def leaf(self, exchange: Exchange, placed: Placed) -> Placed:
-        rows = placed.rows_of(exchange.fragment.width if exchange.fragment else 1)
-        columns = placed.meaning.columns
-        read = exchange if columns or not exchange.columns else Project(exchange, ())  # the filler was for the stage
-        return Placed(placed.meaning, lambda _: read, rows, partial=placed.partial)
-
-    def hashed(self, placed: Placed, keys: HashKeys) -> Placed:
-        """The same rows, spread by ``hash(keys)``."""
-        rows = placed.rows_of(self.width(placed))
-        placed = placed._replace(seconds=placed.seconds + self.limits.hash_row * rows)
-        return Placed(
-            placed.meaning, lambda n: self.end(placed, "hash", keys, n), rows, spread=True,
-            partial=placed.partial, hashed=(keys,), splits=self.limits.most_parts,
-        )  # fmt: skip
-
     # ---- operators ----
-
-    def reached(self, node: Relation, child: Placed) -> float:
-        """The part of the tasks that have rows after an operator, which may read only a range of a sorted table."""
-        part = self.cardinality.part_read(node) if child.spread and isinstance(node, Filter | Join) else 1.0
-        return min(child.reached, part)
-
-    def stack(self, node: Relation, child: Placed, hashed: tuple[HashKeys, ...] | None = None) -> Placed:
-        """An operator that every task can do on its share."""
-        hashed = child.hashed if hashed is None else hashed
-        rows = min(child.rows, self.rows(node)) if isinstance(node, Filter | Limit) else self.rows(node)
-        seconds = self.work(node, self.tables(node, child)) - min(child.seconds, self.costs.spared(node))
-        return child.under(
-            node, lambda below: with_inputs(node, (below,)), rows, seconds, hashed=hashed,
-            hash_bytes=child.hash_bytes + self.costs.memory(node), reached=self.reached(node, child),
-        )  # fmt: skip
 
     def scan(self, node: Scan) -> Placed:
         rows, seconds, splits = self.rows(node), self.work(node), self.splits.get(node.table, 1)
@@ -276,14 +175,14 @@ class _Placer:
 
     def project(self, node: Project) -> Placed:
         child = self.place(node.input)
-        return self.stack(node, child, kept_hashing(child.hashed, node))
+        return self.fragments.stack(node, child, kept_hashing(child.hashed, node))
 
     def filter(self, node: Filter) -> Placed:
         if isinstance(node.input, Window):
-            return self.stack(node, self.window(node.input, self.place(node.input.input), top_ranks(node)))
+            return self.fragments.stack(node, self.window(node.input, self.place(node.input.input), top_ranks(node)))
         if isinstance(node.input, Join) and any(map(is_movable_call, node.predicates)):
             return self.late_calls(node)
-        return self.stack(node, self.place(node.input))
+        return self.fragments.stack(node, self.place(node.input))
 
     def late_calls(self, node: Filter) -> Placed:
         """Predicates that call Python above a join: their input is a separate stage, or DuckDB would push them below
@@ -294,13 +193,13 @@ class _Placer:
         above, child = Filter(below, costly), self.place(below)
         keys = tuple(column for column in below.columns if column in columns_of_all(costly))
         if keys and self.costs.cost.calling(self.costs.calls(above)) > self.limits.task_seconds:
-            return self.stack(above, self.hashed(child, keys))
-        return self.stack(above, self.staged(child))
+            return self.fragments.stack(above, self.fragments.hashed(child, keys))
+        return self.fragments.stack(above, self.fragments.staged(child))
 
     def opaque(self, node: Opaque) -> Placed:
         unknown = node.rows is None  # then it gets all slots
         seconds = max(self.work(node), self.limits.threads_seconds * 1.01) if unknown else self.work(node)
-        return self.staged(Placed(node, lambda _: node, self.rows(node), seconds=seconds))
+        return self.fragments.staged(Placed(node, lambda _: node, self.rows(node), seconds=seconds))
 
     def share(self, node: Shared) -> Placed:
         """A new stage for the first reader; the others read the same one."""
@@ -308,7 +207,7 @@ class _Placer:
             placed = self.place(node.input)
             width = self.width(placed)
             physical = Shared(node.name, placed.at(width))
-            fragment = self.fragment(placed, physical, width)
+            fragment = self.fragments.fragment(placed, physical, width)
             self.shared[node.name] = (Exchange(physical, "forward", fragment=fragment), placed)
         exchange, placed = self.shared[node.name]
         width = exchange.fragment.width if exchange.fragment else 1
@@ -324,10 +223,10 @@ class _Placer:
         if node.limit is not None and child.spread:
             most = node.limit + node.offset
             child = self.local_limit(child, sort, most)
-        child = self.gathered(child)
+        child = self.fragments.gathered(child)
         if sort is not None:
-            child = self.stack(sort, child)
-        return self.stack(node, child)
+            child = self.fragments.stack(sort, child)
+        return self.fragments.stack(node, child)
 
     def local_limit(self, child: Placed, sort: Sort | None, most: int) -> Placed:
         def wrap(below: Relation) -> Relation:
@@ -341,13 +240,13 @@ class _Placer:
         """A window over whole partitions. top: what its reader, a filter in the same fragment, keeps of it."""
         keys = common_partition(node)
         if not child.spread or hashed_within(child.hashed, keys):
-            return self.stack(node, child) if top is None else self.window_where_it_lies(top, node, child)
+            return self.fragments.stack(node, child) if top is None else self.window_where_it_lies(top, node, child)
         if top is not None and self.thins(top, node, child):
             return self.window_of_first(top, node, child)
-        if self.worth_hashing(node, child, keys):
-            child = self.hashed(child, keys)
-            return self.stack(node, child)
-        return self.stack(node, self.gathered(child))
+        if self.fragments.worth_hashing(node, child, keys):
+            child = self.fragments.hashed(child, keys)
+            return self.fragments.stack(node, child)
+        return self.fragments.stack(node, self.fragments.gathered(child))
 
     def first_rows(self, top: TopRanks, node: Window) -> float:
         """The most rows of a task that have the first ranks, but for ties."""
@@ -362,7 +261,7 @@ class _Placer:
         """A window over rows that lie right for it, without those that cannot have the first ranks where that pays."""
         seconds = self.thinned_seconds(top, node, child.rows)
         if seconds is None:
-            return self.stack(node, child)
+            return self.fragments.stack(node, child)
         return child.under(
             node, lambda below: replace(node, input=below, first=top.most), self.rows(node), seconds,
             hashed=child.hashed, hash_bytes=child.hash_bytes + self.costs.memory(node),
@@ -385,146 +284,21 @@ class _Placer:
         )  # fmt: skip
         rows = first.rows_of(self.width(first))
         part = min(1.0, rows / max(1.0, child.rows))
-        below = self.gathered(first)
+        below = self.fragments.gathered(first)
         return below.under(
             node, lambda rows: with_inputs(node, (rows,)), rows, part * self.work(node), partial=True,
             hash_bytes=below.hash_bytes + part * self.costs.memory(node),
         )  # fmt: skip
 
-    def worth_hashing(self, node: Relation, child: Placed, keys: Sequence[Expr]) -> bool:
-        """True if the operator is too much for one task and its keys have values enough for all tasks."""
-        if not keys or self.slots == 1 or self.work(node) <= self.limits.single_seconds:
-            return False
-        return self.cardinality.distinct(child.meaning, keys) >= 8 * self.slots
-
     # ---- aggregates ----
 
-    def aggregate(self, node: Aggregate, child: Placed) -> Placed:
-        keys = common_keys(node)
-        if not child.spread:
-            return self.stack(node, child)
-        hashed = tuple(alternative for alternative in child.hashed if hashed_within((alternative,), keys))
-        if hashed:
-            return self.stack(node, child, hashed)
-        phases = two_phase(node)
-        if phases is not None and self.reduces(phases, child):
-            return self.in_two_phases(phases, child)
-        if self.worth_hashing(node, child, keys):
-            return self.stack(node, self.hashed(child, self.hash_keys(node, child)))
-        split = self.sets_apart(node, child, self.work(node))
-        return self.stack(node, self.gathered(child)) if split is None else self.in_two_branches(node, child, *split)
-
-    def hash_keys(self, node: Aggregate, child: Placed) -> tuple[Column, ...]:
-        """The keys to spread an aggregate's rows by: those that its reader needs them spread by, if they suffice."""
-        wish = self.wishes.get(id(node), ())
-        if wish and self.cardinality.distinct(child.meaning, wish) >= 8 * self.slots:
-            return wish
-        return common_keys(node)
-
-    def groups(self, phases: TwoPhase, child: Placed) -> tuple[float, float]:
-        """Partial groups of one task that has rows, and the number of such tasks."""
-        tasks = self.width(child._replace(seconds=child.seconds + self.work(phases.whole)))
-        having = max(1.0, tasks * child.reached)
-        if not phases.keys:
-            return 1.0, float(tasks)
-        groups = self.rows(phases.partial(child.meaning))
-        return sampled(groups, child.rows, child.rows / having), having
-
-    def reduces(self, phases: TwoPhase, child: Placed) -> bool:
-        """True if partial groups are fewer than the rows by enough, or so few that it does not matter."""
-        groups, tasks = self.groups(phases, child)
-        return tasks * groups <= _REDUCED * child.rows or self.work(phases.whole) <= self.limits.stage_seconds
-
-    def in_two_phases(self, phases: TwoPhase, child: Placed) -> Placed:
-        node, (groups, tasks) = phases.whole, self.groups(phases, child)
-        partial = child.under(
-            node, phases.partial, child.rows, self.costs.partial(phases.partial(child.meaning), groups, tasks),
-            per_task=groups, partial=True, hash_bytes=child.hash_bytes,
-            hash_bytes_each=child.hash_bytes_each + self.costs.table_bytes(groups, node),
-        )  # fmt: skip
-        rows = partial.rows_of(self.width(partial))
-        part = min(1.0, rows / max(1.0, child.rows))
-        seconds = self.work(node) * part
-        keys = common_keys(node)
-        if seconds > self.limits.single_seconds and keys and self.rows(node) >= 8 * self.slots and self.slots > 1:
-            keys = self.hash_keys(node, child)
-            below = self.hashed(partial._replace(rows=rows, per_task=float("inf")), keys)
-        elif (split := self.sets_apart(node, partial._replace(rows=rows), seconds)) is not None:
-            return self.in_two_branches(node, partial._replace(rows=rows, per_task=float("inf")), *split)
-        else:
-            below = self.gathered(partial)
-        seconds = self.work(node, self.tables(node, below)) * part
-        return below.under(
-            node, phases.final, self.rows(node), seconds, hash_bytes=below.hash_bytes + self.costs.memory(node)
-        )
-
     # ---- grouping sets ----
-
-    def sets_apart(self, node: Aggregate, child: Placed, seconds: float) -> tuple[SplitSets, int] | None:
-        """The best split of grouping sets without a common key in two branches, and the parts of the finer one.
-
-        seconds: work of all sets on the child's rows. None: one task does them as fast.
-        """
-        if seconds <= self.limits.single_seconds or node.grouping_sets is None:
-            return None
-        options = [self.branches(node, split, child, seconds) for split in self.costs.splits(node)]
-        found = min((option for option in options if option is not None), key=lambda option: option[0], default=None)
-        alone = self.costs.cost.on_threads(seconds, self.costs.threads)
-        return found[1:] if found is not None and found[0] <= self.limits.parting_factor * alone else None
-
-    def branches(
-        self, node: Aggregate, split: SplitSets, child: Placed, seconds: float
-    ) -> tuple[float, SplitSets, int] | None:
-        """Seconds of a split, and its parts; None if its keys have too few values for all slots."""
-        entering, limits = self.rows(node.input), self.limits
-        scale = seconds / max(1e-9, self.work(node))
-        fine = scale * self.work(split.fine.groups)
-        most = min(limits.most_parts, int(self.cardinality.distinct(node.input, split.keys) / 4))
-        parts = min(most, self.slots * ceil(fine / limits.task_seconds / self.slots))
-        if parts < max(2, self.slots):
-            return None
-        part = split.coarse_part
-        rows = min(child.rows, parts * (self.rows(part) if part.keys else 1.0))
-        finishing = self.work(split.coarse.groups) * rows / max(1.0, entering)
-        longest = fine * max(1.0 / parts, self.cardinality.most_common(node.input, split.keys))
-        shared = fine + scale * self.work(part) + limits.hash_row * child.rows + self.costs.transfer(child)
-        return max(shared / self.slots, longest) + finishing + 3 * limits.stage_seconds, split, parts
-
-    def in_two_branches(self, node: Aggregate, child: Placed, split: SplitSets, parts: int) -> Placed:
-        """The rows hashed by the keys of the fine sets; each task then has whole groups of these, parts of others.
-
-        The coarse groups, finished in one task, go by the same keys to the tasks of the fine ones, in which they are
-        NULL or as they are: so all rows that agree on these keys lie together.
-        """
-        exchange = self.hashed(child, split.keys).at(parts)  # both branches read the same one
-        rows = Placed(
-            child.meaning, lambda _: exchange, child.rows, True, child.partial, (split.keys,), parts, parts
-        )  # fmt: skip
-        share, partial = min(1.0, child.rows / max(1.0, self.rows(node.input))), child.partial
-        coarse = self.hashed(self.coarse_branch(rows, split, share), split.keys).at(parts)
-        return rows.under(
-            node, lambda below: SetOp("union", True, (split.fine_of(below, partial), coarse), node.columns),
-            self.rows(node), share * self.work(split.fine.groups),
-            hash_bytes=self.costs.memory(split.fine.groups),
-        )  # fmt: skip
-
-    def coarse_branch(self, rows: Placed, split: SplitSets, share: float) -> Placed:
-        part = split.coarse_part
-        groups = self.rows(part) if part.keys else 1.0
-        parts = rows.under(
-            split.coarse.rows, lambda below: split.coarse_part_of(below, rows.partial), rows.rows,
-            share * self.work(part), per_task=groups, partial=True,
-            hash_bytes_each=self.costs.table_bytes(groups, part),
-        )  # fmt: skip
-        below = self.gathered(parts)
-        seconds = self.work(split.coarse.groups) * below.rows / max(1.0, self.rows(split.coarse.groups.input))
-        return below.under(split.coarse.rows, split.coarse_of, self.rows(split.coarse.groups), seconds)
 
     # ---- joins ----
 
     def join(self, node: Join, left: Placed, right: Placed) -> Placed:
         if not left.spread and not right.spread:
-            return self.together(node, self.settled(left), self.settled(right))
+            return self.together(node, self.fragments.settled(left), self.fragments.settled(right))
         pairs = () if node.kind == "mark" else equi_pairs(node)
         mine, theirs = [pair.left for pair in pairs], [pair.right for pair in pairs]
         if left.spread and right.spread and aligned(left, right, pairs):
@@ -540,16 +314,17 @@ class _Placer:
         worth_parting = self.slots > 1 or not self.costs.fits(right)  # one slot takes the parts in turn: grace join
         if pairs and worth_parting and self.cardinality.distinct(node.left, mine) >= 4 * self.slots:
             options.append((seconds.hash(), lambda: self.hash_join(node, left, right, mine, theirs)))
-        options.append((seconds.gather(), lambda: self.together(node, self.gathered(left), self.gathered(right))))
+        gathered = self.fragments.gathered
+        options.append((seconds.gather(), lambda: self.together(node, gathered(left), gathered(right))))
         return min(options, key=lambda option: option[0])[1]()
 
     def repeated(self, placed: Placed, other: Placed) -> Placed:
         """The rows for every task of `other`: computed again in each if that is cheap, else once in a stage."""
-        placed = self.gathered(placed)
+        placed = self.fragments.gathered(placed)
         again = (placed.seconds + placed.repeated) * (self.width(other) - 1) / self.slots
         if again <= self.limits.inline_seconds and is_repeatable(placed.at(1)):
             return placed
-        return self.staged(placed)
+        return self.fragments.staged(placed)
 
     def deduplicated(self, placed: Placed) -> Placed:
         """The distinct rows of each task's share, where that is worth it: for readers that only look up."""
@@ -558,7 +333,7 @@ class _Placer:
             return placed
         distinct = Aggregate(placed.meaning, columns, ())
         groups = self.rows(distinct)
-        if self.width(placed) * groups > _REDUCED * placed.rows:
+        if self.width(placed) * groups > REDUCED * placed.rows:
             return placed
         return placed.under(distinct, lambda below: Aggregate(below, columns, ()), placed.rows, self.work(distinct),
                             per_task=groups, partial=True)  # fmt: skip
@@ -566,18 +341,20 @@ class _Placer:
     def hash_join(
         self, node: Join, left: Placed, right: Placed, mine: Sequence[Expr], theirs: Sequence[Expr]
     ) -> Placed:
+        hashed = self.fragments.hashed
         keys = partner_keys(left.hashed, mine, theirs)
         if keys is not None:
-            return self.together(node, left, self.hashed(right, keys))
+            return self.together(node, left, hashed(right, keys))
         keys = partner_keys(right.hashed, theirs, mine)
         if keys is not None:
-            return self.together(node, self.hashed(left, keys), right)
-        return self.together(node, self.hashed(left, tuple(mine)), self.hashed(right, tuple(theirs)))
+            return self.together(node, hashed(left, keys), right)
+        return self.together(node, hashed(left, tuple(mine)), hashed(right, tuple(theirs)))
 
     def together(self, node: Join, left: Placed, right: Placed) -> Placed:
         """Both sides in one fragment, whose tasks are those of whichever side is spread."""
         both = left.spread == right.spread
-        parts = self.tables(node, left._replace(seconds=left.seconds + right.seconds)) if both and left.spread else 1
+        below = left._replace(seconds=left.seconds + right.seconds)
+        parts = self.fragments.tables(node, below) if both and left.spread else 1
         work, building = self.work(node, parts), self.costs.build(right)
         build = self.costs.table_bytes(right.rows, right.meaning)
         spared = min(left.seconds, self.costs.spared(node))
@@ -590,7 +367,7 @@ class _Placer:
             node, lambda n: with_inputs(node, (left.at(n), right.at(n))), self.rows(node), left.spread or right.spread,
             hashed=joined_hashing(node, left, right), splits=max(left.splits, right.splits),
             exact=left.exact or right.exact, seconds=max(seconds, 0.0), repeated=repeated,
-            reached=1.0 if both else self.reached(node, left) if left.spread else right.reached,
+            reached=1.0 if both else self.fragments.reached(node, left) if left.spread else right.reached,
             hash_bytes=left.hash_bytes + right.hash_bytes + (build if both or right.spread else 0.0),
             hash_bytes_each=left.hash_bytes_each + right.hash_bytes_each + (build if not both and left.spread else 0.0),
         )  # fmt: skip
@@ -599,7 +376,7 @@ class _Placer:
 
     def set_operation(self, node: SetOp, branches: list[Placed]) -> Placed:
         if not any(branch.spread for branch in branches):
-            return self.combined(node, [self.settled(branch) for branch in branches])
+            return self.combined(node, [self.fragments.settled(branch) for branch in branches])
         if node.kind == "union":
             return self.union(node, branches)
         if aligned_by_position(node, branches):
@@ -608,8 +385,8 @@ class _Placer:
             branches = [self.deduplicated(branch) if branch.spread else branch for branch in branches]
         keyed = self.slots > 1 and not any(map(is_nested, node.columns))
         if keyed and self.work(node) > self.limits.single_seconds:
-            return self.combined(node, [self.hashed(branch, branch.meaning.columns) for branch in branches])
-        return self.combined(node, [self.gathered(branch) for branch in branches])
+            return self.combined(node, [self.fragments.hashed(branch, branch.meaning.columns) for branch in branches])
+        return self.combined(node, [self.fragments.gathered(branch) for branch in branches])
 
     def union(self, node: SetOp, branches: list[Placed]) -> Placed:
         whole = node if node.all else replace(node, all=True)
@@ -617,8 +394,8 @@ class _Placer:
         if node.all:
             return united
         if not united.spread:
-            return self.combined(node, [self.gathered(branch) for branch in branches])
-        return self.aggregate(Aggregate(whole, node.columns, ()), united)
+            return self.combined(node, [self.fragments.gathered(branch) for branch in branches])
+        return self.aggregates.place(Aggregate(whole, node.columns, ()), united)
 
     def union_all(self, node: SetOp, branches: list[Placed]) -> Placed:
         if all(branch.spread for branch in branches) and agree(branches):
@@ -626,14 +403,14 @@ class _Placer:
         rows = sum(branch.rows for branch in branches if branch.spread)
         keyed = all(not is_nested(column) for column in node.columns) and bool(node.columns)
         if self.slots == 1 or rows <= self.limits.gather_rows or not keyed:
-            return self.combined(node, [self.gathered(branch) for branch in branches])
+            return self.combined(node, [self.fragments.gathered(branch) for branch in branches])
         return self.combined(node, [self.scattered(branch, branches) for branch in branches])
 
     def scattered(self, branch: Placed, branches: list[Placed]) -> Placed:
         """A branch whose tasks can be those of the others."""
         if branch.spread and (not branch.exact or agree(branches)):
             return branch
-        return self.hashed(branch, branch.meaning.columns)
+        return self.fragments.hashed(branch, branch.meaning.columns)
 
     def combined(self, node: SetOp, branches: Sequence[Placed]) -> Placed:
         hashed = positional_hashing(node, branches)

@@ -55,6 +55,9 @@ class Costs:
         self.limits = limits
         self._known = known
 
+    def rows(self, relation: Relation) -> float:
+        return self.cardinality.rows(relation)
+
     def work(self, relation: Relation, parts: int = 1) -> float:
         """Seconds of one thread for this operator alone, in that many tasks with different keys."""
         whole = parts <= 1
