@@ -10,6 +10,8 @@
     manifest.py       checkpoints in a folder: data first, the manifest last
     users.py          the users of a folder of checkpoints, known through files and locks
     shared_store.py   checkpoints in a store that machines share
+    local_copies.py   parts of them that stand on this machine
+    space.py          the space that they take, and the removal of those that are needed least
     listing.py        the names of its objects
     packs.py          many outputs in one data file
     pack_index.py     the packs that this process knows

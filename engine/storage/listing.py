@@ -1,4 +1,4 @@
-"""The objects of a store of checkpoints, known by their names (`engine/storage/shared_store.py`)."""
+"""The objects of a store of checkpoints, known by their names, and its manifests (`engine/storage/shared_store.py`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from pathlib import Path
 
-from qoop.catalog.stores.objects import Object
-from qoop.engine.storage.manifest import Saved
+from qoop.catalog.errors import CheckpointError
+from qoop.catalog.stores.objects import Object, Objects
+from qoop.engine.storage.manifest import Saved, load_manifest
 from qoop.engine.task import CheckpointKey
 
 _OURS = re.compile(
@@ -43,6 +45,39 @@ class Part:
     def holds(self, saved: Saved) -> bool:
         """The data of an output are all there."""
         return any(item.name == saved.path.as_posix() and item.size >= saved.end for item in self.data)
+
+
+class Manifests:
+    """The manifests of single outputs. Raises OSError as the store does. key: they must bear its seal."""
+
+    def __init__(self, objects: Objects, key: bytes | None) -> None:
+        self._objects = objects
+        self._key = key
+
+    def exists(self, name: str) -> bool:
+        """True if the store has an object of that name."""
+        try:
+            self._objects.about(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def read(self, name: str) -> Saved | None:
+        """The content of the manifest; None if there is none, or it cannot be believed."""
+        return self.read_tagged(name)[1]
+
+    def read_tagged(self, name: str) -> tuple[str | None, Saved | None]:
+        """The tag of the manifest, if there is one, and what it says, if it can be believed."""
+        try:
+            visited, text = self._objects.read(f"{name}.json")
+        except FileNotFoundError:
+            return None, None
+        try:
+            committed, data, segments = load_manifest(text, self._key)
+        except CheckpointError:
+            return visited.tag, None
+        path = Path(name).parent / data
+        return visited.tag, Saved(committed, path, segments) if is_data_of(path.as_posix(), name) else None
 
 
 def match(name: str) -> re.Match[str]:

@@ -34,9 +34,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import count
 from math import inf
 from pathlib import Path
@@ -46,21 +45,21 @@ import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.catalog.stores.node_cache import NodeCache
-from qoop.catalog.stores.objects import Object, Objects
+from qoop.catalog.stores.objects import Objects
 from qoop.catalog.stores.private import write_private
 from qoop.engine.events import Committed
-from qoop.engine.storage.leases import SECONDS, Leases, Living
-from qoop.engine.storage.listing import Part, base, folder_of, is_data_of, is_pack, match, name_of, packs_in, parts_of
-from qoop.engine.storage.manifest import Saved, Unsaved, dump_manifest, load_manifest
+from qoop.engine.storage.leases import SECONDS, Leases
+from qoop.engine.storage.listing import Manifests, base, folder_of, is_pack, name_of, packs_in, parts_of
+from qoop.engine.storage.local_copies import LocalCopies, reading
+from qoop.engine.storage.manifest import Saved, Unsaved, dump_manifest
 from qoop.engine.storage.merging import Merger, is_small
 from qoop.engine.storage.pack_index import PackIndex, covers, files, pack_of
 from qoop.engine.storage.packs import Index, dump_pack, merge, saved_in, write_pack
-from qoop.engine.storage.segments import Damaged, Segment, check, read_segment, write_segments
+from qoop.engine.storage.segments import Damaged, Segment, write_segments
+from qoop.engine.storage.space import Space, covered
 from qoop.engine.task import CheckpointKey
 
 _THREADS = 8
-_FULL = 0.9  # fraction of the budget to which eviction frees space
-_MANIFEST_BYTES = 1024
 _TRIES = 5
 _STAGES = 1000  # of which it is remembered what was there
 _PAUSE = 0.1  # seconds between tries
@@ -90,6 +89,7 @@ class SharedCheckpoints:
         self._key = key
         self._pack = pack
         self._index = PackIndex(objects, key)
+        self._manifests = Manifests(objects, key)
         self._latency = 0.0  # seconds of a request; rises and falls with what was seen
         self._merger = Merger(self._merge, lambda: self._latency)
         self._listed: dict[str, tuple[float, frozenset[CheckpointKey]]] = {}
@@ -97,13 +97,12 @@ class SharedCheckpoints:
         self._covered: dict[Path, dict[CheckpointKey, Saved]] = {}  # by file: its outputs, which a larger pack holds
         self._objects = objects
         self._cache = cache
-        self._budget = budget
         self._leases = Leases(objects, lease)
         self._numbers = count(1)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="qoop-store")
-        self._available = threading.Lock()
-        self._used = 0
-        self._checked: float | None = None  # when the store was listed last, by the monotonic clock
+        self._copies = LocalCopies(objects, cache)
+        self._space = Space(objects, budget, self._leases, self._index, self._manifests, self._threads)
+        self._lock = threading.Lock()  # guards _covered
         with self._writing():
             self._leases.begin()
         self._collecting = self._threads.submit(self._collect_quietly)
@@ -119,7 +118,7 @@ class SharedCheckpoints:
         with self._writing():
             present = self._present([committed.key], name).get(committed.key)
             if present is None:
-                if not self._take_space(sum(committed.bytes)):
+                if not self._space.take(sum(committed.bytes)):
                     return None
                 present = self._write(name, committed, partitions)
             if needed and present is not None:
@@ -135,7 +134,7 @@ class SharedCheckpoints:
         with self._writing():
             present = self._present([one.committed.key for one in outputs])
             new = [one for one in outputs if one.committed.key not in present]
-            if new and self._take_space(sum(sum(one.committed.bytes) for one in new)):
+            if new and self._space.take(sum(sum(one.committed.bytes) for one in new)):
                 present |= {one.committed.key: one for one in self._write_pack(new)}
             self._leases.note(name_of(one.committed.key) for one in outputs if one.needed)
             self.unpin([one.committed.key for one in outputs if not one.needed])
@@ -148,7 +147,7 @@ class SharedCheckpoints:
         listed, known = self._listed.get(folder, (-inf, frozenset()))
         if self._pack and now - listed < self._leases.seconds / 3 and known.isdisjoint(keys):
             return {}
-        if not self._pack and not self._exists(f"{name}.json"):
+        if not self._pack and not self._manifests.exists(f"{name}.json"):
             return {}
         return {one.committed.key: one for one in self.find_all(keys)}
 
@@ -221,7 +220,7 @@ class SharedCheckpoints:
 
     def _was_lost(self, saved: Sequence[Saved], began: float) -> bool:
         """True if this process was held up for so long that the data were taken for garbage. Then nothing remains."""
-        if time.monotonic() - began <= self._leases.seconds / 2 or self._exists(saved[0].path.as_posix()):
+        if time.monotonic() - began <= self._leases.seconds / 2 or self._manifests.exists(saved[0].path.as_posix()):
             return False
         for one in saved:
             self.remove(one)
@@ -237,13 +236,14 @@ class SharedCheckpoints:
                 self._note_latency(time.monotonic() - began)
                 return mine
             except FileExistsError:
-                tag, other = self._tagged_manifest(name)
+                tag, other = self._manifests.read_tagged(name)
             if other is not None and other.path == mine.path:
                 return mine  # a try that seemed to have failed had not
             found = self.find(mine.committed.key)
             if found is not None:
                 return found
-            if tag is not None and not self._exists(f"{name}.gone"):  # it cannot be believed, or its data are lost
+            going = self._manifests.exists(f"{name}.gone")
+            if tag is not None and not going:  # it cannot be believed, or its data are lost
                 with contextlib.suppress(FileExistsError, FileNotFoundError):
                     self._objects.replace(f"{name}.json", text, expected_tag=tag)
                     return mine
@@ -260,7 +260,7 @@ class SharedCheckpoints:
         names = {name_of(key): key for key in keys}
         if not names:
             return []
-        with self._reading("checkpoints"):
+        with reading(self._objects, "checkpoints"):
             self._leases.need(names)
             folders = sorted({name.partition("/")[0] for name in names})
             parts = parts_of(item for found in self._threads.map(self._objects.list, folders) for item in found)
@@ -268,7 +268,7 @@ class SharedCheckpoints:
             whole = [outputs for name, outputs in packs.items() if outputs and parts[name].holds(outputs[0])]
             found = covers(whole, set(keys))
             there = [name for name, key in names.items() if key not in found and name in parts and parts[name].is_there]
-            for name, saved in zip(there, self._threads.map(self._manifest, there), strict=True):
+            for name, saved in zip(there, self._threads.map(self._manifests.read, there), strict=True):
                 if saved is not None and saved.committed.key == names[name] and parts[name].holds(saved):
                     found[names[name]] = saved
         self._note_listed(folders, found)
@@ -292,7 +292,7 @@ class SharedCheckpoints:
         here, tried = self._index.place(saved), set[Path]()
         while True:
             try:
-                return self._read(here, number, folder)
+                return self._copies.read(here, number, folder)
             except CheckpointError as error:
                 tried.add(here.path)
                 other = self._elsewhere(here, isinstance(error, Damaged)) if self._pack else None
@@ -306,26 +306,10 @@ class SharedCheckpoints:
         key = saved.committed.key
         if is_damaged:
             self._set_right(saved)
-            with self._available:  # no larger pack holds it as it should
+            with self._lock:  # no larger pack holds it as it should
                 for path in [path for path, keys in self._covered.items() if key in keys]:
                     del self._covered[path]
         return self.find(key)
-
-    def _read(self, saved: Saved, number: int, folder: Path | None) -> pa.Table:
-        cached = self._cached(saved, number)
-        if cached is not None:
-            try:
-                return read_segment(*cached, folder)
-            except CheckpointError:  # it has just gone, or is damaged: the store has it
-                self._cache.drop(cached[0].name)
-        self._fetch([saved], [number])
-        cached = self._cached(saved, number)
-        if cached is None:
-            raise CheckpointError(f"checkpoint {saved.committed.key}: no space for it in {self._cache.root}")
-        try:
-            return read_segment(*cached, folder)
-        except CheckpointError as error:
-            raise CheckpointError(f"checkpoint {saved.committed.key}: {error}") from error
 
     def fetch(self, requested: Sequence[tuple[Saved, int | None]]) -> None:
         """Have partitions (None: all) on this machine, many at a time: of each file those that lie side by side with
@@ -338,9 +322,9 @@ class SharedCheckpoints:
             numbers.update(range(len(here.segments)) if number is None else (number,))
         tasks = []
         for outputs, numbers in by_file.values():
-            missing = [one for one in sorted(numbers) if self._cached(outputs[0], one) is None]
+            missing = [one for one in sorted(numbers) if self._copies.find(outputs[0], one) is None]
             if missing:
-                tasks.append(self._threads.submit(self._fetch, outputs, missing))
+                tasks.append(self._threads.submit(self._copies.fetch, outputs, missing))
         for task in tasks:
             with contextlib.suppress(CheckpointError):
                 task.result()
@@ -365,7 +349,7 @@ class SharedCheckpoints:
             if saved.is_packed:
                 self._index.leave_out(saved)
                 return
-            present = self._manifest(name)
+            present = self._manifests.read(name)
             if present is not None and present.path == saved.path:  # and not one made since
                 self._objects.delete([f"{name}.json"])
             self._objects.delete([saved.path.as_posix()])
@@ -382,6 +366,10 @@ class SharedCheckpoints:
         if other is not None and other.path != saved.path:
             self.set_aside(other, folder)
 
+    def collect(self) -> None:
+        """Remove what dead users left unfinished. Raises OSError as the store does."""
+        self._space.collect()
+
     def close(self) -> None:
         """Let go of the store. Merging ends; what a larger pack covers goes."""
         self._merger.close()
@@ -390,88 +378,6 @@ class SharedCheckpoints:
         self._threads.shutdown(cancel_futures=True)
         self._leases.close()
 
-    def collect(self) -> None:
-        """Remove what dead users left unfinished. Raises OSError as the store does."""
-        with self._available:
-            living = self._leases.living()
-            self._collect(self._survey(), living)
-            self._objects.delete(living.dead)
-
-    # What lies where
-
-    def _cached(self, saved: Saved, number: int) -> tuple[Path, Segment] | None:
-        """The file on this machine that holds a segment, and where in it."""
-        segment = saved.segments[number]
-        whole = self._cache.find(saved.path.name)
-        if whole is not None:
-            return whole, segment
-        piece = self._cache.find(f"{saved.path.name}.{number}")
-        return None if piece is None else (piece, replace(segment, offset=segment.offset - saved.span(number)[0]))
-
-    def _fetch(self, outputs: Sequence[Saved], numbers: Sequence[int]) -> None:
-        """Have partitions of outputs that lie in one file on this machine. Raises CheckpointError; Damaged if none of
-        the outputs is as it was written."""
-        saved = outputs[0]
-        ranges = [saved.span(number) for number in numbers]
-        names = [f"{saved.path.name}.{number}" for number in numbers]
-        if len(numbers) == len(saved.segments):  # all of them lie side by side
-            ranges, names, whole = [(0, saved.end)], [saved.path.name], True
-        else:
-            whole = False
-        where = f"checkpoint {saved.committed.key} in {self._objects.url}"
-        try:
-            found = self._objects.ranges(saved.path.as_posix(), ranges)
-        except FileNotFoundError as error:
-            raise Damaged(f"{where} is lost: {error}") from error
-        except OSError as error:
-            raise CheckpointError(f"{where} cannot be read: {error}") from error
-        starts = {number: 0 if whole else ranges[place][0] for place, number in enumerate(numbers)}
-        data = {number: found[0 if whole else place] for place, number in enumerate(numbers)}
-        self._check(outputs, starts, data, where)
-        with self._reading(f"checkpoint {saved.committed.key}"):
-            for name, piece in zip(names, found, strict=True):
-                self._cache.add_bytes(name, piece)
-
-    def _check(
-        self, outputs: Sequence[Saved], starts: Mapping[int, int], data: Mapping[int, memoryview], where: str
-    ) -> None:
-        """Raise Damaged if no output is whole in these data of partitions, which begin there in the file."""
-        damage: Damaged | None = None
-        for saved in outputs:
-            try:
-                for number, start in starts.items():
-                    segment = saved.segments[number]
-                    check(segment, data[number][segment.offset - start :][: segment.length], where)
-                return  # a reader of another finds out about that
-            except Damaged as error:
-                damage = error
-        if damage is not None:
-            raise damage
-
-    def _exists(self, name: str) -> bool:
-        try:
-            self._objects.about(name)
-        except FileNotFoundError:
-            return False
-        return True
-
-    def _manifest(self, name: str) -> Saved | None:
-        """The content of the manifest; None if there is none, or it cannot be believed."""
-        return self._tagged_manifest(name)[1]
-
-    def _tagged_manifest(self, name: str) -> tuple[str | None, Saved | None]:
-        """The tag of the manifest, if there is one, and what it says, if it can be believed."""
-        try:
-            visited, text = self._objects.read(f"{name}.json")
-        except FileNotFoundError:
-            return None, None
-        try:
-            committed, data, segments = load_manifest(text, self._key)
-        except CheckpointError:
-            return visited.tag, None
-        path = Path(name).parent / data
-        return visited.tag, Saved(committed, path, segments) if is_data_of(path.as_posix(), name) else None
-
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         try:
@@ -479,127 +385,9 @@ class SharedCheckpoints:
         except OSError as error:
             raise DiskFull(f"cannot write a checkpoint to {self._objects.url}: {error.strerror or error}") from error
 
-    @contextlib.contextmanager
-    def _reading(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise CheckpointError(f"{what} in {self._objects.url}: {error.strerror or error}") from error
-
-    # Removing
-
-    def _survey(self) -> dict[str, Part]:
-        """All parts there are; from now on it is known what they take."""
-        parts = parts_of(self._objects.list())
-        self._used = sum(part.bytes for part in parts.values())
-        self._checked = time.monotonic()
-        return parts
-
-    def _take_space(self, bytes_: int) -> bool:
-        if self._budget is None:
-            return True
-        requested = bytes_ + _MANIFEST_BYTES
-        with self._available:
-            old = self._checked is None or time.monotonic() - self._checked > self._leases.seconds / 2
-            if old or self._used + requested > self._budget:
-                parts = self._survey()
-                if self._used + requested > self._budget:
-                    living = self._leases.living()
-                    self._collect(parts, living)
-                    self._evict(parts, living, self._used + requested - int(_FULL * self._budget))
-            if self._used + requested > self._budget:
-                return False
-            self._used += requested
-            return True
-
     def _collect_quietly(self) -> None:
         with contextlib.suppress(OSError):  # the next read or write reports it
             self.collect()
-
-    def _collect(self, parts: Mapping[str, Part], living: Living) -> None:
-        """Remove what no living process is at work on, and no manifest names."""
-        for name, part in parts.items():
-            if part.gone is not None and self._is_old(part.gone, living) and self._mine(part.gone, living):
-                self._finish_removal(name, part)
-            kept = self._named(name, part)
-            garbage = [
-                item
-                for item in part.data
-                if item.name != kept and match(item.name)["user"] not in living.users and self._is_old(item, living)
-            ]
-            self._remove(part, garbage)
-
-    def _mine(self, gone: Object, living: Living) -> bool:
-        """True if a removal was left unfinished: by this process, which does one at a time, or a dead one."""
-        with contextlib.suppress(FileNotFoundError):
-            user = self._objects.read(gone.name)[1].decode(errors="replace")
-            return user == self._leases.own or user not in living.users
-        return False
-
-    def _finish_removal(self, name: str, part: Part) -> None:
-        assert part.gone is not None
-        if part.manifest is not None and part.manifest.modified < part.gone.modified:
-            self._objects.delete([part.manifest.name])
-            part.manifest = None
-        self._objects.delete([part.gone.name])
-
-    def _is_old(self, item: Object, living: Living) -> bool:
-        return living.now - item.modified > self._leases.seconds
-
-    def _named(self, name: str, part: Part) -> str | None:
-        """The data that the manifest names; read only where there is a choice."""
-        if part.manifest is None:
-            return None
-        if len(part.data) == 1:
-            return part.data[0].name
-        if is_pack(name):
-            return next((one.path.as_posix() for one in self._index.ask(name)), None)
-        saved = self._manifest(name)
-        return None if saved is None else saved.path.as_posix()
-
-    def _remove(self, part: Part, data: Sequence[Object]) -> None:
-        self._objects.delete([item.name for item in data])
-        self._used -= sum(item.size for item in data)
-        part.data = [item for item in part.data if item not in data]
-
-    def _evict(self, parts: Mapping[str, Part], living: Living, bytes_: int) -> None:
-        """Remove at least that many bytes if it can be: first what a pack covers, then what is worth least."""
-        packs = self._index.read(packs_in(parts), self._threads.map)
-        outputs = {name: {name_of(one.committed.key) for one in found} for name, found in packs.items()}
-        twice = _covered(parts, packs)
-        free = [
-            (name not in twice, part.worth(living.now), name)
-            for name, part in parts.items()
-            if part.manifest
-            and part.is_there
-            and outputs.get(name, {name}).isdisjoint(living.needed)
-            and self._is_old(part.manifest, living)
-        ]
-        chosen: list[str] = []
-        for _, _, name in sorted(free):
-            if bytes_ <= 0:
-                break
-            chosen.append(name)
-            bytes_ -= parts[name].bytes
-        if not chosen:
-            return
-        began = time.monotonic()
-        marked = [name for name, mine in zip(chosen, self._threads.map(self._mark, chosen), strict=True) if mine]
-        needed = self._leases.living().needed
-        going = [name for name in marked if outputs.get(name, {name}).isdisjoint(needed)]
-        if time.monotonic() - began > self._leases.seconds:
-            going = []  # this process was held up: others may have removed them by now, and made some again
-        self._objects.delete([f"{name}.json" for name in going])
-        self._objects.delete([item.name for name in going for item in parts[name].data])
-        self._objects.delete([f"{name}.gone" for name in marked])
-        self._used -= sum(parts[name].bytes for name in going)
-
-    def _mark(self, name: str) -> bool:
-        """Mark a checkpoint as gone. False if another process just did, and removes it."""
-        with contextlib.suppress(FileExistsError):
-            self._objects.create(f"{name}.gone", self._leases.own.encode())
-            return True
-        return False
 
     # Merging, while the query runs
 
@@ -609,7 +397,7 @@ class SharedCheckpoints:
         found = [(self._cache.find(outputs[0].path.name), outputs) for outputs in right if outputs]
         here = [(path, outputs) for path, outputs in found if path is not None]
         outputs = [one for _, outputs in here for one in outputs]
-        if len(here) < 2 or not self._take_space(sum(sum(one.committed.bytes) for one in outputs)):
+        if len(here) < 2 or not self._space.take(sum(sum(one.committed.bytes) for one in outputs)):
             return
         files_ = [(path, tuple(one.segments for one in outputs)) for path, outputs in here]
         made = self._new_pack([one.committed for one in outputs], lambda stream: merge(stream, files_, between))
@@ -621,7 +409,7 @@ class SharedCheckpoints:
     def _read_from(self, made: Sequence[Saved], sources: Sequence[Saved]) -> None:
         """From now on these are read from a pack that was made of them."""
         self._index.move(sources, made)
-        with self._available:
+        with self._lock:
             self._covered |= {group[0].path: {one.committed.key: one for one in group} for group in files(sources)}
         for new, old in zip(made, sources, strict=True):
             if (old.committed.key, old.path) in self._removed:  # meanwhile
@@ -630,26 +418,13 @@ class SharedCheckpoints:
     def _remove_covered(self) -> None:
         """Remove what a larger pack holds, if that is still there as it was written: manifests are read again for that.
         A reader of what goes meanwhile finds the pack."""
-        with self._available:
+        with self._lock:
             sources = [tuple(found.values()) for found in self._covered.values()]
         going = {pack_of(one[0]) if one[0].is_packed else name_of(one[0].committed.key): one for one in sources}
         folders = {name.partition("/")[0] for name in going}
         parts = parts_of(item for folder in folders for item in self._objects.list(folder))
         packs = {name: self._index.ask(name) for name in packs_in(parts) if name not in going}
         packs |= {name: found for name, found in going.items() if name in parts and is_pack(name)}
-        names = sorted(_covered(parts, packs) & going.keys())
+        names = sorted(covered(parts, packs) & going.keys())
         self._objects.delete([f"{name}.json" for name in names])
         self._objects.delete([going[name][0].path.as_posix() for name in names])
-
-
-def _covered(parts: Mapping[str, Part], packs: Mapping[str, Sequence[Saved]]) -> set[str]:
-    """Parts and packs whose outputs are all in larger packs."""
-    kept: set[CheckpointKey] = set()
-    twice: set[str] = set()
-    for name, outputs in sorted(packs.items(), key=lambda item: (-len(item[1]), item[0])):
-        keys = {one.committed.key for one in outputs}
-        if keys and keys <= kept:
-            twice.add(name)
-        elif outputs and parts[name].holds(outputs[0]):
-            kept |= keys
-    return twice | {name_of(key) for key in kept} & parts.keys()

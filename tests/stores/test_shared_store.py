@@ -23,6 +23,7 @@ from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage.checkpoint import Retention, Store
 from qoop.engine.storage.leases import SECONDS
 from qoop.engine.storage.shared_store import SharedCheckpoints
+from qoop.engine.storage.space import Space
 from qoop.engine.task import CheckpointKey
 
 ROWS = pa.table({"a": pa.array(range(1250), pa.int64())})  # 10 KB
@@ -99,7 +100,7 @@ def wait(objects: Aging, machines: list[SharedCheckpoints]) -> Wait:
     def pass_by() -> None:
         objects.age(2 * SECONDS)
         for one in machines:
-            one._checked = None  # that was long ago
+            one._space._checked = None  # that was long ago
             with one._leases._lock:
                 if one._leases._reported is not None and not one._leases._closed.is_set():
                     one._leases._write()
@@ -523,19 +524,19 @@ def test_a_remover_that_was_held_up_leaves_what_was_made_since(
 def test_of_two_that_remove_the_first_does(
     machine: Machine, objects: Objects, wait: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, look = machine(budget=25_000), SharedCheckpoints._survey
+    one, look = machine(budget=25_000), Space._survey
     for number in (1, 2):
         assert one.save(facts(number, number), [ROWS], needed=False)
     wait()
     manifest = next(saved.path.with_name("0.gone").as_posix() for saved in one.find_all([key(1)]))
     one.unpin([key(1)])
 
-    def overtaken(self: SharedCheckpoints) -> object:
+    def overtaken(self: Space) -> object:
         found = look(self)
         objects.replace(manifest, b"0123456789abcdef")  # another remover's, which looked at the same time
         return found
 
-    monkeypatch.setattr(SharedCheckpoints, "_survey", overtaken)
+    monkeypatch.setattr(Space, "_survey", overtaken)
     assert one.save(facts(3), [ROWS], needed=False) is None
     assert objects.read(manifest)[1] == b"0123456789abcdef" and len(data(objects)) == 2
 
