@@ -17,7 +17,7 @@ import pytest
 from qoop.catalog.errors import CheckpointError, ExecutionError
 from qoop.catalog.value import changed
 from qoop.engine.backends.ray import backend as module
-from qoop.engine.backends.ray import channel
+from qoop.engine.backends.ray import channel, home
 from qoop.engine.backends.ray.backend import RayBackend
 from qoop.engine.backends.ray.nodes import ControlAway, Node
 from qoop.engine.backends.ray.orders import NO_STAGE, Begin, Drop, Order, stage_of
@@ -136,6 +136,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Ray:
     monkeypatch.setattr(channel, "load", lambda: made)
     monkeypatch.setattr(module, "Attachment", lambda *_: SimpleNamespace(leave=lambda: None))
     monkeypatch.setattr(module, "host", lambda: "127.0.0.1")
+    monkeypatch.setattr(home, "host", lambda: "127.0.0.1")
     monkeypatch.setattr(module, "living", lambda: made.nodes())
     monkeypatch.setattr(channel, "SessionEnd", made.connection)
     monkeypatch.setattr(module, "_PAUSE", 0.01)

@@ -4,6 +4,10 @@
 
     backend.py       the nodes as machines
     nodes.py         which nodes there are
+    machines.py      nodes as machines, those on which a process is starting, those that come and go
+    outputs.py       where outputs are, and which jobs need them
+    threads.py       the threads of the session's side
+    home.py          the store of the session's own process
     worker.py        the actor on a node, with a local backend of the node's size
     agent.py         the actor on a node that serves all sessions
     slot_gate.py     its slots, in front of the backends of the sessions
