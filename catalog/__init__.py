@@ -15,14 +15,13 @@
     duckdb_introspection.py  DuckDB's keywords, types and options, and its parser
     lexer.py          the words of a text, by DuckDB's lexer
     by_text.py        the memory of what functions say of texts
-    paths.py          paths that come from outside
+    paths.py          paths that come from outside; the user's folders
     forks.py          what a forked process may not share with its parent
     interrupts.py     Ctrl-C while DuckDB works
     arrow_input.py    Arrow rows as DuckDB's input, without pandas
     arrow_output.py   DuckDB's answers as Arrow rows, of either version
     signed_json.py    JSON documents with a checksum, and a signature by the user's key
     user_key.py       the user's key
-    user_folders.py   the user's folders for caches and for configuration
     sizes.py          sizes such as "2GB"
     quiet.py          no progress bars of DuckDB
     written/          values as text, and read again

@@ -13,8 +13,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.paths import config_directory
 from qoop.catalog.stores.private import make_folder
-from qoop.catalog.user_folders import config_directory
 
 _LEAST = 16
 """Characters of a key."""

@@ -37,8 +37,7 @@ from qoop.catalog.sources.file_stamp import File
 from qoop.catalog.sources.parquet import ParquetSource, reach
 from qoop.catalog.table import Split, Table
 from qoop.engine.functions.calls import Calls, Tell
-from qoop.engine.functions.ledger import Ledger
-from qoop.engine.functions.measured import FunctionCalls
+from qoop.engine.functions.measured import FunctionCalls, Ledger
 from qoop.engine.instance import Instance, as_value
 from qoop.engine.kernel_options import options_of, resource_options
 from qoop.engine.one_pipeline import has_several_pipelines, through_one_pipeline

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.paths import cache_directory
 from qoop.catalog.signed_json import opened, sealed
 from qoop.catalog.statistics.stats import ColumnStats, Scalar, TableStats
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.table import Table
-from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.user_key import user_key
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from qoop.catalog.paths import cache_directory
 from qoop.catalog.sizes import parse_bytes
 from qoop.catalog.stores.private import make_folder, open_private
-from qoop.catalog.user_folders import cache_directory
 
 BUDGET = 4_000_000_000
 """The default budget in bytes."""

@@ -56,14 +56,14 @@ from qoop.engine.events import (
     TaskSucceeded,
 )
 from qoop.engine.failures import Stopped, is_fatal
-from qoop.engine.functions.ledger import Ledger
-from qoop.engine.functions.measured import FunctionCalls
+from qoop.engine.functions.measured import FunctionCalls, Ledger
 from qoop.engine.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.kernel import Kernel
-from qoop.engine.storage.checkpoint import Retention, Store
+from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.growing import Output, Timed
 from qoop.engine.storage.guard import Origin
 from qoop.engine.storage.manifest import Saved
+from qoop.engine.storage.retention import Retention
 from qoop.engine.storage.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskAccount, TaskSpec
 from qoop.planner.packing import shrunk_to_fit

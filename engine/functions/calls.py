@@ -20,8 +20,7 @@ from qoop.catalog import arrow_output
 from qoop.catalog.errors import FunctionFailed
 from qoop.catalog.functions.function import UserFunction
 from qoop.engine.failures import Stopped
-from qoop.engine.functions.ledger import Ledger
-from qoop.engine.functions.measured import FunctionCalls, Meter, plain
+from qoop.engine.functions.measured import FunctionCalls, Ledger, Meter, plain
 from qoop.engine.task import TaskSpec
 
 _RESULT = re.compile("Failed to cast value|Unable to transform python value")

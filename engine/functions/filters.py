@@ -16,8 +16,7 @@ from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.lexer import quoted
 from qoop.engine.functions.calls import Calls
 from qoop.engine.functions.fused_filter import InTurn, OneCall, as_one_call
-from qoop.engine.functions.ledger import Ledger
-from qoop.engine.functions.measured import Meter, row_seconds
+from qoop.engine.functions.measured import Ledger, Meter, row_seconds
 from qoop.engine.functions.ordering import (
     AT_FIRST,
     COUNTED,

@@ -1,12 +1,14 @@
-"""Rows and seconds of functions of Python, as tasks have seen them."""
+"""Rows and seconds of functions of Python, as tasks have measured them, and the facts that kernels share."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import pyarrow as pa
 
 from qoop.catalog.value import value
+from qoop.engine.functions.ordering import Counter
 
 _QUICK, _TIMED_AT_FIRST, _SKIPPED = 100e-6, 64, 15
 """Calls that take less are timed once in sixteen, after the first ones: looking at the clock takes as long as they."""
@@ -61,3 +63,19 @@ def row_seconds(meters: Sequence[Meter]) -> float | None:
     """Seconds a row, as the kernels have measured it; None: it was not called."""
     timed = sum(one.timed for one in meters)
     return sum(one.seconds for one in meters) / timed if timed else None
+
+
+class Ledger:
+    """The facts that the kernels of one process have observed of functions and predicates, for the tasks to come.
+
+    functions: by key, a meter for each kernel. predicates: by text. as_written: filters that failed in another order
+    than that of the text. apart: filters whose predicates cannot be fused. lock: of the counters, which
+    kernels and their threads share.
+    """
+
+    def __init__(self) -> None:
+        self.functions: dict[str, list[Meter]] = {}
+        self.predicates: dict[str, Counter] = {}
+        self.as_written: set[tuple[str, ...]] = set()
+        self.apart: set[tuple[str, ...]] = set()
+        self.lock = threading.Lock()

@@ -5,6 +5,8 @@
     partition.py      cuts rows by ``hash(keys) % parts``
     growing.py        an output while it is made, in memory or in a file
     checkpoint.py     outputs in tiers: memory first, then files
+    entries.py        the outputs that are known, by key and by what they mean
+    retention.py      the rules for what is kept, and warnings of what does not outlive the process
     write_behind.py   writes durable outputs behind the running tasks
     segments.py       the data file: an Arrow stream for every partition
     manifest.py       checkpoints in a folder: data first, the manifest last

@@ -18,136 +18,27 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import warnings
-from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, DiskFull, GuardMismatch, QoopError
 from qoop.catalog.forks import CreatorProcess
-from qoop.catalog.stores.objects import is_remote, open_objects
-from qoop.catalog.value import value
 from qoop.engine.digest import Digest, Digester
 from qoop.engine.events import CheckpointSaved, Committed
-from qoop.engine.history import not_saved, size
+from qoop.engine.storage.entries import Entries, Entry, side_of
 from qoop.engine.storage.growing import Growing
-from qoop.engine.storage.guard import Ledger, Origin, Side, mismatch
-from qoop.engine.storage.manifest import CheckpointDirectory, Checkpoints, Saved, Unsaved, refuse_if_open
+from qoop.engine.storage.guard import Ledger, Origin, Side, mismatch, set_aside
+from qoop.engine.storage.manifest import Saved, Unsaved
+from qoop.engine.storage.retention import KEEP_NOTHING, LossWarnings, Retention, open_checkpoints
 from qoop.engine.storage.segments import Damaged, read_segment, spilled
-from qoop.engine.storage.write_behind import WriteBehind
+from qoop.engine.storage.write_behind import Outcome, WriteBehind
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Signature
 
 _GROWING = 4  # of the budget, the part that an output may take while it is made
-_WARNED = 1000  # jobs that are remembered, so that each gets one warning
-
-
-@dataclass(eq=False)
-class _Entry:
-    """One output. In memory (`tables`), spilled (`mapped`), in a file (`saved`), or both. `busy`: it is being written.
-
-    origin: what made it; None if it must not be shared, or if it was found.
-    unpinned: its file may be removed, for no job needed it. maker: the job whose task made it; empty if it was found.
-    """
-
-    committed: Committed
-    tables: tuple[pa.Table, ...] | None
-    mapped: tuple[pa.Table, ...] | None = None
-    saved: Saved | None = None
-    durable: bool = False
-    busy: bool = False
-    origin: Origin | None = None
-    unpinned: bool = False
-    jobs: set[JobId] = field(default_factory=set)
-    maker: JobId = ""
-
-    @property
-    def bytes(self) -> int:
-        return sum(self.committed.bytes)
-
-    @property
-    def is_far(self) -> bool:
-        """It is nowhere but where durable outputs go, which may be another machine."""
-        return self.tables is None and self.mapped is None and self.durable
-
-
-@value
-class Retention:
-    """The rules for what a store keeps beyond need.
-
-    directory: where durable outputs go, a folder of this machine or the URL of a store that machines share; None:
-        nothing outlives the process. budget: bytes that it may take.
-    retain: keep shared outputs that no job needs while there is space, for other queries.
-    quarantine: where mismatches are written; None: in the temporary directory.
-    always: make the digest of every shared output at once, not just where two meet.
-    key: what lies in the directory must bear its seal; None: a checksum.
-    pack: in a store that machines share, keep many outputs in one file where that saves requests.
-    usual_budget: the budget is the usual one. strict: outputs that cannot be written are an error, not a warning.
-    """
-
-    directory: Path | str | None = None
-    budget: int | None = None
-    retain: bool = False
-    quarantine: Path | None = None
-    always: bool = False
-    key: bytes | None = field(default=None, repr=False)
-    pack: bool = True
-    usual_budget: bool = False
-    strict: bool = False
-
-    @property
-    def no_space(self) -> str:
-        """The reason that an output found no space, as a clause with advice; empty where there is no budget."""
-        if self.budget is None:
-            return ""
-        usual = " by default" if self.usual_budget else ""
-        return (
-            f"checkpoint_budget is {size(self.budget)}{usual}, and running queries need what is there: "
-            "set it, or QOOP_CHECKPOINT_BUDGET, to more"
-        )
-
-
-@value
-class _Outcome:
-    """The fate of an output that was to be written. saved: where it is. why: it is not, as a clause with advice.
-    failure: the error that ends the jobs that made it."""
-
-    saved: Saved | None = None
-    why: str = ""
-    failure: QoopError | None = None
-
-
-KEEP_NOTHING = Retention()
-
-
-def open_checkpoints(retention: Retention) -> Checkpoints | None:
-    """The place that durable outputs go to; None, with a warning, if it is a folder that cannot be written. Raises
-    ConfigError if it is no place, or one whose content cannot be believed; DiskFull in place of the warning where
-    outputs must be written."""
-    if retention.directory is None:
-        return None
-    place, key = str(retention.directory), retention.key
-    if not is_remote(place):
-        if key is None:
-            refuse_if_open(Path(place))
-        try:
-            return CheckpointDirectory(Path(place), retention.budget, key)
-        except DiskFull as error:
-            if retention.strict:
-                raise
-            _warn(error)
-            return None
-    from qoop.catalog.stores.node_cache import node_cache
-    from qoop.engine.storage.shared_store import SharedCheckpoints  # few need it
-
-    return SharedCheckpoints(open_objects(place), node_cache(), retention.budget, key=key, pack=retention.pack)
-
-
-def _warn(error: QoopError) -> None:
-    warnings.warn(f"outputs do not outlive this process: {error}", RuntimeWarning, stacklevel=3)
 
 
 class Store:
@@ -174,22 +65,19 @@ class Store:
         self._digester = Digester()
         self._ledger = Ledger()
         self._lock = threading.Condition()
-        self._entries: OrderedDict[CheckpointKey, _Entry] = OrderedDict()  # least recently used first
-        self._by_signature: dict[Signature, dict[str, set[CheckpointKey]]] = {}
+        self._entries = Entries()
         self._distrusted: set[Signature] = set()
-        self._used = 0
         threads = self._directory.writers if self._directory is not None else 0
         together = self._directory is not None and self._directory.far and retention.pack
-        self._behind: WriteBehind[_Entry] = WriteBehind(
+        self._behind: WriteBehind[Entry] = WriteBehind(
             self._lock, threads, self._write, (lambda entry: entry.committed.key.content) if together else None
         )
-        self._degraded = False
-        self._warned: deque[JobId] = deque(maxlen=_WARNED)
+        self._warnings = LossWarnings(retention.strict)
 
     @property
     def used(self) -> int:
         """Bytes held in memory."""
-        return self._used
+        return self._entries.used
 
     @property
     def spilled(self) -> int:
@@ -226,7 +114,7 @@ class Store:
         if self._retention.always and origin is not None:
             committed = replace(committed, digest=self._digester.of(partitions))
             self._note(committed, origin)
-        entry = _Entry(
+        entry = Entry(
             committed, None, tuple(partitions), durable=durable, busy=durable, origin=origin, jobs={job}, maker=job
         )
         if not mapped:
@@ -236,8 +124,7 @@ class Store:
         with self._lock:
             present = self._entries.get(committed.key)
             if present is None:
-                self._insert(entry)
-                self._used += entry.bytes if entry.tables is not None else 0
+                self._entries.insert(entry)
             else:
                 present.jobs.add(job)
                 self._behind.withdraw(entry)
@@ -252,7 +139,7 @@ class Store:
             with self._lock:
                 self._behind.withdraw(entry)
                 entry.busy = False
-                self._drop(committed.key, entry)
+                self._entries.drop(entry)
             raise
         if durable:
             self._behind.enqueue(entry)
@@ -267,7 +154,7 @@ class Store:
             entry = self._entries.get(key)
             if entry is None:
                 raise CheckpointError(f"checkpoint {key} is not present")
-            self._entries.move_to_end(key)
+            self._entries.touch(key)
         return self._rows(entry, partition)
 
     def has(self, key: CheckpointKey) -> bool:
@@ -309,8 +196,8 @@ class Store:
         """Keep these outputs until the job releases them; keys that are not present, or not known yet, are ignored."""
         with self._lock:
             for key in keys:
-                if key in self._entries:
-                    self._entries[key].jobs.add(job)
+                if (entry := self._entries.get(key)) is not None:
+                    entry.jobs.add(job)
 
     def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
         """Hold checkpoints that lie in files of another process, until the job releases them."""
@@ -321,8 +208,8 @@ class Store:
             for saved in found:
                 entry = self._entries.get(saved.committed.key)
                 if entry is None:
-                    entry = _Entry(saved.committed, None, saved=saved)
-                    self._insert(entry)
+                    entry = Entry(saved.committed, None, saved=saved)
+                    self._entries.insert(entry)
                 entry.jobs.add(job)
                 keys.append(saved.committed.key)
             return keys
@@ -339,7 +226,7 @@ class Store:
                 entry.jobs.discard(job)  # none has it if it was read without being held
                 if not entry.jobs and not (entry.durable and entry.busy):
                     idle += [key] if entry.durable else []
-                    self._idle(key, entry)
+                    self._idle(entry)
             self._trim_idle()
         if self._directory is not None:
             self._directory.unpin(idle)
@@ -354,9 +241,8 @@ class Store:
         output could not be written and this was not yet reported."""
         self._behind.close()
         with self._lock:
-            for key, entry in list(self._entries.items()):
-                self._drop(key, entry)
-            self._entries.clear()
+            for entry in self._entries.values():
+                self._entries.drop(entry)
         self._digester.close()
         if self._directory is not None:
             self._directory.close()
@@ -377,13 +263,13 @@ class Store:
         except CheckpointError as error:
             if directory.far:  # it may be there again when a job tries once more
                 raise
-            if (fatal := self._degrade(error)) is not None:
+            if (fatal := self._warnings.not_durable(error)) is not None:
                 raise fatal from None
             return
         with self._lock:
             for saved in found:
                 if saved.committed.key not in self._entries:
-                    self._insert(_Entry(saved.committed, None, saved=saved, durable=True))
+                    self._entries.insert(Entry(saved.committed, None, saved=saved, durable=True))
 
     def _take_up(self, keys: Sequence[CheckpointKey]) -> None:
         """A job wants these again, which were only kept in memory until now: their files stay, if they still exist."""
@@ -405,7 +291,7 @@ class Store:
                     useless.append(saved.committed.key)
         self._directory.unpin(useless)
 
-    def _rows(self, entry: _Entry, partition: int | None) -> pa.Table:
+    def _rows(self, entry: Entry, partition: int | None) -> pa.Table:
         tables, saved = entry.tables or entry.mapped, entry.saved
         numbers = range(len(entry.committed.rows)) if partition is None else (partition,)
         if tables is not None:
@@ -416,7 +302,7 @@ class Store:
             raise CheckpointError(f"checkpoint {entry.committed.key} is not present any more")
         return found[0] if len(found) == 1 else pa.concat_tables(found)
 
-    def _load(self, entry: _Entry, saved: Saved, number: int) -> pa.Table:
+    def _load(self, entry: Entry, saved: Saved, number: int) -> pa.Table:
         try:
             if entry.durable and self._directory is not None:
                 return self._directory.read(saved, number, self._spill)
@@ -424,51 +310,23 @@ class Store:
         except CheckpointError as error:
             with self._lock:
                 if not isinstance(error, Damaged):
-                    self._drop(saved.committed.key, entry)  # others, or a later try, may well read it
-                elif self._entries.get(saved.committed.key) is entry:
-                    self._forget(saved.committed.key, entry)
+                    self._entries.drop(entry)  # others, or a later try, may well read it
+                else:
+                    self._forget(entry)
             raise
 
-    def _insert(self, entry: _Entry) -> None:
-        key = entry.committed.key
-        self._entries[key] = entry
-        self._by_signature.setdefault(key.signature, {}).setdefault(key.layout, set()).add(key)
-
-    def _delete(self, key: CheckpointKey) -> None:
-        del self._entries[key]
-        layouts = self._by_signature[key.signature]
-        layouts[key.layout].discard(key)
-        if not layouts[key.layout]:
-            del layouts[key.layout]
-        if not layouts:
-            del self._by_signature[key.signature]
-
-    def _forget(self, key: CheckpointKey, entry: _Entry) -> None:
+    def _forget(self, entry: Entry) -> None:
         """It cannot be used: it goes, and its file with it."""
-        if entry.tables is not None:
-            self._leave_memory(entry)
-        self._delete(key)
-        if entry.saved is not None and entry.durable and self._directory is not None:
+        if self._entries.drop(entry) and entry.saved is not None and entry.durable and self._directory is not None:
             self._directory.remove(entry.saved)
 
-    def _drop(self, key: CheckpointKey, entry: _Entry) -> None:
-        if self._entries.get(key) is not entry:
-            return
-        if entry.tables is not None:
-            self._leave_memory(entry)
-        self._delete(key)
-
-    def _idle(self, key: CheckpointKey, entry: _Entry) -> None:
+    def _idle(self, entry: Entry) -> None:
         """No job needs it. It stays if it may serve another, and is in memory: a durable one is found again."""
-        keep = self._retention.retain and entry.origin is not None and key.signature not in self._distrusted
-        if not keep or entry.tables is None:
-            self._drop(key, entry)
+        shared = entry.origin is not None and entry.committed.key.signature not in self._distrusted
+        if not (self._retention.retain and shared) or entry.tables is None:
+            self._entries.drop(entry)
         elif entry.durable:
             entry.durable, entry.saved, entry.unpinned = False, None, True  # the file may be removed from now on
-
-    def _leave_memory(self, entry: _Entry) -> None:
-        entry.tables = None
-        self._used -= entry.bytes
 
     # The guard
 
@@ -476,65 +334,45 @@ class Store:
         with self._lock:
             sides = self._ledger.add(committed, origin)
             keys = [output.key for side in sides or () for output in side.outputs]
-            entries = [self._entries[key] for key in keys if key in self._entries]
+            entries = [entry for key in keys if (entry := self._entries.get(key)) is not None]
         if sides is not None:
             raise self._distrust(sides[0], sides[1], entries)
 
-    def _compare_layouts(self, entry: _Entry) -> None:
+    def _compare_layouts(self, entry: Entry) -> None:
         """Compare with another layout of the same stage, if this output made its own complete and that one is."""
-        key, width = entry.committed.key, entry.committed.width
         if entry.origin is None or not entry.committed.finished or self._retention.always:
             return
         with self._lock:
-            layouts = self._by_signature.get(key.signature, {})
-            if len(layouts) < 2 or len(layouts.get(key.layout, ())) < width:
-                return
-            whole = {name: [self._entries[one] for one in keys] for name, keys in layouts.items()}
-        mine = whole.pop(key.layout)
-        for others in whole.values():
-            if len(others) == others[0].committed.width and others[0].committed.finished:
-                self._compare(others, mine)
-                return
+            found = self._entries.other_layout(entry)
+        if found is not None:
+            mine, others = found
+            self._compare(others, mine)
 
-    def _compare(self, one: Sequence[_Entry], other: Sequence[_Entry]) -> None:
+    def _compare(self, one: Sequence[Entry], other: Sequence[Entry]) -> None:
         try:
-            sides = [self._side(entries) for entries in (one, other)]
+            sides = [side_of(entries, self._digested) for entries in (one, other)]
         except CheckpointError:
             return  # one of them is gone, or unreadable; the job that needs it will find out
         if not sides[0].digest.agrees(sides[1].digest):
             raise self._distrust(sides[0], sides[1], [*one, *other])
 
-    def _side(self, entries: Sequence[_Entry]) -> Side:
-        total: Digest | None = None
-        for entry in entries:
-            digest = entry.committed.digest
-            if digest is None:
-                digest = self._digester.of([self._rows(entry, None)])
-                entry.committed = replace(entry.committed, digest=digest)
-            total = digest if total is None else total + digest
-        assert total is not None
-        return Side(tuple(entry.committed for entry in entries), total, entries[0].origin)
+    def _digested(self, entry: Entry) -> Digest:
+        return entry.digested(lambda: self._digester.of([self._rows(entry, None)]))
 
-    def _distrust(self, one: Side, other: Side, entries: Iterable[_Entry]) -> GuardMismatch:
+    def _distrust(self, one: Side, other: Side, entries: Iterable[Entry]) -> GuardMismatch:
         folder = self._retention.quarantine or self._spill / "quarantine"
         error, directory = mismatch(one, other, folder), self._directory
         with self._lock:
             self._distrusted.add(one.outputs[0].key.signature)
             for entry in entries:
-                key = entry.committed.key
                 if directory is not None:
-                    try:
-                        for saved in directory.find_all([key]):
-                            directory.set_aside(saved, folder)
-                    except CheckpointError as problem:
-                        error.add_note(f"checkpoint {key} may still be there: {problem}")
-                if self._entries.get(key) is entry:
-                    self._forget(key, entry)
+                    set_aside(error, directory, entry.committed.key, folder)
+                self._forget(entry)
         return error
 
     # Write-behind
 
-    def _write(self, waited: Sequence[tuple[_Entry, float]]) -> None:
+    def _write(self, waited: Sequence[tuple[Entry, float]]) -> None:
         """Write outputs of one stage, each of which was queued some time ago; in a thread of `WriteBehind`."""
         began = time.monotonic()
         outcomes = self._save([one for one, _ in waited])
@@ -542,16 +380,16 @@ class Store:
         for (entry, since), outcome in zip(waited, outcomes, strict=True):
             self._written(entry, outcome, since, each)
 
-    def _written(self, entry: _Entry, outcome: _Outcome, since: float, seconds: float) -> None:
+    def _written(self, entry: Entry, outcome: Outcome, since: float, seconds: float) -> None:
         """One of them was written, or not. seconds: its part of the time that took."""
-        saved, failure = outcome.saved, outcome.failure or self._warn_not_saved(entry, outcome.why)
+        saved, failure = outcome.saved, outcome.failure or self._loss(entry, outcome.why)
         with self._lock:
             self._behind.done(entry, failure)
             entry.busy, entry.durable, entry.saved = False, saved is not None, saved
             key, jobs = entry.committed.key, tuple(sorted(entry.jobs))
             trusted = self._entries.get(key) is entry
             if trusted and not jobs:
-                self._idle(key, entry)
+                self._idle(entry)
         if self._directory is not None:
             if saved is not None and not trusted:
                 self._directory.remove(saved)  # while it was written it turned out that it must not be used
@@ -560,67 +398,44 @@ class Store:
         behind, kept = time.monotonic() - since, saved is not None and trusted
         self._on_saved(CheckpointSaved(jobs, key, entry.bytes, behind, kept, seconds, outcome.why))
 
-    def _warn_not_saved(self, entry: _Entry, why: str) -> QoopError | None:
-        """Warn once for each job of an output that is not written. Returns an error where warnings are errors.
-
-        A job may have ended, and have released the output, before it is written.
-        """
+    def _loss(self, entry: Entry, why: str) -> QoopError | None:
+        """Warn of an output that is not written; its job may have ended, and have released it, before. Returns an
+        error where warnings are errors."""
         with self._lock:
-            jobs = [job for job in sorted(entry.jobs or {entry.maker}) if why and job not in self._warned]
-            self._warned.extend(jobs)
-        if not jobs or self._retention.strict:
-            return None
-        sentence = f"{', '.join(jobs)}: {not_saved(entry.bytes, why)}"
-        try:
-            warnings.warn(sentence, RuntimeWarning, stacklevel=2)
-        except RuntimeWarning:
-            return DiskFull(sentence)
-        return None
+            jobs = frozenset(entry.jobs or {entry.maker})
+        return self._warnings.not_saved(jobs, entry.bytes, why)
 
-    def _save(self, entries: Sequence[_Entry]) -> list[_Outcome]:
+    def _save(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Write outputs; the fate of each."""
         assert self._directory is not None
         try:
             saved = self._directory.save_all([self._unsaved(entry) for entry in entries])
         except DiskFull as error:  # they are in memory, or will be spilled
-            return [_Outcome(why=f"{error}: free space there, or name another folder")] * len(entries)
+            return [Outcome(why=f"{error}: free space there, or name another folder")] * len(entries)
         except Exception as error:  # whatever it is, the writer must live on and report it
             names = ", ".join(str(entry.committed.key) for entry in entries)
             failure = CheckpointError(f"checkpoint {names} cannot be written: {error!r}")
-            return [_Outcome(failure=failure)] * len(entries)
+            return [Outcome(failure=failure)] * len(entries)
         return [self._outcome(entry, one) for entry, one in zip(entries, saved, strict=True)]
 
-    def _outcome(self, entry: _Entry, saved: Saved | None) -> _Outcome:
+    def _outcome(self, entry: Entry, saved: Saved | None) -> Outcome:
         if saved is None:
-            return _Outcome(why=self._retention.no_space)
+            return Outcome(why=self._retention.no_space)
         different = self._differs(entry, saved)
-        return _Outcome(saved) if different is None else _Outcome(failure=different)
+        return Outcome(saved) if different is None else Outcome(failure=different)
 
-    def _unsaved(self, entry: _Entry) -> Unsaved:
+    def _unsaved(self, entry: Entry) -> Unsaved:
         tables = entry.tables or entry.mapped or ()
-        if entry.committed.digest is None:
-            entry.committed = replace(entry.committed, digest=self._digester.of(tables))
+        entry.digested(lambda: self._digester.of(tables))
         return Unsaved(entry.committed, tables, needed=bool(entry.jobs))
 
-    def _differs(self, entry: _Entry, saved: Saved) -> GuardMismatch | None:
+    def _differs(self, entry: Entry, saved: Saved) -> GuardMismatch | None:
         """The mismatch, if the output of another process, which is present in place of this one, is not the same."""
         if saved.committed is entry.committed:
             return None
         try:
-            self._compare([_Entry(saved.committed, None, saved=saved, durable=True)], [entry])
+            self._compare([Entry(saved.committed, None, saved=saved, durable=True)], [entry])
         except GuardMismatch as error:
-            return error
-        return None
-
-    def _degrade(self, error: QoopError) -> QoopError | None:
-        """Say once that outputs are not durable. Returns the error where it is to be one."""
-        if self._retention.strict:
-            return error
-        on_saved, self._degraded = self._degraded, True
-        try:
-            if not on_saved:
-                _warn(error)
-        except RuntimeWarning:
             return error
         return None
 
@@ -628,10 +443,10 @@ class Store:
 
     def _trim_idle(self) -> None:
         """Forget what no job needs until the budget is kept."""
-        if self._used > self.budget:
-            for key, entry in [(key, entry) for key, entry in self._entries.items() if not entry.jobs]:
-                if self._used > self.budget and not entry.busy:
-                    self._drop(key, entry)
+        if self._entries.used > self.budget:
+            for entry in self._entries.values():
+                if self._entries.used > self.budget and not entry.jobs and not entry.busy:
+                    self._entries.drop(entry)
 
     def trim(self, between: Callable[[], None] = lambda: None) -> None:
         """Spill until the budget is kept, or all that is left is being written already.
@@ -641,22 +456,19 @@ class Store:
         while True:
             with self._lock:
                 self._trim_idle()
-                if self._used <= self.budget:
+                if self._entries.used <= self.budget:
                     return
-                found = next(((k, e) for k, e in self._entries.items() if e.tables is not None and not e.busy), None)
-                if found is None:
+                entry = self._entries.first_to_spill()
+                if entry is None:
                     return
-                key, entry = found
                 if entry.saved is not None:
-                    self._leave_memory(entry)
+                    self._entries.leave_memory(entry)
                     continue
                 entry.busy = True
                 tables = entry.tables
-            self._spill_entry(key, entry, tables or (), between)
+            self._spill_entry(entry, tables or (), between)
 
-    def _spill_entry(
-        self, key: CheckpointKey, entry: _Entry, tables: tuple[pa.Table, ...], between: Callable[[], None]
-    ) -> None:
+    def _spill_entry(self, entry: Entry, tables: tuple[pa.Table, ...], between: Callable[[], None]) -> None:
         mapped: tuple[pa.Table, ...] | None = None
         try:
             mapped = spilled(self._spill, tables, between)
@@ -665,16 +477,16 @@ class Store:
         finally:
             with self._lock:
                 entry.busy = False
-                if mapped is not None and self._entries.get(key) is entry:
+                if mapped is not None and self._entries.get(entry.committed.key) is entry:
                     entry.mapped = mapped
-                    self._leave_memory(entry)
+                    self._entries.leave_memory(entry)
 
     def _admit(self, came: int, total: int, between: Callable[[], None]) -> bool:
         """True if bytes that just came may stay in memory. total: all bytes of their output, which is being made."""
         with self._lock:
-            self._used += came
+            self._entries.used += came
             if total > self.budget // _GROWING:
                 return False
         if came > 0:
             self.trim(between)
-        return self._used <= self.budget
+        return self._entries.used <= self.budget

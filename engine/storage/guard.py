@@ -25,11 +25,13 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from qoop.catalog.errors import GuardMismatch
+from qoop.catalog.errors import CheckpointError, GuardMismatch
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
 from qoop.engine.digest import Digest, digest_to_json
 from qoop.engine.events import Committed
+from qoop.engine.storage.manifest import Checkpoints
+from qoop.engine.task import CheckpointKey
 from qoop.planner.plan import Signature, Stage
 
 FORMAT = "qoop-mismatch"
@@ -106,6 +108,15 @@ def mismatch(one: Side, other: Side, folder: Path) -> GuardMismatch:
     except OSError as problem:
         error.add_note(f"{path} could not be written: {problem}")
     return error
+
+
+def set_aside(error: GuardMismatch, checkpoints: Checkpoints, key: CheckpointKey, folder: Path) -> None:
+    """Move a checkpoint that differs from another away from its place; a note of the error says if that failed."""
+    try:
+        for saved in checkpoints.find_all([key]):
+            checkpoints.set_aside(saved, folder)
+    except CheckpointError as problem:
+        error.add_note(f"checkpoint {key} may still be there: {problem}")
 
 
 def complete(error: GuardMismatch, more: Mapping[str, object]) -> None:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from qoop.catalog.errors import QoopError
+from qoop.catalog.value import value
+from qoop.engine.storage.manifest import Saved
 from qoop.engine.task import JobId
 
 WAITING_BYTES = 256 << 20
@@ -29,6 +31,16 @@ TOGETHER_BYTES = 32 << 20
 _GROUPS = 1000  # that are remembered
 _FEW = 4  # outputs of a group that are written at once, each by a thread, whatever else is being written
 _PAUSE = 0.05  # seconds between looks at whether the waiting thread was stopped
+
+
+@value
+class Outcome:
+    """The fate of an output that was to be written. saved: where it is. why: it is not, as a clause with advice.
+    failure: the error that ends the jobs that made it."""
+
+    saved: Saved | None = None
+    why: str = ""
+    failure: QoopError | None = None
 
 
 class Writable(Protocol):

@@ -11,8 +11,8 @@ from pathlib import Path
 import duckdb
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.paths import cache_directory
 from qoop.catalog.signed_json import opened
-from qoop.catalog.user_folders import cache_directory
 from qoop.planner.estimate.cost import DEFAULT, CostModel
 
 FORMAT = 4

@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from qoop.adaptive.schedulers.terms import USUAL_PRIORITY
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.paths import config_directory
 from qoop.catalog.sizes import slots_of
-from qoop.catalog.user_folders import config_directory
 from qoop.catalog.value import value
 from qoop.query.options import IN_FILES, OPTIONS, SCHEDULERS, SessionOption
 

@@ -12,13 +12,13 @@ from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.planner_thread import PlannerThread
 from qoop.adaptive.cluster.sizing import Sizing
 from qoop.adaptive.monitor.available import Size, whole_machine
-from qoop.catalog.user_folders import cache_directory
+from qoop.catalog.paths import cache_directory
 from qoop.catalog.user_key import chosen_key
 from qoop.catalog.value import value
 from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.storage.checkpoint import Retention
 from qoop.engine.storage.manifest import usual_budget
+from qoop.engine.storage.retention import Retention
 from qoop.planner.plan import Resources
 from qoop.query.config import Config
 from qoop.query.options import SCHEDULERS

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from qoop.catalog import user_folders
+from qoop.catalog import paths
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import CatalogError, SourceError, TableChanged
 from qoop.catalog.signed_json import opened, sealed
@@ -325,13 +325,13 @@ def test_a_cache_that_cannot_be_written_is_only_a_warning(file: Path, tmp_path: 
 
 def test_the_place_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QOOP_CACHE_DIR", "/somewhere")
-    assert user_folders.cache_directory() == Path("/somewhere")
+    assert paths.cache_directory() == Path("/somewhere")
     monkeypatch.delenv("QOOP_CACHE_DIR")
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    assert user_folders.cache_directory() == Path("/xdg/qoop")
+    assert paths.cache_directory() == Path("/xdg/qoop")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert user_folders.cache_directory() == Path.home() / ".cache" / "qoop"
+    assert paths.cache_directory() == Path.home() / ".cache" / "qoop"
 
 
 def test_json_keeps_everything() -> None:

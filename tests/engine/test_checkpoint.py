@@ -19,7 +19,8 @@ from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.engine.events import Committed
 from qoop.engine.failures import Stopped
 from qoop.engine.storage import manifest
-from qoop.engine.storage.checkpoint import Retention, Store
+from qoop.engine.storage.checkpoint import Store
+from qoop.engine.storage.retention import Retention
 from qoop.engine.storage.segments import read_segment, write_segments
 from qoop.engine.task import CheckpointKey
 

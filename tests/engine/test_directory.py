@@ -15,8 +15,9 @@ from waits import PATIENCE
 
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage import users
-from qoop.engine.storage.checkpoint import Retention, Store
+from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.manifest import CheckpointDirectory, manifests
+from qoop.engine.storage.retention import Retention
 from qoop.engine.task import CheckpointKey
 
 ROWS = pa.table({"a": pa.array(range(1250), pa.int64())})  # 10 KB

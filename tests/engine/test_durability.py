@@ -19,9 +19,10 @@ from qoop.catalog.errors import CheckpointError, ConfigError, GuardMismatch
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage import manifest, users, write_behind
-from qoop.engine.storage.checkpoint import Retention, Store
+from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.guard import Origin
 from qoop.engine.storage.manifest import CheckpointDirectory, manifests
+from qoop.engine.storage.retention import Retention
 from qoop.engine.storage.scratch import Scratch
 from qoop.engine.storage.segments import Damaged, write_segments
 from qoop.engine.task import CheckpointKey

@@ -17,8 +17,9 @@ import qoop
 from qoop.catalog.errors import GuardMismatch
 from qoop.engine.digest import Digest, Digester, digest_from_json, digest_to_json
 from qoop.engine.events import Committed
-from qoop.engine.storage.checkpoint import Retention, Store
+from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.guard import Origin
+from qoop.engine.storage.retention import Retention
 from qoop.engine.task import CheckpointKey
 from qoop.planner.plan import Stage
 

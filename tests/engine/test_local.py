@@ -42,7 +42,7 @@ from qoop.engine.events import (
 )
 from qoop.engine.interpreter import TURN_SECONDS
 from qoop.engine.kernel import Kernel
-from qoop.engine.storage.checkpoint import Retention
+from qoop.engine.storage.retention import Retention
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.plan import Layout, Resources, Stage, StageInput, TableInput
 

@@ -19,7 +19,8 @@ READS = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa, pyarrow.compute as pc
-from qoop.engine.storage.checkpoint import Retention, Store
+from qoop.engine.storage.checkpoint import Store
+from qoop.engine.storage.retention import Retention
 from qoop.engine.events import Committed
 from qoop.engine.task import CheckpointKey
 from qoop.catalog.errors import CheckpointError

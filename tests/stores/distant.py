@@ -19,7 +19,7 @@ from unittest.mock import patch
 from in_memory import InMemory
 
 from qoop.catalog.stores.objects import Object, Objects
-from qoop.engine.storage import checkpoint
+from qoop.engine.storage import retention
 
 _GAP = 1 << 20
 _UPLOAD = 5 << 20
@@ -98,5 +98,5 @@ def distant(latency: float) -> Iterator[Counter[str]]:
     """All stores that are opened meanwhile are one, that far away. Yields the requests by kind, as they are counted."""
     counts: Counter[str] = Counter()
     store = Distant(InMemory(), latency, counts)
-    with patch.object(checkpoint, "open_objects", lambda place: store):
+    with patch.object(retention, "open_objects", lambda place: store):
         yield counts

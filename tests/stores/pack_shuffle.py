@@ -24,7 +24,8 @@ from distant import distant
 
 from qoop.catalog.stores.node_cache import NodeCache
 from qoop.engine.events import Committed
-from qoop.engine.storage.checkpoint import Retention, Store
+from qoop.engine.storage.checkpoint import Store
+from qoop.engine.storage.retention import Retention
 from qoop.engine.task import CheckpointKey
 
 _SIGNATURES = {"map": "1" * 32, "reduce": "2" * 32}

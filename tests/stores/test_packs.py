@@ -20,9 +20,10 @@ from qoop.catalog.stores.node_cache import NodeCache
 from qoop.catalog.stores.objects import Objects, open_objects
 from qoop.engine.events import Committed
 from qoop.engine.storage import merging
-from qoop.engine.storage.checkpoint import Retention, Store
+from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.manifest import Saved, Unsaved
 from qoop.engine.storage.packs import dump_pack, load_pack
+from qoop.engine.storage.retention import Retention
 from qoop.engine.storage.shared_store import SharedCheckpoints
 from qoop.engine.storage.write_behind import WriteBehind
 from qoop.engine.task import CheckpointKey

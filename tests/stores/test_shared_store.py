@@ -20,8 +20,9 @@ from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.catalog.stores.node_cache import NodeCache
 from qoop.catalog.stores.objects import Object, Objects, open_objects
 from qoop.engine.events import CheckpointSaved, Committed
-from qoop.engine.storage.checkpoint import Retention, Store
+from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.leases import SECONDS
+from qoop.engine.storage.retention import Retention
 from qoop.engine.storage.shared_store import SharedCheckpoints
 from qoop.engine.storage.space import Space
 from qoop.engine.task import CheckpointKey

@@ -148,7 +148,7 @@ def failing_at_random(seed: int, often: float) -> Iterator[Faults]:
                 entry = store._entries.get(key)
                 if entry is not None and not entry.busy:
                     faults.lost += 1
-                    store._drop(key, entry)
+                    store._entries.drop(entry)
                     raise CheckpointError(f"checkpoint {key} was lost at random")
         return read(store, key, partition)
 

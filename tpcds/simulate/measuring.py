@@ -16,7 +16,7 @@ from pathlib import Path
 
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError, QoopError
-from qoop.catalog.user_folders import cache_directory
+from qoop.catalog.paths import cache_directory
 from qoop.engine.history import Succeeded
 from qoop.engine.task import checkpoint_key
 from qoop.planner.plan import Layout, Plan, Stage, StageId, TableInput, read_by

@@ -27,9 +27,9 @@ from typing import Any
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import PlanError
+from qoop.catalog.paths import cache_directory
 from qoop.catalog.statistics.stats import TableStats
 from qoop.catalog.stores.whole_file import write_whole
-from qoop.catalog.user_folders import cache_directory
 from qoop.catalog.written.codec import Codec, Pair
 from qoop.planner.algebra.facts import LazyFacts
 from qoop.planner.algebra.facts import from_json as read_facts

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import qoop
-from qoop.catalog.user_folders import cache_directory
+from qoop.catalog.paths import cache_directory
 from qoop.query.drawing.picture import write
 from qoop.query.plan_keys import planner_version
 from qoop.tpcds.queries import parse_names, parse_selection

@@ -75,8 +75,8 @@ from qoop.engine.events import (
 from qoop.engine.failures import to_failure
 from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.node_queues.shared import Member
-from qoop.engine.storage.checkpoint import Retention
 from qoop.engine.storage.manifest import Saved
+from qoop.engine.storage.retention import Retention
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.plan import Resources
 

@@ -14,7 +14,8 @@ from qoop.catalog.table import Table
 from qoop.engine.backends.ray.nodes import host
 from qoop.engine.backends.ray.peers import PeerServer, PeerTable, Place
 from qoop.engine.events import CheckpointSaved
-from qoop.engine.storage.checkpoint import Retention, Store
+from qoop.engine.storage.checkpoint import Store
+from qoop.engine.storage.retention import Retention
 from qoop.engine.storage.scratch import Scratch
 from qoop.engine.task import CheckpointKey
 

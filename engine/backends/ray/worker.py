@@ -26,7 +26,7 @@ from qoop.engine.failures import to_failure
 from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.node_queues.shared import NEXT_TO_OTHERS
 from qoop.engine.stage_sql import check_stage
-from qoop.engine.storage.checkpoint import Retention
+from qoop.engine.storage.retention import Retention
 from qoop.engine.task import CheckpointKey, JobId, MachineId
 from qoop.planner.plan import Resources
 

@@ -65,7 +65,7 @@ class Live:
 
     def suspend(self, id: JobId) -> Json:
         """Suspend a job to a folder of its own, which is told. Raises ConfigError, DiskFull."""
-        from qoop.catalog.user_folders import cache_directory
+        from qoop.catalog.paths import cache_directory
 
         self._running(id)
         job = next((job for job in self._open().jobs() if job.id == id), None)

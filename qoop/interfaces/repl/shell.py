@@ -142,7 +142,7 @@ class Shell:
 
     def suspended_folder(self, entry: Entry) -> Path:
         """The folder to which a job is suspended by default."""
-        from qoop.catalog.user_folders import cache_directory
+        from qoop.catalog.paths import cache_directory
 
         return cache_directory() / "suspended" / f"{entry.name}-{time_ns() // 1_000_000}"
 

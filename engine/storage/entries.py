@@ -1,0 +1,133 @@
+"""The outputs that a store knows, by key and by what they mean."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
+
+import pyarrow as pa
+
+from qoop.engine.digest import Digest
+from qoop.engine.events import Committed
+from qoop.engine.storage.guard import Origin, Side
+from qoop.engine.storage.manifest import Saved
+from qoop.engine.task import CheckpointKey, JobId
+from qoop.planner.plan import Signature
+
+
+@dataclass(eq=False)
+class Entry:
+    """One output. In memory (`tables`), spilled (`mapped`), in a file (`saved`), or both. `busy`: it is being written.
+
+    origin: what made it; None if it must not be shared, or if it was found.
+    unpinned: its file may be removed, for no job needed it. maker: the job whose task made it; empty if it was found.
+    """
+
+    committed: Committed
+    tables: tuple[pa.Table, ...] | None
+    mapped: tuple[pa.Table, ...] | None = None
+    saved: Saved | None = None
+    durable: bool = False
+    busy: bool = False
+    origin: Origin | None = None
+    unpinned: bool = False
+    jobs: set[JobId] = field(default_factory=set)
+    maker: JobId = ""
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.committed.bytes)
+
+    @property
+    def is_far(self) -> bool:
+        """It is nowhere but where durable outputs go, which may be another machine."""
+        return self.tables is None and self.mapped is None and self.durable
+
+    def digested(self, digest: Callable[[], Digest]) -> Digest:
+        """The digest of its rows, made if it has none yet."""
+        found = self.committed.digest
+        if found is None:
+            found = digest()
+            self.committed = replace(self.committed, digest=found)
+        return found
+
+
+def side_of(entries: Sequence[Entry], digested: Callable[[Entry], Digest]) -> Side:
+    """Outputs of one layout, to be compared with others of their signature."""
+    digest = reduce(add, map(digested, entries))
+    return Side(tuple(entry.committed for entry in entries), digest, entries[0].origin)
+
+
+class Entries:
+    """Outputs, the least recently used first, with the bytes of those in memory. Its owner's lock guards it."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[CheckpointKey, Entry] = OrderedDict()
+        self._by_signature: dict[Signature, dict[str, set[CheckpointKey]]] = {}
+        self.used = 0
+
+    def __contains__(self, key: CheckpointKey) -> bool:
+        return key in self._entries
+
+    def __iter__(self) -> Iterator[CheckpointKey]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: CheckpointKey) -> Entry | None:
+        return self._entries.get(key)
+
+    def values(self) -> list[Entry]:
+        return list(self._entries.values())
+
+    def touch(self, key: CheckpointKey) -> None:
+        """An output is used now."""
+        self._entries.move_to_end(key)
+
+    def insert(self, entry: Entry) -> None:
+        key = entry.committed.key
+        self._entries[key] = entry
+        self._by_signature.setdefault(key.signature, {}).setdefault(key.layout, set()).add(key)
+        self.used += entry.bytes if entry.tables is not None else 0
+
+    def drop(self, entry: Entry) -> bool:
+        """Forget an output. False if it is not known, or another is in its place."""
+        key = entry.committed.key
+        if self._entries.get(key) is not entry:
+            return False
+        self.leave_memory(entry)
+        del self._entries[key]
+        layouts = self._by_signature[key.signature]
+        layouts[key.layout].discard(key)
+        if not layouts[key.layout]:
+            del layouts[key.layout]
+        if not layouts:
+            del self._by_signature[key.signature]
+        return True
+
+    def leave_memory(self, entry: Entry) -> None:
+        """The rows of an output are in memory no more, if they were."""
+        if entry.tables is not None:
+            entry.tables = None
+            self.used -= entry.bytes
+
+    def other_layout(self, entry: Entry) -> tuple[list[Entry], list[Entry]] | None:
+        """All outputs of the layout of an entry, and of another layout of the same stage, if both are complete."""
+        key, width = entry.committed.key, entry.committed.width
+        layouts = self._by_signature.get(key.signature, {})
+        if len(layouts) < 2 or len(layouts.get(key.layout, ())) < width:
+            return None
+        whole = {name: [self._entries[one] for one in keys] for name, keys in layouts.items()}
+        mine = whole.pop(key.layout)
+        for others in whole.values():
+            if len(others) == others[0].committed.width and others[0].committed.finished:
+                return mine, others
+        return None
+
+    def first_to_spill(self) -> Entry | None:
+        """The least recently used output in memory that is not being written."""
+        return next((one for one in self._entries.values() if one.tables is not None and not one.busy), None)
