@@ -20,6 +20,5 @@
     while_working.py      a thread that looks again and again while there is work
     ahead.py              inputs of an attempt that waits, fetched before it begins
     simulated_nodes.py    the reports of simulated machines, and their size
-    simulated_attempt.py  an attempt on a simulated machine
     ray/                  nodes of a Ray cluster
 """

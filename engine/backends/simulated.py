@@ -17,8 +17,7 @@ from qoop.engine.backends.agenda import Agenda
 from qoop.engine.backends.devices import Device, Devices
 from qoop.engine.backends.efforts import Efforts
 from qoop.engine.backends.outcomes import Happening, MachineShared, MachineSlowed, Outcome, as_estimated
-from qoop.engine.backends.simulated_attempt import SimulatedAttempt
-from qoop.engine.backends.simulated_nodes import AT_ONCE, Heartbeats, resized
+from qoop.engine.backends.simulated_nodes import MachineModel, SimulatedAttempt, resized
 from qoop.engine.backends.simulated_outputs import SimulatedOutputs
 from qoop.engine.backends.worker_pool import Kernels, Worker, WorkerPool
 from qoop.engine.clock import VirtualClock
@@ -37,7 +36,7 @@ from qoop.engine.events import (
     TaskStopped,
     TaskSucceeded,
 )
-from qoop.engine.exchanges.terms import Exchanged, Exchanges
+from qoop.engine.exchanges.terms import Exchanged
 from qoop.engine.exchanges.transfers import Transfers
 from qoop.engine.node_queues.node import QueueingNode
 from qoop.engine.node_queues.policy import NodeQueueing
@@ -49,17 +48,15 @@ from qoop.planner.plan import Resources
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_IDEAL = MachineModel()
+
 
 class SimulatedBackend:
     """A backend whose attempts come to what `script` says of them.
 
-    kernels: what it costs to open, to warm and to interrupt one; None: nothing, and no attempt waits for one.
+    model: how machines behave. queueing: how granted tasks wait at them; None: they do not, so what was granted begins.
     alone: no other thread will wake it: `wait` returns with nothing if nothing will ever happen.
-    crowding: the factor by which everything slows down on a machine where that many threads work; None: they do not
-        disturb each other.
-    heartbeats: how long words take between the scheduler and its machines. queueing: how tasks wait at these; None:
-        what was granted begins. exchanges: how attempts read from other machines; None: what arrives (`Outcome`) shares
-        the machine's link. `left_of` is called at each report of a machine where tasks wait: what jobs have left.
+    `left_of` is called at each report of a machine where tasks wait: what jobs have left.
     `started`: all attempts so far. `task_events`: their number and that of the reports about them.
     `start`, `stop`, `wait` are for one thread; `wake`, `happen` and `appoint` for any.
     """
@@ -69,16 +66,13 @@ class SimulatedBackend:
         machines: Mapping[MachineId, Resources],
         clock: VirtualClock,
         script: Callable[[TaskSpec], Outcome] = as_estimated,
-        kernels: Kernels | None = None,
+        model: MachineModel = _IDEAL,
         alone: bool = False,
-        crowding: Callable[[float], float] | None = None,
-        heartbeats: Heartbeats = AT_ONCE,
         queueing: NodeQueueing | None = None,
-        exchanges: Exchanges | None = None,
     ) -> None:
         self.clock = clock
         self.left_of: Callable[[JobId], JobLeft | None] = lambda _: None
-        self._heartbeats = heartbeats
+        self._heartbeats = model.heartbeats
         self._queueing = queueing
         self._nodes = {name: QueueingNode(capacity, queueing) for name, capacity in machines.items() if queueing}
         self._beating: set[MachineId] = set()
@@ -86,14 +80,14 @@ class SimulatedBackend:
         self.task_events = 0
         self._machines = dict(machines)
         self._script = script
-        self._kernels = kernels or Kernels()
+        self._kernels = model.kernels or Kernels()
         self._agenda = Agenda(clock, alone)
-        self._efforts = Efforts(self._agenda, clock, crowding)
+        self._efforts = Efforts(self._agenda, clock, model.crowding)
         self._devices: Devices[SimulatedAttempt] = Devices(self._agenda, clock)
         self._outputs = SimulatedOutputs()
         self._running: dict[AttemptId, SimulatedAttempt] = {}
         self._worker_pools: dict[MachineId, WorkerPool[SimulatedAttempt]] = {}
-        self._with_worker_pools = kernels is not None
+        self._with_worker_pools = model.kernels is not None
         if self._with_worker_pools:
             read = self._kernels.read
             self._worker_pools = {
@@ -101,10 +95,10 @@ class SimulatedBackend:
             }
         self._revoked: set[AttemptId] = set()
         self._closed = False
-        self._exchanges = exchanges
+        self._exchanges = model.exchanges
         self._transfers: Transfers | None = None
-        if exchanges is not None:
-            self._transfers = Transfers(exchanges, clock.now, self._agenda.after)
+        if model.exchanges is not None:
+            self._transfers = Transfers(model.exchanges, clock.now, self._agenda.after)
             for name, capacity in machines.items():
                 self._transfers.have(name, capacity.network)
 

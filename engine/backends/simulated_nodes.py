@@ -1,15 +1,19 @@
-"""Simulated machines: the moments of their reports, and their size."""
+"""Simulated machines: how they behave, the moments of their reports, their size, and an attempt on one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
-from qoop.engine.task import MachineId
+from qoop.engine.backends.efforts import Effort
+from qoop.engine.backends.outcomes import Outcome
+from qoop.engine.backends.worker_pool import Kernels, Worker
+from qoop.engine.exchanges.terms import Exchanges
+from qoop.engine.task import MachineId, TaskAccount, TaskSpec
 from qoop.planner.plan import Resources
 
 
@@ -40,6 +44,50 @@ class Heartbeats:
 
 AT_ONCE = Heartbeats()
 """Words take no time."""
+
+
+@value
+class MachineModel:
+    """The way in which simulated machines behave.
+
+    kernels: what it costs to open, to warm and to interrupt one; None: nothing, and no attempt waits for one.
+    crowding: the factor by which everything slows down on a machine where that many threads work; None: they do not
+        disturb each other.
+    heartbeats: how long messages take between the scheduler and its machines. exchanges: how attempts read from other
+        machines; None: what arrives (`Outcome`) shares the machine's link.
+    """
+
+    kernels: Kernels | None = None
+    crowding: Callable[[float], float] | None = None
+    heartbeats: Heartbeats = AT_ONCE
+    exchanges: Exchanges | None = None
+
+
+@dataclass(eq=False, slots=True)
+class SimulatedAttempt:
+    """An attempt on its way.
+
+    effort: None while it waits for a worker, or moves bytes. waited: in the queue of its machine.
+    worker: None where there are no crews.
+    taken, read, computed: when a worker took it up, and when it had read and computed.
+    """
+
+    machine: MachineId
+    spec: TaskSpec
+    outcome: Outcome
+    began: float
+    effort: Effort | None = None
+    worker: Worker | None = None
+    queued: bool = False
+    waited: bool = False
+    taken: float = 0.0
+    read: float = 0.0
+    computed: float = 0.0
+
+    def account(self, now: float) -> TaskAccount:
+        """Its seconds, if it has come to its end now."""
+        wrote = now - self.computed
+        return TaskAccount(self.taken - self.began, self.read - self.taken, self.computed - self.read, wrote)
 
 
 def resized(

@@ -34,7 +34,7 @@ from qoop.catalog.table import Columns, Footer, Range, Split, Table
 from qoop.catalog.value import value
 from qoop.engine.backends.outcomes import Happening, MachineShared, MachineSlowed, Outcome, as_estimated
 from qoop.engine.backends.simulated import SimulatedBackend
-from qoop.engine.backends.simulated_nodes import AT_ONCE, Heartbeats
+from qoop.engine.backends.simulated_nodes import AT_ONCE, Heartbeats, MachineModel
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import CapacityNotice, MachineJoined, MachineLost, SlotsChanged
@@ -325,10 +325,8 @@ class SimulationOptions:
 
     def backend(self, fleet: Fleet, script: Callable[[TaskSpec], Outcome]) -> SimulatedBackend:
         """The machines of a fleet, and all that happens to them."""
-        made = SimulatedBackend(
-            fleet.machines, VirtualClock(), script, self.kernels, alone=True, crowding=self.crowding,
-            heartbeats=self.heartbeats, queueing=self.queueing, exchanges=self.exchanges,
-        )  # fmt: skip
+        model = MachineModel(self.kernels, self.crowding, self.heartbeats, self.exchanges)
+        made = SimulatedBackend(fleet.machines, VirtualClock(), script, model, alone=True, queueing=self.queueing)
         for at, event in fleet.changes:
             made.happen(event, at)
         return made

@@ -33,6 +33,7 @@ from qoop.catalog.errors import (
 )
 from qoop.engine.backends.outcomes import Outcome, as_estimated
 from qoop.engine.backends.simulated import SimulatedBackend
+from qoop.engine.backends.simulated_nodes import MachineModel
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
@@ -460,7 +461,7 @@ def test_whatever_comes_and_goes_no_resources_are_given_twice_and_all_jobs_end(
     changes: list[tuple[float, str, Resources | None, int]], jobs: list[tuple[int, float, int]], slow: float
 ) -> None:
     clock = VirtualClock()
-    backend = Strict({"m": Resources(2, 8 * GB)}, clock, kernels=Kernels(opening=slow, stopping=slow))
+    backend = Strict({"m": Resources(2, 8 * GB)}, clock, model=MachineModel(Kernels(opening=slow, stopping=slow)))
     cluster = Cluster(backend, clock=clock, thread=False)
     handles = [
         cluster.submit(JobRequest(two_stages(width, seconds, f"q{i}", slots, GB), terms=Terms(weight=i + 1.0)))

@@ -23,6 +23,7 @@ from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.backends.simulated import SimulatedBackend
+from qoop.engine.backends.simulated_nodes import MachineModel
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import Begun, CapacityNotice, MachineJoined, MachineLost, Queued, SlotsChanged, Start
@@ -49,7 +50,7 @@ def played(scheduler: str, kernels: Kernels | None = KERNELS) -> MemoryTrace:
     def truth(spec: TaskSpec) -> Outcome:
         return Outcome(spec.stage.estimate.task_seconds * chance.uniform(0.5, 2.0))
 
-    backend = SimulatedBackend({f"m{i}": SIZE for i in range(3)}, clock, truth, kernels, alone=True)
+    backend = SimulatedBackend({f"m{i}": SIZE for i in range(3)}, clock, truth, MachineModel(kernels), alone=True)
     weights = {"a": 2.0}
     cluster = Cluster(
         backend, made(scheduler), clock, trace, thread=False,

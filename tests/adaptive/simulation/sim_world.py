@@ -40,6 +40,7 @@ from qoop.adaptive.schedulers.tetris import Tetris
 from qoop.catalog.errors import CheckpointError, ExecutionError, OutOfMemory, PlanError, Suspended
 from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.backends.simulated import SimulatedBackend
+from qoop.engine.backends.simulated_nodes import MachineModel
 from qoop.engine.backends.worker_pool import Kernels
 from qoop.engine.clock import VirtualClock
 from qoop.engine.events import (
@@ -127,7 +128,7 @@ class Machines(SimulatedBackend):
     """Simulated machines whose reports come twice, contradict each other, or come from machines thought lost."""
 
     def __init__(self, world: World, machines: dict[MachineId, Resources], clock: VirtualClock, stop: float) -> None:
-        super().__init__(machines, clock, world.outcome, Kernels(stopping=stop))
+        super().__init__(machines, clock, world.outcome, MachineModel(Kernels(stopping=stop)))
         self._world = world
         self._on: dict[AttemptId, tuple[MachineId, TaskSpec]] = {}
 
