@@ -19,6 +19,7 @@ import duckdb
 from qoop.catalog.errors import BindError, FunctionError, ParseError, QueryError
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.functions.registry import Functions
+from qoop.catalog.lexer import without_end
 from qoop.catalog.opening import EXTENSIONS, listed, open_duckdb
 from qoop.catalog.value import changed, value
 from qoop.planner.algebra.expr import quote
@@ -28,7 +29,6 @@ from qoop.planner.sql.sources import is_long, is_of_query, refuse_foreign, table
 if TYPE_CHECKING:
     from sqlglot import exp
 
-_END = re.compile(r";|--|/\*")
 _UNKNOWN = re.compile(r'Table with name (\S+) does not exist!(?P<advice>\nDid you mean "[^\n]*"\?)?')
 TypedName = tuple[str, str]
 _DESCRIBES_OTHER_CASE = duckdb.__version__.startswith("2.")
@@ -285,24 +285,6 @@ class Binder:
             return self._described(text)
         finally:
             self._synced().execute("ROLLBACK")
-
-
-def without_end(text: str) -> str:
-    """The text of a statement without its last semicolons and what follows them.
-
-    >>> without_end("SELECT ';' ; -- done;")
-    "SELECT ';'"
-    """
-    text = text.strip()
-    if not _END.search(text):
-        return text  # at once, for the text may be long
-    encoded = text.encode()  # DuckDB counts bytes
-    for offset, _ in reversed(duckdb.tokenize(encoded.decode())):
-        if encoded[offset:].startswith((b";", b"--", b"/*")):  # comments are tokens to DuckDB 2 only
-            encoded = encoded[:offset]
-        else:
-            break
-    return encoded.decode().strip()
 
 
 def _statements(name: str, value: str) -> list[str]:

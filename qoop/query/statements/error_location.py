@@ -28,7 +28,7 @@ def underlined(message: str, text: str) -> str:
     """
     if _CONVERSION not in message:
         return ""
-    words, named = lexed(text), _COLUMN.search(message)
+    words, named = lexed(text).words, _COLUMN.search(message)
     column = None if named is None else named[1].lower()
     for places in (_casts(words, column), [] if column is None else _names(words, column)):
         if len(places) == 1:

@@ -55,7 +55,7 @@ def names_where_tables_stand(text: str) -> tuple[str, ...]:
 
 
 def _names(text: str) -> Iterator[str]:
-    words = [word for word in lexed(text) if word.kind != "comment"]
+    words = lexed(text).words
     for before, word, after in zip(words, words[1:], [*words[2:], None], strict=False):
         begins = before.says(*_BEFORE_TABLES)
         if begins and word.name and not (after is not None and after.text in ("(", ".", "=", ":")):

@@ -55,7 +55,7 @@ def _tokens(text: str) -> tuple[list[str], list[str]]:
     """The words of the text, and the same with its literals left open."""
     tokens: list[str] = []
     pattern: list[str] = []
-    before, keywords, words = "", _keywords(), lexed(text)
+    before, keywords, words = "", _keywords(), lexed(text).without_end.words
     for word, after in zip_longest(words, words[1:]):
         token = word.text
         names = before in ("as", ".") or (after is not None and after.text in (":=", "=>", ":"))
@@ -65,8 +65,6 @@ def _tokens(text: str) -> tuple[list[str], list[str]]:
         tokens.append(token)
         pattern.append(f"<{word.kind}>" if word.kind in ("string", "number") else token)
         before = token.lower()
-    while tokens and tokens[-1] == ";":
-        del tokens[-1], pattern[-1]
     return tokens, pattern
 
 

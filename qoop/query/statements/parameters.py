@@ -77,7 +77,7 @@ def _found(text: str) -> list[_ParameterPlace]:
 
 def _places(text: str) -> Iterator[_ParameterPlace]:
     highest = 0  # a mere ? comes after all numbers so far
-    for word in lexed(text):
+    for word in lexed(text).words:
         if word.kind == "parameter":
             name = _name(word.text) or str(highest + 1)
             highest = max(highest, int(name)) if name.isdecimal() else highest

@@ -72,7 +72,7 @@ def with_values(text: str, values: Values) -> str:
 
 
 def _open(text: str) -> Iterator[_Open]:
-    words = lexed(text)
+    words = lexed(text).words
     for place, word in enumerate(words):
         if not word.says("PIVOT", "PIVOT_WIDER"):
             continue

@@ -233,14 +233,14 @@ def _column(text: str, node: Node, before: int) -> _Replacement:
 def _words_around(text: str, node: Node) -> tuple[tuple[Lexeme, ...], tuple[Lexeme, ...]]:
     """The words before a node, and those from it on; DuckDB counts bytes."""
     start = len(text.encode()[: node.get("query_location", 0)].decode())
-    words = lexed(text)
+    words = lexed(text).words
     place = next((place for place, word in enumerate(words) if word.start >= start), len(words))
     return words[:place], words[place:]
 
 
 def _words_described(text: str, node: Node) -> tuple[tuple[Lexeme, ...], tuple[Lexeme, ...]]:
     """The same of the table behind a DESCRIBE, a TABLE or the like, of which DuckDB 2 tells no place."""
-    words = lexed(text)
+    words = lexed(text).words
     for place in (place + 1 for place, word in enumerate(words[:-1]) if word.says(*_ALONE)):
         name = words[place + _dotted(words[place:]) - 1].name
         if name is not None and name.lower() == str(node.get("table_name", name)).lower():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from qoop.catalog.errors import QueryError
 from qoop.catalog.lexer import lexed, list_items
 from qoop.catalog.value import value
-from qoop.planner.sql.bind import without_end
 from qoop.query.statements.words import Words
 
 
@@ -50,18 +49,16 @@ class Transaction:
 OfSessionState = Prepare | Execute | Deallocate | SetVariable | Transaction
 
 
-def prepared(text: str) -> Prepare:
+def prepared(words: Words) -> Prepare:
     """The PREPARE statement of a text. Raises QueryError."""
-    words = Words(without_end(text))
     name = words.take_name() if words.take("PREPARE") else None
     if name is None or not words.take("AS"):
         raise QueryError("write PREPARE name AS statement")
-    return Prepare(name, words.rest)
+    return Prepare(name, words.statement)
 
 
-def executed(text: str) -> Execute:
+def executed(words: Words) -> Execute:
     """The EXECUTE statement of a text. Raises QueryError."""
-    words = Words(without_end(text))
     name = words.take_name() if words.take("EXECUTE") else None
     values = words.parenthesised()
     if name is None or words.next is not None:
@@ -69,9 +66,8 @@ def executed(text: str) -> Execute:
     return Execute(name, tuple(_values(values[1:-1] if values else "")))
 
 
-def deallocated(text: str) -> Deallocate:
+def deallocated(words: Words) -> Deallocate:
     """The DEALLOCATE statement of a text. Raises QueryError."""
-    words = Words(without_end(text))
     _ = words.take("DEALLOCATE") and words.take("PREPARE")
     name = None if words.take("ALL") else words.take_name()
     if words.next is not None:
@@ -79,9 +75,8 @@ def deallocated(text: str) -> Deallocate:
     return Deallocate(name)
 
 
-def set_variable(text: str) -> SetVariable | None:
+def set_variable(words: Words) -> SetVariable | None:
     """The statement, if it is SET VARIABLE or RESET VARIABLE, else None. Raises QueryError."""
-    words = Words(without_end(text))
     if words.take("RESET", "VARIABLE"):
         name = words.take_name()
         if name is not None and words.next is None:
@@ -95,9 +90,8 @@ def set_variable(text: str) -> SetVariable | None:
     raise QueryError("write SET VARIABLE name = value, or RESET VARIABLE name")
 
 
-def transaction(text: str) -> Transaction:
+def transaction(words: Words) -> Transaction:
     """The statement about transactions."""
-    words = Words(text)
     if words.take("BEGIN") or words.take("START"):
         return Transaction("BEGIN")
     return Transaction("COMMIT" if words.take("COMMIT") or words.take("END") else "ROLLBACK")
@@ -106,11 +100,11 @@ def transaction(text: str) -> Transaction:
 def _values(text: str) -> list[tuple[str, str]]:
     """The values between commas that are in no parentheses, each with its name or number."""
     found: list[tuple[str, str]] = []
-    all_words = lexed(text)
-    for first, after in list_items(all_words) if all_words else ():
-        part = text[all_words[first].start : all_words[after - 1].end]
+    values = lexed(text)
+    for first, after in list_items(values.words) if values.words else ():
+        part = values.part(first, after)
         words = Words(part)
         name = words.take_name()
         named = name is not None and (words.take(":=") or (words.take(":") and words.take("=")) or words.take("=>"))
-        found.append((str(name), words.rest) if named else (str(len(found) + 1), part))
+        found.append((str(name), words.rest) if named else (str(len(found) + 1), part.text))
     return found

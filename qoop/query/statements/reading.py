@@ -6,9 +6,8 @@ Names have parts, as they are written: database, schema and name, or less.
 from __future__ import annotations
 
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexer import quoted
+from qoop.catalog.lexer import LexedText, known_text, quoted
 from qoop.catalog.value import value
-from qoop.planner.sql.bind import without_end
 from qoop.query.statements.words import Words
 
 
@@ -89,16 +88,16 @@ class CopyTo:
     options: str
 
 
-def refusal(text: str) -> QueryError:
+def refusal(statement: LexedText) -> QueryError:
     """The error for a statement that a session does not run."""
     from qoop.query.statements.kinds.refused import not_for_a_session  # few texts need it
 
-    return not_for_a_session(Words(text))
+    return not_for_a_session(Words(statement))
 
 
-def created(text: str) -> CreateView | CreateTable | CreateEmpty:
+def created(statement: LexedText) -> CreateView | CreateTable | CreateEmpty:
     """The definition in a CREATE statement. Raises QueryError for objects that a session does not create."""
-    words = Words(without_end(text))
+    words = Words(statement)
     replace = words.take("CREATE", "OR", "REPLACE") or not words.take("CREATE")
     _ = words.take("TEMP") or words.take("TEMPORARY")
     is_view = words.take("VIEW")
@@ -111,10 +110,10 @@ def created(text: str) -> CreateView | CreateTable | CreateEmpty:
             return CreateEmpty(name, columns, replace, unless)
         if name and (is_view or not columns) and words.take("AS") and words.next is not None:
             if is_view:
-                return CreateView(name, columns or "", words.rest, replace, unless)
-            return CreateTable(name, words.rest, replace, unless)
+                return CreateView(name, columns or "", words.statement, replace, unless)
+            return CreateTable(name, words.statement, replace, unless)
     elif words.next is None or not words.next.says("RECURSIVE", "MATERIALIZED"):
-        raise refusal(text)
+        raise refusal(statement)
     raise QueryError(
         "a session creates views, CREATE [OR REPLACE] VIEW name AS …, tables, "
         "CREATE [OR REPLACE] TABLE name AS … or (column type, …), and schemas, CREATE SCHEMA name; "
@@ -130,10 +129,9 @@ def _check_columns(columns: str) -> None:
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 
 
-def changed(text: str) -> ChangeTable:
+def changed(statement: LexedText) -> ChangeTable:
     """The change in an INSERT, UPDATE, DELETE, MERGE or TRUNCATE statement. Raises QueryError for other forms."""
-    text = without_end(text)
-    words = Words(text)
+    text, words = known_text(statement), Words(statement)
     if any(word.says("RETURNING") for word in words.left):
         raise QueryError("a change answers with the number of rows: it takes no RETURNING")
     before = words.rest
@@ -175,16 +173,17 @@ def _inserted(name: tuple[str, ...], text: str, words: Words, queries: str) -> C
     _ = words.take("BY", "NAME") or words.take("BY", "POSITION")
     if words.next is None or not words.next.says("SELECT", "FROM", "WITH"):
         return None
-    query = f"{queries} FROM ({words.rest}\n)" if queries and words.next.says("WITH") else f"{queries}{words.rest}"
+    query = words.statement
+    if queries:
+        query = f"{queries} FROM ({query}\n)" if words.next.says("WITH") else f"{queries}{query}"
     return ChangeTable(name, text, text[len(queries) : words.next.start], query)
 
 
-def altered(text: str) -> ChangeTable | Rename:
+def altered(statement: LexedText) -> ChangeTable | Rename:
     """The change in an ALTER TABLE statement. Raises QueryError for other forms."""
-    text = without_end(text)
-    words = Words(text)
+    text, words = known_text(statement), Words(statement)
     if not words.take("ALTER", "TABLE"):
-        raise refusal(text)
+        raise refusal(statement)
     if any(word.says("COLLATE") for word in words.left):
         raise QueryError("a table cannot keep COLLATE: write it in the queries")
     exists = words.take("IF", "EXISTS")
@@ -200,9 +199,9 @@ def altered(text: str) -> ChangeTable | Rename:
     )
 
 
-def dropped(text: str) -> Drop:
+def dropped(statement: LexedText) -> Drop:
     """The DROP statement of a text. Raises QueryError for objects that a session does not have."""
-    words = Words(without_end(text))
+    words = Words(statement)
     is_table = words.take("DROP", "TABLE")
     if is_table or words.take("DROP", "VIEW"):
         exists = words.take("IF", "EXISTS")
@@ -211,14 +210,13 @@ def dropped(text: str) -> Drop:
         if name and words.next is None:
             return Drop("TABLE" if is_table else "VIEW", name, exists)
     elif not words.take("DROP", "MACRO") and not words.take("DROP", "SCHEMA"):
-        raise refusal(text)
+        raise refusal(statement)
     raise QueryError("a session drops tables, views and schemas: DROP TABLE|VIEW|SCHEMA [IF EXISTS] name")
 
 
-def copied(text: str) -> CopyTo | ChangeTable:
+def copied(statement: LexedText) -> CopyTo | ChangeTable:
     """The COPY statement of a text, to or from a file. Raises QueryError for other forms."""
-    text = without_end(text)
-    words = Words(text)
+    text, words = known_text(statement), Words(statement)
     if words.take("COPY") and not words.take("FROM", "DATABASE"):
         query = words.parenthesised()
         name = () if query else words.parts()
@@ -231,7 +229,7 @@ def copied(text: str) -> CopyTo | ChangeTable:
                 _check_answer(words)
                 return CopyTo(query[1:-1].strip() if query else _rows_of(name, columns), path, words.rest)
             raise QueryError(f"COPY … TO names a file as a text, COPY t TO 'file.parquet': not {words.rest}")
-    raise refusal(text)
+    raise refusal(statement)
 
 
 def _check_answer(options: Words) -> None:

@@ -91,7 +91,7 @@ class SessionState:
 
 
 def _without_variables(text: str, variables: Mapping[str, str]) -> str:
-    words = [word for word in lexed(text) if word.kind != "comment"]
+    words = lexed(text).words
     pieces, done = [], 0
     for place in range(len(words) - 3):
         name = _variable(words[place : place + 4])
@@ -101,7 +101,7 @@ def _without_variables(text: str, variables: Mapping[str, str]) -> str:
     return "".join((*pieces, text[done:]))
 
 
-def _variable(words: list[Lexeme]) -> str | None:
+def _variable(words: tuple[Lexeme, ...]) -> str | None:
     """The name in getvariable('name'), None for other words."""
     first, opened, name, closed = words
     if first.says("GETVARIABLE") and opened.text == "(" and closed.text == ")" and name.kind == "string":

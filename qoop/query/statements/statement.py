@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import duckdb
@@ -15,9 +16,8 @@ import duckdb
 from qoop.catalog.by_text import by_text
 from qoop.catalog.duckdb_introspection import is_several, parsed, type_of
 from qoop.catalog.errors import ParseError, QueryError
-from qoop.catalog.lexer import lexed
+from qoop.catalog.lexer import LexedText, known_text, lexed, without_end
 from qoop.catalog.value import value
-from qoop.planner.sql.bind import without_end
 from qoop.query.statements.databases.schemas import OfSchemas, ShowSchemas, schema_created, schema_dropped
 from qoop.query.statements.reading import (
     ChangeTable,
@@ -34,14 +34,14 @@ from qoop.query.statements.reading import (
     dropped,
     refusal,
 )
-from qoop.query.statements.words import Words
+from qoop.query.statements.words import Words, split
 
 if TYPE_CHECKING:
     from qoop.query.statements.databases.attaching import OfDatabases, ShowDatabases, Use
     from qoop.query.statements.databases.extending import OfExtensions
-    from qoop.query.statements.databases.moves import Export, Import, OfMoves
+    from qoop.query.statements.databases.moves import OfMoves
     from qoop.query.statements.macros.reading import OfMacros
-    from qoop.query.statements.prepared import OfSessionState, SetVariable
+    from qoop.query.statements.prepared import OfSessionState
 
 _MAY_BE_OURS = re.compile(r"\b(?:alternatives|history|approximate)\b", re.I)
 _MAY_BE_PRAGMA = re.compile(r"\b(?:pragma|import)\b", re.I)
@@ -131,7 +131,7 @@ def statements(text: str) -> tuple[Statement, ...]:
     """
     _check_characters(text)
     if _MAY_BE_OURS.search(text):
-        parts = _split(text)
+        parts = split(text)
         if any(_ours(Words(part)) for part in parts):
             return tuple(one for part in parts for one in _of_part(part))
     return tuple(map(_statement, _parsed(text)))
@@ -140,7 +140,7 @@ def statements(text: str) -> tuple[Statement, ...]:
 def _of_part(text: str) -> tuple[Statement, ...]:
     words = Words(text)
     ours = _ours(words)
-    return tuple(map(_statement, _parsed(text))) if ours is None else (ours(query_text(words.rest)),)
+    return tuple(map(_statement, _parsed(text))) if ours is None else (ours(query_text(words.statement)),)
 
 
 def parameters_of(text: str) -> list[tuple[str, frozenset[str]]]:
@@ -177,13 +177,13 @@ def query_text(text: str) -> str:
 def _parsed(text: str) -> list[_Parsed]:
     """The statements of a text."""
     if _MAY_BE_PRAGMA.search(text):  # DuckDB rewrites a PRAGMA, and reads the files of an IMPORT
-        parts = _split(text)
+        parts = split(text)
         if any(map(_is_pragma, parts)):
             return [one for part in parts for one in ([_pragma(part)] if _is_pragma(part) else _parsed(part))]
     try:
         found = parsed(text)
         if any(map(is_several, found)):
-            return [_Parsed(_kind(one), one, _parameters(one)) for one in _split(text)]
+            return [_Parsed(_kind(one), one, _parameters(one)) for one in split(text)]
     except duckdb.Error as error:
         raise ParseError(str(error)) from error
     if not found:
@@ -220,14 +220,6 @@ _PIVOTING = {
     "COPY": duckdb.StatementType.COPY,
     "EXPLAIN": duckdb.StatementType.EXPLAIN,
 }
-
-
-def _split(text: str) -> list[str]:
-    """The parts of a text between semicolons that are no comments alone."""
-    words = lexed(text)
-    ends = [word.start for word in words if word.text == ";"]
-    parts = [text[begin:end] for begin, end in zip([0, *(end + 1 for end in ends)], [*ends, len(text)], strict=True)]
-    return [part for part in parts if lexed(part)]
 
 
 def _check_characters(text: str) -> None:
@@ -277,29 +269,30 @@ def _statement(item: _Parsed) -> Statement:
     if item.parameters:
         raise QueryError("the text has parameters ($1, $name or ?) and no values for them")
     if item.type == duckdb.StatementType.SELECT and _IS_QUERY.match(item.query):
-        return Query(item.query.lstrip())  # at once, for the text may be long
-    words = Words(item.query)
-    text = words.rest  # without comments before it
+        return Query(without_end(item.query))  # at once, for the text may be long
+    statement = lexed(item.query).without_end
+    words = Words(statement)
     if item.type == duckdb.StatementType.SELECT:
-        return _shown(words) or Query(_as_query(text))
+        return _shown(words) or Query(_as_query(statement))
     if item.type == duckdb.StatementType.EXPLAIN and words.take("EXPLAIN"):
         return _explain(words)
     if item.type == duckdb.StatementType.SET:
-        return _variable(text) or _used(text) or _option(Words(without_end(text)))
+        return _variable(statement) or _used(statement) or _option(words)
     if item.type == duckdb.StatementType.PRAGMA:
-        return _imported(words) if words.next is not None and words.next.says("IMPORT") else _answer_to_pragma(text)
+        imports = words.next is not None and words.next.says("IMPORT")
+        return _by("databases.moves", "imported")(statement) if imports else _answer_to_pragma(words)
     if item.type == duckdb.StatementType.CALL and words.take("CALL"):
         return Query(f"FROM {words.rest}")
     read = _OTHERS.get(item.type)
     if read is None:
-        raise refusal(text)
-    return read(text)
+        raise refusal(statement)
+    return read(statement)
 
 
 def _explain(words: Words) -> Explain:
     """EXPLAIN of a query, after that word. Raises QueryError for options in parentheses, and for other statements."""
     what: What = "analyze" if words.take("ANALYZE") else "plan"
-    text = words.rest
+    text = words.statement
     if (options := words.parenthesised()) is not None and not _IS_QUERY.match(options[1:]) and words.next is not None:
         raise QueryError(f"EXPLAIN takes no options such as {options}: Session.explain(text, format='json') has them, "
                          "and EXPLAIN ANALYZE runs the query")  # fmt: skip
@@ -311,62 +304,20 @@ def _explain(words: Words) -> Explain:
     return Explain(found[0].text, what)
 
 
-def _imported(words: Words) -> Import:
-    from qoop.query.statements.databases.moves import imported
-
-    return imported(words)
-
-
-def _exported(text: str) -> Export:
-    from qoop.query.statements.databases.moves import exported
-
-    return exported(Words(without_end(text)))
-
-
-def _extended(text: str) -> OfExtensions:
-    from qoop.query.statements.databases.extending import extended
-
-    return extended(Words(without_end(text)))
-
-
-def _answer_to_pragma(text: str) -> Statement:
+def _answer_to_pragma(words: Words) -> Statement:
     """The query, or the SHOW, in a PRAGMA. Raises QueryError for a PRAGMA that changes something."""
     from qoop.query.statements.kinds import pragmas
 
-    (found,) = statements(pragmas.question(Words(text)))
+    (found,) = statements(pragmas.question(words))
     return found
 
 
-def _of_session_state(reader: str, text: str) -> OfSessionState:
-    """One of the statements of :mod:`qoop.query.statements.prepared`, which few sessions need."""
-    from qoop.query.statements import prepared
-
-    read: Callable[[str], OfSessionState] = getattr(prepared, reader)
-    return read(text)
+def _variable(statement: LexedText) -> Statement | None:
+    return None if "variable" not in statement.text.lower() else _by("prepared", "set_variable")(statement)
 
 
-def _deallocates(text: str) -> bool:
-    return Words(text).take("DEALLOCATE")
-
-
-def _variable(text: str) -> SetVariable | None:
-    if "variable" not in text.lower():
-        return None
-    from qoop.query.statements.prepared import set_variable
-
-    return set_variable(text)
-
-
-def _of_databases(reader: str, text: str) -> OfDatabases:
-    """One of the statements of :mod:`qoop.query.statements.databases`, which few sessions need."""
-    from qoop.query.statements.databases import attaching
-
-    read: Callable[[Words], OfDatabases] = getattr(attaching, reader)
-    return read(Words(without_end(text)))
-
-
-def _used(text: str) -> Use | None:
-    words = Words(without_end(text))
+def _used(statement: LexedText) -> Use | None:
+    words = Words(statement)
     schema = words.take("SET", "SCHEMA")
     if not schema and not words.take("USE"):
         return None
@@ -376,40 +327,42 @@ def _used(text: str) -> Use | None:
     return used(words if named is None else Words(named))
 
 
-def _of_macros(reader: str, text: str) -> OfMacros | None:
-    """One of the statements of :mod:`qoop.query.statements.macros`, which few sessions need; None for another one."""
-    if _MAY_BE_MACRO.search(text) is None:
-        return None
-    from qoop.query.statements.macros import reading
+def _by(module: str, reader: str) -> Callable[[LexedText], Statement]:
+    """A reader of a module that few sessions need."""
 
-    read: Callable[[Words], OfMacros | None] = getattr(reading, reader)
-    return read(Words(without_end(text)))
+    def read(statement: LexedText) -> Statement:
+        made: Statement = getattr(import_module(f"{__package__}.{module}"), reader)(Words(statement))
+        return made
 
-
-def _created(text: str) -> CreateView | CreateTable | CreateEmpty | OfSchemas | OfMacros:
-    return _of_macros("macro_created", text) or schema_created(Words(without_end(text))) or created(text)
+    return read
 
 
-def _dropped(text: str) -> Drop | OfSessionState | OfSchemas | OfMacros:
-    if _deallocates(text):
-        return _of_session_state("deallocated", text)
-    return _of_macros("macro_dropped", text) or schema_dropped(Words(without_end(text))) or dropped(text)
+def _of_macros(reader: str, statement: LexedText) -> Statement | None:
+    """None for a statement of another kind."""
+    return None if _MAY_BE_MACRO.search(statement.text) is None else _by("macros.reading", reader)(statement)
 
 
-_OTHERS: dict[
-    duckdb.StatementType,
-    Callable[[str], Made | OfSessionState | OfDatabases | OfSchemas | OfMacros | OfExtensions | Export],
-] = {
-    duckdb.StatementType.ATTACH: lambda text: _of_databases("attached", text),
-    duckdb.StatementType.DETACH: lambda text: _of_databases("detached", text),
+def _created(statement: LexedText) -> Statement:
+    return _of_macros("macro_created", statement) or schema_created(Words(statement)) or created(statement)
+
+
+def _dropped(statement: LexedText) -> Statement:
+    if Words(statement).take("DEALLOCATE"):
+        return _by("prepared", "deallocated")(statement)
+    return _of_macros("macro_dropped", statement) or schema_dropped(Words(statement)) or dropped(statement)
+
+
+_OTHERS: dict[duckdb.StatementType, Callable[[LexedText], Statement]] = {
+    duckdb.StatementType.ATTACH: _by("databases.attaching", "attached"),
+    duckdb.StatementType.DETACH: _by("databases.attaching", "detached"),
     duckdb.StatementType.CREATE: _created,
     duckdb.StatementType.DROP: _dropped,
-    duckdb.StatementType.PREPARE: lambda text: _of_session_state("prepared", text),
-    duckdb.StatementType.EXECUTE: lambda text: _of_session_state("executed", text),
-    duckdb.StatementType.TRANSACTION: lambda text: _of_session_state("transaction", text),
+    duckdb.StatementType.PREPARE: _by("prepared", "prepared"),
+    duckdb.StatementType.EXECUTE: _by("prepared", "executed"),
+    duckdb.StatementType.TRANSACTION: _by("prepared", "transaction"),
     duckdb.StatementType.COPY: copied,
-    duckdb.StatementType.EXPORT: _exported,
-    duckdb.StatementType.LOAD: _extended,
+    duckdb.StatementType.EXPORT: _by("databases.moves", "exported"),
+    duckdb.StatementType.LOAD: _by("databases.extending", "extended"),
     duckdb.StatementType.ALTER: altered,
     duckdb.StatementType.INSERT: changed,
     duckdb.StatementType.UPDATE: changed,
@@ -434,17 +387,16 @@ def _shown(words: Words) -> ShowTables | ShowFunctions | ShowDatabases | ShowSch
         from qoop.query.statements.databases.attaching import ShowDatabases
 
         found = ShowDatabases()
-    return found if words.next is None or words.next.says(";") else None
+    return found if words.next is None else None
 
 
-def _as_query(text: str) -> str:
+def _as_query(statement: LexedText) -> str:
     """DESCRIBE, SUMMARIZE and SHOW give rows, but only as the source of a query are they a query to every parser."""
-    words = Words(text)
-    first = words.next
-    if first is None or not first.says("DESCRIBE", "DESC", "SUMMARIZE", "SHOW"):
-        return text
+    words = Words(statement)
+    if not any(word.says("DESCRIBE", "DESC", "SUMMARIZE", "SHOW") for word in words.left[:1]):
+        return known_text(statement)
     other = words.take("SHOW") or words.take("DESC")  # which sqlglot takes for names
-    text = without_end(f"DESCRIBE {words.rest}" if other else text)
+    text = f"DESCRIBE {words.rest}" if other else statement.text
     return f"FROM ({text}\n)" if "--" in text else f"FROM ({text})"  # a comment may end it
 
 

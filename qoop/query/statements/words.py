@@ -2,8 +2,31 @@
 
 from __future__ import annotations
 
-from qoop.catalog.duckdb_introspection import ask
-from qoop.catalog.lexer import Lexeme, lexed
+import duckdb
+
+from qoop.catalog.duckdb_introspection import ask, parsed
+from qoop.catalog.errors import ParseError
+from qoop.catalog.lexer import LexedText, Lexeme, behind_closing, known_text, lexed
+
+
+def split(text: str) -> list[str]:
+    """The statements of a text, without the empty ones.
+
+    >>> split("SELECT ';' ; -- no more;\\n FROM t; -- end")
+    ["SELECT ';'", 'FROM t']
+
+    Raises ParseError for a text without words that is not empty: DuckDB's lexer stops at a string that has no end.
+    """
+    whole = lexed(text)
+    ends = [place for place, word in enumerate(whole.words) if word.text == ";"]
+    firsts = [0, *(end + 1 for end in ends)]
+    parts = [whole.part(first, after) for first, after in zip(firsts, [*ends, None], strict=True)]
+    if not whole.words:
+        try:
+            parsed(text)
+        except duckdb.Error as error:
+            raise ParseError(str(error)) from error
+    return [known_text(part) for part in parts if part.words]
 
 
 class Words:
@@ -14,9 +37,9 @@ class Words:
     (False, True, 'a b', 'CASCADE')
     """
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._words = lexed(text)
+    def __init__(self, text: str | LexedText) -> None:
+        self._lexed = lexed(text) if isinstance(text, str) else text
+        self._text, self._words = self._lexed.text, self._lexed.words
         self._at = 0
 
     @property
@@ -33,6 +56,11 @@ class Words:
     def rest(self) -> str:
         """The text from the next word on."""
         return "" if self.next is None else self._text[self.next.start :]
+
+    @property
+    def statement(self) -> str:
+        """The same, of a statement within this one: it is not lexed again."""
+        return known_text(self._lexed.part(self._at))
 
     def take(self, *words: str) -> bool:
         """Go past these words, if they are the next ones."""
@@ -86,12 +114,8 @@ class Words:
 
     def parenthesised(self) -> str | None:
         """Go past what stands in parentheses, and return it with them; None if there is none."""
-        first, depth = self.next, 0
-        if first is None or first.text != "(":
+        first = self._at
+        if self.next is None or self.next.text != "(":
             return None
-        for word in self.left:
-            self._at += 1
-            depth += (word.text == "(") - (word.text == ")")
-            if depth == 0:
-                return self._text[first.start : word.end]
-        return None
+        self._at = behind_closing(self._words, first)
+        return self._text[self._words[first].start : self._words[self._at - 1].end]

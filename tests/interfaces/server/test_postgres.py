@@ -144,6 +144,7 @@ def test_transactions_settings_and_errors(world: World) -> None:
         refused = psycopg.errors.InsufficientPrivilege
         for text, error in (
             ("SET threads = 1", refused), ("DROP TABLE t", refused), ("SELEC 1", psycopg.errors.SyntaxError),
+            ("'open", psycopg.errors.SyntaxError),
             ("SET TimeZone = 'Asia/Tokyo'", refused),
         ):  # fmt: skip
             with pytest.raises(error):

@@ -17,7 +17,7 @@ import duckdb
 
 from qoop.catalog import arrow_output
 from qoop.catalog.errors import BindError, Cancelled, Forbidden, QueryError, Timeout
-from qoop.catalog.lexer import Lexeme, behind_closing, lexed, quoted
+from qoop.catalog.lexer import Lexeme, behind_closing, lexed, quoted, without_end
 from qoop.catalog.opening import open_duckdb
 from qoop.interfaces.server.postgres.catalog_tables import MACROS, USER, create
 from qoop.planner import lock
@@ -54,16 +54,12 @@ def is_of_catalog(text: str) -> bool:
     >>> is_of_catalog("SELECT pg_catalog.version()"), is_of_catalog("SELECT user FROM t"), is_of_catalog("FROM t")
     (True, True, False)
     """
-    return any(_is_catalogs(word) for word in _words(text))
+    return any(_is_catalogs(word) for word in lexed(text).words)
 
 
 def _is_catalogs(word: Lexeme) -> bool:
     name = (word.name or "").lower()
     return name in _SCHEMAS or name in _CALLS or name.startswith("pg_")
-
-
-def _words(text: str) -> Sequence[Lexeme]:
-    return [word for word in lexed(text) if word.kind != "comment"]
 
 
 class PgCatalog:
@@ -245,7 +241,7 @@ def as_duckdb(text: str, user: str) -> str:
     >>> as_duckdb("SELECT t.oid = ANY (p.polroles)", "")
     'SELECT list_contains(p.polroles, t.oid)'
     """
-    return " ".join(_rewritten(_words(text.strip().rstrip(";")), user)).replace(" . ", ".")
+    return " ".join(_rewritten(lexed(without_end(text)).words, user)).replace(" . ", ".")
 
 
 def _rewritten(words: Sequence[Lexeme], user: str) -> list[str]:
@@ -352,5 +348,5 @@ def _last_name(text: str) -> str:
     >>> _last_name("'main.t'"), _last_name("'\"Odd name\"'")
     ("'t'", "'Odd name'")
     """
-    names = [word.name for word in lexed(text[1:-1].replace("''", "'")) if word.name is not None]
+    names = [word.name for word in lexed(text[1:-1].replace("''", "'")).words if word.name is not None]
     return literal(names[-1]) if names else text

@@ -16,12 +16,13 @@ from qoop.interfaces.server.postgres.given import expression
 from qoop.interfaces.server.postgres.messages import Gone, Reader, Wire
 from qoop.interfaces.server.postgres.portals import Answer, Portal, Prepared, all_rows, columns_of, described, told_rows
 from qoop.interfaces.server.postgres.rows import Columns, Write, description, formats_of, rows
-from qoop.interfaces.server.postgres.said import said, split
+from qoop.interfaces.server.postgres.said import said
 from qoop.interfaces.server.postgres.sqlstates import FAILED_TRANSACTION, failed
 from qoop.interfaces.server.queries import UserQuery
 from qoop.interfaces.server.service import as_ours
 from qoop.query.statements.parameters import with_texts
 from qoop.query.statements.statement import parameters_of
+from qoop.query.statements.words import split
 
 if TYPE_CHECKING:
     from qoop.interfaces.server.service import Service

@@ -107,7 +107,7 @@ def copy_of(text: str) -> Copy | None:
     >>> copy_of("copy (FROM t) to stdout").query, copy_of("COPY t TO 'file'"), copy_of("FROM t")
     ('(FROM t)', None, None)
     """
-    words = [word for word in lexed(text) if word.kind != "comment" and word.text != ";"]
+    words = [word for word in lexed(text).words if word.text != ";"]
     if not words or not words[0].says("COPY"):
         return None
     after, query = _source(text, words)

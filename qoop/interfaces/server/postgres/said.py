@@ -57,7 +57,7 @@ def said(text: str, status: str) -> Said | None:
     (Said(tag='BEGIN', status='T', row=None), Said(tag='ROLLBACK', status='I', row=None), \
 ('client_encoding', 'UTF8'), None)
     """
-    words = [word for word in lexed(text) if word.kind != "comment" and word.text != ";"]
+    words = [word for word in lexed(text).words if word.text != ";"]
     first = words[0].text.upper() if words and words[0].kind == "word" else ""
     match first:
         case "BEGIN" | "START":
@@ -74,22 +74,6 @@ def said(text: str, status: str) -> Said | None:
         case "SHOW":
             return _shown(words[1:])
     return None
-
-
-def split(text: str) -> list[str]:
-    """The statements of a text, without the empty ones.
-
-    >>> split("SELECT ';' ; -- no more;\\n FROM t;")
-    ["SELECT ';'", '-- no more;\\n FROM t']
-    """
-    words = lexed(text)
-    found, start = [], 0
-    for end in [*(word for word in words if word.text == ";" and word.kind == "mark"), None]:
-        after = len(text) if end is None else end.start
-        if any(start <= word.start < after and word.kind != "comment" for word in words):
-            found.append(text[start:after].strip())
-        start = after + 1
-    return found
 
 
 def _set(words: Sequence[Lexeme]) -> Said:

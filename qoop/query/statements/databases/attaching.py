@@ -84,7 +84,7 @@ def _type(words: Words) -> str | None:
     if words.next is not None:
         raise QueryError(f"cannot read {words.rest!r} after ATTACH")
     for part in (options or "")[1:-1].split(","):
-        option = [word.text.upper().strip("'\"") for word in lexed(part)]
+        option = [word.text.upper().strip("'\"") for word in lexed(part).words]
         if option[:1] == ["TYPE"] and option[1:] and option[1] in _TYPES:
             found = option[1]
         elif option and option[0] not in _OPTIONS:

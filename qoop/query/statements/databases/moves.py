@@ -42,6 +42,6 @@ def exported(words: Words) -> Export:
 def imported(words: Words) -> Import:
     """The IMPORT statement of a text. Raises QueryError."""
     path = words.string() if words.take("IMPORT", "DATABASE") else None
-    if not path or (words.next is not None and words.next.text != ";"):
+    if not path or words.next is not None:
         raise QueryError("write IMPORT DATABASE 'folder', of what EXPORT DATABASE has written")
     return Import(path)

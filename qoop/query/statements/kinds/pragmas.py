@@ -38,7 +38,7 @@ def question(words: Words) -> str:
     whole = copy(words)
     name = words.take_name() if words.take("PRAGMA") else None
     arguments = words.parenthesised() or "()"
-    if name is not None and (words.next is None or words.next.text == ";"):
+    if name is not None and words.next is None:
         known = _QUESTIONS.get(name.upper()) if arguments == "()" else None
         if known is not None:
             return known

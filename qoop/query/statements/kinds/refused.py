@@ -64,7 +64,7 @@ def statement_name(statement: Words) -> str:
     >>> [statement_name(Words(text)) for text in ("force checkpoint", "PRAGMA enable_profiling", "VACUUM t")]
     ['FORCE CHECKPOINT', 'PRAGMA enable_profiling', 'VACUUM']
     """
-    words = [word.text for word in statement.left if word.kind != "comment"]
+    words = [word.text for word in statement.left]
     first = words[0].upper() if words else ""
     if first == "COPY":
         return " ".join(word.upper() for word in words[:3])

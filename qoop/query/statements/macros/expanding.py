@@ -87,7 +87,7 @@ class Macros:
 
     def _calls(self, text: str) -> Iterator[_Call]:
         """The outer calls, in order."""
-        words, after = lexed(text), 0
+        words, after = lexed(text).words, 0
         for place, word in enumerate(words[:-1]):
             name = word.name
             macro = self._macros.get(name.lower()) if name is not None and place >= after else None
@@ -124,13 +124,13 @@ def _mismatch(macro: Macro) -> str:
 
 def _with(body: str, arguments: Mapping[str, str]) -> str:
     """The body with arguments in place of parameters."""
-    words, done, pieces = lexed(body), 0, []
+    words, done, pieces = lexed(body).words, 0, []
     for place, word in enumerate(words):
         name = None if word.name is None else word.name.lower()
         if name is None or name not in arguments or not _is_parameter(words, place):
             continue
         argument = arguments[name]
-        pieces += [body[done : word.start], argument if len(lexed(argument)) == 1 else f"({argument})"]
+        pieces += [body[done : word.start], argument if len(lexed(argument).words) == 1 else f"({argument})"]
         done = word.end
     return "".join([*pieces, body[done:]])
 

@@ -20,7 +20,7 @@ def with_names(text: str, current: Sequence[str], names: Sequence[str]) -> str:
     """
     if list(current) == list(names):
         return text
-    words = lexed(text)
+    words = lexed(text).words
     items = _columns(words)
     if len(items) != len(names):  # a star stands for several; DuckDB keeps the order of the inner query
         return f"FROM ({text}\n) AS renamed({', '.join(map(quoted, names))})"

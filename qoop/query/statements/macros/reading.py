@@ -76,7 +76,7 @@ def macro_created(words: Words) -> CreateMacro | None:
 
 def _parameters(parenthesised: str) -> tuple[tuple[str, str | None], ...]:
     inside = parenthesised[1:-1]
-    words = lexed(inside)
+    words = lexed(inside).words
     return tuple(_parameter(inside, words[first:after]) for first, after in list_items(words) if first < after)
 
 
