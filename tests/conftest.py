@@ -20,7 +20,7 @@ import pytest
 from qoop.catalog.errors import ConfigError
 
 if TYPE_CHECKING:
-    from qoop.tpcds.scenarios.scenario import Scenario
+    pass
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # modules that tests of all folders use
 
@@ -198,22 +198,3 @@ def tpcds_small(benchmark_data: BenchmarkData) -> Path:
 def tpcds_test(request: pytest.FixtureRequest, benchmark_data: BenchmarkData) -> Path:
     """A folder of TPC-DS data at scale 1, on which all 99 queries have an answer that is not empty (0.5: only 89)."""
     return benchmark_data("tpcds", request.config.getoption("--scale"))
-
-
-@pytest.fixture(scope="module")
-def scenario(tpcds_small: Path, benchmark_texts: None) -> Scenario:
-    """TPC-DS query 95, as at scale 1000, with plans for 16 slots of 1 GB and less."""
-    from qoop.planner.search.alternatives import keep, pool
-    from qoop.planner.search.candidate import Grid
-    from qoop.session.opening import connect
-    from qoop.tpcds.estimates.alternatives import at_scale
-    from qoop.tpcds.queries import text
-    from qoop.tpcds.scenarios.scenario import Scenario
-
-    memory = 1e9
-    with connect(slots=2, statistics="full") as session:
-        session.register_folder(tpcds_small)
-        prepared = at_scale(session.prepare(text(95)), 1000)
-        kept = keep(pool(prepared.planning(), Grid.of((1, 4, 16), (memory / 4, memory), threads=1))).kept
-    assert len(kept) > 1
-    return Scenario(kept, prepared.tables, slots=16, memory=memory)

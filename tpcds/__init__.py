@@ -22,7 +22,6 @@
     map/                a map of where changing plan pays
     on_ray/             real nodes of Ray on this machine
     queues/             what queues at nodes do for short jobs
-    scenarios/          one query under changing capacity, in virtual time
     simulate/           what tasks of large data take, and replicas of real machines
     suite/              the paper's evaluation
 """

@@ -21,9 +21,6 @@ from qoop.engine.events import SlotsChanged
 from qoop.planner.plan import Resources
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.results import Results
-from qoop.tpcds.scenarios import adversary
-from qoop.tpcds.scenarios.adversary import POLICIES
-from qoop.tpcds.scenarios.scenario import Scenario as Course
 from qoop.tpcds.simulate import fidelity
 from qoop.tpcds.simulate.fidelity_figures import Fidelity, Pair
 from qoop.tpcds.simulate.ground_truth import believed, distorted
@@ -40,7 +37,6 @@ from qoop.tpcds.suite import (
     situations,
     toy,
     versions,
-    worst,
 )
 from qoop.tpcds.suite.commands import Plan
 from qoop.tpcds.suite.criteria import Criterion, criteria, reasons
@@ -215,7 +211,6 @@ def full_suite() -> report.Found:
         "micro": {str(n): one.json() for n, one in enumerate(micro)},
         "ablation": {str(n): one.json() for n, one in enumerate(ablation)},
         "macro": macro,
-        "adversary": {f"40 tries: {name}, query 1": {"policy": name, "ratio": 1.5, "plans": 3} for name in POLICIES},
     }
     market = {"kind": "spot", "events": [60, 53, 40], "seconds": 600, "machines": [[0, 20], [60, 2]]}
     cluster = {"kind": "shared", "jobs": [[2, 0, 4], [1, 0, 1], [0, 0, 0]], "shares": [[[0, 600], [60, 300]]]}
@@ -307,35 +302,6 @@ def test_the_runs_of_the_ablation_show_the_hindsight_optimum() -> None:
     records = [record(n, "high", 1.0, {}, "shared") for n in range(3)]
     table = claimed(Suite(ablation=records))
     assert table["shared, QOOP: time over the hindsight optimum's"].ours == "median 1.111, worst 1.11 of 3 runs"
-
-
-def test_of_the_adversary_the_longest_search_counts_where_there_are_several_plans() -> None:
-    runs_of = ((40, 1, 9.0, 2), (200, 1, 2.0, 2), (200, 2, 3.0, 4), (200, 3, 1.0, 1))
-    values = {
-        f"{tries} tries: greedy, query {query}": {"policy": "greedy", "ratio": ratio, "plans": plans}
-        for tries, query, ratio, plans in runs_of
-    }
-    (criterion,) = criteria(Suite(adversary=values))
-    assert (criterion.figure, criterion.met) == ("A", None)
-    assert criterion.what == "under the adversary, greedy: time over the hindsight optimum's"
-    assert criterion.ours == "median 2.500, worst 3.00 of 2 queries"
-
-
-def test_the_adversary_plays_against_every_policy_on_some_queries(
-    tmp_path: Path, scenario: Course, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(commands, "version", lambda directory, setting: "of the tables")
-    few, many = (commands._adversary(Plan(tmp_path, quick, tuple(range(1, 41)), None, 1)) for quick in (True, False))
-    assert [len(one.items) for one in (few, many)] == [2 * len(POLICIES), 10 * len(POLICIES)]
-    assert {"tables", "code"} < few.settings.keys() and not few.items.keys() & many.items.keys()
-    monkeypatch.setattr(worst, "_scenario", lambda directory, query: scenario)
-    duel = replace(next(iter(few.items.values())), tries=6)
-    value = worst.measure(duel)
-    found = adversary.worst(scenario, duel.policy, duel.seed, 6)
-    assert (value["ratio"], value["held"]) == (found.ratio, found.held / found.hindsight)
-    assert set(value["others"]) | {value["policy"]} == set(POLICIES)
-    (criterion,) = criteria(Suite(adversary={"6 tries: greedy, query 1": value}))
-    assert f"worst {found.ratio:.2f} of 1 queries" in criterion.ours
 
 
 def test_who_meets_another_truth_is_compared_with_clarinet_under_it() -> None:

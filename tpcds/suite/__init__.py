@@ -9,7 +9,6 @@
     ablation.py     one part of re-planning changed at a time
     toy.py          the toy query of figure 2.4
     markets.py      what the profiles are like
-    worst.py        what the adversary finds
     runs.py         records of single-query runs
     runner.py       items -> processes -> a file of results
     versions.py     which code a result comes from

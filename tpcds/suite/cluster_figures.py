@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from qoop.adaptive.profiles.summary import PERCENTS
 from qoop.tpcds.quantiles import quantile
-from qoop.tpcds.scenarios.adversary import POLICIES
 from qoop.tpcds.suite import charts
 from qoop.tpcds.suite.charts import COLOURS, Picture, sheet
 from qoop.tpcds.suite.macro import Setting, whole_seeds
@@ -66,31 +65,6 @@ def macro_means(suite: Suite) -> dict[str, dict[str, float]]:
         if found:
             return {one.combination: {"mean": one.mean, "jain": one.jain, "makespan": one.makespan} for one in found}
     return {}
-
-
-def adversary(suite: Suite) -> Picture | None:
-    """The worst case of each policy: by query, its largest ratio to the best single plan in hindsight."""
-    ratios = under_adversary(suite)
-    if not ratios:
-        return None
-    with sheet(width=5.6) as page:
-        (axes,) = page.axes
-        for number, (name, values) in enumerate(ratios.items()):
-            label = f"{name}: median {median(values):.2f}, worst {max(values):.2f}"
-            charts.distribution(axes, values, label, charts.CYCLE[number])
-        charts.log_ticks(axes, (1, 1.4, 2, 3, 4, 6, 8))
-        charts.labels(axes, "Under the adversary", "time / time of the best single plan in hindsight", "% of queries")
-        return page.picture()
-
-
-def under_adversary(suite: Suite) -> dict[str, list[float]]:
-    """By policy the worst ratios of its queries: of the search that has tried the most profiles, and of queries that
-    have several plans, since with one there is nothing to do badly."""
-    tries = {name: int(name.partition(" tries: ")[0]) for name in suite.adversary}
-    longest = [value for name, value in suite.adversary.items() if tries[name] == max(tries.values())]
-    most = [value for value in longest if value["plans"] > 1]
-    found = {policy: [value["ratio"] for value in most if value["policy"] == policy] for policy in POLICIES}
-    return {policy: ratios for policy, ratios in found.items() if ratios}
 
 
 def of_kind(suite: Suite, kind: str) -> list[Mapping[str, Any]]:

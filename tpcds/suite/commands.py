@@ -19,8 +19,7 @@ from qoop.query.plan_keys import planner_version
 from qoop.tpcds.queries import parse_names, parse_selection
 from qoop.tpcds.simulate import fidelity, fidelity_figures
 from qoop.tpcds.simulate.ground_truth import edition
-from qoop.tpcds.simulate.workload import PAPER, version
-from qoop.tpcds.suite import ablation, macro, markets, micro, report, runner, situations, toy, worst
+from qoop.tpcds.suite import ablation, macro, markets, micro, report, runner, situations, toy
 from qoop.tpcds.suite.criteria import criteria
 from qoop.tpcds.suite.runner import Measured, Part
 from qoop.tpcds.suite.versions import CORE, code_of
@@ -150,16 +149,6 @@ def _macro(plan: Plan) -> Part:
     return Part("macro", plan.simulated(*_SHARED, f"{_SUITE}.macro"), items, macro.measure)
 
 
-def _adversary(plan: Plan) -> Part:
-    """The ground truth is as believed here, so nothing rests on what was measured; the plans do on the tables."""
-    most, tries = (worst.QUICK_QUERIES, worst.QUICK_TRIES) if plan.quick else (worst.QUERIES, worst.TRIES)
-    numbers = plan.queries or situations.chosen(plan.directory)
-    some = numbers[:: max(1, len(numbers) // most)][:most]
-    modules = (f"{_SUITE}.worst", *(f"qoop.tpcds.scenarios.{name}" for name in ("adversary", "scenario")))
-    settings = {**plan.settings, "tables": version(plan.directory, PAPER)[:8], **_code(*modules)}
-    return Part("adversary", settings, worst.items(plan.directory, some, plan.seed, tries), worst.measure)
-
-
 def _profiles(plan: Plan) -> Part:
     settings = {"version": qoop.__version__, "seed": plan.seed, **_code(f"{_SUITE}.markets")}
     return Part("profiles", settings, markets.items(plan.seed), markets.measure)
@@ -171,7 +160,6 @@ _PARTS: Mapping[str, Callable[[Plan], Part]] = {
     "micro": _micro,
     "ablation": _ablation,
     "macro": _macro,
-    "adversary": _adversary,
 }
 """In the order in which they are measured."""
 

@@ -53,7 +53,7 @@ def criteria(suite: Suite) -> list[Criterion]:
     found = [
         *_fidelity(suite), *_profiles(suite), *_toy(suite), *_gains(records), *_trends(records), *_switches(records),
         *_depths(records), *_without(records), *_errors(suite), *_hysteresis(suite), *_macro(suite),
-        *_hindsight(records), *_variants(suite), *_adversary(suite),
+        *_hindsight(records), *_variants(suite),
     ]  # fmt: skip
     return sorted(found, key=lambda criterion: _ORDER.index(criterion.figure))
 
@@ -289,12 +289,6 @@ def _variants(suite: Suite) -> Iterator[Criterion]:
         if ratios:
             shown = f"{_middle_and_worst(ratios)} of {len(ratios)} runs"
             yield Criterion("A", f"{kind}, {QOOP}: time over the hindsight optimum's", "–", shown, None)
-
-
-def _adversary(suite: Suite) -> Iterator[Criterion]:
-    for name, ratios in cluster_figures.under_adversary(suite).items():
-        shown = f"{_middle_and_worst(ratios)} of {len(ratios)} queries"
-        yield Criterion("A", f"under the adversary, {name}: time over the hindsight optimum's", "–", shown, None)
 
 
 def _middle_and_worst(ratios: Sequence[float]) -> str:

@@ -431,5 +431,4 @@ FIGURES = (
     Figure("A", "Ratio to the hindsight optimum", "not in the paper", hindsight),
     Figure("B", "Parts of QOOP", "not in the paper", parts_alone),
     Figure("C", "Share threshold", "not in the paper", threshold),
-    Figure("E", "Worst changes of capacity for each policy", "not in the paper", cluster_figures.adversary),
 )  # fmt: skip

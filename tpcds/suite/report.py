@@ -21,7 +21,7 @@ from qoop.tpcds.suite.figures import FIGURES, Figure
 from qoop.tpcds.suite.runner import Measured, known
 from qoop.tpcds.suite.runs import RunRecord, Suite
 
-PARTS = ("fidelity", "profiles", "toy", "micro", "ablation", "macro", "adversary")
+PARTS = ("fidelity", "profiles", "toy", "micro", "ablation", "macro")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Found:
         return Suite(
             micro, ablation, macro=self.values("macro"), toy=self.values("toy"),
             fidelity=self.values("fidelity").get("fidelity", {}),
-            profiles=self.values("profiles"), adversary=self.values("adversary"),
+            profiles=self.values("profiles"),
         )  # fmt: skip
 
 

@@ -72,7 +72,6 @@ class Suite:
     toy: Mapping[str, Any] = field(default_factory=dict)
     fidelity: Mapping[str, Any] = field(default_factory=dict)
     profiles: Mapping[str, Any] = field(default_factory=dict)
-    adversary: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

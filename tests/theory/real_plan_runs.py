@@ -1,14 +1,13 @@
-"""A scenario: one query under changes of capacity, run in virtual time on the engine's own core.
+"""The plans of one query under changes of capacity, run in virtual time on the engine's own core.
 
 Belief and truth are the same here (every task takes what its estimate says): what is measured is the policy alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.decision import Policy
@@ -22,15 +21,9 @@ from qoop.engine.task import TaskSpec
 from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.plan import Resources, Stage
-from qoop.planner.search.alternatives import keep, pool
-from qoop.planner.search.candidate import Candidate, local_grid
-from qoop.session.opening import connect
-from qoop.tpcds.estimates.alternatives import at_scale
-from qoop.tpcds.queries import text
+from qoop.planner.search.candidate import Candidate
 
 MACHINE = "m"
-MEMORY = 4e9
-"""Bytes of memory a slot."""
 _LIMITS = Limits(max_revocations=1_000_000)
 """Capacity may change so fast that a task loses its slot again and again."""
 
@@ -40,9 +33,6 @@ class Steps:
     """Capacity over time: (from when, slots, bytes of memory a slot), the first from 0."""
 
     changes: tuple[tuple[float, int, float], ...]
-
-    def __str__(self) -> str:
-        return ", then ".join(f"{slots} of {memory / 1e9:g} GB from {at:.4g} s" for at, slots, memory in self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +61,6 @@ class Scenario:
         self._policy = policy if policy is not None else Greedy()
         self._runs: dict[tuple[Steps, int | None], Ran] = {}
 
-    def against(self, policy: Policy) -> Scenario:
-        """The same plans under another policy; what is known of runs that are held to a plan is known there, too."""
-        other = Scenario(self.plans, self._tables, self.slots, self.memory, policy)
-        other._runs = {(steps, pinned): ran for (steps, pinned), ran in self._runs.items() if pinned is not None}
-        return other
-
-    @cached_property
-    def undisturbed(self) -> float:
-        """Seconds of the launch plan on all slots."""
-        return self.run(self.calm, 0).seconds
-
     @property
     def calm(self) -> Steps:
         """Nothing changes."""
@@ -97,10 +76,6 @@ class Scenario:
     def hindsight(self, steps: Steps) -> float:
         """Seconds of the best single plan for this profile."""
         return min(self.run(steps, place).seconds for place in range(len(self.plans)))
-
-    def ratio(self, steps: Steps) -> float:
-        """The time of the adaptive run, relative to the hindsight optimum."""
-        return self.run(steps).seconds / self.hindsight(steps)
 
     def _run(self, steps: Steps, pinned: int | None) -> Ran:
         shares = [(at, Resources(slots, slots * memory)) for at, slots, memory in steps.changes]
@@ -139,15 +114,3 @@ class Scenario:
 def _work(stage: Stage) -> tuple[object, ...]:
     """The work of a task of the stage. Not its signature: that of a non-deterministic stage is the job's own."""
     return stage.sql, stage.layout, stage.width, stage.slots
-
-
-def scenarios(
-    directory: Path, queries: Iterable[int], stats_scale: float, slots: int
-) -> Iterator[tuple[int, Scenario]]:
-    """Each query with the plans that it keeps for a machine of `slots` slots. Raises ConfigError, SourceError."""
-    with connect(staged=True, statistics="full") as session:
-        session.register_folder(directory)
-        for query in queries:
-            prepared = at_scale(session.prepare(text(query, directory=directory)), stats_scale)
-            kept = keep(pool(prepared.planning(), local_grid(Resources(slots, slots * MEMORY)))).kept
-            yield query, Scenario(kept, prepared.tables, slots, MEMORY)
