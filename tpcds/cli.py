@@ -1,4 +1,4 @@
-"""The commands ``qoop tpcds`` adds: ``generate``, ``run``, ``qerror``, ``cost`` and ``alternatives``."""
+"""The commands ``qoop tpcds`` adds: ``generate``, ``run`` and ``alternatives``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qoop.catalog.stores.whole_file import write_whole
 from qoop.tpcds.bench import cold, report
 from qoop.tpcds.bench import side_by_side as bench
 from qoop.tpcds.data import Progress, generate
-from qoop.tpcds.estimates import alternatives, qerror, stage_cost
+from qoop.tpcds.estimates import alternatives
 from qoop.tpcds.queries import SUITES, parse_selection
 from qoop.tpcds.skew import Skew
 
@@ -30,8 +30,6 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     _add_generate(commands)
     _add_run(commands)
     _add_alternatives(commands)
-    _add_qerror(commands)
-    _add_cost(commands)
 
 
 def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -64,33 +62,6 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--staged", action="store_true", help="in stages only, never by DuckDB's own plan")
     _add_suite(parser)
     parser.set_defaults(run=_run)
-
-
-def _add_qerror(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "Compare estimated with counted rows of every join, aggregate and set operation"
-    parser = commands.add_parser("qerror", help=what, description=f"{what}.")
-    parser.add_argument("directory", metavar="DIR", help="where `generate` made the tables")
-    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
-    parser.add_argument("--json", metavar="FILE", help="write the report there")
-    parser.add_argument("--worst", type=int, default=20, metavar="N", help="worst estimates to print (20)")
-    parser.add_argument("--limit", type=float, default=5.0, metavar="SECONDS", help="to count one operator's rows (5)")
-    parser.add_argument("--footers", action="store_true", help="estimate from footers alone, without statistics")
-    _add_suite(parser)
-    parser.set_defaults(run=_qerror)
-
-
-def _add_cost(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "Compare predicted with measured seconds of every stage"
-    parser = commands.add_parser("cost", help=what, description=f"{what}.")
-    parser.add_argument("directory", metavar="DIR", help="where `generate` made the tables")
-    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
-    parser.add_argument("--slots", type=int, metavar="N", help="slots of the plans (the CPUs there are)")
-    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs; the least seconds count (1)")
-    parser.add_argument("--shipped", action="store_true", help="by the constants that ship, not by `qoop calibrate`")
-    parser.add_argument("--json", metavar="FILE", help="write the report there")
-    parser.add_argument("--worst", type=int, default=20, metavar="N", help="worst estimates to print (20)")
-    _add_suite(parser)
-    parser.set_defaults(run=_cost)
 
 
 def _add_alternatives(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -161,42 +132,6 @@ def _run_cold(options: argparse.Namespace, numbers: tuple[int, ...], target: Pat
     if target is not None:
         _write(target, json.dumps(done.json(), indent=1))
     return 0 if done.all_answered else 1
-
-
-def _qerror(options: argparse.Namespace) -> int:
-    if options.limit <= 0:
-        raise ConfigError(f"--limit must be above 0, not {options.limit}")
-    numbers = parse_selection(options.queries, options.suite)
-    target = _target(options.json)
-    with _bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
-        task = bar.add_task("counting", total=len(numbers))
-        done = qerror.measure(
-            qerror.QErrorOptions(Path(options.directory), numbers, options.suite, options.limit, options.footers),
-            lambda number: bar.update(task, advance=1, description=f"query {number}"),
-        )
-    print(qerror.table(done, options.worst))
-    if target is not None:
-        _write(target, json.dumps(done.json(), indent=1))
-    return 1 if done.failed else 0
-
-
-def _cost(options: argparse.Namespace) -> int:
-    if options.repeat < 1:
-        raise ConfigError(f"--repeat must be at least 1, not {options.repeat}")
-    numbers = parse_selection(options.queries, options.suite)
-    target = _target(options.json)
-    with _bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
-        task = bar.add_task("running", total=len(numbers))
-        done = stage_cost.measure(
-            stage_cost.StageCostOptions(
-                Path(options.directory), numbers, options.suite, options.slots, options.repeat, options.shipped
-            ),
-            lambda number: bar.update(task, advance=1, description=f"query {number}"),
-        )
-    print(stage_cost.table(done, options.worst))
-    if target is not None:
-        _write(target, json.dumps(done.json(), indent=1))
-    return 1 if done.failed else 0
 
 
 def _alternatives(options: argparse.Namespace) -> int:

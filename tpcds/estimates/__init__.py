@@ -3,6 +3,4 @@
 ::
 
     alternatives.py   how many different plans each query has
-    qerror.py         estimated rows against counted rows
-    stage_cost.py     estimated seconds against measured seconds
 """
