@@ -187,7 +187,6 @@ class SimulatedJob:
 
     tables: those that the plans read, for callers that read them; tasks have their names and read none.
     limits: what it allows itself before it gives up. terms: its owner, and how soon it is needed.
-    lighter: a plan that does less, which it takes in place of the other if it would have to queue; None: it may not.
     gain: see `JobRequest`. then: gives, from the second in which it ended, the job that comes
         after it, None for none.
     """
@@ -199,7 +198,6 @@ class SimulatedJob:
     terms: Terms = Terms()
     tables: Mapping[str, Table] = field(default_factory=_AnyTable)
     limits: Limits = USUAL_LIMITS
-    lighter: Plan | None = None
     gain: float | None = None
     then: Callable[[float], SimulatedJob | None] | None = None
 
@@ -388,9 +386,14 @@ class _Simulation:
         self._backend.appoint(partial(self._submit, job), at)
 
     def _submit(self, job: SimulatedJob) -> None:
-        plan = job.lighter if job.lighter is not None and self._cluster.overloaded else job.plan
         request = JobRequest(
-            plan, job.tables, text=job.name, limits=job.limits, adaptive=job.adaptive, terms=job.terms, gain=job.gain
+            job.plan,
+            job.tables,
+            text=job.name,
+            limits=job.limits,
+            adaptive=job.adaptive,
+            terms=job.terms,
+            gain=job.gain,
         )
         self._handles[job.name] = handle = self._cluster.submit(request)
         if job.then is not None:

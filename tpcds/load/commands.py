@@ -36,12 +36,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--error", type=float, default=0.0, metavar="PART", help="by which estimates are off at most, such as 0.2 (0)"
     )
     parser.add_argument("--most-jobs", type=float, default=math.inf, metavar="N", help="at a time; others queue (all)")
-    permit = "of the queries that can grow, the part that may be answered in part while others queue (0)"
-    parser.add_argument("--permit", type=float, default=0.0, metavar="PART", help=permit)
     mixes = f"of tenants: {', '.join(MIXES)} (usual)"
     parser.add_argument("--mix", choices=MIXES, default="usual", help=mixes)
-    split = f"a tenant, such as ana1: what it gains by asking each query as {simulate.PIECES} jobs"
-    parser.add_argument("--split", default="", metavar="TENANT", help=split)
     parser.add_argument("--out", metavar="FOLDER", help="write the pictures there")
     add_running_options(parser)
     parser.set_defaults(run=_load)
@@ -58,8 +54,6 @@ def _load(options: argparse.Namespace) -> int:
     tell_failed(found)
     known = [Summary.of(value) for value in found.values.values()]
     print("\n".join(measures.lines(known)))
-    if options.split:
-        print("\n".join(measures.split_lines(known, options.split, simulate.TOGETHER, simulate.APART)))
     if options.json is not None:
         values = {"settings": dict(part.settings), "load": [asdict(one) for one in known]}
         write(json.dumps(values, indent=1) + "\n", options.json)
@@ -84,18 +78,12 @@ def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, simulat
         raise ConfigError("there must be a seed")
     if not options.hours > 0:
         raise ConfigError("there must be time in which queries arrive")
-    tenants = [tenant.name for tenant in MIXES[options.mix]]
-    if options.split and options.split not in tenants:
-        raise ConfigError(f"there is no tenant {options.split!r}; there are {', '.join(tenants)}")
-    more = options.hours, options.error, options.mix, options.most_jobs, options.permit, options.split
+    more = options.hours, options.error, options.mix, options.most_jobs
     return {
-        "/".join(map(str, (load, seed, policy, *more, apart))): simulate.Item(
-            directory, load, seed, policy, *more, apart
-        )
+        "/".join(map(str, (load, seed, policy, *more))): simulate.Item(directory, load, seed, policy, *more)
         for seed in range(1, options.seeds + 1)
         for load in _loads(options)
         for policy in policies
-        for apart in ((False, True) if options.split else (False,))
     }
 
 

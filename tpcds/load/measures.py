@@ -26,7 +26,6 @@ class Played:
     """One job of a run. at, ended: seconds. work: slot seconds. deadline: seconds that were allowed.
 
     alone: the seconds that it takes alone on a number of slots, with tasks that take what they really took.
-    skipped: slot seconds of the work that it did not do, since its answer ended early for others.
     """
 
     tenant: str
@@ -36,7 +35,6 @@ class Played:
     deadline: float
     priority: float
     alone: Callable[[float], float]
-    skipped: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -51,10 +49,9 @@ class Played:
 class Summary:
     """A run. mean, late: of the seconds that jobs took, the mean and the 95th percentile.
 
-    rho, seconds: of each tenant, the mean over its jobs. rho_median, rho_late, rho_most: of jobs. fair: part of jobs
+    rho: of each tenant, the mean over its jobs. rho_median, rho_late, rho_most: of jobs. fair: part of jobs
     with ρ of at most 1.05.
     rho_parts: ρ of jobs at each twentieth of them, from the least to the most.
-    cut: part of the jobs whose answer ended early for others. skipped: part of all work that they did not do.
     met, met_urgent: part of the deadlines that were met, of all and of those of urgent jobs. used: part of the slots
     that worked until the last job ended.
     """
@@ -74,9 +71,6 @@ class Summary:
     met_urgent: float
     used: float
     rho_parts: Sequence[float]
-    cut: float
-    skipped: float
-    seconds: Mapping[str, float]
 
     @property
     def rho_tenant(self) -> float:
@@ -96,21 +90,16 @@ def summary(policy: str, load: float, seed: int, played: Sequence[Played], slots
     shares = even_shares(played, slots)
     rhos = [one.seconds / one.alone(share) for one, share in zip(played, shares, strict=True)]
     tenants: dict[str, list[float]] = defaultdict(list)
-    took: dict[str, list[float]] = defaultdict(list)
     for one, rho in zip(played, rhos, strict=True):
         tenants[one.tenant].append(rho)
-        took[one.tenant].append(one.seconds)
     seconds, urgent = [one.seconds for one in played], [one for one in played if one.priority >= URGENT]
     return Summary(
         policy, load, seed, len(played), fmean(seconds), quantile(seconds, 0.95),
         {name: fmean(own) for name, own in sorted(tenants.items())},
         quantile(rhos, 0.5), quantile(rhos, 0.95), max(rhos), fmean(rho <= 1.05 for rho in rhos),
         fmean(one.met for one in played), fmean(one.met for one in urgent or played),
-        sum(one.work - one.skipped for one in played) / (slots * max(one.ended for one in played)),
+        sum(one.work for one in played) / (slots * max(one.ended for one in played)),
         [quantile(rhos, place / 20) for place in range(21)],
-        fmean(one.skipped > 0 for one in played),
-        sum(one.skipped for one in played) / sum(one.work for one in played),
-        {name: fmean(own) for name, own in sorted(took.items())},
     )  # fmt: skip
 
 
@@ -150,11 +139,9 @@ class Compared:
         return f"{self.ratio:.2f} ({self.low:.2f}-{self.high:.2f})"
 
 
-def compared(
-    known: Iterable[Summary], policy: str, base: str, figure: str | Callable[[Summary], float]
-) -> Compared | None:
+def compared(known: Iterable[Summary], policy: str, base: str, figure: str) -> Compared | None:
     """`figure` of a policy over that of the base, of the seeds that both have; None if there are none."""
-    of = attrgetter(figure) if isinstance(figure, str) else figure
+    of = attrgetter(figure)
     by_policy: dict[str, dict[int, Summary]] = defaultdict(dict)
     for one in known:
         by_policy[one.policy][one.seed] = one
@@ -166,7 +153,7 @@ def compared(
 BASE = "max-min by job"
 HEADER = (
     f"load  policy                   mean s (95 %)   over {BASE}    largest rho of a tenant   jobs' 95 %  <= 1.05"
-    "   met  urgent   used    cut  skipped"
+    "   met  urgent   used"
 )
 
 
@@ -182,21 +169,8 @@ def lines(known: Sequence[Summary], base: str = BASE) -> list[str]:
                 f"{load:4.1f}  {policy:24s} {_mean(own, 'mean'):6.0f} {_mean(own, 'late'):6.0f}   {mean or '-'!s:18s}"
                 f" {_mean(own, 'rho_tenant'):5.2f}  {rho or '-'!s:18s} {_mean(own, 'rho_late'):6.2f}"
                 f" {_mean(own, 'fair'):9.1%} {_mean(own, 'met'):6.1%} {_mean(own, 'met_urgent'):6.1%}"
-                f" {_mean(own, 'used'):6.1%} {_mean(own, 'cut'):6.1%} {_mean(own, 'skipped'):8.1%}"
+                f" {_mean(own, 'used'):6.1%}"
             )
-    return found
-
-
-def split_lines(known: Sequence[Summary], tenant: str, together: str, apart: str) -> list[str]:
-    """The gain of a tenant that splits its queries, a line for each load and policy: its mean time over that with each
-    query as one job, and the same of all. together, apart: the ends of the names of either."""
-    found = [f"load  policy                   {tenant}: split over whole   all: split over whole"]
-    for load in sorted({one.load for one in known}):
-        here = [one for one in known if one.load == load]
-        for name in dict.fromkeys(one.policy.removesuffix(apart) for one in here if one.policy.endswith(apart)):
-            pair = name + apart, name + together
-            own, every = compared(here, *pair, lambda one: one.seconds[tenant]), compared(here, *pair, "mean")
-            found.append(f"{load:4.1f}  {name:24s} {own or '-'!s:24s} {every or '-'!s}")
     return found
 
 

@@ -19,11 +19,9 @@ from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.task import TaskSpec
 from qoop.planner.finish import Finish
 from qoop.planner.packing import on_threads
-from qoop.planner.plan import Plan, Resources, Stage, StageInput
-from qoop.session.opening import connect
+from qoop.planner.plan import Plan, Resources, Stage
 from qoop.tpcds.load.arrivals import MIXES, Arrival, Queries, arrivals
 from qoop.tpcds.load.measures import Played, Summary, summary
-from qoop.tpcds.queries import text
 from qoop.tpcds.simulate.shared_cluster import COARSE, calibrated_plans, work_of
 from qoop.tpcds.simulate.workload import workload
 
@@ -34,14 +32,6 @@ one of the 99 would be a fifth of all work."""
 SLOTS = COARSE.machines * COARSE.slots
 LATEST = 400.0
 """Seconds: the most that a deadline allows a query that needs less."""
-
-PIECES = 20
-"""Into which queries of a tenant are split."""
-
-TOGETHER, APART = ", in one job", f", in {PIECES} jobs"
-
-READ = 0.25
-"""The part of its tables that an answer within a few percent reads: the first three rounds, which double."""
 
 POLICIES: Mapping[str, str] = {
     "max-min by job": "MaxMin(tenants=False)",
@@ -66,9 +56,7 @@ class Item:
     """A run to simulate. hours: in which queries arrive. policy: of `POLICIES`, or the text of a scheduler.
 
     error: the largest part by which the tasks of a stage take more or less than estimated. mix: of `MIXES`.
-    most_jobs: the limit of running jobs; others queue. permit: the part of the queries that can grow (docs/growing.md)
-    and may end early while others queue. split: a tenant whose queries are cut in `PIECES`; apart: each piece is a job,
-    else all are one job.
+    most_jobs: the limit of running jobs; others queue.
     """
 
     directory: Path
@@ -79,9 +67,6 @@ class Item:
     error: float = 0.0
     mix: str = "usual"
     most_jobs: float = math.inf
-    permit: float = 0.0
-    split: str = ""
-    apart: bool = False
 
 
 def measure(item: Item) -> Mapping[str, object]:
@@ -91,27 +76,21 @@ def measure(item: Item) -> Mapping[str, object]:
 
 def summarised(item: Item, scheduler: Scheduler | None = None) -> Summary:
     """Run all arrivals under the policy, or under another scheduler. Raises ConfigError, SourceError."""
-    if item.split:
-        return _split(item, scheduler)
     plans = plans_of(item.directory)
     found = _arrivals(item.directory, item.load, item.seed, item.hours, item.mix)
     truth = Truth(item.seed, item.error)
     real = [truth.plan(f"job{number}", plans[one.query]) for number, one in enumerate(found, 1)]
     allowed = [_deadline(one, plan, item) for one, plan in zip(found, real, strict=True)]
-    light = [_permitted(one, plans, item) for one in found]
     terms_of = [Terms(one.tenant, 1.0, one.priority, deadline) for one, deadline in zip(found, allowed, strict=True)]
     jobs = [
-        SimulatedJob(one.name, one.at, plans[one.query], terms=terms, lighter=less)
-        for one, terms, less in zip(found, terms_of, light, strict=True)
+        SimulatedJob(one.name, one.at, plans[one.query], terms=terms)
+        for one, terms in zip(found, terms_of, strict=True)
     ]
     ran = _simulated(item, jobs, truth, scheduler)
     played = [
-        Played(
-            one.tenant, one.at, job.ended, work_of(plan), allow, one.priority, partial(alone, plan),
-            work_of(plan) - work_of(job.plans[0]) if job.plans[0] is less else 0.0,
-        )
-        for one, job, plan, allow, less in zip(found, ran.jobs, real, allowed, light, strict=True)
-    ]  # fmt: skip
+        Played(one.tenant, one.at, job.ended, work_of(plan), allow, one.priority, partial(alone, plan))
+        for one, job, plan, allow in zip(found, ran.jobs, real, allowed, strict=True)
+    ]
     return summary(item.policy, item.load, item.seed, played, SLOTS)
 
 
@@ -119,62 +98,6 @@ def _simulated(item: Item, jobs: Sequence[SimulatedJob], truth: Truth, scheduler
     policy = scheduler or made(POLICIES.get(item.policy, item.policy))
     fleet = Fleet.uniform(COARSE.machines, replace(COARSE.machine, network=0.0))
     return simulate(fleet, jobs, truth, Reserving(policy), options=SimulationOptions(most_jobs=item.most_jobs))
-
-
-def _split(item: Item, scheduler: Scheduler | None) -> Summary:
-    """A run in which the queries of one tenant are in pieces, each a job or all of a query one job.
-
-    These are the same tasks, which wait for the same others: only the number of jobs differs. Estimates are true."""
-    plans = plans_of(item.directory)
-    found = _arrivals(item.directory, item.load, item.seed, item.hours, item.mix)
-    own_plans: list[list[Plan]] = []
-    for one in found:
-        pieces = in_pieces(plans[one.query]) if one.tenant == item.split else [plans[one.query]]
-        own_plans.append(pieces if item.apart else [side_by_side(pieces)])
-    jobs = [
-        SimulatedJob(f"{one.name} {place}", one.at, plan, terms=Terms(one.tenant, 1.0, one.priority))
-        for one, own in zip(found, own_plans, strict=True)
-        for place, plan in enumerate(own)
-    ]
-    ran = _simulated(replace(item, most_jobs=math.inf), jobs, Truth(item.seed, 0.0), scheduler)
-    ends = iter([job.ended for job in ran.jobs])
-    played = [
-        Played(
-            one.tenant, one.at, max(next(ends) for _ in own), work_of(plans[one.query]),
-            _deadline(one, plans[one.query], item), one.priority, partial(alone, plans[one.query]),
-        )
-        for one, own in zip(found, own_plans, strict=True)
-    ]  # fmt: skip
-    return summary(f"{item.policy}{APART if item.apart else TOGETHER}", item.load, item.seed, played, SLOTS)
-
-
-def in_pieces(plan: Plan) -> list[Plan]:
-    """A plan as `PIECES` that do the same part of each of its stages."""
-
-    def part(stage: Stage, piece: int) -> Stage:
-        width = math.ceil(stage.width / PIECES)
-        seconds = stage.estimate.task_seconds * stage.width / (width * PIECES)
-        estimate = replace(stage.estimate, task_seconds=seconds)
-        return replace(stage, width=width, estimate=estimate, signature=f"{stage.signature} {piece}")
-
-    return [replace(plan, stages=tuple(part(stage, piece) for stage in plan.stages)) for piece in range(PIECES)]
-
-
-def side_by_side(plans: Sequence[Plan]) -> Plan:
-    """One plan of several of the same shape, which run next to each other."""
-    if len(plans) == 1:
-        return plans[0]
-
-    def within(stage: Stage, place: int) -> Stage:
-        inputs = tuple(replace(one, stage=f"{one.stage} {place}") for one in stage.stage_inputs)
-        return replace(stage, id=f"{stage.id} {place}", inputs=inputs)
-
-    root = plans[0].root
-    ends = tuple(StageInput(f"i{place}", f"{root.id} {place}", "all") for place in range(len(plans)))
-    estimate = replace(root.estimate, task_seconds=1e-3)
-    last = replace(root, id="all", width=1, inputs=ends, estimate=estimate, signature=f"{root.signature} all")
-    stages = [within(stage, place) for place, plan in enumerate(plans) for stage in plan.stages]
-    return replace(plans[0], stages=(*stages, last))
 
 
 @cache
@@ -193,33 +116,6 @@ def _deadline(arrival: Arrival, plan: Plan, item: Item) -> float:
     """max(1.1 × the time alone on the part of one tenant, U) seconds, as MLFS has them."""
     least = 1.1 * alone(plan, SLOTS / len(MIXES[item.mix]))
     return max(least, random.Random(f"{item.seed} {arrival.name}").uniform(0.0, LATEST))
-
-
-def _permitted(arrival: Arrival, plans: Mapping[int, Plan], item: Item) -> Plan | None:
-    """The plan of a query that may be answered in part; None if it may not."""
-    permits = random.Random(f"{item.seed} permits {arrival.name}").random() < item.permit
-    return _light(plans[arrival.query]) if permits and arrival.query in growing(item.directory) else None
-
-
-@cache
-def growing(directory: Path) -> frozenset[int]:
-    """The queries of which an answer grows with bounds, so that it can end early: at the scale that is played none is
-    over so soon that it would not grow."""
-    with connect(slots=1, memory="1GB", checkpoints=None) as session:
-        session.set("exact_within", 0)
-        session.register_folder(directory)
-        explained = {number: session.sql(f"EXPLAIN APPROXIMATE {text(number)}") for number in plans_of(directory)}
-    return frozenset(number for number, answer in explained.items() if "With intervals:" in answer.fetchall()[0][1])
-
-
-def _light(plan: Plan) -> Plan:
-    """The plan with as many tasks less as it reads less of its tables."""
-
-    def less(stage: Stage) -> Stage:
-        width = max(1, round(stage.width * READ)) if not stage.stage_inputs else stage.width
-        return replace(stage, width=width, signature=f"{stage.signature} in part")
-
-    return replace(plan, stages=tuple(map(less, plan.stages)))
 
 
 def alone(plan: Plan, slots: float) -> float:
