@@ -22,7 +22,6 @@ from qoop.adaptive.replanning.adaptive import Adaptive, Known
 from qoop.adaptive.replanning.decision import Decision, DecisionInput, switch_to
 from qoop.adaptive.replanning.triggers import relative_change
 from qoop.adaptive.schedulers.base import Scheduler
-from qoop.adaptive.schedulers.carbyne import Carbyne
 from qoop.adaptive.schedulers.finish_time import FinishTime
 from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.catalog.errors import CheckpointError, OutOfMemory
@@ -39,6 +38,7 @@ from qoop.engine.task import AttemptId, CheckpointKey, TaskId, TaskSpec, checkpo
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import CallEstimate, Estimate, Plan, Resources, Stage, StageInput, TableInput
 from qoop.planner.search.candidate import Candidate
+from qoop.tpcds.schedulers.carbyne import Carbyne
 
 GB = 2**30
 COLUMNS = (("x", "INTEGER"),)

@@ -22,21 +22,21 @@ from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.retrace.reading import read_trace
 from qoop.adaptive.retrace.rerun import rerun
 from qoop.adaptive.schedulers.base import Request, Scheduler
-from qoop.adaptive.schedulers.carbyne import Carbyne
-from qoop.adaptive.schedulers.drf import DRF
-from qoop.adaptive.schedulers.edf import EDF
 from qoop.adaptive.schedulers.finish_time import FinishTime
-from qoop.adaptive.schedulers.las import LAS
 from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.adaptive.schedulers.remaining_work import Rest, latest
-from qoop.adaptive.schedulers.sjf import SJF
-from qoop.adaptive.schedulers.tetris import Tetris
 from qoop.adaptive.schedulers.urgency import Urgency
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
 from qoop.planner.packing import Available
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate
+from qoop.tpcds.schedulers.carbyne import Carbyne
+from qoop.tpcds.schedulers.drf import DRF
+from qoop.tpcds.schedulers.edf import EDF
+from qoop.tpcds.schedulers.las import LAS
+from qoop.tpcds.schedulers.sjf import SJF
+from qoop.tpcds.schedulers.tetris import Tetris
 
 COLUMNS = (("x", "INTEGER"),)
 POLICIES = [DRF, SJF, Tetris, Carbyne, LAS, EDF, FinishTime, Urgency]

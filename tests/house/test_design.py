@@ -28,7 +28,7 @@ UNPICKLED = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
 
 def core() -> list[Path]:
     machines = [ROOT / "engine" / f"{name}.py" for name in MACHINES]
-    folders = ("planner", "qoop/adaptive/replanning", "qoop/adaptive/schedulers")
+    folders = ("planner", "qoop/adaptive/replanning", "qoop/adaptive/schedulers", "tpcds/schedulers")
     return [*machines, *(path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))]
 
 

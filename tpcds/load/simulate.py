@@ -48,7 +48,7 @@ POLICIES: Mapping[str, str] = {
     "urgency without deadlines": "Urgency(tenants=False, deadline=0.0)",
     "urgency without priorities": "Urgency(tenants=False, alpha=0.0)",
 }
-"""SRSF (least remaining service first) is what :class:`~qoop.adaptive.schedulers.sjf.SJF` does."""
+"""SRSF (least remaining service first) is what :class:`~qoop.tpcds.schedulers.sjf.SJF` does."""
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,12 @@ from pathlib import Path
 from statistics import fmean, median
 
 from qoop.adaptive.profiles.shared import SLOTS, JobLifetimes, observable_jobs, part, seconds
-from qoop.adaptive.schedulers.tetris import Tetris
 from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, simulate
 from qoop.catalog.errors import ConfigError
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Layout, Plan, Stage, StageInput
 from qoop.query.drawing.picture import write
+from qoop.tpcds.schedulers.tetris import Tetris
 from qoop.tpcds.simulate.workload import PAPER, Setting, Workload, workload
 
 APART = 20.0

@@ -28,16 +28,16 @@ from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.baselines import NEVER, AtLaunch, volcano
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.schedulers.base import Scheduler
-from qoop.adaptive.schedulers.carbyne import Carbyne
-from qoop.adaptive.schedulers.drf import DRF
 from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.adaptive.schedulers.reserving import Reserving
-from qoop.adaptive.schedulers.sjf import SJF
-from qoop.adaptive.schedulers.tetris import Tetris
 from qoop.adaptive.simulation import Fleet, SimulatedJob, SimulatedRun, SimulationOptions, simulate
 from qoop.catalog.errors import ExecutionError
 from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.task import TaskSpec
+from qoop.tpcds.schedulers.carbyne import Carbyne
+from qoop.tpcds.schedulers.drf import DRF
+from qoop.tpcds.schedulers.sjf import SJF
+from qoop.tpcds.schedulers.tetris import Tetris
 from qoop.tpcds.simulate.ground_truth import measured
 from qoop.tpcds.simulate.workload import PAPER, Query, fifty, workload
 from qoop.tpcds.suite.micro import DECISION_SECONDS

@@ -13,7 +13,7 @@ from qoop.tpcds.simulate.workload import digest, digest_of
 CORE = (
     "qoop.adaptive", "qoop.adaptive.cluster", "qoop.adaptive.profiles", "qoop.adaptive.replanning",
     "qoop.adaptive.schedulers", "qoop.engine", "qoop.engine.backends", "qoop.engine.storage", "qoop.query",
-    "qoop.query.statements",
+    "qoop.query.statements", "qoop.tpcds.schedulers",
 )  # fmt: skip
 """The packages that every simulation runs besides the planner, which has its own version."""
 

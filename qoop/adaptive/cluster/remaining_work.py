@@ -1,4 +1,4 @@
-"""The remaining work of a run of the cluster, for the policies that ask
+"""The remaining work of a run of the cluster, for the policies that read it
 (:mod:`qoop.adaptive.schedulers.remaining_work`)."""
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _ROUNDED = 0.02
 """Parts of the cluster that differ by less count as one."""
 
 _MEMORY = 1e9
-"""Bytes a slot, before the job has been told a share."""
+"""Bytes a slot, before the job has a share."""
 
 
 class RunRemainingWork:
-    """The remaining work of one run. It remembers the schedule it has made, for it is asked with every grant.
+    """The remaining work of one run. It keeps the schedule that it has made, since every grant reads it.
 
-    The job's end on its share is fixed when it is first asked about, and again when the share or the plan is another:
-    were it put off with every question, a job could yield for ever.
+    The job's end on its share is fixed when it is first read, and again when the share or the plan changes. If each
+    read put it off, a job could yield for ever.
     """
 
     def __init__(

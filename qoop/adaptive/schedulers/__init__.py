@@ -9,14 +9,10 @@
     shares.py          shares by weight: of tenants first, then of the jobs of each
     max_min.py         max-min fairness, the usual one
     reserving.py       reserves resources for a task that was passed over too often
-    remaining_work.py  what a job has still to do, for schedulers that ask
-    drf.py             dominant resource fairness, as published
-    sjf.py             the job with the least left first
-    tetris.py          packing by all resources, as published
-    las.py             the job that was served least first
-    edf.py             the next deadline first
+    remaining_work.py  what a job has still to do, for schedulers that need it
     finish_time.py     what would end first on a part of its own first
     urgency.py         deadlines and priorities within a tenant
-    carbyne.py         altruistic scheduling, as published
     quality/           to the growing answer whose error falls most
+
+Schedulers of the literature, which the benchmarks compare with these, are in `qoop.tpcds.schedulers`.
 """

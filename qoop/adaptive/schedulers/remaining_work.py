@@ -1,6 +1,6 @@
-"""The work that a job has left, for the policies that ask: an estimate, worked out on demand.
+"""The work that a job has left, for the policies that read it: an estimate, computed on access.
 
-Max-min fairness looks at no plan and asks for nothing of this (paper section 1). The policies it is compared with do:
+Max-min fairness reads no plan and nothing of this (paper section 1). The policies it is compared with do:
 they go by the remaining work of a job (SJF, Tetris) or by what it can wait with (Carbyne).
 """
 

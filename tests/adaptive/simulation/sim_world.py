@@ -30,13 +30,9 @@ from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.decision import Decision, DecisionInput, switch_to
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.adaptive.schedulers.base import Scheduler
-from qoop.adaptive.schedulers.carbyne import Carbyne
-from qoop.adaptive.schedulers.drf import DRF
 from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.adaptive.schedulers.reserving import Reserving
-from qoop.adaptive.schedulers.sjf import SJF
 from qoop.adaptive.schedulers.terms import Terms
-from qoop.adaptive.schedulers.tetris import Tetris
 from qoop.catalog.errors import CheckpointError, ExecutionError, OutOfMemory, PlanError, Suspended
 from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.backends.simulated import SimulatedBackend
@@ -62,6 +58,10 @@ from qoop.engine.task import AttemptId, CheckpointKey, MachineId, TaskSpec, chec
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Candidate
+from qoop.tpcds.schedulers.carbyne import Carbyne
+from qoop.tpcds.schedulers.drf import DRF
+from qoop.tpcds.schedulers.sjf import SJF
+from qoop.tpcds.schedulers.tetris import Tetris
 
 T = TypeVar("T")
 SCHEDULERS: dict[str, Callable[[], Scheduler]] = {

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from qoop.adaptive.schedulers.base import Request, Scheduler
 from qoop.adaptive.schedulers.max_min import by_share, first_fitting, with_available
 from qoop.adaptive.schedulers.shares import even_shares
-from qoop.adaptive.schedulers.sjf import shortest_first
 from qoop.engine.events import Grant
 from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
+from qoop.tpcds.schedulers.sjf import shortest_first
 
 
 @dataclass(eq=False)
@@ -25,7 +25,7 @@ class Carbyne(Scheduler):
     """First what each job needs of its fair share, the poorest first; then what is left, to the shortest job.
 
     Work conserving. It knows what a job needs by its :class:`~qoop.adaptive.schedulers.remaining_work.RemainingWork`; a
-    job that has not been told its share yet needs nothing.
+    job that has no share yet needs nothing.
     """
 
     _shares: dict[JobId, Resources] = field(default_factory=dict, init=False, repr=False)

@@ -24,9 +24,9 @@ _Choice = tuple[float, Request, Grant]
 class Tetris(Scheduler):
     """The task and machine of the highest ``alignment − ε · work left of its job``; ties go to the earlier job.
 
-    fairness: knob f, from 0 to below 1. Only the ⌈(1 − f) · n⌉ of n waiting jobs with the lowest shares are looked at;
-        0: efficiency alone, near 1: the poorest job alone. Where nothing of theirs fits, the others are asked, so it is
-        work conserving. Default as there. Shares that jobs are told are even: what the knob draws towards, not a
+    fairness: knob f, from 0 to below 1. Only the ⌈(1 − f) · n⌉ of n waiting jobs with the lowest shares compete;
+        0: efficiency alone, near 1: the poorest job alone. Where nothing of theirs fits, the others compete, so it is
+        work conserving. Default as published. Announced shares are even: what the knob draws towards, not a
         guarantee.
     shortness: m, how much the work left counts besides the alignment. ε is m · (mean alignment / mean work left) of
         what could start now, so that the two are of one size whatever their units.
