@@ -54,7 +54,7 @@ def number(name: str, value: float | str) -> float:
 
 
 def part(name: str, value: float | str) -> float:
-    """A part of one, without one itself."""
+    """A number from 0 to 1, without 1."""
     found = number(name, value)
     if isinstance(value, bool) or not 0 <= found < 1:
         raise ConfigError(f"{name} must be from 0 to less than 1, such as 0.01 for one percent, not {value!r}")
@@ -62,7 +62,7 @@ def part(name: str, value: float | str) -> float:
 
 
 def chance(name: str, value: float | str) -> float:
-    """A chance that one may rely on."""
+    """A probability from 0.5 to 1, without 1."""
     if not part(name, value) >= 0.5:
         raise ConfigError(f"{name} must be from 0.5 to less than 1, such as 0.95, not {value!r}")
     return float(value)
@@ -323,68 +323,67 @@ class ConnectOptions(TypedDict, total=False):
     checkpoints: a folder for outputs that survive the process, or a place that machines share: ``file:///folder``
         or ``s3://bucket/prefix`` (see docs/stores.md); by default they live in memory.
     replan: whether jobs may change plan while they run.
-    wait_for_capacity: seconds, 600 by default, that a query waits while there is no slot at all (see
-        `Session.resize`), before it fails with NoCapacity; ``math.inf``: for ever.
+    wait_for_capacity: seconds, 600 by default, that a query waits without any slot (see `Session.resize`) before it
+        fails with NoCapacity; ``math.inf``: no limit.
     plan_cache: a folder for plans, where other sessions and processes find them; by default one within that of the
-        checkpoints, and without checkpoints plans are kept for the session only.
-    checkpoint_budget: bytes, or a text such as "10GB", that the folder of checkpoints may take; what no running job
-        of any process needs is removed for it, what is worth least first. By default a tenth of its file system, at
-        most 100 GB, and no limit for a place that machines share.
-    reuse: whether a query takes over what earlier ones have put out, and leaves its own for others: within the
-        session as far as memory goes, and between processes through the folder of checkpoints. Equal outputs
+        checkpoints. Without checkpoints, plans are stored for the session only.
+    checkpoint_budget: bytes, or a text such as "10GB", that the folder of checkpoints may take. Above it, outputs that
+        no running job of any process needs are removed, the least valuable first. By default a tenth of its file
+        system, at most 100 GB, and no limit for a place that machines share.
+    reuse: whether a query uses the outputs of earlier ones, and its own outputs serve later ones: within the session
+        as far as memory allows, and between processes through the folder of checkpoints. Equal outputs
         are found by content (text, tables and their versions, settings), so answers do not depend on it. By default
-        with a folder of checkpoints only.
-    trace: a file, or a folder of such, to write what happens and what is decided to; `qoop replay` goes through it
-        again.
+        only with a folder of checkpoints.
+    trace: a file for the record of events and decisions, or a folder of such files; `qoop replay` reads it.
     persist: which outputs go to the folder of checkpoints: "all", or only the "worthwhile" ones, for which the work
-        that a failure would cost outweighs the writing (:mod:`qoop.adaptive.replanning.worthwhile`).
+        that a failure would cost exceeds the cost of writing (:mod:`qoop.adaptive.replanning.worthwhile`).
     staged: whether queries run in stages only. False by default: DuckDB's own plan of the whole query is one of the
-        alternatives, and the usual one where the query is short.
-    policy: how plans are chosen (:mod:`qoop.adaptive.replanning.policies`): "greedy" takes the share to last as it is,
-        "cheapest" takes the plan and the slots that do with the least, and end by the deadline if there is one.
+        alternatives, and the usual one for a short query.
+    policy: how plans are chosen (:mod:`qoop.adaptive.replanning.policies`): "greedy" assumes that the present share
+        lasts; "cheapest" uses the least resources with which the query ends by its deadline, if it has one.
     tenant: the tenant of queries for which `Session.submit` names none: slots are shared between tenants
         first, then between the jobs of each.
     tenants: the weights of tenants, such as ``{"dashboards": 2}``; those of others are 1.
     priority: of the queries among those of their tenant, 1 to 10 and 5 by default; for schedulers that use it.
-    deadline: seconds from its submission by which the answer of a query is needed; none by default. It ends
-        nothing: whether it will be met is in the status of the job, and schedulers may go by it.
+    deadline: seconds from its submission by which the answer of a query is needed; none by default. A job that misses
+        it continues. The status of the job shows whether it will be met, and schedulers may use it.
     scheduler: how jobs share the slots: "max_min", by weight; "finish_time": the job that is furthest
         behind the end that it would reach on its own part goes first; "urgency": tenants by weight, and of each the
         most urgent by deadline and priority.
-    most_jobs: that run at a time; no limit by default. Others queue, and tenants take turns.
-    most_queued: that wait in the queue; no limit by default. More are refused: `submit` raises Overloaded.
+    most_jobs: jobs that run at a time; no limit by default. Others queue, and tenants take turns.
+    most_queued: jobs that wait in the queue; no limit by default. Above it, `submit` raises Overloaded.
     local_frames: whether a query finds tables of Arrow, pandas and Polars among the variables of the program, under
         names that no table has (:mod:`qoop.query.statements.local_frames`). A locked session never does.
-    tables: a folder for the tables that are created, as Parquet files; those that it holds are known from the
+    tables: a folder for the tables that are created, as Parquet files; those in it are registered at the
         start. By default they live in memory, as long as the session.
     ray: "auto", for the Ray cluster that this machine is part of, or the "host:port" of the head of one. Tasks then
-        run on its nodes, which have the slots and the memory that Ray knows of, so `slots` and `memory` are not
-        given. Paths of tables and checkpoints must mean the same on all nodes. Needs the extra ``qoop[ray]``.
-    watch_machine: whether slots and memory follow what the machine has to give, as other programs and the limits of
-        control groups leave it (:mod:`qoop.adaptive.monitor`): never more than `slots` and `memory` say, and a `resize`
-        wins. By default true in a control group that limits this process, else false. Linux only.
+        run on its nodes, with the slots and the memory that Ray reports, so `slots` and `memory` cannot be
+        set. Paths of tables and checkpoints must mean the same on all nodes. Needs the extra ``qoop[ray]``.
+    watch_machine: whether slots and memory follow the resources that other programs and the limits of control groups
+        leave free (:mod:`qoop.adaptive.monitor`). `slots` and `memory` are upper limits, and `resize` overrides it. By
+        default true in a control group that limits this process, else false. Linux only.
     ray_reserve: whether Ray counts the slots and the memory of its nodes as taken while there are sessions, and so
         places nothing else there; true by default.
     node_queue: tasks that wait at each node of the Ray cluster for others to end, besides those that run there, so
-        that one begins without a word from the session; 0 by default: none. See docs/ray.md.
+        that one starts without a message from the session; 0 by default. See docs/ray.md.
     ray_tls: whether the processes of the session on the nodes talk by TLS, with certificates on both sides, which
-        are those that RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT name for Ray. By default where
+        are those that RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT name for Ray. By default if
         these are set, unless the nodes are on a loopback address.
     runtime_env: the environment of the processes on the nodes, as for ``ray.init``; such as a wheel of qoop if it
         is not installed there: ``{"py_modules": ["qoop-....whl"]}``. Only for a process that is not connected to Ray
         yet.
     locked: whether SQL reads registered tables and nothing else: no file by its name, no option but those that
-        change results, no COPY but into the folders of `copy_to`; see docs/security.md. What the program itself
-        registers, sets and writes through this class is as before. False by default.
+        change results, no COPY but into the folders of `copy_to`; see docs/security.md. Tables
+        that the program registers, options that it sets and files that it writes are not restricted. False by default.
     copy_to: folders that a locked session may COPY to; none by default.
     statistics: "footers": plans are made at once from the footers of files and from statistics that were collected
         before (`Session.statistics`). "pilot", the default: for queries that should take long, also from one to two
         per cent of the row groups, of the columns in their filters. "full": missing statistics are collected from
         all data before the first plan.
-    pack: whether a place that machines share keeps many outputs in one file, where that saves requests (see
+    pack: whether a place that machines share stores many outputs in one file, to save requests (see
         docs/stores.md). True by default; a folder of this machine never does.
-    checkpoint_full: what happens where that folder, or its disk, has no space for an output: "warn", which is the
-        default, warns once for each query, which goes on but would begin again if it were killed; "error" fails it.
+    checkpoint_full: the reaction if that folder, or its disk, has no space for an output. "warn", the default, warns
+        once for each query; it continues, but starts again if it is killed. "error" fails the query.
     """
 
     slots: int | None

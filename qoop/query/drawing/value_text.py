@@ -1,7 +1,7 @@
-"""Values as the texts that DuckDB casts them to, written without asking it.
+"""Values as the texts that DuckDB casts them to, written without a DuckDB.
 
-To print an answer of a few rows DuckDB would have to be opened, and to load `pyarrow.dataset`: 0.03 s, which is more
-than most such queries take.
+Printing a few rows through DuckDB means to open it and to load `pyarrow.dataset`: 0.03 s, longer than most such queries
+take.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DATES = (-719_162, 2_932_896)  # 0001-01-01 and 9999-12-31, in days from 1970-0
 
 
 def texts(column: pa.ChunkedArray, type_: str) -> list[str | None] | None:
-    """The values of a column of a type of DuckDB, as text; None if only DuckDB can tell.
+    """The values of a column of a type of DuckDB, as text; None if only DuckDB can write them.
 
     >>> texts(pa.chunked_array([[1.5, None, 1e20]]), "DOUBLE"), texts(pa.chunked_array([[1.5]]), "DOUBLE[]")
     (['1.5', None, '1e+20'], None)
@@ -45,7 +45,7 @@ def _values(column: pa.ChunkedArray, type_: str) -> Sequence[Any] | None:
 
 
 def _writer(type_: str) -> Callable[[Any], str] | None:
-    """The function that writes a value of a type as DuckDB does; None: nothing but DuckDB."""
+    """The function that writes a value of a type as DuckDB does; None if only DuckDB can."""
     if _INTEGER.fullmatch(type_) or type_ == "VARCHAR":
         return str
     if type_ == "DATE":

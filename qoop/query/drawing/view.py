@@ -1,4 +1,4 @@
-"""A running query as lines of text: how far it is, what each stage does, what it uses, and when it will end."""
+"""A running query as lines of text: its progress, stages, resources, and expected end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARTS = " ▏▎▍▌▋▊▉"
 
 
 def view(job: str, status: JobStatus, terminal: Terminal, most_lines: int = 12) -> list[str]:
-    """The job as at most that many lines, each as wide as the terminal at most."""
+    """The job as a limited number of lines, each at most as wide as the terminal."""
     stages = status.progress.stages
     shown = most_telling(stages, most_lines - 2)
     lines = [_headline(job, status, terminal)]
@@ -103,7 +103,7 @@ def news(history: Sequence[Record], since: int, terminal: Terminal) -> list[str]
 
 
 def of_earlier_runs(history: Sequence[Record], since: int = 0) -> list[str]:
-    """Sentences on what there was of an earlier run, since that many records."""
+    """Sentences about outputs of earlier runs, from the records from `since` on."""
     return [record.notice for record in history[since:] if isinstance(record, Continued | NotContinued)]
 
 
