@@ -128,9 +128,10 @@ def test_modules_are_found_by_their_former_names() -> None:
         "import warnings; warnings.simplefilter('ignore', DeprecationWarning); "
         "from qoop.schedulers.base import Scheduler; from qoop.adaptive.schedulers import base; "
         "from qoop.session import Session; import qoop, qoop.server.users as users; "
-        "print(base.Scheduler is Scheduler, qoop.Session is Session, users.__name__)"
+        "from qoop.server.manners import Manners; from qoop.interfaces.server.timeouts import ClientLimits; "
+        "print(base.Scheduler is Scheduler, qoop.Session is Session, users.__name__, Manners is ClientLimits)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
-    assert done.stdout.strip() == "True True qoop.interfaces.server.users"
+    assert done.stdout.strip() == "True True qoop.interfaces.server.users True"
     with pytest.raises(ModuleNotFoundError, match="nothing"):
         import_module("qoop.schedulers.nothing")

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from qoop.interfaces.server.flight import FlightServer
     from qoop.interfaces.server.http_server import HttpServer
     from qoop.interfaces.server.kept import KeptQueries
-    from qoop.interfaces.server.manners import Manners, Place
     from qoop.interfaces.server.service import Service
+    from qoop.interfaces.server.timeouts import ClientLimits, Place
     from qoop.session.session import Session
 
 WHAT = "Answer queries over HTTP, Flight SQL and PostgreSQL's protocol, for many clients, each with a token and limits"
@@ -77,16 +77,18 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
     http = _http()
     from qoop.interfaces.server.audit import AuditLog
     from qoop.interfaces.server.logs import logged
-    from qoop.interfaces.server.manners import Manners, Place
     from qoop.interfaces.server.postgres.server import PostgresServer
     from qoop.interfaces.server.service import Service
     from qoop.interfaces.server.spans import exported
+    from qoop.interfaces.server.timeouts import ClientLimits, Place
 
     _check(options)
     place = Place(options.host, options.port, options.tls_cert, options.tls_key)
     users = Users() if options.users is None else read_users(options.users)
-    place.check(users.are_told_apart)
-    manners = Manners(hosts=(*Manners().hosts, *options.allow_host), connections=options.connections, idle=options.idle)
+    place.check(users.are_identified)
+    client_limits = ClientLimits(
+        hosts=(*ClientLimits().hosts, *options.allow_host), connections=options.connections, idle=options.idle
+    )
     with ExitStack() as around:
         around.enter_context(logged(options.log))
         spans = around.enter_context(exported()) if options.otel else None
@@ -94,15 +96,15 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
         session = around.enter_context(_locked_session(options, open_session))
         service = Service(session, users, audit, options.queries, spans)
         with ExitStack() as servers:
-            server = servers.enter_context(http(service, place, manners, options.answers))
+            server = servers.enter_context(http(service, place, client_limits, options.answers))
             _say(f"qoop serves {len(session.tables())} tables at {server.address}")
             if resumed := server.kept.resume():
                 _say(f"and goes on with {resumed} queries")
             if options.flight_port is not None:
-                flight = _flight(service, replace(place, port=options.flight_port), manners)
+                flight = _flight(service, replace(place, port=options.flight_port), client_limits)
                 _say(f"and, by Flight SQL, at {servers.enter_context(flight).address}")
             if options.pg_port is not None:
-                postgres = PostgresServer(service, replace(place, port=options.pg_port), manners)
+                postgres = PostgresServer(service, replace(place, port=options.pg_port), client_limits)
                 _say(f"and, for clients of PostgreSQL, at {servers.enter_context(postgres).address}")
                 if place.certificate is None and (names := ", ".join(users.without_verifier)):
                     _say(f"which does not let in {names}: without TLS it takes a line scram in the file of users")
@@ -127,10 +129,10 @@ def _http() -> type[HttpServer]:
     return HttpServer
 
 
-def _flight(service: Service, place: Place, manners: Manners) -> FlightServer:
+def _flight(service: Service, place: Place, client_limits: ClientLimits) -> FlightServer:
     from qoop.interfaces.server.flight import FlightServer  # loads gRPC
 
-    return FlightServer(service, place, manners)
+    return FlightServer(service, place, client_limits)
 
 
 def _locked_session(options: argparse.Namespace, open_session: Callable[[argparse.Namespace], Session]) -> Session:

@@ -14,7 +14,7 @@ from qoop.interfaces.page.live import Live
 from qoop.interfaces.page.recorded import Recorded
 from qoop.interfaces.page.views import Powers
 from qoop.interfaces.server.listening import Listening
-from qoop.interfaces.server.manners import Manners, Place
+from qoop.interfaces.server.timeouts import ClientLimits, Place
 
 if TYPE_CHECKING:
     from qoop.session.session import Session
@@ -30,7 +30,7 @@ class LivePage:
         self._closed = threading.Event()
         token = secrets.token_urlsafe(24)
         app = Guarded(application(source, token, self._closed.is_set))
-        self._listening = Listening(app, Place(port=port), Manners(), daemon=True)
+        self._listening = Listening(app, Place(port=port), ClientLimits(), daemon=True)
         self.port = self._listening.port
         self.url = f"{self._listening.address}/page/{token}/"
         self._listening.__enter__()

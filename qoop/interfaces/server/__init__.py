@@ -16,7 +16,7 @@ runs and counts it → `answers` writes its parts as Arrow, JSON or CSV → `aud
     limits.py      limits of users and tenants; requests a minute
     listening.py   the socket of HTTP, TLS, connections that dawdle, a thread of its own
     logs.py        the log as lines of JSON
-    manners.py     the address that is listened to, and limits for all clients
+    timeouts.py    the address that is listened to, and limits for all clients
     metrics.py     counts, as the text that Prometheus reads
     postgres/      PostgreSQL's wire protocol
     queries.py     one query of a user, from its text to its last row

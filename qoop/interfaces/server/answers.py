@@ -103,8 +103,8 @@ def chosen_form(accept: str) -> str | None:
 def _liked(accept: str) -> Iterator[tuple[str, float]]:
     for kind in accept.split(","):
         name, *options = (word.strip().lower() for word in kind.split(";"))
-        told = next((option[2:] for option in options if option.startswith("q=")), "1")
-        yield name, float(told) if told.replace(".", "", 1).isdecimal() else 0.0
+        weight = next((option[2:] for option in options if option.startswith("q=")), "1")
+        yield name, float(weight) if weight.replace(".", "", 1).isdecimal() else 0.0
 
 
 def in_blocks(found: Iterable[Block]) -> Iterator[Block]:

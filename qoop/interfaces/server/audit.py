@@ -37,10 +37,10 @@ class Entry:
         '{"at": "2030-01-01T00:00:00+00:00", "query": "q1", "user": "ana", "by": "http", "statement": "FROM t", \
 "outcome": "done", "rows": 3, "seconds": 0.0}'
         """
-        told = {"at": at.isoformat(), "query": self.query, "user": self.user, "by": self.by}
-        told |= {"statement": self.statement[:_LONGEST], "outcome": self.outcome}
+        facts = {"at": at.isoformat(), "query": self.query, "user": self.user, "by": self.by}
+        facts |= {"statement": self.statement[:_LONGEST], "outcome": self.outcome}
         counted = {"rows": self.rows, "seconds": round(self.seconds, 6)}
-        return json.dumps(told | counted | ({"error": self.error} if self.error else {}))
+        return json.dumps(facts | counted | ({"error": self.error} if self.error else {}))
 
 
 class AuditLog:

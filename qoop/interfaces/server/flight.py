@@ -37,9 +37,9 @@ from qoop.catalog.value import value
 from qoop.interfaces.server import flight_metadata
 from qoop.interfaces.server.answers import sendable
 from qoop.interfaces.server.flight_messages import Message, message, packed, read_message, unpacked
-from qoop.interfaces.server.manners import Manners, Place
 from qoop.interfaces.server.queries import UserQuery
 from qoop.interfaces.server.service import Service, as_ours
+from qoop.interfaces.server.timeouts import ClientLimits, Place
 from qoop.interfaces.server.users import User, Users
 from qoop.query.result import exported_schema
 from qoop.query.statements.parameters import Parameters
@@ -49,7 +49,7 @@ from qoop.session.texts import with_parameters
 _ID = 16  # characters of the id of a query, before its text in a ticket
 _MOST_PREPARED, _MOST_BYTES = 1000, 8 << 20  # statements of a user that are kept, and bytes; the oldest go first
 _ENVELOPE = 1024  # bytes that a command may have besides its text
-_LOOK = 0.05  # seconds between two looks whether clients have gone
+_POLL_SECONDS = 0.05  # seconds between two looks whether clients have gone
 _UNREAD = 10.0  # seconds for which a query that has begun waits for who fetches its rows
 _TO_END = 5.0  # seconds that calls may take to end with the server; their queries have ended before
 _CANCELLED, _NOT_CANCELLABLE, _CLOSED = 1, 3, 1
@@ -83,15 +83,15 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     Raises ConfigError for a place that must not be listened to, or cannot be.
     """
 
-    def __init__(self, service: Service, place: Place, manners: Manners) -> None:
-        place.check(service.users.are_told_apart)
+    def __init__(self, service: Service, place: Place, client_limits: ClientLimits) -> None:
+        place.check(service.users.are_identified)
         scheme, pairs = "grpc", []
         if place.certificate is not None and place.key is not None:
             scheme, pairs = "grpc+tls", [(place.certificate.read_bytes(), place.key.read_bytes())]
-        self._service, self._manners = service, manners
+        self._service, self._client_limits = service, client_limits
         self._prepared: dict[str, OrderedDict[bytes, _Prepared]] = {}
         self._lock = threading.Lock()
-        self._watch = _Watch(manners.patience, lambda: service.end_unread(_UNREAD))
+        self._watch = _Watch(client_limits.patience, lambda: service.end_unread(_UNREAD))
         try:
             super().__init__(
                 f"{scheme}://{place.name}:{place.port}",
@@ -134,10 +134,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         """Answer the command of a ticket."""
         user = _user(context)
         with _as_flight():
-            command, asked = self._read(ticket.ticket)
+            command, fields = self._read(ticket.ticket)
             if command != "TicketStatementQuery":
-                return flight.RecordBatchStream(self._metadata(command, asked))
-            id, text = asked.text(1)[:_ID], asked.text(1)[_ID:]
+                return flight.RecordBatchStream(self._metadata(command, fields))
+            id, text = fields.text(1)[:_ID], fields.text(1)[_ID:]
             self._check_size(text)
             begun = self._service.begun(user, id, text)
             query = begun or self._service.admit(user, text, "flight", id=id)
@@ -148,12 +148,12 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         """Take the values of a prepared statement."""
         user = _user(context)
         with _as_flight():
-            command, asked = self._read(descriptor.command)
+            command, fields = self._read(descriptor.command)
             if command != "CommandPreparedStatementQuery":
                 raise Forbidden("a server answers queries; it takes no updates")
-            handle = asked.raw(1)
+            handle = fields.raw(1)
             found = self._statement(user, handle)
-            values = _values(found.text, reader, self._manners.body)
+            values = _values(found.text, reader, self._client_limits.body)
             self._keep(user, handle, _Prepared(found.text, values, len(repr(values))))
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
@@ -192,11 +192,11 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _text(self, user: User, data: bytes) -> str | None:
         """The text that a command asks; None: it asks about the server."""
-        command, asked = self._read(data)
+        command, fields = self._read(data)
         if command == "CommandStatementQuery":
-            text = asked.text(1)
+            text = fields.text(1)
         elif command == "CommandPreparedStatementQuery":
-            found = self._statement(user, asked.raw(1))
+            found = self._statement(user, fields.raw(1))
             text = with_parameters(found.text, found.parameters)
         else:
             return None
@@ -213,8 +213,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         found = self._service.described(user, text, "flight")
         return None if found is None else exported_schema(*found)
 
-    def _metadata(self, command: str, asked: Message) -> pa.Table:
-        found = flight_metadata.answer(self._service.session, command, asked)
+    def _metadata(self, command: str, fields: Message) -> pa.Table:
+        found = flight_metadata.answer(self._service.session, command, fields)
         if found is None:
             raise NotImplementedError(f"there is no command {command or 'of that kind'}")
         return found
@@ -261,12 +261,12 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         return unpacked(command)
 
     def _check_command(self, data: bytes) -> None:
-        if len(data) > self._manners.body + _ENVELOPE:
-            raise TooMuch(f"a request has at most {self._manners.body:,} bytes")
+        if len(data) > self._client_limits.body + _ENVELOPE:
+            raise TooMuch(f"a request has at most {self._client_limits.body:,} bytes")
 
     def _check_size(self, text: str) -> None:
-        if len(text.encode()) > self._manners.body:
-            raise TooMuch(f"a statement has at most {self._manners.body:,} bytes")
+        if len(text.encode()) > self._client_limits.body:
+            raise TooMuch(f"a statement has at most {self._client_limits.body:,} bytes")
 
     def _rows(self, context: Any, query: UserQuery) -> Iterator[Any]:
         """The schema of an answer, then its batches. Who drops it before its end cancels the query."""
@@ -310,7 +310,7 @@ class _Watch:
         self._calls: list[_Watched] = []
         self._lock = threading.Lock()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="qoop-flight", daemon=True)
+        self._thread = threading.Thread(target=self._poll, name="qoop-flight", daemon=True)
 
     def start(self) -> None:
         """Begin."""
@@ -333,8 +333,8 @@ class _Watch:
             with self._lock:
                 self._calls.remove(call)
 
-    def _look(self) -> None:
-        while not self._over.wait(_LOOK):
+    def _poll(self) -> None:
+        while not self._over.wait(_POLL_SECONDS):
             self._besides()
             with self._lock:
                 gone = [call.query for call in self._calls if call.context.is_cancelled()]
@@ -399,8 +399,8 @@ def _values(text: str, reader: Any, most: int) -> Parameters:
         columns = [column[-1].as_py() for column in chunk.data.columns] if chunk.data.num_rows else columns
         if chunk.data.num_rows > 1 or len(rows) > 1:
             raise QueryError("a statement takes the values of one row at a time")
-    wanted = {name for _, found in parameters_of(text) for name in found}
-    if rows and wanted == {name.lower() for name in names}:
+    required = {name for _, found in parameters_of(text) for name in found}
+    if rows and required == {name.lower() for name in names}:
         return rows[0]
     return columns
 

@@ -131,10 +131,10 @@ def _packed_numbers(data: bytes) -> list[int]:
 
 
 def _field(field: tuple[int, bytes | str | int]) -> bytes:
-    number, told = field
-    if isinstance(told, int):
-        return _encoded(number << 3 | _VARINT) + _encoded(told)
-    data = told.encode() if isinstance(told, str) else told
+    number, value = field
+    if isinstance(value, int):
+        return _encoded(number << 3 | _VARINT) + _encoded(value)
+    data = value.encode() if isinstance(value, str) else value
     return _encoded(number << 3 | _BYTES) + _encoded(len(data)) + data
 
 

@@ -33,12 +33,12 @@ _TYPES: tuple[tuple[str, int, int | None, str | None, bool | None], ...] = (
 """DuckDB's types, each with its number in ODBC, its size, what literals stand in, and whether it has no sign."""
 
 
-def answer(session: Session, command: str, asked: Message) -> pa.Table | None:
+def answer(session: Session, command: str, filters: Message) -> pa.Table | None:
     """The answer to a command about the server; None if that is no such command."""
     if command in _KEYS:
         return _table([], *_KEYS[command])
     found = _ANSWERS.get(command)
-    return None if found is None else found(session, asked)
+    return None if found is None else found(session, filters)
 
 
 _OPTIONS = {"catalog": _CATALOG, "schema": _SCHEMA}
@@ -49,16 +49,16 @@ _UNKNOWN, _WRONG = 1, 2
 
 def options() -> bytes:
     """The answer to GetSessionOptions."""
-    return message(*((1, message((1, name), (2, message((1, told))))) for name, told in _OPTIONS.items()))
+    return message(*((1, message((1, name), (2, message((1, value))))) for name, value in _OPTIONS.items()))
 
 
-def without_effect(asked: bytes) -> bytes:
+def without_effect(filters: bytes) -> bytes:
     """The answer to SetSessionOptions: the session is that of all users, so no option takes another value."""
     wrong = []
-    for entry in read_message(asked).fields.get(1, ()):
+    for entry in read_message(filters).fields.get(1, ()):
         option = read_message(entry if isinstance(entry, bytes) else b"")
-        name, told = option.text(1), read_message(option.raw(2)).optional(1)
-        if name not in _OPTIONS or told != _OPTIONS[name]:
+        name, value = option.text(1), read_message(option.raw(2)).optional(1)
+        if name not in _OPTIONS or value != _OPTIONS[name]:
             why = _WRONG if name in _OPTIONS else _UNKNOWN
             wrong.append((1, message((1, name), (2, message((1, why))))))
     return message(*wrong)
@@ -68,17 +68,17 @@ def _catalogs(_: Session, __: Message) -> pa.Table:
     return _table([(_CATALOG,)], ("catalog_name", _TEXT, False))
 
 
-def _schemas(_: Session, asked: Message) -> pa.Table:
-    rows = [(_CATALOG, _SCHEMA)] if _is_asked(asked) else []
+def _schemas(_: Session, filters: Message) -> pa.Table:
+    rows = [(_CATALOG, _SCHEMA)] if _matches_schema(filters) else []
     return _table(rows, ("catalog_name", _TEXT, True), ("db_schema_name", _TEXT, False))
 
 
-def _tables(session: Session, asked: Message) -> pa.Table:
-    kinds, pattern = asked.texts(4), asked.optional(3)
-    with_schema = any(asked.numbers(5))
+def _tables(session: Session, filters: Message) -> pa.Table:
+    kinds, pattern = filters.texts(4), filters.optional(3)
+    with_schema = any(filters.numbers(5))
     rows = [
         (_CATALOG, _SCHEMA, name, kind, *([_schema(session, name)] if with_schema else []))
-        for name, kind in (_names(session) if _is_asked(asked) else ())
+        for name, kind in (_names(session) if _matches_schema(filters) else ())
         if (not kinds or kind in kinds) and _fits(name, pattern)
     ]
     columns = [
@@ -103,8 +103,8 @@ def _table_types(_: Session, __: Message) -> pa.Table:
     return _table([("TABLE",), ("VIEW",)], ("table_type", _TEXT, False))
 
 
-def _types(_: Session, asked: Message) -> pa.Table:
-    wanted = [number - (1 << 64) if number >> 63 else number for number in asked.numbers(1)]
+def _types(_: Session, filters: Message) -> pa.Table:
+    numbers = [number - (1 << 64) if number >> 63 else number for number in filters.numbers(1)]
     columns = [
         ("type_name", _TEXT, False), ("data_type", _INT, False), ("column_size", _INT, True),
         ("literal_prefix", _TEXT, True), ("literal_suffix", _TEXT, True),
@@ -118,20 +118,20 @@ def _types(_: Session, asked: Message) -> pa.Table:
         (name, number, size, quote, quote, None, 1, name == "VARCHAR", 3, unsigned, False, None, name,
          0 if name == "DECIMAL" else None, 38 if name == "DECIMAL" else None, number, None,
          None if unsigned is None else 2 if name in ("FLOAT", "DOUBLE") else 10, None)
-        for name, number, size, quote, unsigned in _TYPES if not wanted or number in wanted
+        for name, number, size, quote, unsigned in _TYPES if not numbers or number in numbers
     ]  # fmt: skip
     return _table(rows, *columns)
 
 
-def _abilities(_: Session, asked: Message) -> pa.Table:
+def _abilities(_: Session, filters: Message) -> pa.Table:
     """Facts as a dense union: a text, a truth, or a number."""
     import qoop
 
     facts: dict[int, str | bool | int] = {
         0: "qoop", 1: qoop.__version__, 2: pa.__version__, 3: True, 4: True, 5: False, 8: 0, 9: True, 505: '"',
     }  # fmt: skip
-    wanted = asked.numbers(1) or list(facts)
-    chosen = {number: facts[number] for number in wanted if number in facts}
+    numbers = filters.numbers(1) or list(facts)
+    chosen = {number: facts[number] for number in numbers if number in facts}
     kinds: tuple[type, ...] = (str, bool, int)
     children: list[list[object]] = [[], [], []]
     types, offsets = [], []
@@ -159,9 +159,9 @@ def _union_table(numbers: list[int], types: list[int], offsets: list[int], child
     return pa.Table.from_arrays([pa.array(numbers, pa.uint32()), union], schema=schema)
 
 
-def _is_asked(asked: Message) -> bool:
+def _matches_schema(filters: Message) -> bool:
     """True if our catalog and schema are among those that are asked for."""
-    return asked.optional(1) in (None, _CATALOG) and _fits(_SCHEMA, asked.optional(2))
+    return filters.optional(1) in (None, _CATALOG) and _fits(_SCHEMA, filters.optional(2))
 
 
 def _fits(name: str, pattern: str | None) -> bool:

@@ -45,9 +45,9 @@ from qoop.catalog.errors import (
 )
 from qoop.interfaces.server.answers import BLOCK, FORMS, Block, chosen_form, in_blocks
 from qoop.interfaces.server.kept import DONE, QUEUED, RUNNING, Kept, KeptQueries
-from qoop.interfaces.server.manners import Manners
 from qoop.interfaces.server.queries import UserQuery
 from qoop.interfaces.server.service import Service, as_ours
+from qoop.interfaces.server.timeouts import ClientLimits
 from qoop.interfaces.server.users import User
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ _STATUS: tuple[tuple[type[QoopError], int], ...] = (
 """The status of an error, by its class; the first that fits."""
 
 
-def application(service: Service, threads: Executor, manners: Manners, kept: KeptQueries) -> Starlette:
+def application(service: Service, threads: Executor, client_limits: ClientLimits, kept: KeptQueries) -> Starlette:
     """The application. threads: run the queries, one each. kept: those that go on without their client."""
-    api = _Api(service, threads, manners, kept)
+    api = _Api(service, threads, client_limits, kept)
     routes = [
         Route("/sql", api.sql, methods=["POST"]),
         Route("/queries", api.queries, methods=["GET"]),
@@ -74,23 +74,23 @@ def application(service: Service, threads: Executor, manners: Manners, kept: Kep
         Route("/healthz", api.health, methods=["GET"]),
         Route("/metrics", api.metrics, methods=["GET"]),
     ]
-    hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(manners.hosts), www_redirect=False)
-    told: dict[object, Callable[..., Response]] = {QoopError: _refusal, HTTPException: _no_such_page}
-    return Starlette(routes=routes, middleware=[hosts], exception_handlers=told)
+    hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(client_limits.hosts), www_redirect=False)
+    handlers: dict[object, Callable[..., Response]] = {QoopError: _refusal, HTTPException: _no_such_page}
+    return Starlette(routes=routes, middleware=[hosts], exception_handlers=handlers)
 
 
 class _Api:
-    def __init__(self, service: Service, threads: Executor, manners: Manners, kept: KeptQueries) -> None:
-        self._service, self._threads, self._manners, self._kept = service, threads, manners, kept
+    def __init__(self, service: Service, threads: Executor, client_limits: ClientLimits, kept: KeptQueries) -> None:
+        self._service, self._threads, self._client_limits, self._kept = service, threads, client_limits, kept
 
     async def sql(self, request: Request) -> Response:
         user = await self._user(request)
         form = chosen_form(request.headers.get("accept", "*/*"))
         if form is None:
             return _not_acceptable()
-        text, parameters = _asked(request.headers.get("content-type", ""), await self._body(request))
+        text, parameters = _statement_of(request.headers.get("content-type", ""), await self._body(request))
         query = self._service.admit(user, text, "http", parameters)
-        return _Answer(query, form, self._threads, self._manners.patience)
+        return _Answer(query, form, self._threads, self._client_limits.patience)
 
     async def queries(self, request: Request) -> Response:
         user = await self._user(request)
@@ -100,7 +100,7 @@ class _Api:
 
     async def begin(self, request: Request) -> Response:
         user = await self._user(request)
-        text, parameters = _asked(request.headers.get("content-type", ""), await self._body(request))
+        text, parameters = _statement_of(request.headers.get("content-type", ""), await self._body(request))
         kept = await run_in_threadpool(self._kept.ask, user, text, parameters)
         return JSONResponse(_kept(kept, None), 202, {"location": f"/queries/{kept.id}"})
 
@@ -114,10 +114,12 @@ class _Api:
             return _not_acceptable()
         kept = await self._found(request)
         if kept.state == RUNNING:
-            return _told("Busy", "the query still runs", 409, {"retry-after": "1"})
+            return _error("Busy", "the query still runs", 409, {"retry-after": "1"})
         if kept.state != DONE:
-            return _told(kept.error, kept.message, _status_of(kept.error))
-        return _Answer(_Ended(kept.id, partial(self._kept.parts, kept)), form, self._threads, self._manners.patience)
+            return _error(kept.error, kept.message, _status_of(kept.error))
+        return _Answer(
+            _Ended(kept.id, partial(self._kept.parts, kept)), form, self._threads, self._client_limits.patience
+        )
 
     async def _found(self, request: Request) -> Kept:
         """The query of the user that the path names. Raises HTTPException, and as `_user`."""
@@ -132,7 +134,7 @@ class _Api:
         if kept is not None:
             await run_in_threadpool(self._kept.drop, kept)
         elif not self._service.cancel(user, id):
-            return _told("NotFound", "you have no query of that id that runs", 404)
+            return _error("NotFound", "you have no query of that id that runs", 404)
         return Response(status_code=204)
 
     async def health(self, _: Request) -> Response:
@@ -159,15 +161,15 @@ class _Api:
 
     async def _body(self, request: Request) -> bytes:
         """Raises TooMuch, Timeout."""
-        held, most = bytearray(), self._manners.body
+        held, most = bytearray(), self._client_limits.body
         try:
-            async with asyncio.timeout(self._manners.patience):
+            async with asyncio.timeout(self._client_limits.patience):
                 async for piece in request.stream():
                     held += piece
                     if len(held) > most:
                         raise TooMuch(f"a request has at most {most:,} bytes")
         except TimeoutError as error:
-            raise Timeout(f"the request has not arrived within {self._manners.patience:g} s") from error
+            raise Timeout(f"the request has not arrived within {self._client_limits.patience:g} s") from error
         return bytes(held)
 
 
@@ -292,39 +294,43 @@ def _now(query: UserQuery) -> str:
 def _kept(kept: Kept, query: UserQuery | None) -> dict[str, object]:
     """The facts of a query for its user. query: as it runs."""
     seconds = kept.seconds if query is None else query.seconds
-    told: dict[str, object] = {"id": kept.id, "state": kept.state, "sql": kept.sql, "seconds": round(seconds, 3)}
-    told["rows"] = kept.rows if query is None else query.rows
+    facts: dict[str, object] = {"id": kept.id, "state": kept.state, "sql": kept.sql, "seconds": round(seconds, 3)}
+    facts["rows"] = kept.rows if query is None else query.rows
     if query is not None and query.job is not None:
         status = query.job.status()
-        told["state"] = _now(query) if kept.state == RUNNING else kept.state
-        told["fraction"] = round(status.progress.fraction, 4)
+        facts["state"] = _now(query) if kept.state == RUNNING else kept.state
+        facts["fraction"] = round(status.progress.fraction, 4)
         left = None if status.left is None else status.left.likely
-        told["left"] = None if left is None or not math.isfinite(left) else round(left, 3)
-    return told | ({"error": kept.error, "message": kept.message} if kept.error else {})
+        facts["left"] = None if left is None or not math.isfinite(left) else round(left, 3)
+    return facts | ({"error": kept.error, "message": kept.message} if kept.error else {})
 
 
 def _not_acceptable() -> Response:
-    return _told("NotAcceptable", f"an answer may be one of {', '.join(FORMS)}", 406)
+    return _error("NotAcceptable", f"an answer may be one of {', '.join(FORMS)}", 406)
 
 
 def _next(blocks: Iterator[Block]) -> Block | None:
     return next(blocks, None)
 
 
-def _asked(kind: str, body: bytes) -> tuple[str, Sequence[object] | dict[str, object]]:
+def _statement_of(kind: str, body: bytes) -> tuple[str, Sequence[object] | dict[str, object]]:
     """The text of a request and the values of its parameters. Raises QueryError."""
     try:
         if kind.partition(";")[0].strip().lower() != "application/json":
             return body.decode(), ()
-        told = json.loads(body)
+        content = json.loads(body)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise QueryError(f"the request is neither SQL in UTF-8 nor JSON: {error}") from error
-    if not isinstance(told, dict) or not isinstance(told.get("sql"), str) or told.keys() - {"sql", "parameters"}:
+    if (
+        not isinstance(content, dict)
+        or not isinstance(content.get("sql"), str)
+        or content.keys() - {"sql", "parameters"}
+    ):
         raise QueryError('a request in JSON is {"sql": "...", "parameters": [...] or {...}}')
-    parameters = told.get("parameters", ())
+    parameters = content.get("parameters", ())
     if not isinstance(parameters, list | dict | tuple):
         raise QueryError(f"parameters are an array or an object, not {parameters!r}")
-    return told["sql"], parameters
+    return content["sql"], parameters
 
 
 def _status_of(name: str) -> int:
@@ -338,12 +344,12 @@ def _refusal(_: object, error: QoopError) -> Response:
     headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(status)
     if isinstance(error, TooOften):
         headers = {"retry-after": str(math.ceil(error.wait))}
-    return _told(type(error).__name__, str(error), status, headers)
+    return _error(type(error).__name__, str(error), status, headers)
 
 
 def _no_such_page(_: Request, error: HTTPException) -> Response:
-    return _told("HTTPException", error.detail, error.status_code, dict(error.headers or {}))
+    return _error("HTTPException", error.detail, error.status_code, dict(error.headers or {}))
 
 
-def _told(kind: str, message: str, status: int, headers: dict[str, str] | None = None) -> Response:
+def _error(kind: str, message: str, status: int, headers: dict[str, str] | None = None) -> Response:
     return JSONResponse({"error": kind, "message": message}, status, headers)

@@ -11,8 +11,8 @@ from qoop.engine.storage.scratch import Scratch
 from qoop.interfaces.server.http import application
 from qoop.interfaces.server.kept import KeptQueries
 from qoop.interfaces.server.listening import Listening
-from qoop.interfaces.server.manners import Manners, Place
 from qoop.interfaces.server.service import Service
+from qoop.interfaces.server.timeouts import ClientLimits, Place
 
 _SPARE = 4  # threads beyond those of queries, for what ends them
 
@@ -20,21 +20,23 @@ _SPARE = 4  # threads beyond those of queries, for what ends them
 class HttpServer:
     """The HTTP server in a thread of its own; use it as a context manager.
 
-    manners: `hosts` gain the place's own. answers: the folder of queries that go on without their client, which
+    client_limits: `hosts` gain the place's own. answers: the folder of queries that go on without their client, which
     outlives the server; by default a temporary one, which the next server removes after a kill. Raises ConfigError for
     a place that must not be listened to, or cannot be.
     """
 
-    def __init__(self, service: Service, place: Place, manners: Manners, answers: Path | None = None) -> None:
-        place.check(service.users.are_told_apart)
-        manners = replace(manners, hosts=(*manners.hosts, place.host))
+    def __init__(
+        self, service: Service, place: Place, client_limits: ClientLimits, answers: Path | None = None
+    ) -> None:
+        place.check(service.users.are_identified)
+        client_limits = replace(client_limits, hosts=(*client_limits.hosts, place.host))
         self._threads = ThreadPoolExecutor(service.queries + _SPARE, "qoop-http")
         self._scratch = Scratch(kind="answers") if answers is None else None
         folder = answers if self._scratch is None else self._scratch.path
         assert folder is not None
         self.kept = KeptQueries(service, folder, lasting=answers is not None)
-        app = application(service, self._threads, manners, self.kept)
-        self._listening = Listening(app, place, manners)
+        app = application(service, self._threads, client_limits, self.kept)
+        self._listening = Listening(app, place, client_limits)
         self.address = self._listening.address
 
     def __enter__(self) -> HttpServer:

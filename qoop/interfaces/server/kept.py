@@ -231,8 +231,8 @@ class KeptQueries:
             shutil.rmtree(folder / _BUNDLE, ignore_errors=True)
 
     def _put(self, kept: Kept) -> None:
-        told = {"format": FORMAT, "version": VERSION, **asdict(kept)}
-        write_whole(self._folder / kept.id / _FILE, json.dumps(told))
+        facts = {"format": FORMAT, "version": VERSION, **asdict(kept)}
+        write_whole(self._folder / kept.id / _FILE, json.dumps(facts))
         with self._lock:
             self._kept[kept.id] = kept
 
@@ -258,8 +258,8 @@ def _held(folder: Path) -> int:
 
 def _failed(kept: Kept, error: Exception) -> Kept:
     cancelled = isinstance(error, Cancelled) and not isinstance(error, Suspended)
-    told = str(as_ours(error, f"the answer of {kept.id}"))
-    return replace(kept, state=CANCELLED if cancelled else FAILED, error=type(error).__name__, message=told)
+    text = str(as_ours(error, f"the answer of {kept.id}"))
+    return replace(kept, state=CANCELLED if cancelled else FAILED, error=type(error).__name__, message=text)
 
 
 def _remove(folder: Path) -> None:
@@ -283,10 +283,10 @@ def _read_all(folder: Path) -> Iterator[Kept]:
             raise ConfigError(f"{path} is not a query of a server of this version: {error}") from error
 
 
-def _read(told: Mapping[str, Any], id: str) -> Kept:
-    if (told.get("format"), told.get("version")) != (FORMAT, VERSION) or told.get("id") != id:
-        raise ValueError(f"it says {told.get('format')} {told.get('version')} of {told.get('id')}")
-    facts = {name: told[name] for name in told if name not in ("format", "version")}
+def _read(record: Mapping[str, Any], id: str) -> Kept:
+    if (record.get("format"), record.get("version")) != (FORMAT, VERSION) or record.get("id") != id:
+        raise ValueError(f"it says {record.get('format')} {record.get('version')} of {record.get('id')}")
+    facts = {name: record[name] for name in record if name not in ("format", "version")}
     for name in ("columns", "settings"):
-        facts[name] = tuple((str(one), str(other)) for one, other in told[name])
+        facts[name] = tuple((str(one), str(other)) for one, other in record[name])
     return Kept(**facts)

@@ -40,23 +40,23 @@ OF_USERS = tuple(name for name in LIMITS if name not in ("slots", "memory"))
 
 
 def _limit(place: str, option: str, table: Mapping[str, object]) -> float:
-    told = table.get(option, math.inf)
+    limit = table.get(option, math.inf)
     if option == "memory" and option in table:
-        return _memory(place, told)
-    if isinstance(told, bool) or not isinstance(told, int | float) or not told > 0:
-        raise ConfigError(f"{place}: {option} must be a number above 0, not {told!r}")
-    return float(told)
+        return _memory(place, limit)
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
+        raise ConfigError(f"{place}: {option} must be a number above 0, not {limit!r}")
+    return float(limit)
 
 
-def _memory(place: str, told: object) -> float:
+def _memory(place: str, amount: object) -> float:
     try:
-        return memory_of("it", told)  # type: ignore[arg-type]  # it says so
+        return memory_of("it", amount)  # type: ignore[arg-type]  # it says so
     except ConfigError as error:
         raise ConfigError(f"{place}: memory: {error}") from error
 
 
 class Rates:
-    """Requests by who makes them, each let in or refused: a bucket of tokens for each.
+    """Counts the requests of each source, a user or an address: a bucket of tokens admits or refuses each.
 
     A minute's requests may come at once; then they come as they are made up for. Source: the token bucket, Turner, "New
     Directions in Communications", 1986. Not for several threads.
@@ -66,7 +66,7 @@ class Rates:
         self._clock = clock
         self._left: dict[str, tuple[float, float]] = {}  # requests that may come now, as of when
 
-    def take(self, who: str, rate: float) -> None:
+    def take(self, source: str, rate: float) -> None:
         """Let one request in. rate: requests a minute. Raises TooOften.
 
         >>> rates = Rates(lambda: 0.0)
@@ -77,19 +77,19 @@ class Rates:
         """
         if rate == math.inf:
             return
-        left = self.check(who, rate)
+        left = self.check(source, rate)
         if len(self._left) >= _REMEMBERED:
             self._left = {one: known for one, known in self._left.items() if known[1] > self._clock() - 2 * MINUTE}
-        self._left[who] = left - 1.0, self._clock()
+        self._left[source] = left - 1.0, self._clock()
 
-    def check(self, who: str, rate: float) -> float:
+    def check(self, source: str, rate: float) -> float:
         """The requests that may come now, at least one; none is let in yet. Raises TooOften."""
         now, most = self._clock(), max(1.0, rate)
-        left, since = self._left.get(who, (most, now))
+        left, since = self._left.get(source, (most, now))
         left = min(most, left + (now - since) * rate / MINUTE)
         if left < 1.0:
-            self._left[who] = left, now
-            error = TooOften(f"{who} may ask {rate:g} times a minute: the next in {_seconds(left, rate):.2g} s")
+            self._left[source] = left, now
+            error = TooOften(f"{source} may ask {rate:g} times a minute: the next in {_seconds(left, rate):.2g} s")
             error.wait = _seconds(left, rate)
             raise error
         return left

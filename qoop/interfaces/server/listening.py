@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from qoop.interfaces.server.manners import Manners, Place, first_to_go, listening_socket
+from qoop.interfaces.server.timeouts import ClientLimits, Place, first_to_go, listening_socket
 
 _TICK = 1.0
 """Seconds after which the date that answers bear is another."""
@@ -26,9 +26,9 @@ class Listening:
     to.
     """
 
-    def __init__(self, app: Any, place: Place, manners: Manners, daemon: bool = False) -> None:
+    def __init__(self, app: Any, place: Place, client_limits: ClientLimits, daemon: bool = False) -> None:
         self._socket = listening_socket(place)
-        self._server = _Server(_config(app, place, manners))
+        self._server = _Server(_config(app, place, client_limits))
         self._thread = threading.Thread(target=self._serve, name="qoop-http", daemon=daemon)
         scheme = "https" if place.certificate else "http"
         self.port: int = self._socket.getsockname()[1]
@@ -73,10 +73,10 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: Any, place: Place, manners: Manners) -> uvicorn.Config:
+def _config(app: Any, place: Place, client_limits: ClientLimits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=_protocol(manners),
+        http=_protocol(client_limits),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -85,7 +85,7 @@ def _config(app: Any, place: Place, manners: Manners) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=10,
-        timeout_keep_alive=manners.idle,  # type: ignore[arg-type]  # any number of seconds
+        timeout_keep_alive=client_limits.idle,  # type: ignore[arg-type]  # any number of seconds
         ssl_certfile=place.certificate,
         ssl_keyfile=place.key,
     )
@@ -95,7 +95,7 @@ _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 
 _TWO_LENGTHS = b"a request has either Content-Length or Transfer-Encoding, and the latter from HTTP/1.1 on\n"
 
 
-def _protocol(manners: Manners) -> type[H11Protocol]:
+def _protocol(client_limits: ClientLimits) -> type[H11Protocol]:
     """uvicorn's protocol, which ends a connection whose request does not arrive, and lets the application do so.
 
     Where there are as many connections as may be, one more takes the place of one whose user is not known; if there is
@@ -120,7 +120,7 @@ def _protocol(manners: Manners) -> type[H11Protocol]:
                 await (_refuse_two_lengths if _has_two_lengths(scope) else app)(scope, receive, send)
 
             self.app = with_abort
-            if len(self.connections) > manners.connections and not self._may_stay():
+            if len(self.connections) > client_limits.connections and not self._may_stay():
                 transport.write(_FULL)
                 transport.close()
                 return
@@ -146,7 +146,7 @@ def _protocol(manners: Manners) -> type[H11Protocol]:
             none. Of many that come at once each must find another: those that were ended are still listed."""
             listed = [one for one in self.connections if isinstance(one, Impatient) and one is not self]
             others = [one for one in listed if not one.transport.is_closing()]
-            if len(others) < manners.connections:
+            if len(others) < client_limits.connections:
                 return True
             strangers = [one for one in others if not one._known and not one._is_answered()]
             if strangers:
@@ -161,7 +161,7 @@ def _protocol(manners: Manners) -> type[H11Protocol]:
                 self._late.cancel()
                 self._late = None
             elif not answered and self._late is None:
-                self._late = self.loop.call_later(manners.patience, self.transport.abort)
+                self._late = self.loop.call_later(client_limits.patience, self.transport.abort)
 
     return Impatient
 

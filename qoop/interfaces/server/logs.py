@@ -19,11 +19,11 @@ class JsonLines(logging.Formatter):
     """A message as an object: at, level, logger, message, and the traceback as error where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {"at": datetime.fromtimestamp(record.created, UTC).isoformat(), "level": record.levelname.lower()}
-        told |= {"logger": record.name, "message": record.getMessage()}
+        facts = {"at": datetime.fromtimestamp(record.created, UTC).isoformat(), "level": record.levelname.lower()}
+        facts |= {"logger": record.name, "message": record.getMessage()}
         if record.exc_info:
-            told["error"] = self.formatException(record.exc_info)
-        return json.dumps(told)
+            facts["error"] = self.formatException(record.exc_info)
+        return json.dumps(facts)
 
 
 @contextmanager

@@ -49,8 +49,12 @@ class Counts:
         yield from _metric("queries_total", "counter", "Queries that have ended, by how", outcomes)
         errors = [(f'{{error="{name}"}}', number) for name, number in self._errors.items()]
         yield from _metric("errors_total", "counter", "Errors that users were told, by class", errors)
-        told = (("rows", "Rows of answers"), ("switches", "Changes of plan"), ("checkpoints", "Outputs of tasks used"))
-        for name, what in told:
+        counted = (
+            ("rows", "Rows of answers"),
+            ("switches", "Changes of plan"),
+            ("checkpoints", "Outputs of tasks used"),
+        )
+        for name, what in counted:
             yield from _metric(f"{name}_total", "counter", what, [("", self._sums[name])])
         yield from self._seconds.lines("query_seconds", "Seconds from a request to its last row")
         yield from self._waits.lines("wait_seconds", "Seconds until the first task of a query began")

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 _TO_CANCEL = 10.0
 """Seconds that cancelled queries may take to end; kernels need 0.2, and their threads a machine that is not full."""
-_LOOK = 0.02  # seconds between two looks whether the last query has ended
+_POLL_SECONDS = 0.02  # seconds between two looks whether the last query has ended
 
 
 class Service:
@@ -191,7 +191,7 @@ class Service:
     def _wait(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while self._running and time.monotonic() < end:
-            time.sleep(_LOOK)
+            time.sleep(_POLL_SECONDS)
 
     def _check_limits(self, user: User) -> None:
         if self._closing:
@@ -205,9 +205,9 @@ class Service:
         self._rates.take(user.name, user.limits.rate)
         self._rates.take(f"the tenant {user.tenant}", limits.rate)
 
-    def _check_number(self, who: str, limits: Limits, running: int) -> None:
+    def _check_number(self, owner: str, limits: Limits, running: int) -> None:
         if running >= limits.queries:
-            raise Busy(f"{running} queries of {who} run, which is as many as may")
+            raise Busy(f"{running} queries of {owner} run, which is as many as may")
 
     def _ended(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
         try:
@@ -226,11 +226,11 @@ class Service:
     def _tell(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
         seconds, kind = query.seconds, type(error).__name__ if error is not None else ""
         self._counts.ended(outcome, kind, query.rows, seconds)
-        told = f"{kind}: {error}" if error is not None else ""
+        failure = f"{kind}: {error}" if error is not None else ""
         if self._spans is not None:
             self._spans.tell(query, outcome, error)
         self._audit.write(
-            Entry(query.id, query.user.name, query.by, query.text, outcome, query.rows, seconds, error=told)
+            Entry(query.id, query.user.name, query.by, query.text, outcome, query.rows, seconds, error=failure)
         )
 
     def _gauges(self, running: list[UserQuery]) -> Mapping[str, tuple[str, float]]:

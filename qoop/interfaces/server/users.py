@@ -41,9 +41,9 @@ from qoop.interfaces.server.verifiers import (
     OF_PASSWORD,
     OF_TOKEN,
     Verifier,
+    decoy_verifier,
     new_verifier,
     read_verifier,
-    that_of_nobody,
 )
 
 _OPTIONS = ("token", "password", "scram", "tenant", *OF_USERS)
@@ -54,9 +54,9 @@ _WAITING = 8
 """Passwords that may wait to be checked: each takes 16 MB and 50 ms, one at a time, and a thread of its request."""
 _WRONG = 30
 """Wrong passwords a minute from an address: the next are refused without a look at them."""
-_NOBODY = "scrypt:" + "00" * 16 + ":" + "00" * 32
+_DECOY_PASSWORD = "scrypt:" + "00" * 16 + ":" + "00" * 32
 """A password that no text has: a name that does not exist takes as long to refuse as a wrong password."""
-_OF_NOBODY = Verifier(OF_TOKEN, bytes(16), bytes(32), bytes(32))
+_DECOY_VERIFIER = Verifier(OF_TOKEN, bytes(16), bytes(32), bytes(32))
 
 
 @value
@@ -82,15 +82,15 @@ class Users:
         self._tenants = tenants or {}
         self._by_token = {user.secret: user for user in (users or {}).values() if user.secret.startswith("sha256:")}
         self._key = secrets.token_bytes(32)
-        told = "".join(sorted(user.secret for user in (users or {}).values()))
-        self._of_strangers = hashlib.sha256(told.encode()).digest()  # the same when the server begins again
+        secrets_text = "".join(sorted(user.secret for user in (users or {}).values()))
+        self._of_strangers = hashlib.sha256(secrets_text.encode()).digest()  # the same when the server begins again
         self._right: dict[bytes, User] = {}
         self._one_at_a_time = threading.Lock()
         self._waiting = threading.BoundedSemaphore(_WAITING)
         self._wrong, self._counting = Rates(), threading.Lock()
 
     @property
-    def are_told_apart(self) -> bool:
+    def are_identified(self) -> bool:
         """True if there is a file of users, so that nobody asks without a token or a password."""
         return self._users is not None
 
@@ -108,8 +108,8 @@ class Users:
             return user.verifier
         key = hmac.digest(self._of_strangers, name.encode(errors="surrogatepass"), "sha256")
         others = [one.verifier for one in (self._users or {}).values() if clear or one.verifier is not None]
-        like = others[int.from_bytes(key, "big") % len(others)] if others else _OF_NOBODY
-        return None if like is None else that_of_nobody(like, key)
+        like = others[int.from_bytes(key, "big") % len(others)] if others else _DECOY_VERIFIER
+        return None if like is None else decoy_verifier(like, key)
 
     @property
     def without_verifier(self) -> Sequence[str]:
@@ -129,11 +129,11 @@ class Users:
         """The user of an Authorization header, which is ``Bearer TOKEN`` or ``Basic …``. Raises as `of_password`."""
         if self._users is None:
             return ANYBODY
-        kind, _, told = (header or "").partition(" ")
+        kind, _, credentials = (header or "").partition(" ")
         if kind.lower() == "bearer":
-            return self.of_token(told.strip())
+            return self.of_token(credentials.strip())
         if kind.lower() == "basic":
-            return self.of_password(*_basic(told), address)
+            return self.of_password(*_basic(credentials), address)
         raise NotKnown("a token is needed, as the header Authorization: Bearer TOKEN")
 
     def of_token(self, token: str) -> User:
@@ -153,10 +153,10 @@ class Users:
         user = self._users.get(name)
         if user is not None and hmac.compare_digest(user.secret, token_digest(password)):
             return user
-        seen = hmac.digest(self._key, f"{len(name)} {name}{password}".encode(errors="surrogatepass"), "sha256")
-        if seen not in self._right:
-            self._right[seen] = self._checked(user, password, address or f"the user {name}")
-        return self._right[seen]
+        digest = hmac.digest(self._key, f"{len(name)} {name}{password}".encode(errors="surrogatepass"), "sha256")
+        if digest not in self._right:
+            self._right[digest] = self._checked(user, password, address or f"the user {name}")
+        return self._right[digest]
 
     def token_of(self, user: User) -> str:
         """A token for one who has come with a password, good as long as this process."""
@@ -164,20 +164,20 @@ class Users:
         self._by_token[token_digest(token)] = user
         return token
 
-    def _checked(self, user: User | None, password: str, who: str) -> User:
+    def _checked(self, user: User | None, password: str, source: str) -> User:
         with self._counting:
-            self._wrong.check(who, _WRONG)
+            self._wrong.check(source, _WRONG)
         if not self._waiting.acquire(blocking=False):
             raise Busy("many passwords are checked at this moment: try again, or come with a token")
         try:
-            told = user.secret if user is not None and user.secret.startswith("scrypt:") else _NOBODY
+            expected = user.secret if user is not None and user.secret.startswith("scrypt:") else _DECOY_PASSWORD
             with self._one_at_a_time:  # many at a time are no way to fill the machine
-                right = hmac.compare_digest(told, password_digest(password, bytes.fromhex(told.split(":")[1])))
+                right = hmac.compare_digest(expected, password_digest(password, bytes.fromhex(expected.split(":")[1])))
         finally:
             self._waiting.release()
         if user is None or not right:
             with self._counting:
-                self._wrong.take(who, _WRONG)
+                self._wrong.take(source, _WRONG)
             raise NotKnown("no user has that name and password")
         return user
 
@@ -205,11 +205,11 @@ def new_user(name: str, password: str | None = None) -> tuple[str, str]:
     """
     if password == "":
         raise ConfigError("a password must not be empty")
-    told = secrets.token_urlsafe(32) if password is None else password
-    digest = f'token = "{token_digest(told)}"' if password is None else f'password = "{password_digest(told)}"'
-    verifier = new_verifier(told) if password is None else new_verifier(told, OF_PASSWORD)
+    secret = secrets.token_urlsafe(32) if password is None else password
+    digest = f'token = "{token_digest(secret)}"' if password is None else f'password = "{password_digest(secret)}"'
+    verifier = new_verifier(secret) if password is None else new_verifier(secret, OF_PASSWORD)
     quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return told, f'[{quoted}]\n{digest}\nscram = "{verifier}"\n'
+    return secret, f'[{quoted}]\n{digest}\nscram = "{verifier}"\n'
 
 
 def read_users(path: Path) -> Users:
@@ -267,24 +267,24 @@ def _verifier(place: str, table: Mapping[str, object]) -> Verifier | None:
 
 def _secret(place: str, table: Mapping[str, Any]) -> str:
     kinds = {"token": ("sha256", [64]), "password": ("scrypt", [32, 128])}
-    [*given] = kinds.keys() & table.keys()
-    if len(given) != 1:
+    [*names] = kinds.keys() & table.keys()
+    if len(names) != 1:
         raise ConfigError(f"{place} needs either a token or a password")
-    kind, lengths = kinds[given[0]]
-    told, *digits = str(table[given[0]]).split(":")
-    if told != kind or [len(part) for part in digits] != lengths or not _are_hex(digits):
-        raise ConfigError(f"{place}: {given[0]} must be a digest, {kind}:…, as qoop serve --new-user prints it")
-    return str(table[given[0]]).lower()
+    kind, lengths = kinds[names[0]]
+    algorithm, *digits = str(table[names[0]]).split(":")
+    if algorithm != kind or [len(part) for part in digits] != lengths or not _are_hex(digits):
+        raise ConfigError(f"{place}: {names[0]} must be a digest, {kind}:…, as qoop serve --new-user prints it")
+    return str(table[names[0]]).lower()
 
 
 def _are_hex(parts: list[str]) -> bool:
     return all(digit in "0123456789abcdefABCDEF" for part in parts for digit in part)
 
 
-def _basic(told: str) -> tuple[str, str]:
+def _basic(encoded: str) -> tuple[str, str]:
     """The name and the password of a Basic header."""
     try:
-        padded = told + "=" * (-len(told) % 4)  # drivers of Flight SQL leave it out
+        padded = encoded + "=" * (-len(encoded) % 4)  # drivers of Flight SQL leave it out
         name, colon, password = base64.b64decode(padded, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError) as error:
         raise NotKnown("the header Authorization: Basic is not base64 of NAME:PASSWORD") from error

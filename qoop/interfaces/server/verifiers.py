@@ -38,14 +38,14 @@ class Verifier:
         return f"SCRAM-SHA-256${self.rounds}:{salt}${stored}:{server}"
 
 
-def read_verifier(told: str) -> Verifier:
+def read_verifier(text: str) -> Verifier:
     """The verifier of a text. Raises ValueError.
 
     >>> str(read_verifier(str(new_verifier("a password"))))[:19], read_verifier("SCRAM-SHA-256$1:a$b:c")
     Traceback (most recent call last):
     ValueError: it is not SCRAM-SHA-256$ROUNDS:SALT$KEY:KEY
     """
-    found = _FORM.fullmatch(told)
+    found = _FORM.fullmatch(text)
     try:
         salt, stored, server = (base64.b64decode(one, validate=True) for one in (found.groups()[1:] if found else ()))
     except (ValueError, binascii.Error):
@@ -72,7 +72,7 @@ def new_verifier(password: str, rounds: int = OF_TOKEN, salt: bytes | None = Non
     return Verifier(rounds, salt, stored, hmac.digest(salted, b"Server Key", "sha256"))
 
 
-def that_of_nobody(like: Verifier, key: bytes) -> Verifier:
+def decoy_verifier(like: Verifier, key: bytes) -> Verifier:
     """A verifier that no password fits, with the same salt whenever it is made from that key; it looks like another."""
     return Verifier(
         like.rounds,

@@ -20,7 +20,7 @@ from waits import until
 
 from qoop.catalog.errors import ConfigError, NotKnown
 from qoop.interfaces.server.http_server import HttpServer
-from qoop.interfaces.server.manners import Manners, Place
+from qoop.interfaces.server.timeouts import ClientLimits, Place
 from qoop.interfaces.server.users import Users, new_user, read_users
 
 
@@ -204,7 +204,7 @@ MOST = 5  # connections of HTTP
 @pytest.fixture
 def small(world: World) -> Iterator[World]:
     """The same, but it has few connections."""
-    with HttpServer(world.service, Place(), Manners(connections=MOST, patience=600)) as server:
+    with HttpServer(world.service, Place(), ClientLimits(connections=MOST, patience=600)) as server:
         yield replace(world, server=server)
 
 
@@ -272,7 +272,7 @@ def test_nothing_listens_beyond_this_machine_without_tls_and_users(world: World,
         with pytest.raises(ConfigError, match=r"no users$"):
             Place(host, 0, file, file).check(False)
         with pytest.raises(ConfigError, match="takes a certificate"):
-            HttpServer(world.service, Place(host), Manners())
+            HttpServer(world.service, Place(host), ClientLimits())
     Place("0.0.0.0", 0, file, file).check(True)
     for wrong in (Place(certificate=file), Place(certificate=file, key=tmp_path / "none")):
         with pytest.raises(ConfigError, match=r"TLS needs both|there is no file"):
@@ -281,7 +281,7 @@ def test_nothing_listens_beyond_this_machine_without_tls_and_users(world: World,
 
 def test_tls(world: World, tmp_path: Path) -> None:
     certificate, key = certified(tmp_path)
-    with HttpServer(world.service, Place("127.0.0.1", 0, certificate, key), Manners()) as server:
+    with HttpServer(world.service, Place("127.0.0.1", 0, certificate, key), ClientLimits()) as server:
         port = int(server.address.rpartition(":")[2])
         context = ssl.create_default_context(cafile=str(certificate))
         connection = http.client.HTTPSConnection("localhost", port, context=context, timeout=60)

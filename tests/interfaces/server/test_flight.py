@@ -286,10 +286,10 @@ def test_tls(world: World, tmp_path: Path) -> None:
     from server_world import certified
 
     from qoop.interfaces.server.flight import FlightServer
-    from qoop.interfaces.server.manners import Manners, Place
+    from qoop.interfaces.server.timeouts import ClientLimits, Place
 
     certificate, key = certified(tmp_path)
-    with FlightServer(world.service, Place("localhost", 0, certificate, key), Manners()) as server:
+    with FlightServer(world.service, Place("localhost", 0, certificate, key), ClientLimits()) as server:
         trusted = {"adbc.flight.sql.client_option.tls_root_certs": certificate.read_text()}
         told = {"adbc.flight.sql.authorization_header": f"Bearer {ANA}"}
         with dbapi.connect(server.address, told | trusted, autocommit=True) as ana, ana.cursor() as cursor:

@@ -21,8 +21,8 @@ from waits import until
 from qoop.catalog.errors import ConfigError, DiskFull
 from qoop.interfaces.server.http_server import HttpServer
 from qoop.interfaces.server.kept import FORMAT, VERSION, KeptQueries
-from qoop.interfaces.server.manners import Manners, Place
 from qoop.interfaces.server.service import Service
+from qoop.interfaces.server.timeouts import ClientLimits, Place
 
 
 def begun(world: World, text: str, **headers: str) -> str:
@@ -162,7 +162,7 @@ def test_folders_of_killed_servers_go_and_one_in_use_is_refused(
     dead = tmp_path / "qoop-answers-dead"
     (dead / "0123456789abcdef").mkdir(parents=True)
     (dead / "lock").touch()
-    with HttpServer(world.service, Place(), Manners()):
+    with HttpServer(world.service, Place(), ClientLimits()):
         [own] = tmp_path.glob("qoop-answers-*")
         assert own != dead
         with pytest.raises(ConfigError, match="another server keeps its answers in"):

@@ -23,9 +23,9 @@ from waits import until
 
 import qoop
 from qoop.catalog.errors import ConfigError, QoopError
-from qoop.interfaces.server.manners import Manners, Place
 from qoop.interfaces.server.postgres.catalog import CatalogQuestion, PgCatalog
 from qoop.interfaces.server.postgres.server import PostgresServer
+from qoop.interfaces.server.timeouts import ClientLimits, Place
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_the_catalog_is_kept_follows_the_tables_and_is_never_written() -> None:
             with pytest.raises(QoopError):
                 asked(text)
         assert asked(listed) == ["later"] and catalog._kept is made
-        with catalog.asked_by("ana") as (connection, _):  # who is still answered when the tables change
+        with catalog.connection_of("ana") as (connection, _):  # who is still answered when the tables change
             session.register("later", pa.table({"y": ["a"]}))
             assert asked("SELECT attname FROM pg_attribute WHERE attnum > 0") == ["y"]
             assert connection.execute("SELECT attname FROM pg_attribute WHERE attnum > 0").fetchall() == [("x",)]
@@ -286,9 +286,9 @@ def test_a_client_that_does_not_say_who_it_is(hasty: World) -> None:
 
 def test_beyond_this_machine_only_with_tls_and_users(world: World, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no TLS"):
-        PostgresServer(world.service, Place("0.0.0.0"), Manners())
+        PostgresServer(world.service, Place("0.0.0.0"), ClientLimits())
     certificate, key = certified(tmp_path)
-    with PostgresServer(world.service, Place("127.0.0.1", 0, certificate, key), Manners()) as server:
+    with PostgresServer(world.service, Place("127.0.0.1", 0, certificate, key), ClientLimits()) as server:
         told = {"port": server.port, "host": "localhost", "sslrootcert": str(certificate)}
         with connected(world, **told, sslmode="verify-full") as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
@@ -297,7 +297,7 @@ def test_beyond_this_machine_only_with_tls_and_users(world: World, tmp_path: Pat
 
 
 def test_the_end_of_the_server(world: World) -> None:
-    with PostgresServer(world.service, Place(), Manners()) as server:
+    with PostgresServer(world.service, Place(), ClientLimits()) as server:
         connection = connected(world, "ben", BEN, port=server.port, autocommit=True)
     with pytest.raises(psycopg.OperationalError, match=r"the server ends|closed the connection"):
         connection.execute("SELECT 1")

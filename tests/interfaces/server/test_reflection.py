@@ -15,9 +15,9 @@ from server_world import ANA, World
 
 import qoop
 from qoop.interfaces.server.audit import AuditLog
-from qoop.interfaces.server.manners import Manners, Place
 from qoop.interfaces.server.postgres.server import PostgresServer
 from qoop.interfaces.server.service import Service
+from qoop.interfaces.server.timeouts import ClientLimits, Place
 
 sqlalchemy = pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed")
 pytest.importorskip("psycopg", reason="psycopg is not installed")
@@ -42,7 +42,7 @@ def engine(world: World) -> Iterator[Any]:
         session.register("Odd name", duckdb.sql('SELECT 7 AS "a b", 8 AS "from"').to_arrow_table())
         session.sql("CREATE VIEW cheap AS SELECT id, price FROM items").arrow()
         service = Service(session, world.service.users, AuditLog(io.StringIO()))
-        server = around.enter_context(PostgresServer(service, Place(), Manners()))
+        server = around.enter_context(PostgresServer(service, Place(), ClientLimits()))
         url = sqlalchemy.make_url(server.address).set(drivername="postgresql+psycopg", username="ana", password=ANA)
         engine = sqlalchemy.create_engine(url)
         around.callback(engine.dispose)

@@ -16,9 +16,9 @@ from server_world import ANA, BEN, PAT, ZOE, World, certified
 
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, NotKnown
-from qoop.interfaces.server.manners import Manners, Place
 from qoop.interfaces.server.postgres.scram import Server, binding_of
 from qoop.interfaces.server.postgres.server import PostgresServer
+from qoop.interfaces.server.timeouts import ClientLimits, Place
 from qoop.interfaces.server.users import new_user, read_users
 from qoop.interfaces.server.verifiers import new_verifier, read_verifier
 
@@ -27,7 +27,7 @@ from qoop.interfaces.server.verifiers import new_verifier, read_verifier
 def secure(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, dict[str, Any]]]:
     """A server with TLS, and the words of clients that look at its certificate."""
     certificate, key = certified(tmp_path_factory.mktemp("tls"))
-    with PostgresServer(world.service, Place("127.0.0.1", 0, certificate, key), Manners()) as server:
+    with PostgresServer(world.service, Place("127.0.0.1", 0, certificate, key), ClientLimits()) as server:
         told = {"host": "localhost", "sslmode": "verify-full", "sslrootcert": str(certificate)}
         yield replace(world, postgres=server), told
 

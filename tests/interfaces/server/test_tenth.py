@@ -21,9 +21,9 @@ import qoop
 from qoop.interfaces.server.audit import AuditLog
 from qoop.interfaces.server.flight import FlightServer
 from qoop.interfaces.server.http_server import HttpServer
-from qoop.interfaces.server.manners import Manners, Place
 from qoop.interfaces.server.postgres.server import PostgresServer
 from qoop.interfaces.server.service import Service
+from qoop.interfaces.server.timeouts import ClientLimits, Place
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import texts
 
@@ -42,7 +42,7 @@ class Served:
         service = Service(session, USERS, AuditLog(io.StringIO()))
         around.callback(service.close, 0.0)
         kinds = (HttpServer, FlightServer, PostgresServer)
-        servers = [around.enter_context(kind(service, Place(), Manners())) for kind in kinds]
+        servers = [around.enter_context(kind(service, Place(), ClientLimits())) for kind in kinds]
         self.http, self.flight, self.postgres = (server.address for server in servers)
 
 

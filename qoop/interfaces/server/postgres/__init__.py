@@ -9,11 +9,11 @@ A connection has a thread. Its statements are PostgreSQL's in form only: their S
     client.py       the statements of one client: simple and prepared ones
     copying.py      COPY to the client: text, CSV and binary
     door.py         the begin of a connection: TLS, name and password, or the cancelling of another's query
-    given.py        values of parameters as SQL
+    parameters.py   values of parameters as SQL
     messages.py     messages on the wire
     portals.py      what a client keeps: prepared statements, portals, answers
     rows.py         rows as messages
-    said.py         statements that change nothing here: BEGIN, SET of what clients always set, SHOW of it
+    session_statements.py  statements that change nothing here: BEGIN, SET of what clients always set, SHOW of it
     scram.py        passwords that are proven, and not sent
     server.py       the socket, the threads, and the end of all of them
     sqlstates.py    errors as PostgreSQL numbers them

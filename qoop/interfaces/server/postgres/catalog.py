@@ -71,7 +71,7 @@ class PgCatalog:
         self._kept: _Kept | None = None
 
     @contextmanager
-    def asked_by(self, user: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Collection[str]]]:
+    def connection_of(self, user: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Collection[str]]]:
         """A connection of its own for one question of a user, and the names of the session's tables, in lower case."""
         kept = self._begin(self._known())
         try:
@@ -131,8 +131,8 @@ def _made(tables: Columns, views: Columns) -> duckdb.DuckDBPyConnection:
     connection = open_duckdb(files=False, threads=1, memory_limit="200MB")
     create(connection, tables, views)
     for name, columns in (*tables.items(), *((name, columns) for name, columns in views.items() if columns)):
-        told = ", ".join(f"{quoted(column)} {type_}" for column, type_ in columns)
-        connection.execute(f"CREATE TABLE main.{quoted(name)} ({told})")
+        definitions = ", ".join(f"{quoted(column)} {type_}" for column, type_ in columns)
+        connection.execute(f"CREATE TABLE main.{quoted(name)} ({definitions})")
     return connection
 
 
@@ -147,7 +147,7 @@ class CatalogQuestion:
 
     def answer(self, text: str) -> Result | None:
         """The answer; None if the text names a table of the session, so that it is a query. Raises BindError."""
-        with _at_a_time, self._catalog.asked_by(self._user) as (connection, names):
+        with _at_a_time, self._catalog.connection_of(self._user) as (connection, names):
             late = threading.Timer(_LONGEST, self.stop, ("it took too long",))
             late.daemon = True
             late.start()
@@ -180,23 +180,23 @@ class CatalogQuestion:
             raise kind(f"a question about the catalog was stopped: {self._stopped}")
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, asked: str, of_session: Collection[str]) -> Result | None:
-    if [one.type for one in connection.extract_statements(asked)] != [duckdb.StatementType.SELECT]:
+def _answer(connection: duckdb.DuckDBPyConnection, query: str, of_session: Collection[str]) -> Result | None:
+    if [one.type for one in connection.extract_statements(query)] != [duckdb.StatementType.SELECT]:
         raise BindError("a question about the catalog is one query: nothing else is done there")
-    if not _tables_named(asked).isdisjoint(of_session):
+    if not _tables_named(query).isdisjoint(of_session):
         return None
-    described = connection.execute(f"DESCRIBE {asked}").fetchall()
-    table = arrow_output.table(connection, asked)
+    described = connection.execute(f"DESCRIBE {query}").fetchall()
+    table = arrow_output.table(connection, query)
     return Result(table, tuple((str(row[0]), str(row[1])) for row in described))
 
 
-def _tables_named(asked: str) -> set[str]:
+def _tables_named(query: str) -> set[str]:
     """The names of tables in a question, in lower case: its parse tree says them, and needs no tables for that.
 
     Raises Forbidden for what tells of the server, with tables of the catalog or without.
     """
     names = set()
-    for node, named in nodes(tree_of(asked)):
+    for node, named in nodes(tree_of(query)):
         if node.get("type") == "SHOW_REF":
             raise Forbidden(
                 "SHOW and DESCRIBE are refused in a question about the catalog: they would tell of the server"
@@ -245,20 +245,20 @@ def as_duckdb(text: str, user: str) -> str:
 
 
 def _rewritten(words: Sequence[Lexeme], user: str) -> list[str]:
-    told: list[str] = []
+    output: list[str] = []
     at = 0
     while at < len(words):
-        at += _rewrite(words, at, told, user)
-    return told
+        at += _rewrite(words, at, output, user)
+    return output
 
 
-def _rewrite(words: Sequence[Lexeme], at: int, told: list[str], user: str) -> int:
+def _rewrite(words: Sequence[Lexeme], at: int, output: list[str], user: str) -> int:
     """Add the word there as DuckDB takes it, and return how many words it stands for."""
     word = words[at]
     follows = [one.text.lower() for one in words[at + 1 : at + 6]]
     if word.says("OPERATOR") and follows[1:3] == ["pg_catalog", "."]:
         signs = [one.text for one in takewhile(lambda one: one.text != ")", words[at + 4 :])]
-        told.append("".join(signs))
+        output.append("".join(signs))
         return 5 + len(signs)
     if word.says("COLLATE") and follows[:2] == ["pg_catalog", "."]:
         return 4
@@ -266,29 +266,29 @@ def _rewrite(words: Sequence[Lexeme], at: int, told: list[str], user: str) -> in
         end = behind_closing(words, at + 2)
         values = words[at + 3 : end - 1]
         if len(values) == 1 and values[0].text.startswith("'{"):
-            told.append(f"IN ({_listed(values[0].text)})")
+            output.append(f"IN ({_listed(values[0].text)})")
         else:
-            _is_among(told, " ".join(_rewritten(values, user)))
+            _is_among(output, " ".join(_rewritten(values, user)))
         return end - at
     if (word.name or "").lower() == "pg_catalog" and follows[:1] == ["."]:
         return 2
     if word.says("INFORMATION_SCHEMA") and follows[1:2] == ["_pg_expandarray"]:
         return 2
     if word.text.startswith("'{") and follows[:1] in (["::"], ["as"]) and follows[2:4] == ["[", "]"]:
-        told.append(f"'[{word.text[2:-2]}]'")  # DuckDB reads what stands between the braces, but for its own brackets
+        output.append(f"'[{word.text[2:-2]}]'")  # DuckDB reads what stands between the braces, but for its own brackets
         return 1
-    if told[-1:] == ["::"] and word.name is not None:
-        _cast(told, word)
-    elif told and told[-1].upper() == "AS" and follows[:1] == [")"]:
-        told.append(_type(word))
-    elif word.kind == "string" and _is_number_of_schema(told):
-        told.append(_schema_number(word.text))
+    if output[-1:] == ["::"] and word.name is not None:
+        _cast(output, word)
+    elif output and output[-1].upper() == "AS" and follows[:1] == [")"]:
+        output.append(_type(word))
+    elif word.kind == "string" and _is_number_of_schema(output):
+        output.append(_schema_number(word.text))
     elif word.says(*_RENAMED):
-        told.append(_RENAMED[word.text.upper()])
-    elif word.says("CURRENT_USER", "SESSION_USER") and told[-1:] != ["."]:
-        told.append(literal(user))
+        output.append(_RENAMED[word.text.upper()])
+    elif word.says("CURRENT_USER", "SESSION_USER") and output[-1:] != ["."]:
+        output.append(literal(user))
     else:
-        told.append(word.text)
+        output.append(word.text)
     return 1
 
 
@@ -310,9 +310,9 @@ def _listed(text: str) -> str:
     return ", ".join(map(literal, values)) or "NULL"
 
 
-def _is_number_of_schema(told: Sequence[str]) -> bool:
+def _is_number_of_schema(output: Sequence[str]) -> bool:
     """True behind ``relnamespace =`` and the like: a schema is compared with by its name there."""
-    return len(told) > 1 and told[-1] in ("=", "<>", "!=") and told[-2].lower().endswith("namespace")
+    return len(output) > 1 and output[-1] in ("=", "<>", "!=") and output[-2].lower().endswith("namespace")
 
 
 def _schema_number(name: str) -> str:
@@ -320,26 +320,26 @@ def _schema_number(name: str) -> str:
     return f"(SELECT min(oid) FROM pg_namespace WHERE nspname = CASE {name} WHEN 'public' THEN 'main' ELSE {name} END)"
 
 
-def _is_among(told: list[str], values: str) -> None:
+def _is_among(output: list[str], values: str) -> None:
     """Write ``name = ANY (list)`` as a call: DuckDB takes the other only where the list is of no outer query."""
-    first = len(told) - 1
-    while first >= 2 and told[first - 1] == ".":
+    first = len(output) - 1
+    while first >= 2 and output[first - 1] == ".":
         first -= 2
-    told[first:] = [f"list_contains({values}, {''.join(told[first:])})"]
+    output[first:] = [f"list_contains({values}, {''.join(output[first:])})"]
 
 
-def _cast(told: list[str], type_: Lexeme) -> None:
+def _cast(output: list[str], type_: Lexeme) -> None:
     """Add the type that a cast is to; a name as ``regclass`` or ``regnamespace`` is its number; the catalog's tables
     have none."""
-    name, kind = told[-2] if len(told) > 1 else "", (type_.name or "").lower()
+    name, kind = output[-2] if len(output) > 1 else "", (type_.name or "").lower()
     if not name.startswith("'") or kind not in ("regclass", "regnamespace"):
-        told.append(_type(type_))
+        output.append(_type(type_))
     elif kind == "regnamespace":
-        told[-2:] = [_schema_number(name)]
+        output[-2:] = [_schema_number(name)]
     elif name.startswith(("'pg_", "'information_schema.")):
-        told[-2:] = ["NULL::BIGINT"]
+        output[-2:] = ["NULL::BIGINT"]
     else:
-        told[-2:] = [f"(SELECT min(oid) FROM pg_class WHERE relname = {_last_name(name)})"]
+        output[-2:] = [f"(SELECT min(oid) FROM pg_class WHERE relname = {_last_name(name)})"]
 
 
 def _last_name(text: str) -> str:

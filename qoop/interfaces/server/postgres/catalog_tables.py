@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import duckdb
 
-from qoop.interfaces.server.postgres.said import SETTINGS
+from qoop.interfaces.server.postgres.session_statements import SETTINGS
 from qoop.interfaces.server.postgres.types import ARRAY_NAMES, ELEMENTS, NAMES, pg_type
 
 _FIRST = 16_384
@@ -114,9 +114,9 @@ def create(connection: duckdb.DuckDBPyConnection, tables: Tables, views: Tables)
     _types(connection)
     _classes(connection, tables, views)
     for name, columns in _EMPTY.items():
-        told = ", ".join(f"NULL::{_empty_type(column)} AS {column}" for column in columns.split(", "))
-        connection.execute(f"CREATE TABLE pgc.{name} AS SELECT {told} WHERE false")
-    settings = ", ".join(f"'{name}': '{told}'" for name, told in SETTINGS.items())
+        empty_columns = ", ".join(f"NULL::{_empty_type(column)} AS {column}" for column in columns.split(", "))
+        connection.execute(f"CREATE TABLE pgc.{name} AS SELECT {empty_columns} WHERE false")
+    settings = ", ".join(f"'{name}': '{value}'" for name, value in SETTINGS.items())
     for name, forms, expression in (*_MACROS, ("current_setting", "a a,b", f"MAP {{{settings}}}[lower(a)]")):
         bodies = ", ".join(f"({form}) AS ({expression})" for form in forms.split(" "))
         connection.execute(f"CREATE MACRO pgc.{name}{bodies}")
@@ -150,10 +150,11 @@ def _namespaces(connection: duckdb.DuckDBPyConnection) -> None:
         "'C' AS datcollate, 'C' AS datctype, false AS datistemplate, true AS datallowconn, -1 AS datconnlimit, "
         "NULL::VARCHAR AS datacl, 0 AS dattablespace, 'c' AS datlocprovider, NULL::VARCHAR AS daticulocale"
     )
-    told = f"CAST(getvariable('{USER}') AS VARCHAR)"
+    user_name = f"CAST(getvariable('{USER}') AS VARCHAR)"
     for name in ("pg_roles", "pg_user", "pg_authid"):
         connection.execute(
-            f"CREATE VIEW pgc.{name} AS SELECT 10 AS oid, 10 AS usesysid, {told} AS rolname, {told} AS usename, "
+            f"CREATE VIEW pgc.{name} AS SELECT 10 AS oid, 10 AS usesysid, {user_name} AS rolname, "
+            f"{user_name} AS usename, "
             "false AS rolsuper, true AS rolinherit, false AS rolcreaterole, false AS rolcreatedb, true AS rolcanlogin, "
             "false AS rolreplication, -1 AS rolconnlimit, NULL::TIMESTAMP AS rolvaliduntil, false AS usesuper, "
             "false AS rolbypassrls"
@@ -170,7 +171,7 @@ def _types(connection: duckdb.DuckDBPyConnection) -> None:
         "typndims INTEGER DEFAULT 0, typdefault VARCHAR DEFAULT NULL, typinput VARCHAR DEFAULT NULL)"
     )
     arrays = {one: array for array, one in ELEMENTS.items()}
-    sizes = {pg_type(told).oid: pg_type(told).size for _, told in NAMES.values()}
+    sizes = {pg_type(type_name).oid: pg_type(type_name).size for _, type_name in NAMES.values()}
     rows: list[tuple[object, ...]] = [
         (oid, name, sizes.get(oid, -1), 0, arrays.get(oid, 0), _SQL_NAMES.get(oid, name))
         for oid, (name, _) in NAMES.items()
@@ -201,8 +202,8 @@ def _classes(connection: duckdb.DuckDBPyConnection, tables: Tables, views: Table
 
 
 def _attributes(oid: int, columns: Sequence[tuple[str, str]]) -> Iterator[tuple[object, ...]]:
-    for number, (name, told) in enumerate(columns, 1):
-        kind = pg_type(told)
+    for number, (name, type_name) in enumerate(columns, 1):
+        kind = pg_type(type_name)
         yield oid, name, kind.oid, kind.size, number, kind.modifier
 
 

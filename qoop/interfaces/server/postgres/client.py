@@ -12,11 +12,19 @@ from qoop.catalog.errors import Cancelled, QoopError, QueryError, TooMuch
 from qoop.interfaces.server.postgres import messages
 from qoop.interfaces.server.postgres.catalog import CatalogQuestion, PgCatalog, is_of_catalog
 from qoop.interfaces.server.postgres.copying import copy_of
-from qoop.interfaces.server.postgres.given import expression
 from qoop.interfaces.server.postgres.messages import Gone, Reader, Wire
-from qoop.interfaces.server.postgres.portals import Answer, Portal, Prepared, all_rows, columns_of, described, told_rows
+from qoop.interfaces.server.postgres.parameters import expression
+from qoop.interfaces.server.postgres.portals import (
+    Answer,
+    Portal,
+    Prepared,
+    all_rows,
+    columns_of,
+    described,
+    setting_rows,
+)
 from qoop.interfaces.server.postgres.rows import Columns, Write, description, formats_of, rows
-from qoop.interfaces.server.postgres.said import said
+from qoop.interfaces.server.postgres.session_statements import session_statement
 from qoop.interfaces.server.postgres.sqlstates import FAILED_TRANSACTION, failed
 from qoop.interfaces.server.queries import UserQuery
 from qoop.interfaces.server.service import as_ours
@@ -66,21 +74,21 @@ class Client:
         """Answer until the client says goodbye. Raises Gone, and TooMuch for a message that cannot be read over."""
         try:
             while True:
-                kind, asked = self._wire.receive()
+                kind, body = self._wire.receive()
                 if kind == b"X":
                     return
-                self._answer_message(kind, asked)
+                self._answer_message(kind, body)
         finally:
             self._close_portals(Cancelled("the client has gone"))
             for name in list(self._prepared):
                 self._forget(self._prepared, name)
 
-    def _answer_message(self, kind: bytes, asked: Reader) -> None:
+    def _answer_message(self, kind: bytes, body: Reader) -> None:
         text = ""
         try:
             match kind:
                 case b"Q":
-                    text = asked.text()
+                    text = body.text()
                     self._simple(text)
                 case b"S":
                     self._skipping = False
@@ -90,7 +98,7 @@ class Client:
                 case b"H":
                     self._wire.flush()
                 case _ if not self._skipping:
-                    text = self._extended(kind, asked)
+                    text = self._extended(kind, body)
         except Gone:
             raise
         except Exception as error:
@@ -119,20 +127,20 @@ class Client:
             self._send(answer, 0)
         self._ready()
 
-    def _extended(self, kind: bytes, asked: Reader) -> str:
+    def _extended(self, kind: bytes, body: Reader) -> str:
         """Answer one message of the extended protocol; returns the text that it is about, for errors."""
         match kind:
             case b"P":
-                return self._parse(asked)
+                return self._parse(body)
             case b"B":
-                self._bind(asked)
+                self._bind(body)
             case b"D":
-                self._describe(asked.raw(1), asked.text())
+                self._describe(body.raw(1), body.text())
             case b"E":
-                portal = self._portal(asked.text())
-                self._execute(portal, asked.number(4))
+                portal = self._portal(body.text())
+                self._execute(portal, body.number(4))
             case b"C":
-                self._close(asked.raw(1), asked.text())
+                self._close(body.raw(1), body.text())
             case b"F":
                 raise QueryError("functions are called in SQL here, not by their number")
             case b"d" | b"c" | b"f":
@@ -141,8 +149,8 @@ class Client:
                 raise QueryError(f"a message {kind!r} is not known here")
         return ""
 
-    def _parse(self, asked: Reader) -> str:
-        name, text, types = asked.text(), asked.text(), asked.numbers(4)
+    def _parse(self, body: Reader) -> str:
+        name, text, types = body.text(), body.text(), body.numbers(4)
         statements = split(text)
         if len(statements) > 1:
             raise QueryError(f"one statement is prepared at a time, not {len(statements)}")
@@ -151,19 +159,21 @@ class Client:
         self._wire.put(messages.message(b"1"))
         return text
 
-    def _bind(self, asked: Reader) -> None:
-        name, statement = asked.text(), self._statement(asked.text())
-        forms = asked.numbers(2)
-        sizes = asked.number(2)
-        data = [None if (size := asked.number(4)) < 0 else asked.raw(size) for _ in range(sizes)]
+    def _bind(self, body: Reader) -> None:
+        name, statement = body.text(), self._statement(body.text())
+        forms = body.numbers(2)
+        sizes = body.number(2)
+        data = [None if (size := body.number(4)) < 0 else body.raw(size) for _ in range(sizes)]
         if len(forms) not in (0, 1, sizes):
             raise QueryError(f"there are {len(forms)} forms of {sizes} values")
         forms = forms if len(forms) == sizes else [*forms, 0][:1] * sizes
         types = [*statement.types, *[0] * (sizes - len(statement.types))]
-        given = {str(n): expression(*one) for n, one in enumerate(zip(types, forms, data, strict=False), 1)}
-        formats = asked.numbers(2)
+        values = {str(n): expression(*one) for n, one in enumerate(zip(types, forms, data, strict=False), 1)}
+        formats = body.numbers(2)
         self._forget_portal(name)
-        self._keep(self._portals, name, Portal(with_texts(statement.text, given) if given else statement.text, formats))
+        self._keep(
+            self._portals, name, Portal(with_texts(statement.text, values) if values else statement.text, formats)
+        )
         self._wire.put(messages.message(b"2"))
 
     def _describe(self, kind: bytes, name: str) -> None:
@@ -178,17 +188,17 @@ class Client:
 
     def _types(self, statement: Prepared) -> list[int]:
         names = {name for _, found in parameters_of(statement.text) for name in found} if statement.text else set()
-        told = [one or _TEXT for one in statement.types]
-        return [*told, *[_TEXT] * (len(names) - len(told))]
+        types = [one or _TEXT for one in statement.types]
+        return [*types, *[_TEXT] * (len(names) - len(types))]
 
     def _columns(self, statement: Prepared, types: Sequence[int]) -> Columns:
         """The columns of a statement whose parameters have no values yet."""
-        given = {str(number): expression(oid, 0, None) for number, oid in enumerate(types, 1)}
-        text = with_texts(statement.text, given) if given else statement.text
+        values = {str(number): expression(oid, 0, None) for number, oid in enumerate(types, 1)}
+        text = with_texts(statement.text, values) if values else statement.text
         if not text or copy_of(text) is not None:
             return ()
-        if (told := said(text, self._status)) is not None:
-            return () if told.row is None else ((told.row[0], "VARCHAR"),)
+        if (change := session_statement(text, self._status)) is not None:
+            return () if change.row is None else ((change.row[0], "VARCHAR"),)
         if is_of_catalog(text):
             answer = self._catalog(text)
             if answer is not None:
@@ -254,26 +264,26 @@ class Client:
             portal.answer = self._begun(portal.text, portal.formats) if portal.text else Answer()
         return portal.answer
 
-    def _begun(self, text: str, asked: Sequence[int] = ()) -> Answer:
+    def _begun(self, text: str, formats: Sequence[int] = ()) -> Answer:
         """The answer to a statement, whose first rows are there. Raises QoopError."""
-        told = said(text, self._status)
-        if self._status == "E" and (told is None or told.status != "I"):
+        change = session_statement(text, self._status)
+        if self._status == "E" and (change is None or change.status != "I"):
             raise _BrokenTransaction("the transaction has failed: ROLLBACK first")
-        if told is not None:
-            columns: Columns = () if told.row is None else ((told.row[0], "VARCHAR"),)
-            return Answer(columns, formats_of(asked, columns), told_rows(told), told)
+        if change is not None:
+            columns: Columns = () if change.row is None else ((change.row[0], "VARCHAR"),)
+            return Answer(columns, formats_of(formats, columns), setting_rows(change), change)
         if (copy := copy_of(text)) is not None:
-            return replace(self._rows_of(copy.query, copy.asked, copy.writer()), copy=copy)
-        return self._rows_of(text, asked)
+            return replace(self._rows_of(copy.query, copy.requested_formats, copy.writer()), copy=copy)
+        return self._rows_of(text, formats)
 
-    def _rows_of(self, text: str, asked: Sequence[int], write: Write | None = None) -> Answer:
+    def _rows_of(self, text: str, requested_formats: Sequence[int], write: Write | None = None) -> Answer:
         if is_of_catalog(text):
             answer = self._catalog(text)
             if answer is not None:
                 columns = columns_of(answer)
-                formats = formats_of(asked, columns)
+                formats = formats_of(requested_formats, columns)
                 return Answer(columns, formats, rows(answer, formats, write))
-        return self._query(text, asked, write)
+        return self._query(text, requested_formats, write)
 
     def _catalog(self, text: str) -> Result | None:
         question, since = CatalogQuestion(self._pg_catalog, self._user.name), time.monotonic()
@@ -289,7 +299,7 @@ class Client:
             self._service.noted(self._user, text, "postgres", since, len(found))
         return found
 
-    def _query(self, text: str, asked: Sequence[int], write: Write | None) -> Answer:
+    def _query(self, text: str, requested_formats: Sequence[int], write: Write | None) -> Answer:
         query = self._service.admit(self._user, text, "postgres")
         with self._lock:
             self._runs = query
@@ -297,7 +307,7 @@ class Client:
             parts = query.parts()
             first = next(parts)
             columns = columns_of(first)
-            formats = formats_of(asked, columns)
+            formats = formats_of(requested_formats, columns)
         except BaseException as error:
             self._runs = None
             query.end(error if isinstance(error, Exception) else None)
@@ -330,8 +340,8 @@ class Client:
 
     def _completed(self, answer: Answer) -> None:
         answer.end()
-        if answer.said is not None and answer.said.status:
-            self._status = answer.said.status
+        if answer.statement is not None and answer.statement.status:
+            self._status = answer.statement.status
         if answer.copy is not None:
             self._wire.put(answer.copy.end(answer.sent))
         self._wire.put(messages.complete(answer.tag))

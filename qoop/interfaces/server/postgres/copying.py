@@ -38,17 +38,17 @@ class Copy:
     header: bool = False
 
     @property
-    def asked(self) -> Sequence[int]:
+    def requested_formats(self) -> Sequence[int]:
         """The form of values that it takes."""
         return [BINARY if self.form == "binary" else TEXT]
 
     def begin(self, columns: Columns) -> bytes:
         """The messages before its rows."""
-        form = self.asked[0]
-        told = message(b"H", bytes([form]), short(len(columns)), *[short(form)] * len(columns))
+        form = self.requested_formats[0]
+        data = message(b"H", bytes([form]), short(len(columns)), *[short(form)] * len(columns))
         if self.header:
-            told += self.writer()([[len(name.encode()).to_bytes(4, "big") + name.encode()] for name, _ in columns], 1)
-        return told
+            data += self.writer()([[len(name.encode()).to_bytes(4, "big") + name.encode()] for name, _ in columns], 1)
+        return data
 
     def end(self, rows: int) -> bytes:
         """The messages after its rows."""
@@ -62,8 +62,8 @@ class Copy:
     def _lines(self, columns: Sequence[Sequence[bytes]], count: int) -> bytes:
         write = self._text if self.form == "text" else self._csv()
         null, between = self.null.encode(), self.delimiter.encode()
-        told = [[null if one == _NULL else write(one[4:]) for one in column] for column in columns]
-        lines = (between.join(row) + b"\n" for row in zip(*told, strict=True)) if columns else [b"\n"] * count
+        fields = [[null if one == _NULL else write(one[4:]) for one in column] for column in columns]
+        lines = (between.join(row) + b"\n" for row in zip(*fields, strict=True)) if columns else [b"\n"] * count
         return b"".join(chain.from_iterable((HEAD.pack(b"d", len(line) + 4), line) for line in lines))
 
     def _text(self, one: bytes) -> bytes:
@@ -89,12 +89,12 @@ def _binary_writer() -> Write:
 
     def written(columns: Sequence[Sequence[bytes]], count: int) -> bytes:
         nonlocal first
-        told = []
+        pieces = []
         for row in zip(*columns, strict=True) if columns else [()] * count:
             body = (_HEAD if first else b"") + short(len(columns)) + b"".join(row)
-            told += [HEAD.pack(b"d", len(body) + 4), body]
+            pieces += [HEAD.pack(b"d", len(body) + 4), body]
             first = False
-        return b"".join(told)
+        return b"".join(pieces)
 
     return written
 
@@ -134,24 +134,24 @@ def _source(text: str, words: Sequence[Lexeme]) -> tuple[int, str]:
 
 
 def _with_options(query: str, words: Sequence[Lexeme]) -> Copy:
-    told = dict(_options([word for word in words if word.text not in "(,)" and not word.says("WITH", "AS")]))
-    form = told.pop("format", "text").lower()
+    options = dict(_options([word for word in words if word.text not in "(,)" and not word.says("WITH", "AS")]))
+    form = options.pop("format", "text").lower()
     if form not in _FORMS:
         raise QueryError(f"COPY has no format {form}; there are {', '.join(_FORMS)}")
-    if told.pop("encoding", "utf8").lower().replace("-", "") != "utf8":
+    if options.pop("encoding", "utf8").lower().replace("-", "") != "utf8":
         raise QueryError("COPY writes UTF-8 only")
-    header = told.pop("header", "false").lower()
+    header = options.pop("header", "false").lower()
     if header not in (*_TRUE, *_FALSE):
         raise QueryError(f"HEADER is true or false, not {header}")
     usual = {"delimiter": ",", "null": ""} if form == "csv" else {}
-    if form != "csv" and told.keys() & {"quote", "escape"}:
+    if form != "csv" and options.keys() & {"quote", "escape"}:
         raise QueryError("QUOTE and ESCAPE are of CSV only")
-    if form == "binary" and (told or header in _TRUE):
+    if form == "binary" and (options or header in _TRUE):
         raise QueryError("the binary format of COPY has no options")
-    for name in told.keys() - {"null"}:
-        if len(told[name].encode()) != 1 or told[name] in "\r\n":
-            raise QueryError(f"{name.upper()} is one character of ASCII, and does not end a line: not {told[name]!r}")
-    made = usual | told
+    for name in options.keys() - {"null"}:
+        if len(options[name].encode()) != 1 or options[name] in "\r\n":
+            raise QueryError(f"{name.upper()} is one character of ASCII, not the end of a line: not {options[name]!r}")
+    made = usual | options
     return Copy(query, form, header=header in _TRUE, **({"escape": made.get("quote", '"')} | made))
 
 

@@ -80,12 +80,12 @@ class Door:
             raise QueryError(f"the version {code >> 16}.{code & 0xFFFF} of the protocol is not spoken here, but 3.0")
         if self._tls is not None and not isinstance(wire.connection, ssl.SSLSocket):
             raise NotKnown("this server takes connections with TLS only: sslmode=require")
-        told = _pairs(first)
+        settings = _pairs(first)
         if code & 0xFFFF:
             wire.put(messages.message(b"v", messages.long(_VERSION << 16), messages.long(0)))
-        if not self._users.are_told_apart:
+        if not self._users.are_identified:
             return ANYBODY
-        return self._proven(wire, told.get("user", ""))
+        return self._proven(wire, settings.get("user", ""))
 
     def _proven(self, wire: Wire, name: str) -> User:
         """The user of that name, once it has shown its password."""
@@ -110,7 +110,7 @@ def _in_clear_text(wire: Wire) -> str:
 def let_in(wire: Wire, key: tuple[int, int], settings: dict[str, str]) -> None:
     """Tell a client that it is in, and what there is to know."""
     wire.put(messages.message(b"R", messages.long(_OK)))
-    wire.put(*(messages.with_status(name, told) for name, told in settings.items()))
+    wire.put(*(messages.with_status(name, value) for name, value in settings.items()))
     wire.put(messages.message(b"K", messages.long(key[0]), messages.long(key[1])), messages.ready("I"))
     wire.flush()
 

@@ -126,9 +126,9 @@ def message(kind: bytes, *fields: bytes) -> bytes:
     return HEAD.pack(kind, len(body) + 4) + body
 
 
-def text(told: str) -> bytes:
+def text(value: str) -> bytes:
     """A text as a field; what follows a zero is not sent."""
-    return told.partition("\0")[0].encode(errors="replace") + b"\0"
+    return value.partition("\0")[0].encode(errors="replace") + b"\0"
 
 
 def short(number: int) -> bytes:

@@ -12,7 +12,7 @@ from qoop.interfaces.server.postgres.rows import Columns, Write, description, ro
 
 if TYPE_CHECKING:
     from qoop.interfaces.server.postgres.copying import Copy
-    from qoop.interfaces.server.postgres.said import Said
+    from qoop.interfaces.server.postgres.session_statements import SessionStatement
     from qoop.interfaces.server.queries import UserQuery
     from qoop.query.result import Result
 
@@ -38,13 +38,13 @@ class Portal:
 class Answer:
     """The answer to a statement: columns, and messages of rows after their numbers.
 
-    said: it is no query. copy: its rows are those of a COPY.
+    statement: set if the engine is not needed. copy: its rows are those of a COPY.
     """
 
     columns: Columns = ()
     formats: Sequence[int] = ()
     rows: Iterator[tuple[int, bytes]] = field(default_factory=lambda: iter(()))
-    said: Said | None = None
+    statement: SessionStatement | None = None
     query: UserQuery | None = None
     copy: Copy | None = None
     sent: int = 0
@@ -75,7 +75,7 @@ class Answer:
     @property
     def tag(self) -> str:
         """The words that say that it is done."""
-        return self.said.tag if self.said is not None else f"{'COPY' if self.copy else 'SELECT'} {self.sent}"
+        return self.statement.tag if self.statement is not None else f"{'COPY' if self.copy else 'SELECT'} {self.sent}"
 
     def end(self, error: Exception | None = None) -> None:
         """Say to the service that nobody asks for more rows."""
@@ -101,10 +101,10 @@ def all_rows(
         yield from rows(part, formats, write)
 
 
-def told_rows(told: Said) -> Iterator[tuple[int, bytes]]:
+def setting_rows(setting: SessionStatement) -> Iterator[tuple[int, bytes]]:
     """The only row of a statement that needs no query."""
-    if told.row is not None:
-        yield 1, messages.message(b"D", messages.short(1), messages.sized(told.row[1].encode()))
+    if setting.row is not None:
+        yield 1, messages.message(b"D", messages.short(1), messages.sized(setting.row[1].encode()))
 
 
 def behind(data: bytes, count: int) -> int:

@@ -25,18 +25,26 @@ Columns = Sequence[tuple[str, str]]
 
 def description(columns: Columns, formats: Sequence[int] = ()) -> bytes:
     """The message that says which columns there are. formats: of each; none: texts."""
-    told = []
+    fields = []
     for (name, type_), form in zip(columns, formats or [TEXT] * len(columns), strict=True):
         kind = pg_type(type_)
-        told += [text(name), long(0), short(0), unsigned(kind.oid), short(kind.size), long(kind.modifier), short(form)]
-    return message(b"T", short(len(columns)), *told)
+        fields += [
+            text(name),
+            long(0),
+            short(0),
+            unsigned(kind.oid),
+            short(kind.size),
+            long(kind.modifier),
+            short(form),
+        ]
+    return message(b"T", short(len(columns)), *fields)
 
 
-def formats_of(asked: Sequence[int], columns: Columns) -> list[int]:
+def formats_of(requested: Sequence[int], columns: Columns) -> list[int]:
     """The form of each column, where a client asks for none, one for all, or one for each. Raises QueryError."""
-    if len(asked) not in (0, 1, len(columns)) or not set(asked) <= {TEXT, BINARY}:
-        raise QueryError(f"{len(asked)} forms were asked for, and there are {len(columns)} columns")
-    forms = list(asked) if len(asked) == len(columns) else [*asked, TEXT][:1] * len(columns)
+    if len(requested) not in (0, 1, len(columns)) or not set(requested) <= {TEXT, BINARY}:
+        raise QueryError(f"{len(requested)} forms were asked for, and there are {len(columns)} columns")
+    forms = list(requested) if len(requested) == len(columns) else [*requested, TEXT][:1] * len(columns)
     for (name, type_), form in zip(columns, forms, strict=True):
         if form == BINARY and encoder(type_) is None and pg_type(type_).oid != 25:
             raise QueryError(f"the column {name} of type {type_} has no binary form: cast it to VARCHAR")
@@ -60,16 +68,16 @@ def row_messages(columns: Sequence[Sequence[bytes]], count: int) -> bytes:
 def _columns(part: Result, formats: Sequence[int]) -> list[list[bytes]]:
     """The values of each column, each after its length."""
     types = part.types
-    ours = [(form == BINARY and encoder(told) is not None) or element(told) is not None
-            for form, told in zip(formats, types, strict=True)]  # fmt: skip
+    ours = [(form == BINARY and encoder(type_name) is not None) or element(type_name) is not None
+            for form, type_name in zip(formats, types, strict=True)]  # fmt: skip
     texts = list(zip(*part.text_rows(), strict=True)) if not all(ours) else []
     arrow = part.arrow().columns if any(ours) else []
     found = []
-    for number, told in enumerate(types):
+    for number, type_name in enumerate(types):
         if not ours[number]:
-            found.append([_text(one, told) for one in (texts[number] if texts else ())])
+            found.append([_text(one, type_name) for one in (texts[number] if texts else ())])
         elif formats[number] == BINARY:
-            write = encoder(told)
+            write = encoder(type_name)
             assert write is not None
             found.append([sized(None if one is None else write(one)) for one in arrow[number].to_pylist()])
         else:
@@ -77,13 +85,13 @@ def _columns(part: Result, formats: Sequence[int]) -> list[list[bytes]]:
     return found
 
 
-def _text(one: str | None, told: str) -> bytes:
+def _text(one: str | None, type_name: str) -> bytes:
     """A text of DuckDB as PostgreSQL has it."""
     if one is None:
         return sized(None)
-    if told == "BOOLEAN":
+    if type_name == "BOOLEAN":
         return sized(one[:1].encode())
-    if told == "BLOB":
+    if type_name == "BLOB":
         return sized(_blob(one))
     return sized(one.encode())
 
@@ -95,8 +103,8 @@ def _blob(one: str) -> bytes:
     b'\\x610062'
     """
     pieces = one.split("\\x")
-    told = pieces[0].encode() + b"".join(bytes.fromhex(piece[:2]) + piece[2:].encode() for piece in pieces[1:])
-    return b"\\x" + told.hex().encode()
+    data = pieces[0].encode() + b"".join(bytes.fromhex(piece[:2]) + piece[2:].encode() for piece in pieces[1:])
+    return b"\\x" + data.hex().encode()
 
 
 def _array(values: Sequence[Any]) -> bytes:

@@ -62,10 +62,10 @@ def _begin(wire: Wire, offered: Sequence[str]) -> tuple[str, str]:
 
 
 def _answer(wire: Wire) -> bytes:
-    kind, asked = wire.receive()
+    kind, reply = wire.receive()
     if kind != b"p":
         raise NotKnown("a password was asked for")
-    return asked.raw(asked.left)
+    return reply.raw(reply.left)
 
 
 def _text(data: bytes) -> str:
@@ -80,11 +80,11 @@ class Server:
 
     def __init__(self, verifier: Verifier, binding: bytes | None = None) -> None:
         self._verifier, self._binding = verifier, binding
-        self._nonce, self._said, self._bound = "", "", b""
+        self._nonce, self._exchange, self._bound = "", "", b""
 
-    def first(self, mechanism: str, told: str) -> str:
+    def first(self, mechanism: str, message: str) -> str:
         """The answer to the first message of a client. Raises NotKnown."""
-        found = _FIRST.fullmatch(told)
+        found = _FIRST.fullmatch(message)
         if found is None:
             raise NotKnown("a first message of SCRAM was expected")
         header, flag, binding, bare, theirs = found.groups()
@@ -93,24 +93,24 @@ class Server:
         self._nonce = theirs + secrets.token_urlsafe(24)
         salt = base64.b64encode(self._verifier.salt).decode()
         ours = f"r={self._nonce},s={salt},i={self._verifier.rounds}"
-        self._said = f"{bare},{ours}"
+        self._exchange = f"{bare},{ours}"
         return ours
 
-    def last(self, told: str) -> str | None:
+    def last(self, message: str) -> str | None:
         """The answer to the last message of a client; None if its proof is wrong. Raises NotKnown."""
-        found = _LAST.fullmatch(told)
+        found = _LAST.fullmatch(message)
         if found is None or not hmac.compare_digest(found[3], self._nonce):
             raise NotKnown("a last message of SCRAM with the nonce of the first was expected")
         if not hmac.compare_digest(_decoded(found[2]), self._bound):
             raise NotKnown("the client sees another certificate than that of this server, or another begin of SCRAM")
-        said = f"{self._said},{found[1]}".encode()
-        proof, signature = _decoded(found[4]), hmac.digest(self._verifier.stored_key, said, "sha256")
+        exchange = f"{self._exchange},{found[1]}".encode()
+        proof, signature = _decoded(found[4]), hmac.digest(self._verifier.stored_key, exchange, "sha256")
         if len(proof) != len(signature):
             return None
         key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashlib.sha256(key).digest(), self._verifier.stored_key):
             return None
-        ours = hmac.digest(self._verifier.server_key, said, "sha256")
+        ours = hmac.digest(self._verifier.server_key, exchange, "sha256")
         return f"v={base64.b64encode(ours).decode()}"
 
     def _check_binding(self, mechanism: str, flag: str, binding: str | None) -> None:
@@ -120,9 +120,9 @@ class Server:
             raise NotKnown("the client was told that this server binds no channel, and it does: is one in the middle?")
 
 
-def _decoded(told: str) -> bytes:
+def _decoded(text: str) -> bytes:
     try:
-        return base64.b64decode(told, validate=True)
+        return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         return b""
 

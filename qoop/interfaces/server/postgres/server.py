@@ -13,19 +13,19 @@ import threading
 import time
 
 from qoop.catalog.errors import Busy, ConfigError, QoopError, SessionClosed
-from qoop.interfaces.server.manners import Manners, Place, first_to_go, listening_socket
 from qoop.interfaces.server.postgres.catalog import PgCatalog
 from qoop.interfaces.server.postgres.client import Client
 from qoop.interfaces.server.postgres.door import Cancel, Door, let_in
 from qoop.interfaces.server.postgres.messages import Gone, Wire
-from qoop.interfaces.server.postgres.said import SETTINGS, TOLD
+from qoop.interfaces.server.postgres.session_statements import ANNOUNCED, SETTINGS
 from qoop.interfaces.server.postgres.sqlstates import failed
 from qoop.interfaces.server.service import Service
+from qoop.interfaces.server.timeouts import ClientLimits, Place, first_to_go, listening_socket
 
 _CONNECTIONS = 200  # of clients that were let in, at a time
 _STRANGERS = 300  # connections whose client has not said who it is yet, at a time; then the oldest goes
 _IDLE = 3600.0  # seconds until a client that says nothing is sent away
-_LOOK = 0.05  # seconds between two looks whether clients have gone
+_POLL_SECONDS = 0.05  # seconds between two looks whether clients have gone
 _TO_END = 5.0  # seconds that connections may take to end with the server; their queries have ended before
 _GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
 
@@ -38,11 +38,11 @@ class PostgresServer:
     Raises ConfigError for a place that must not be listened to, or cannot be.
     """
 
-    def __init__(self, service: Service, place: Place, manners: Manners) -> None:
-        place.check(service.users.are_told_apart)
-        self._service, self._manners = service, manners
+    def __init__(self, service: Service, place: Place, client_limits: ClientLimits) -> None:
+        place.check(service.users.are_identified)
+        self._service, self._client_limits = service, client_limits
         self._pg_catalog = PgCatalog(service.session)
-        self._door = Door(service.users, _tls(place), manners.patience, _certificate(place))
+        self._door = Door(service.users, _tls(place), client_limits.patience, _certificate(place))
         self._socket = listening_socket(place)
         self.port: int = self._socket.getsockname()[1]
         self.address = f"postgresql://{place.name}:{self.port}"
@@ -79,7 +79,7 @@ class PostgresServer:
             except OSError:
                 if not self._over.is_set():
                     _log.exception("a connection could not be taken")
-                    self._over.wait(_LOOK)  # such as too many open files
+                    self._over.wait(_POLL_SECONDS)  # such as too many open files
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             one = _Connection(next(self._numbers), self._door.plain(connection), address[0])
@@ -115,21 +115,21 @@ class PostgresServer:
         if isinstance(user, Cancel):
             self._cancel(user)
             return
-        told = {name: SETTINGS[key] for key, name in TOLD.items()} | {"session_authorization": user.name}
-        wire = Wire(one.wire.connection, self._manners.body, self._manners.patience, _IDLE)
+        settings = {name: SETTINGS[key] for key, name in ANNOUNCED.items()} | {"session_authorization": user.name}
+        wire = Wire(one.wire.connection, self._client_limits.body, self._client_limits.patience, _IDLE)
         client = Client(wire, self._service, user, self._pg_catalog)
         with self._lock:
             if sum(other.client is not None for other in self._connections.values()) >= _CONNECTIONS:
                 raise Busy(f"{_CONNECTIONS} clients are connected, which is as many as may")
             one.client = client
-        let_in(wire, one.key, told)
+        let_in(wire, one.key, settings)
         one.replace(wire)
         client.run()
 
-    def _cancel(self, asked: Cancel) -> None:
+    def _cancel(self, request: Cancel) -> None:
         with self._lock:
-            one = self._connections.get(asked.key[0])
-        if one is not None and one.client is not None and secrets.compare_digest(*map(_bytes, (one.key, asked.key))):
+            one = self._connections.get(request.key[0])
+        if one is not None and one.client is not None and secrets.compare_digest(*map(_bytes, (one.key, request.key))):
             one.client.cancel("the query was cancelled")
 
     def _send_away(self, one: _Connection, error: QoopError) -> None:
@@ -139,10 +139,10 @@ class PostgresServer:
 
     def _watch(self) -> None:
         """Cancel what clients that have gone had asked, and end connections whose client does not say who it is."""
-        while not self._over.wait(_LOOK):
+        while not self._over.wait(_POLL_SECONDS):
             with self._lock:
                 connections = list(self._connections.values())
-            late = time.monotonic() - self._manners.patience
+            late = time.monotonic() - self._client_limits.patience
             for one in connections:
                 if one.client is None:
                     if one.since < late:
@@ -174,10 +174,10 @@ class _Connection:
     @property
     def has_gone(self) -> bool:
         """True if the client has closed it."""
-        looked = select.poll()
+        poll = select.poll()
         try:
-            looked.register(self.wire.connection, _GONE)
-            return any(event & _GONE for _, event in looked.poll(0))
+            poll.register(self.wire.connection, _GONE)
+            return any(event & _GONE for _, event in poll.poll(0))
         except (OSError, ValueError):  # it was closed just now
             return True
 
@@ -223,6 +223,6 @@ def _certificate(place: Place) -> bytes | None:
     """The certificate in DER: the first of its file, as what follows it are those of who signed it."""
     if place.certificate is None:
         return None
-    told = place.certificate.read_text(encoding="ascii", errors="replace")
-    first = told[told.index(ssl.PEM_HEADER) : told.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)]
+    pem = place.certificate.read_text(encoding="ascii", errors="replace")
+    first = pem[pem.index(ssl.PEM_HEADER) : pem.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)]
     return ssl.PEM_cert_to_DER_cert(first)

@@ -34,25 +34,25 @@ FAILED_TRANSACTION = "25P02"
 _LINE = re.compile(r"^line (\d+): (.*)\n( *)\^", re.MULTILINE)
 
 
-def failed(error: QoopError, asked: str = "", state: str = "", fatal: bool = False) -> bytes:
-    """The message of an error. asked: the text that it is about. fatal: the connection ends with it."""
+def failed(error: QoopError, statement: str = "", state: str = "", fatal: bool = False) -> bytes:
+    """The message of an error. statement: the text that failed. fatal: the connection ends with it."""
     state = state or next(state for kind, state in _STATES if isinstance(error, kind))
     word = "FATAL" if fatal else "ERROR"
-    said, place = f"{type(error).__name__}: {error}", position(str(error), asked)
+    summary, place = f"{type(error).__name__}: {error}", position(str(error), statement)
     if place is not None:  # the client shows the line
-        said = _LINE.split(said)[0].rstrip()
-    fields = {"S": word, "V": word, "C": state, "M": said} | ({} if place is None else {"P": str(place)})
+        summary = _LINE.split(summary)[0].rstrip()
+    fields = {"S": word, "V": word, "C": state, "M": summary} | ({} if place is None else {"P": str(place)})
     return message(b"E", *(key.encode() + text(value) for key, value in fields.items()), b"\0")
 
 
-def position(said: str, asked: str) -> int | None:
+def position(report: str, statement: str) -> int | None:
     """The place in a text that a message underlines, counted in characters from 1.
 
     >>> position("no x.\\n\\nline 2: FROM x\\n             ^", "SELECT *\\nFROM x")
     15
     """
-    found = _LINE.search(said)
-    lines = asked.split("\n")
+    found = _LINE.search(report)
+    lines = statement.split("\n")
     if found is None or not 1 <= int(found[1]) <= len(lines):
         return None
     number = int(found[1]) - 1

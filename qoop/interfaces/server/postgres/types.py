@@ -128,40 +128,40 @@ NAMES = {
 ARRAY_NAMES = {_ARRAYS[oid]: f"_{name}" for oid, (name, _) in NAMES.items() if oid in _ARRAYS}
 
 
-def element(told: str) -> str | None:
+def element(type_name: str) -> str | None:
     """The type of the elements, if a type of DuckDB is a list of plain values.
 
     >>> element("BIGINT[]"), element("BIGINT[][]"), element("STRUCT(a BIGINT[])[]")
     ('BIGINT', None, None)
     """
-    inner = told.removesuffix("[]")
+    inner = type_name.removesuffix("[]")
     is_plain = inner in _TYPES or _DECIMAL.fullmatch(inner)
-    return inner if inner != told and is_plain and inner not in ("JSON", "INTERVAL") else None
+    return inner if inner != type_name and is_plain and inner not in ("JSON", "INTERVAL") else None
 
 
-def pg_type(told: str) -> PgType:
+def pg_type(type_name: str) -> PgType:
     """A type of DuckDB as PostgreSQL's; what it does not have is text.
 
     >>> pg_type("DECIMAL(7,2)"), pg_type("BIGINT[]").oid, pg_type("STRUCT(a INTEGER)").oid
     (PgType(oid=1700, size=-1, modifier=458758), 1016, 25)
     """
-    found = _DECIMAL.fullmatch(told)
+    found = _DECIMAL.fullmatch(type_name)
     if found:
         return PgType(1700, -1, (int(found[1]) << 16 | int(found[2])) + 4)
-    inner = element(told)
+    inner = element(type_name)
     if inner is not None:
         return PgType(_ARRAYS[pg_type(inner).oid])
-    return _TYPES.get(told, (_TEXT, str.encode))[0]
+    return _TYPES.get(type_name, (_TEXT, str.encode))[0]
 
 
-def encoder(told: str) -> Encoder | None:
+def encoder(type_name: str) -> Encoder | None:
     """The function that writes a value of a type of DuckDB in binary form; None: there is none."""
-    if _DECIMAL.fullmatch(told):
+    if _DECIMAL.fullmatch(type_name):
         return numeric
-    inner = element(told)
+    inner = element(type_name)
     if inner is not None:
         return _array(pg_type(inner).oid, encoder(inner))
-    return _TYPES.get(told, (None, None))[1]
+    return _TYPES.get(type_name, (None, None))[1]
 
 
 def _array(oid: int, of: Encoder | None) -> Encoder:

@@ -52,32 +52,32 @@ def expression(oid: int, form: int, data: bytes | None) -> str:
         raise QueryError(f"a value of the type {oid} cannot be read: {error}") from error
 
 
-def _text(oid: int, told: str) -> str:
+def _text(oid: int, text: str) -> str:
     if oid in _UNKNOWN:
-        return literal(told)
+        return literal(text)
     if oid == 17:
-        return literal(bytes.fromhex(told.removeprefix("\\x")))
+        return literal(bytes.fromhex(text.removeprefix("\\x")))
     if oid in ELEMENTS:
-        return _cast_array(oid, "[" + told.strip()[1:-1] + "]")
+        return _cast_array(oid, "[" + text.strip()[1:-1] + "]")
     if oid == 1700:
-        return _numeric(told)
+        return _numeric(text)
     if oid not in NAMES:
         raise QueryError(f"a value of PostgreSQL's type {oid} is not taken: cast it to a text")
-    return f"CAST({literal(told)} AS {NAMES[oid][1]})"
+    return f"CAST({literal(text)} AS {NAMES[oid][1]})"
 
 
-def _numeric(told: str) -> str:
+def _numeric(text: str) -> str:
     from decimal import Decimal, InvalidOperation
 
     try:
-        return literal(Decimal(told))
+        return literal(Decimal(text))
     except InvalidOperation as error:
-        raise QueryError(f"{told!r} is no number") from error
+        raise QueryError(f"{text!r} is no number") from error
 
 
-def _cast_array(oid: int, told: str) -> str:
+def _cast_array(oid: int, text: str) -> str:
     """DuckDB reads what stands between PostgreSQL's braces, but for its own brackets."""
-    return f"CAST({literal(told)} AS {NAMES[ELEMENTS[oid]][1]}[])"
+    return f"CAST({literal(text)} AS {NAMES[ELEMENTS[oid]][1]}[])"
 
 
 def _binary(oid: int, data: bytes) -> str:

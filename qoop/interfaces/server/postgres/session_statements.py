@@ -18,13 +18,13 @@ SETTINGS = {
     "max_index_keys": "32",
 }  # fmt: skip
 """Settings that SHOW tells; clients hear some of them at their begin."""
-TOLD = {
+ANNOUNCED = {
     "server_version": "server_version", "server_encoding": "server_encoding", "client_encoding": "client_encoding",
     "datestyle": "DateStyle", "intervalstyle": "IntervalStyle", "timezone": "TimeZone",
     "integer_datetimes": "integer_datetimes", "standard_conforming_strings": "standard_conforming_strings",
     "is_superuser": "is_superuser", "default_transaction_read_only": "default_transaction_read_only",
 }  # fmt: skip
-"""The settings that each client is told, by the names that it knows."""
+"""The settings that the server reports to each client at its begin, by PostgreSQL's names."""
 
 _ANY_VALUE = {
     "application_name", "extra_float_digits", "statement_timeout", "lock_timeout", "client_min_messages",
@@ -41,7 +41,7 @@ _ONLY = {
 
 
 @value
-class Said:
+class SessionStatement:
     """A statement that needs no query. tag: what says that it is done. status: of the transaction after it, empty: as
     before. row: the name and the value of its only row, if it has one."""
 
@@ -50,7 +50,7 @@ class Said:
     row: tuple[str, str] | None = None
 
 
-def said(text: str, status: str) -> Said | None:
+def session_statement(text: str, status: str) -> SessionStatement | None:
     """The meaning of a statement, None if it is one for the engine. Raises Forbidden for a SET that is not had.
 
     >>> said("BEGIN", "I"), said("rollback;", "E"), said("SHOW client_encoding", "I").row, said("FROM t", "I")
@@ -61,14 +61,14 @@ def said(text: str, status: str) -> Said | None:
     first = words[0].text.upper() if words and words[0].kind == "word" else ""
     match first:
         case "BEGIN" | "START":
-            return Said("BEGIN", "T")
+            return SessionStatement("BEGIN", "T")
         case "COMMIT" | "END":
-            return Said("ROLLBACK" if status == "E" else "COMMIT", "I")
+            return SessionStatement("ROLLBACK" if status == "E" else "COMMIT", "I")
         case "ROLLBACK" | "ABORT":
             to_savepoint = any(word.says("TO") for word in words)
-            return Said("ROLLBACK", "T" if to_savepoint else "I")
+            return SessionStatement("ROLLBACK", "T" if to_savepoint else "I")
         case "SAVEPOINT" | "RELEASE" | "DISCARD" | "RESET" | "UNLISTEN":
-            return Said({"DISCARD": "DISCARD ALL", "UNLISTEN": "UNLISTEN"}.get(first, first))
+            return SessionStatement({"DISCARD": "DISCARD ALL", "UNLISTEN": "UNLISTEN"}.get(first, first))
         case "SET":
             return _set(words[1:])
         case "SHOW":
@@ -76,19 +76,19 @@ def said(text: str, status: str) -> Said | None:
     return None
 
 
-def _set(words: Sequence[Lexeme]) -> Said:
+def _set(words: Sequence[Lexeme]) -> SessionStatement:
     names = [word.text.lower() for word in words]
     if names[:1] in (["session"], ["local"]) and names[1:2] not in (["characteristics"], ["authorization"]):
         names = names[1:]
     name = "timezone" if names[:2] == ["time", "zone"] else names[0] if names else ""
-    told = names[2:3] if len(names) > 2 else names[1:2]
-    if name in _ANY_VALUE or told[:1] == ["default"] or (told and told[0] in _ONLY.get(name, ())):
-        return Said("SET")
+    value_words = names[2:3] if len(names) > 2 else names[1:2]
+    if name in _ANY_VALUE or value_words[:1] == ["default"] or (value_words and value_words[0] in _ONLY.get(name, ())):
+        return SessionStatement("SET")
     has = f": it stays {SETTINGS[name]}" if name in SETTINGS else ""
     raise Forbidden(f"a server does not SET {name or 'nothing'}{has}; its session is that of all users")
 
 
-def _shown(words: Sequence[Lexeme]) -> Said | None:
+def _shown(words: Sequence[Lexeme]) -> SessionStatement | None:
     name = "_".join(word.text.lower() for word in words)
     name = {"time_zone": "timezone", "transaction_isolation_level": "transaction_isolation"}.get(name, name)
-    return Said("SHOW", row=(name, SETTINGS[name])) if name in SETTINGS else None
+    return SessionStatement("SHOW", row=(name, SETTINGS[name])) if name in SETTINGS else None

@@ -1,4 +1,4 @@
-"""The address that a server listens at, and the manners that its clients must have."""
+"""The address that a server listens at, and the limits and timeouts of all its clients."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _T = TypeVar("_T")
 
 
 @value
-class Manners:
-    """The manners that clients must have. hosts: the names they may call the server by.
+class ClientLimits:
+    """Limits and timeouts of all clients. hosts: names of the server that requests may use.
 
-    body: bytes of a request. patience: seconds that a request may take to arrive, and a client to take what is sent.
-    connections: of HTTP, at a time. idle: seconds that one may be kept open without a request.
+    body: bytes of a request. patience: seconds for a request to arrive, and for a client to read what is sent.
+    connections: concurrent HTTP connections. idle: seconds that a connection may stay open without a request.
     """
 
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]")
@@ -28,6 +28,9 @@ class Manners:
     patience: float = 20.0
     connections: int = 1000
     idle: float = 60.0
+
+
+Manners = ClientLimits  # its name in programs written for earlier versions
 
 
 @value
@@ -44,7 +47,7 @@ class Place:
         """The host as addresses have it."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
-    def check(self, users_are_told_apart: bool) -> None:
+    def check(self, users_are_identified: bool) -> None:
         """Raise ConfigError unless it is this machine alone that is listened to, or there are TLS and tokens."""
         if (self.certificate is None) != (self.key is None):
             raise ConfigError("TLS needs both a certificate and a key")
@@ -53,7 +56,7 @@ class Place:
                 raise ConfigError(f"there is no file {file}")
         if is_loopback(self.host):
             return
-        lacks = [what for what, there in (("TLS", self.certificate), ("users", users_are_told_apart)) if not there]
+        lacks = [what for what, there in (("TLS", self.certificate), ("users", users_are_identified)) if not there]
         if lacks:
             raise ConfigError(
                 f"{self.host} is not this machine alone: to listen there takes a certificate and a file of users, "
@@ -62,7 +65,7 @@ class Place:
 
 
 def is_loopback(host: str) -> bool:
-    """True if nobody but this machine reaches it.
+    """True if only this machine reaches the host.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, True, False)
