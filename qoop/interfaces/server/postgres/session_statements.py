@@ -51,11 +51,15 @@ class SessionStatement:
 
 
 def session_statement(text: str, status: str) -> SessionStatement | None:
-    """The meaning of a statement, None if it is one for the engine. Raises Forbidden for a SET that is not had.
+    """A statement that the server answers without the engine; None for one of the engine's.
 
-    >>> said("BEGIN", "I"), said("rollback;", "E"), said("SHOW client_encoding", "I").row, said("FROM t", "I")
-    (Said(tag='BEGIN', status='T', row=None), Said(tag='ROLLBACK', status='I', row=None), \
-('client_encoding', 'UTF8'), None)
+    Raises Forbidden for a SET that would change answers.
+
+    >>> session_statement("BEGIN", "I")
+    SessionStatement(tag='BEGIN', status='T', row=None)
+    >>> session_statement("rollback;", "E").status, session_statement("SHOW client_encoding", "I").row
+    ('I', ('client_encoding', 'UTF8'))
+    >>> session_statement("FROM t", "I")
     """
     words = [word for word in lexed(text).words if word.text != ";"]
     first = words[0].text.upper() if words and words[0].kind == "word" else ""
