@@ -21,7 +21,7 @@ from qoop.engine.clock import VirtualClock
 from qoop.engine.events import WorkObserved
 from qoop.engine.progress import Progress
 from qoop.engine.task import AttemptId, TaskId, TaskSpec
-from qoop.interfaces.page.account import Account
+from qoop.interfaces.page.job_progress import JobProgress
 from qoop.planner.finish import Done, Finish
 from qoop.planner.plan import Estimate, Layout, Plan, Resources, Stage, StageInput
 from qoop.query.drawing.terminal import Terminal
@@ -199,15 +199,17 @@ def test_the_progress_of_the_plan_of_duckdb_never_falls(factor: float) -> None:
 
     whole = Stage("s1", "", (), COLUMNS, 1, "DuckDB", whole=True, estimate=Estimate(task_seconds=10.0))
     cluster = Cluster(SimulatedBackend({"m": Resources(1, 8 * GB)}, clock, script), clock=clock, thread=False)
-    handle, account = cluster.submit(JobRequest(Plan((whole,), COLUMNS))), Account()
+    handle, progress = cluster.submit(JobRequest(Plan((whole,), COLUMNS))), JobProgress()
     told, drawn = [], []
     while cluster.busy:
         cluster.step(0.1 * factor)
         told.append(handle.status().progress.fraction)
-        account.take(handle.news(account.taken))
-        account.go_on(clock.now() - handle.began, handle.plans()[-1], told[-1])
-        drawn += [task.fraction or 0.0 for task in account.running.values()]
-    assert drawn == [pytest.approx(one, abs=0.03) for one in told[: len(drawn)]], "the page tells the same of the task"
+        progress.take(handle.news(progress.taken))
+        progress.estimate_running(clock.now() - handle.began, handle.plans()[-1], told[-1])
+        drawn += [task.fraction or 0.0 for task in progress.running.values()]
+    assert drawn == [pytest.approx(one, abs=0.03) for one in told[: len(drawn)]], (
+        "the page shows the same progress of the task"
+    )
     assert len(told) > 50 and told == sorted(told) and told[-1] == 1.0
     assert all(later - sooner < 0.1 for sooner, later in pairwise(told[:-1]))
     assert 0.2 < told[len(told) // 2] < 0.75

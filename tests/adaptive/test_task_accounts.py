@@ -14,7 +14,7 @@ from qoop.adaptive.retrace.rerun import rerun
 from qoop.engine.history import Began, Record, Saved, Started, Succeeded, Waiting
 from qoop.engine.replay import JobReplay
 from qoop.engine.task import AttemptId, TaskAccount, TaskId
-from qoop.interfaces.page.account import Account
+from qoop.interfaces.page.job_progress import JobProgress
 from qoop.planner.plan import Resources
 from qoop.query.drawing.timeline import timeline
 from qoop.session.session import Session
@@ -98,12 +98,12 @@ def test_a_job_waits_until_its_first_task_begins() -> None:
 
 
 def test_the_page_tells_queued_tasks_from_running_ones() -> None:
-    account = Account()
-    account.take(waiting_history()[:5])
-    assert [task.state for task in account.running.values()] == ["RUNNING", "QUEUED"]
-    assert account.replay.first_began == 4.0
-    account.take(waiting_history()[5:])
-    assert [task.begun for task in account.running.values()] == [4.0, 5.0]
+    progress = JobProgress()
+    progress.take(waiting_history()[:5])
+    assert [task.state for task in progress.running.values()] == ["RUNNING", "QUEUED"]
+    assert progress.replay.first_began == 4.0
+    progress.take(waiting_history()[5:])
+    assert [task.begun for task in progress.running.values()] == [4.0, 5.0]
 
 
 def test_the_timeline_draws_the_waiting_apart() -> None:

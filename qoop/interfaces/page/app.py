@@ -1,10 +1,10 @@
-"""The addresses of the page: all of them under the token, which is the secret that lets somebody look.
+"""The addresses of the page, all under a secret token.
 
-``/page/TOKEN/`` the page · ``overview`` and ``jobs/ID`` JSON · ``events`` what changes, as server-sent events ·
-``jobs/ID/cancel``, ``jobs/ID/suspend``, ``resize`` what is asked for, by POST · ``assets/NAME`` what the page loads.
+``/page/TOKEN/`` the page · ``overview`` and ``jobs/ID`` JSON · ``events`` changes, as server-sent events ·
+``jobs/ID/cancel``, ``jobs/ID/suspend``, ``resize`` requests, by POST · ``assets/NAME`` files that the page loads.
 
-A page of the web could ask this address too, by a name of its own that it lets mean this machine, so a request must
-call the host by the name that the page has, and what changes something must come from the page itself.
+A foreign web page could reach this address through a host name that resolves to this machine. A request must therefore
+name the host as the page does, and a change must come from the page itself.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ _KINDS = {
     "txt": "text/plain", "woff2": "font/woff2", "json": "application/json",
 }  # fmt: skip
 _OVERVIEW, _ASIDE, _JOB = 0.5, 1.0, 0.25
-"""Seconds between two looks at least: at all jobs, at all while one is open, at the one."""
+"""The least seconds between two reads: of all jobs, of all while one is open, of the open one."""
 _PART = 0.003
-"""The most of a processor that the looks of one stream may take: where a look costs more, there are fewer."""
+"""The largest share of a processor for the reads of one stream: where a read costs more, reads are rarer."""
 _ALIVE = 10.0
-"""Seconds after which something is sent, so that a browser that is gone is noticed."""
+"""Seconds without an event after which a comment is sent, which fails if the browser is gone."""
 _BODY = 10_000
 
 
 class Source(Protocol):
-    """The jobs that the page shows. Called by the thread of the server; by others `suspend` and `resize`, which take
-    time. All raise ConfigError for a job that is not there.
+    """The jobs that the page shows. The server's thread calls all methods but `suspend` and `resize`, which take time
+    and run in others. All raise ConfigError for an unknown job.
     """
 
     powers: Powers
@@ -76,7 +76,7 @@ class Source(Protocol):
 
 
 def application(source: Source, token: str, closing: Callable[[], bool]) -> Starlette:
-    """The application. closing: true once streams are to end."""
+    """The application. closing: true when streams should end."""
     api = _Api(source, token, closing)
     routes = [
         Route("/", api.page),
@@ -89,14 +89,14 @@ def application(source: Source, token: str, closing: Callable[[], bool]) -> Star
         Route("/assets/{name}", api.asset),
     ]
     at = [Route(f"/page/{{token}}{route.path}", api.let_in(route.endpoint), methods=route.methods) for route in routes]
-    told: dict[object, Callable[..., Response]] = {HTTPException: _refused, QoopError: _failed, Exception: _broken}
-    app = Starlette(routes=at, exception_handlers=told)
+    handlers: dict[object, Callable[..., Response]] = {HTTPException: _refused, QoopError: _failed, Exception: _broken}
+    app = Starlette(routes=at, exception_handlers=handlers)
     app.router.redirect_slashes = False
     return app
 
 
 class Guarded:
-    """Lets requests to the application that call this machine by its name and port; all answers have our headers."""
+    """Passes on the requests whose host is this machine's name and port; adds our headers to all responses."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -112,7 +112,7 @@ class Guarded:
 
 
 def _refusal(headers: Headers, method: str, port: int) -> Response | None:
-    """The answer to who calls this machine by another name, or asks from another page."""
+    """The response to a request with another host name, or from another page."""
     hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
     if headers.getlist("host") not in [[host] for host in hosts]:
         return PlainTextResponse("the page is not known by that name\n", 400)
@@ -129,7 +129,7 @@ class _Api:
         self._source, self._token, self._closing = source, token.encode(), closing
 
     def let_in(self, endpoint: Callable[[Request], Any]) -> Callable[[Request], Any]:
-        """The endpoint for those who have the token; the others hear what they hear of any other address."""
+        """The endpoint behind the token; without it, the response is that of an unknown address."""
 
         async def answer(request: Request) -> Response:
             if not secrets.compare_digest(request.path_params["token"].encode(), self._token):
@@ -149,7 +149,7 @@ class _Api:
         try:
             return _json(self._source.job(request.path_params["id"], _at(request)))
         except QoopError as error:
-            return _told(str(error), 404)
+            return _error(str(error), 404)
 
     async def events(self, request: Request) -> Response:
         stream = _stream(self._source, request.query_params.get("job"), self._closing)
@@ -178,29 +178,29 @@ class _Api:
 
     def _check(self, may: bool) -> None:
         if not may:
-            raise HTTPException(403, "this page may only look")
+            raise HTTPException(403, "this page may not change anything")
 
 
 async def _stream(source: Source, id: str | None, closing: Callable[[], bool]) -> AsyncIterator[str]:
     """The changes, until the browser goes away or the page is closed."""
-    looks = [_Overviews(source, _OVERVIEW)] if id is None else [_Overviews(source, _ASIDE), _Jobs(source, id)]
+    watches = [_AllJobs(source, _OVERVIEW)] if id is None else [_AllJobs(source, _ASIDE), _OneJob(source, id)]
     clock, quiet = asyncio.get_running_loop().time, 0.0
     while not closing():
         now = clock()
-        for look in looks:
-            told = look.news(now)
-            if told is not None:
+        for watch in watches:
+            event = watch.news(now)
+            if event is not None:
                 quiet = now
-                yield told
+                yield event
         if now - quiet > _ALIVE:
             quiet = now
             yield ": nothing new\n\n"
-        await asyncio.sleep(max(0.02, min(_JOB, min(look.next for look in looks) - clock())))
+        await asyncio.sleep(max(0.02, min(_JOB, min(watch.next for watch in watches) - clock())))
     yield "event: end\ndata: {}\n\n"
 
 
-class _Look:
-    """Looks now and then at one thing, and tells when it has changed. next: when to look again."""
+class _Watch:
+    """Reads one view from time to time, and reports its changes. next: the time of the next read."""
 
     event = ""
 
@@ -210,47 +210,47 @@ class _Look:
         self._before: Json | None = None
 
     def news(self, now: float) -> str | None:
-        """An event, if it is time to look and there is something new."""
+        """An event, if a read is due and the view has changed."""
         if now < self.next:
             return None
         begun = thread_time()
-        view = self._look()
-        told = _event(self.event, view) if changed(view, self._before) else None
+        view = self._view()
+        event = _event(self.event, view) if changed(view, self._before) else None
         self._before = view
         self.next = now + max(self._every, (thread_time() - begun) / _PART)
-        return told
+        return event
 
-    def _look(self) -> Json:
+    def _view(self) -> Json:
         raise NotImplementedError
 
 
-class _Overviews(_Look):
+class _AllJobs(_Watch):
     event = "overview"
 
     def __init__(self, source: Source, every: float) -> None:
         super().__init__(every)
         self._source = source
 
-    def _look(self) -> Json:
+    def _view(self) -> Json:
         return self._source.overview()
 
 
-class _Jobs(_Look):
-    """One job: all of it first, then what has changed."""
+class _OneJob(_Watch):
+    """One job: in full first, then its changes."""
 
     event = "job"
 
     def __init__(self, source: Source, id: str) -> None:
         super().__init__(_JOB)
         self._source, self._id = source, id
-        self._seen: int | None = None
+        self._version: int | None = None
 
-    def _look(self) -> Json:
+    def _view(self) -> Json:
         try:
-            view = self._source.job(self._id, since=self._seen)
+            view = self._source.job(self._id, since=self._version)
         except QoopError as error:
             return {"id": self._id, "gone": str(error)}
-        self._seen = view["version"]
+        self._version = view["version"]
         return view
 
 
@@ -264,7 +264,7 @@ def _index() -> str:
 
 
 def _asset(name: str) -> bytes | None:
-    """One of the files that the package has for browsers. Names are compared, so no path can lead elsewhere."""
+    """A file of the package for browsers. Names are compared, so no path leads outside."""
     folder = files("qoop.interfaces.page").joinpath("assets")
     there = {one.name: one for one in folder.iterdir() if one.is_file()} if folder.is_dir() else {}
     return there[name].read_bytes() if name in there else None
@@ -281,27 +281,27 @@ def _at(request: Request) -> float | None:
 
 
 async def _body(request: Request) -> Any:
-    held = bytearray()
+    body = bytearray()
     async for piece in request.stream():
-        held += piece
-        if len(held) > _BODY:
+        body += piece
+        if len(body) > _BODY:
             raise HTTPException(413, f"a request has at most {_BODY:,} bytes")
     try:
-        return json.loads(held)
+        return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, "the request is not JSON") from error
 
 
-def _size(asked: Any) -> tuple[int | None, int | None]:
-    """The slots and the memory that are asked for, as in ``{"slots": 2, "memory": 4e9}``; what is not said stays."""
-    if not isinstance(asked, dict) or not asked or asked.keys() - {"slots", "memory"}:
+def _size(body: Any) -> tuple[int | None, int | None]:
+    """The requested slots and memory, as in ``{"slots": 2, "memory": 4e9}``; a missing one does not change."""
+    if not isinstance(body, dict) or not body or body.keys() - {"slots", "memory"}:
         raise HTTPException(400, 'write {"slots": 2, "memory": 4e9}, or one of them')
-    for name, number in asked.items():
+    for name, number in body.items():
         if not isinstance(number, int | float) or isinstance(number, bool) or number != number or number < 0:
             raise HTTPException(400, f"{name} is a number, at least 0")
         if number > 1e18 or (name == "slots" and number != int(number)):
             raise HTTPException(400, f"{name} cannot be {number}")
-    slots, memory = asked.get("slots"), asked.get("memory")
+    slots, memory = body.get("slots"), body.get("memory")
     return None if slots is None else int(slots), None if memory is None else int(memory)
 
 
@@ -314,17 +314,17 @@ def _dumped(view: Json) -> str:
 
 
 def _refused(_: Request, error: HTTPException) -> Response:
-    return _told(error.detail, error.status_code)
+    return _error(error.detail, error.status_code)
 
 
 def _failed(_: Request, error: QoopError) -> Response:
-    return _told(str(error), 400)
+    return _error(str(error), 400)
 
 
 def _broken(_: Request, error: Exception) -> Response:
     _log.error("the page has failed", exc_info=error)
-    return _told("the page has failed; the log of the program says how", 500)
+    return _error("the page has failed; the log of the program says how", 500)
 
 
-def _told(message: str, status: int) -> Response:
+def _error(message: str, status: int) -> Response:
     return JSONResponse({"error": message}, status)

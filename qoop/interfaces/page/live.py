@@ -1,6 +1,6 @@
-"""The jobs of a session that is open, as the page sees them. Used by one thread.
+"""The jobs of an open session, for the page. One thread uses it.
 
-What is new of each job is added to its account when somebody looks; nothing is done while nobody does.
+A request adds the new records of a job to its progress; without requests nothing runs.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.job_status import EndedJob
 from qoop.catalog.errors import ConfigError, SessionClosed
 from qoop.engine.task import JobId
-from qoop.interfaces.page.account import Account
-from qoop.interfaces.page.moment import Expected, Moment, moment_of
+from qoop.interfaces.page.job_progress import JobProgress
 from qoop.interfaces.page.plan_map import PlanMaps
-from qoop.interfaces.page.views import Json, Powers, SeenJob, job_line, job_view, overview
+from qoop.interfaces.page.snapshot import Expected, Snapshot, snapshot_of
+from qoop.interfaces.page.views import JobFacts, Json, Powers, job_line, job_view, overview
 
 if TYPE_CHECKING:
     from qoop.session.session import Session
@@ -28,35 +28,35 @@ _BUDGET = 0.0005
 
 
 class Live:
-    """powers: what those who look may do. It does not keep the session from being collected."""
+    """powers: the changes that the page may make. The session is held by a weak reference."""
 
     def __init__(self, session: Session, powers: Powers) -> None:
         self.powers = powers
         self._session = weakref.ref(session)
         self._cluster: Cluster = session.cluster
-        self._accounts: dict[JobId, Account] = {}
+        self._progress: dict[JobId, JobProgress] = {}
         self._maps = PlanMaps(_BUDGET)
         self._rhos: dict[JobId, float | None] = {}
         self._lines: dict[JobId, Json] = {}  # of jobs that have ended, which change no more
         self._head: Json = {"name": _name(session), "version": qoop.__version__, "wall": self._cluster.wall}
 
     def overview(self, at: float | None = None) -> Json:
-        """All jobs. at: means nothing here; what runs is as it is."""
+        """All jobs. at: is ignored; a session has only its current state."""
         jobs = self._cluster.jobs()
-        for gone in self._accounts.keys() - {job.id for job in jobs}:
+        for gone in self._progress.keys() - {job.id for job in jobs}:
             self._maps.forget(gone)
             self._rhos.pop(gone, None)
             self._lines.pop(gone, None)
-            del self._accounts[gone]
-        now = self._moment(jobs)
+            del self._progress[gone]
+        now = self._snapshot(jobs)
         return overview(self._head, now, (self._line(job, now) for job in jobs), self.powers)
 
     def job(self, id: JobId, at: float | None = None, since: int | None = None) -> Json:
         """One job; see `job_view`. Raises ConfigError."""
         found = self._find(id)
-        now = self._moment([found], tenants=False)
-        seen = self._seen(found, now)
-        return job_view(seen, self._maps.of(seen, [size for _, size in now.sizes]), since)
+        now = self._snapshot([found], tenants=False)
+        facts = self._facts(found, now)
+        return job_view(facts, self._maps.of(facts, [size for _, size in now.sizes]), since)
 
     def cancel(self, id: JobId) -> Json:
         """Stop a job. Raises ConfigError."""
@@ -64,19 +64,19 @@ class Live:
         return {}
 
     def suspend(self, id: JobId) -> Json:
-        """Suspend a job to a folder of its own, which is told. Raises ConfigError, DiskFull."""
+        """Suspend a job to a new folder, and return that. Raises ConfigError, DiskFull."""
         from qoop.catalog.paths import cache_directory
 
         self._running(id)
         job = next((job for job in self._open().jobs() if job.id == id), None)
         if job is None:
-            raise ConfigError(f"nobody waits for {id} any more, so it cannot be suspended")
+            raise ConfigError(f"{id} has no Job in this session any more, so it cannot be suspended")
         folder = cache_directory() / "suspended" / f"{id}-{time.time_ns() // 1_000_000}"
         job.suspend(folder)
         return {"path": str(folder)}
 
     def resize(self, slots: int | None, memory: int | None) -> Json:
-        """Change what all jobs may use. Raises ConfigError."""
+        """Change the resources of all jobs together. Raises ConfigError."""
         self._open().resize(slots, memory)
         return {}
 
@@ -98,28 +98,28 @@ class Live:
             raise ConfigError(f"there is no job {id} here")
         return found
 
-    def _moment(self, jobs: list[JobHandle | EndedJob], tenants: bool = True) -> Moment:
+    def _snapshot(self, jobs: list[JobHandle | EndedJob], tenants: bool = True) -> Snapshot:
         session = self._session()
         why = session.held_back if session is not None else ""
-        return moment_of(self._cluster, [job for job in jobs if isinstance(job, JobHandle)], why, tenants)
+        return snapshot_of(self._cluster, [job for job in jobs if isinstance(job, JobHandle)], why, tenants)
 
-    def _line(self, job: JobHandle | EndedJob, now: Moment) -> Json:
+    def _line(self, job: JobHandle | EndedJob, now: Snapshot) -> Json:
         if not isinstance(job, EndedJob):
-            return job_line(self._seen(job, now))
+            return job_line(self._facts(job, now))
         if job.id not in self._lines:
-            self._lines[job.id] = job_line(self._seen(job, now))
+            self._lines[job.id] = job_line(self._facts(job, now))
         return self._lines[job.id]
 
-    def _seen(self, job: JobHandle | EndedJob, now: Moment) -> SeenJob:
-        account = self._accounts.setdefault(job.id, Account())
-        account.take(job.news(account.taken))
+    def _facts(self, job: JobHandle | EndedJob, now: Snapshot) -> JobFacts:
+        progress = self._progress.setdefault(job.id, JobProgress())
+        progress.take(job.news(progress.taken))
         zero = self._cluster.opened
-        seen = SeenJob(
-            job.id, job.text, job.terms, job.submitted - zero, job.began - zero, account, job.plans(), job.options(),
+        facts = JobFacts(
+            job.id, job.text, job.terms, job.submitted - zero, job.began - zero, progress, job.plans(), job.options(),
             now.expected.get(job.id, Expected()), self._rho(job) if isinstance(job, EndedJob) else None,
         )  # fmt: skip
-        account.go_on(now.at - seen.offset, seen.plan, seen.expected.fraction)
-        return seen
+        progress.estimate_running(now.at - facts.offset, facts.plan, facts.expected.fraction)
+        return facts
 
     def _rho(self, job: EndedJob) -> float | None:
         if job.id not in self._rhos:

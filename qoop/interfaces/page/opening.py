@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class LivePage:
-    """A page that can be looked at until it is closed; use it as a context manager, or call `close`.
+    """A page that is served until it is closed; use it as a context manager, or call `close`.
 
-    url: its address, with the secret that lets somebody look. Raises ConfigError if the port is taken.
+    url: its address, with the secret token. Raises ConfigError if the port is taken.
     """
 
     def __init__(self, source: Source, port: int = 0) -> None:
@@ -41,13 +41,13 @@ class LivePage:
         return self._closed.is_set()
 
     def close(self) -> None:
-        """Show it no more. Streams of events end."""
+        """Stop serving the page. Streams of events end."""
         if not self._closed.is_set():
             self._closed.set()
             self._listening.__exit__()
 
     def show(self) -> None:
-        """Open it in the user's browser, if that has a window: one that has not would take the terminal."""
+        """Open the page in the user's browser, if that has a window: a browser without one would take the terminal."""
         import webbrowser
 
         if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
@@ -64,12 +64,12 @@ class LivePage:
 
 
 def of_session(session: Session, port: int = 0) -> LivePage:
-    """The page of a session, which cancels, suspends and resizes where the session can be."""
+    """The page of a session. It cancels, suspends and resizes where the session supports that."""
     config = session.config
     powers = Powers(cancel=True, suspend=not config.locked and config.ray is None, resize=config.ray is None)
     return LivePage(Live(session, powers), port)
 
 
 def of_trace(recording: Recording, name: str, port: int = 0) -> LivePage:
-    """The page of a trace, with a slider for its time. Raises ConfigError if it cannot be gone through."""
+    """The page of a trace, with a slider for its time. Raises ConfigError if the trace cannot be replayed."""
     return LivePage(Recorded(recording, name), port)

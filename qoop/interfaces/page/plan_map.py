@@ -1,7 +1,7 @@
-"""A map of plans, which says by slots and memory the one that would end first; the share of a job moves on it.
+"""A map of plans: by slots and memory, the plan that would end first. The share of a job is a path on it.
 
-The finish time of a plan on one share is a small simulation, and a map has hundreds of them, so it is filled piece by
-piece: nobody who looks at a query may slow it down.
+The finish time of a plan on one share is a small simulation, and a map has hundreds of them. The map is filled piece
+by piece, so that an open page does not slow a query down.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from qoop.adaptive.replanning.decision import Option
 from qoop.engine.task import JobId
-from qoop.interfaces.page.views import SeenJob
+from qoop.interfaces.page.views import JobFacts
 from qoop.planner.plan import Resources
 
 _MOST_PLANS = 12
@@ -30,7 +30,7 @@ class PlanMap:
         self._seconds: dict[tuple[int, int], dict[str, float]] = {cell: {} for cell in self._cells}
 
     def fill(self, options: Sequence[Option], budget: float) -> bool:
-        """Work out some of what is missing, for that many seconds; True if nothing is any more."""
+        """Compute missing cells for at most `budget` seconds; True if the map is complete."""
         end = perf_counter() + budget
         for option in options[:_MOST_PLANS]:
             for cell in self._cells:
@@ -46,7 +46,7 @@ class PlanMap:
         return option.candidate.finish.seconds(Resources(float(slots), memory))
 
     def as_json(self, path: Sequence[tuple[float, Resources]], offset: float) -> dict[str, Any]:
-        """As the page is told. path: the shares of the job, from when on, in seconds after `offset`."""
+        """The map as JSON. path: the shares of the job with their start times, in seconds after `offset`."""
         best = {cell: _best(known) for cell, known in self._seconds.items()}
         rows = range(len(self.memory))
         columns = range(len(self.slots))
@@ -60,23 +60,23 @@ class PlanMap:
 
 
 class PlanMaps:
-    """The maps of jobs, one each, that are looked at. budget: seconds of work on one at a time."""
+    """One map for each job that a page shows. budget: seconds of work on one map at a time."""
 
     def __init__(self, budget: float) -> None:
         self._budget = budget
         self._maps: dict[JobId, PlanMap] = {}
 
-    def of(self, job: SeenJob, sizes: Iterable[Resources]) -> dict[str, Any] | None:
-        """The map of a job as the page is told; None if there are no plans or no slots. sizes: of all machines."""
+    def of(self, job: JobFacts, sizes: Iterable[Resources]) -> dict[str, Any] | None:
+        """The map of a job as JSON; None without plans or slots. sizes: of all machines."""
         capacity = max(sizes, key=lambda size: size.cpu)
         if not job.options or capacity.cpu < 1:
             return None
         known = self._maps.setdefault(job.id, PlanMap(capacity))
         known.fill(job.options, self._budget)
-        return known.as_json(job.account.replay.shares, job.offset)
+        return known.as_json(job.progress.replay.shares, job.offset)
 
     def forget(self, job: JobId) -> None:
-        """Nobody looks at the job any more."""
+        """Drop the map of a job."""
         self._maps.pop(job, None)
 
 
@@ -86,7 +86,7 @@ def _best(known: dict[str, float]) -> tuple[str | None, float | None]:
 
 
 def _slots(most: int) -> list[int]:
-    """1, 2, 3 … up to twice as many as there are; of many, only as many as fit a map.
+    """1, 2, 3 … up to twice the number of slots; powers of two where those would not fit a map.
 
     >>> _slots(2), _slots(60)
     ([1, 2, 3, 4], [1, 2, 4, 8, 16, 32, 64, 120])

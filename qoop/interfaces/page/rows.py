@@ -1,4 +1,4 @@
-"""The list of queries as rows of HTML: what a browser shows that runs no JavaScript.
+"""The list of queries as rows of HTML, for a browser that runs no JavaScript.
 
 Names and texts come from users, so all of them are escaped.
 """
@@ -19,7 +19,7 @@ PLAIN = f"""<!doctype html>
 <table><tr><th>id<th>query<th>state<th>tenant<th>done<th>slots<th>time</tr>
 {ROWS}</table></body></html>
 """
-"""The page where the package has none."""
+"""The page of an installation without the assets."""
 
 
 def with_rows(page: str, overview: Json) -> str:

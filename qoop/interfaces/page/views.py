@@ -1,7 +1,7 @@
-"""The JSON that the page is told: an overview of all jobs, and one job with all that is known of it.
+"""The JSON of the page: an overview of all jobs, and one job in full.
 
-Pure functions of accounts and moments; the shapes are those that docs/page.md and the JavaScript name. Seconds count
-from the opening of the session.
+Pure functions of a job's progress and a snapshot of the cluster. docs/page.md and the JavaScript name the same shapes.
+Seconds count from the opening of the session.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.value import value
 from qoop.engine.history import Decided, Record
 from qoop.engine.task import TaskProfile, content_of
-from qoop.interfaces.page.account import Account, Parts, Task, done_of, fraction_of
-from qoop.interfaces.page.moment import Expected, MachineNow, Moment
+from qoop.interfaces.page.job_progress import JobProgress, Parts, Task, done_of, fraction_of
+from qoop.interfaces.page.snapshot import Expected, MachineNow, Snapshot
 from qoop.planner.plan import Plan, Resources, Stage
 
 Json = dict[str, Any]
@@ -27,16 +27,16 @@ _TEXT = 300  # characters of a query in the list
 
 
 @value
-class SeenJob:
-    """A job and what is known of it. offset: seconds of the session at which those of its history begin. options: the
-    plans that it may run. expected: of one that runs. rho: of one that has ended."""
+class JobFacts:
+    """A job with its progress. offset: seconds of the session at which its history begins. options: the plans that it
+    may run. expected: of a running job. rho: of an ended one."""
 
     id: str
     text: str
     terms: Terms
     submitted: float
     offset: float
-    account: Account
+    progress: JobProgress
     plans: Sequence[Plan] = ()
     options: Sequence[Option] = ()
     expected: Expected = Expected()
@@ -44,16 +44,16 @@ class SeenJob:
 
     @property
     def plan(self) -> Plan | None:
-        """The plan that runs, or ran last."""
-        place = min(self.account.plan, len(self.plans) - 1)
+        """The running plan, or the last that ran."""
+        place = min(self.progress.plan, len(self.plans) - 1)
         return self.plans[place] if place >= 0 else None
 
     @property
     def state(self) -> str:
-        """As the page tells it."""
-        account = self.account
-        waits = self.expected.place is not None or account.waits
-        return "QUEUED" if account.ended is None and waits else account.state
+        """The state on the page, which separates QUEUED from RUNNING."""
+        progress = self.progress
+        waits = self.expected.place is not None or progress.waits
+        return "QUEUED" if progress.ended is None and waits else progress.state
 
 
 @value
@@ -66,7 +66,7 @@ class Powers:
 
 
 def overview(
-    head: Json, now: Moment, lines: Iterable[Json], powers: Powers, span: tuple[float, float] | None = None
+    head: Json, now: Snapshot, lines: Iterable[Json], powers: Powers, span: tuple[float, float] | None = None
 ) -> Json:
     """All jobs, the machines and the tenants. head: name, version and wall time of the session. lines: `job_line` of
     each job."""
@@ -82,78 +82,78 @@ def overview(
     }
 
 
-def job_line(job: SeenJob) -> Json:
-    """A job as the list of all has it."""
-    account, expected, plan = job.account, job.expected, job.plan
-    share, left = account.replay.shares[-1][1].cpu if account.replay.shares else None, expected.left
+def job_line(job: JobFacts) -> Json:
+    """A job as a line of the list."""
+    progress, expected, plan = job.progress, job.expected, job.plan
+    share, left = progress.replay.shares[-1][1].cpu if progress.replay.shares else None, expected.left
     fraction = 0.0
-    if account.state == "SUCCEEDED":
+    if progress.state == "SUCCEEDED":
         fraction = 1.0
     elif expected.fraction is not None:
         fraction = expected.fraction
     elif plan is not None:
-        fraction = fraction_of(account, plan, done_of(account, plan, over=False))
+        fraction = fraction_of(progress, plan, done_of(progress, plan, over=False))
     return {
         "id": job.id,
         "text": job.text[:_TEXT],
         "state": job.state,
         "tenant": job.terms.tenant,
         "submitted": _number(job.submitted),
-        "started": _number(account.replay.first_began, job.offset),
-        "ended": _number(account.ended, job.offset),
+        "started": _number(progress.replay.first_began, job.offset),
+        "ended": _number(progress.ended, job.offset),
         "fraction": round(fraction, 4),
         "share_slots": _number(share),
-        "used_slots": account.used.cpu,
-        "queued_tasks": sum(task.state == "QUEUED" for task in account.running.values()),
+        "used_slots": progress.used.cpu,
+        "queued_tasks": sum(task.state == "QUEUED" for task in progress.running.values()),
         "left": None if left is None else {
             "likely": _number(left.likely), "least": _number(left.least), "most": _number(left.most)
         },
         "deadline": _number(job.terms.deadline, job.submitted),
         "late": _number(expected.late),
         "helps": list(expected.helps),
-        "rho": _number(job.rho if account.ended is not None else expected.rho),
+        "rho": _number(job.rho if progress.ended is not None else expected.rho),
         "place": expected.place,
-        "plan": account.names[-1] if account.names else "A",
-        "switches": max(0, account.plan),
-        "error": None if account.error is None else str(account.error),
+        "plan": progress.names[-1] if progress.names else "A",
+        "switches": max(0, progress.plan),
+        "error": None if progress.error is None else str(progress.error),
         "whole": plan is not None and any(stage.whole for stage in plan.stages),
     }  # fmt: skip
 
 
-def job_view(job: SeenJob, plan_map: Json | None = None, since: int | None = None) -> Json:
-    """A job as a whole. since: a version of its account; of the tasks only those are told that have changed after."""
-    account = job.account
-    account.carry(job.plans)
+def job_view(job: JobFacts, plan_map: Json | None = None, since: int | None = None) -> Json:
+    """A job in full. since: a version of its progress; only the tasks that changed after it are listed."""
+    progress = job.progress
+    progress.carry(job.plans)
     after = -1 if since is None else since
-    tasks = [task for task in account.tasks.values() if task.version > after]
+    tasks = [task for task in progress.tasks.values() if task.version > after]
     return {
         **job_line(job),
         "sql": job.text,
         "plans": _plans(job),
-        "running": account.names[-1] if account.names else "A",
-        "stages": [view for place in range(len(account.names)) for view in _stages(job, place)],
+        "running": progress.names[-1] if progress.names else "A",
+        "stages": [view for place in range(len(progress.names)) for view in _stages(job, place)],
         "tasks": [_task(task, job) for task in tasks],
         "since": since,
-        "version": account.version,
-        "decisions": [_decision(one, job.offset) for one in account.decisions],
-        "events": [_event(one, job.offset) for one in account.events],
+        "version": progress.version,
+        "decisions": [_decision(one, job.offset) for one in progress.decisions],
+        "events": [_event(one, job.offset) for one in progress.events],
         "shares": [
-            [_number(at, job.offset), _number(share.cpu), _number(share.memory)] for at, share in account.replay.shares
+            [_number(at, job.offset), _number(share.cpu), _number(share.memory)] for at, share in progress.replay.shares
         ],
         "map": plan_map,
     }
 
 
-def _plans(job: SeenJob) -> list[Json]:
-    """The plans that it may run, and those that it ran, by name. seconds: until each would end, by the last decision;
-    of the one that runs, as of now."""
-    account = job.account
+def _plans(job: JobFacts) -> list[Json]:
+    """The plans that the job may run and has run, by name. seconds: until each would end, by the last decision; of the
+    running plan, by the current expectation."""
+    progress = job.progress
     known = {one.name: one.candidate.plan for one in job.options}
     origins = {one.name: one.candidate.origin for one in job.options}
-    ran = dict(zip(account.names, job.plans, strict=False))
-    seconds = {one.plan: one.seconds for one in account.decisions[-1].candidates} if account.decisions else {}
-    if account.names and job.expected.left is not None:
-        seconds[account.names[-1]] = job.expected.left.likely
+    ran = dict(zip(progress.names, job.plans, strict=False))
+    seconds = {one.plan: one.seconds for one in progress.decisions[-1].candidates} if progress.decisions else {}
+    if progress.names and job.expected.left is not None:
+        seconds[progress.names[-1]] = job.expected.left.likely
     return [
         {
             "name": name,
@@ -174,23 +174,23 @@ def _what(plan: Plan, origin: str) -> str:
     return f"{len(plan.stages)} stages, {tasks} tasks{made}"
 
 
-def _stages(job: SeenJob, place: int) -> list[Json]:
+def _stages(job: JobFacts, place: int) -> list[Json]:
     """The stages of one of the plans that ran."""
     if place >= len(job.plans):
         return []
-    account, plan = job.account, job.plans[place]
-    over = account.state == "SUCCEEDED" and place == account.plan
-    done = done_of(account, plan, over)
-    running = Counter(task.key.content for task in account.running.values())
-    queued = Counter(task.key.content for task in account.running.values() if task.state == "QUEUED")
+    progress, plan = job.progress, job.plans[place]
+    over = progress.state == "SUCCEEDED" and place == progress.plan
+    done = done_of(progress, plan, over)
+    running = Counter(task.key.content for task in progress.running.values())
+    queued = Counter(task.key.content for task in progress.running.values() if task.state == "QUEUED")
     views = []
     for stage in plan.stages:
         content = content_of(stage)
-        parts = account.parts.get(content)
+        parts = progress.parts.get(content)
         views.append(
             {
                 **_fixed(stage),
-                "plan": account.names[place],
+                "plan": progress.names[place],
                 "done": done[stage.id],
                 "running": running[content] - queued[content],
                 "queued": queued[content],
@@ -203,7 +203,7 @@ def _stages(job: SeenJob, place: int) -> list[Json]:
 
 
 def _fixed(stage: Stage) -> Json:
-    """A stage, as far as it never changes."""
+    """The fields of a stage that never change."""
     return {
         "id": stage.id,
         "label": stage.label,
@@ -238,13 +238,13 @@ def _profiled(profile: TaskProfile | None) -> Json:
     }  # fmt: skip
 
 
-def _task(task: Task, job: SeenJob) -> Json:
+def _task(task: Task, job: JobFacts) -> Json:
     success, id = task.success, task.attempt.task
     made = success.committed if success is not None else None
     return {
         "key": str(task.attempt),
         "stage": id.stage,
-        "plan": job.account.names[task.plan] if job.account.names else "A",
+        "plan": job.progress.names[task.plan] if job.progress.names else "A",
         "task": id.part,
         "machine": task.machine,
         "slots": task.resources.cpu,
@@ -262,7 +262,7 @@ def _task(task: Task, job: SeenJob) -> Json:
 
 
 def _spent(task: Task) -> Json | None:
-    """The seconds of a task by what they went into."""
+    """The seconds of a task by their use."""
     account = task.success.account if task.success is not None else None
     if account is None:
         return None
@@ -324,12 +324,12 @@ def _pair(resources: Resources | None) -> list[float | None] | None:
 
 
 def _number(number: float | None, offset: float = 0.0) -> float | None:
-    """As JSON can have it: to the tenth of a millisecond, and no infinity."""
+    """A number for JSON: rounded to a tenth of a millisecond, None for infinity."""
     return None if number is None or not isfinite(number) else round(number + offset, 4)
 
 
 def changed(view: Mapping[str, Any], before: Mapping[str, Any] | None) -> bool:
-    """True if it says anything new, but for the time."""
+    """True if any field but the time differs."""
     if before is None:
         return True
     return any(view[name] != before.get(name) for name in view if name not in ("now", "since"))

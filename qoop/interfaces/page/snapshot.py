@@ -1,4 +1,4 @@
-"""A cluster at one moment: all that the histories of its jobs do not say."""
+"""A snapshot of a cluster: the state that the histories of its jobs do not record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qoop.planner.plan import Resources
 
 @value
 class MachineNow:
-    """A machine, what it has, and what tasks have of it. why: it has less than at the start, as a clause."""
+    """A machine, its resources, and those that tasks use. why: the reason for less capacity than at the start."""
 
     id: MachineId
     capacity: Resources
@@ -26,8 +26,8 @@ class MachineNow:
 
 @value
 class Expected:
-    """The expectations of a job that runs. deadline, late, rho, place, helps: as in :class:`JobStatus`. fraction: of
-    its work that is done, that of running tasks included."""
+    """The expectations of a running job. deadline, late, rho, place, helps: as in :class:`JobStatus`. fraction: done
+    work, running tasks included."""
 
     left: RemainingTime | None = None
     deadline: float | None = None
@@ -39,7 +39,7 @@ class Expected:
 
 
 @value
-class Moment:
+class Snapshot:
     """at: seconds since the cluster was opened."""
 
     at: float
@@ -49,12 +49,12 @@ class Moment:
     sizes: tuple[tuple[float, Resources], ...] = ()
 
 
-def moment_of(cluster: Cluster, jobs: Iterable[JobHandle], why: str = "", tenants: bool = True) -> Moment:
-    """The moment that is now. jobs: those that have not ended. why: machines have less than at the start. tenants: with
-    these, which takes a look at all jobs."""
+def snapshot_of(cluster: Cluster, jobs: Iterable[JobHandle], why: str = "", tenants: bool = True) -> Snapshot:
+    """The current snapshot. jobs: those that have not ended. why: the reason for less capacity than at the start.
+    tenants: include them, which reads all jobs."""
     known = {job.id: job.status() for job in jobs}
     machines = cluster.machines().items()
-    return Moment(
+    return Snapshot(
         cluster.now() - cluster.opened,
         tuple(MachineNow(name, one.capacity, one.capacity - one.free, why) for name, one in machines),
         tuple(cluster.tenants(known)) if tenants else (),

@@ -1,7 +1,6 @@
-"""The history of one job, added up record by record: tasks, finished parts, plans, shares, decisions.
+"""The progress of one job, folded from its history record by record: tasks, finished parts, plans, decisions.
 
-Pure: records in, and an account that can be looked at after any of them. So a job that runs, one that has ended and one
-of a trace at any time of it are the same to those who look.
+A pure fold that can be read after any record. A running job, an ended one and one of a trace share this code.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, Stage
 
 _STEP = 0.02
-"""The part of a task that must be over before that is told again."""
+"""The smallest change of a task's done fraction that counts as a change."""
 
 _EVENTS = (
     CapacityAnnounced, CapacityReported, Continued, DeadlineReported, Ended, Lost, MemoryExhausted, MemoryRaised,
@@ -60,8 +59,8 @@ _EVENTS = (
 
 @dataclass(slots=True)
 class Task:
-    """One attempt. version: of the account, when the task changed last. fraction: of its work that is done, by the time
-    it has taken. carried: a later plan has taken over its output."""
+    """One attempt. version: of the job's progress at the task's last change. fraction: done work, estimated by elapsed
+    time. carried: a later plan reuses its output."""
 
     replay: AttemptReplay
     version: int
@@ -78,7 +77,7 @@ class Task:
 
     @property
     def plan(self) -> int:
-        """The place of the plan that it was started for, among those that ran."""
+        """The position of its plan among those that ran."""
         return self.replay.plan
 
     @property
@@ -91,7 +90,7 @@ class Task:
 
     @property
     def begun(self) -> float:
-        """The time when it began, or was granted its slots while it waits at its machine."""
+        """The time when it began; while it is queued at its machine, the time of its grant."""
         return self.replay.began if self.replay.began is not None else self.replay.granted
 
     @property
@@ -111,7 +110,7 @@ class Task:
 
     @property
     def success(self) -> Succeeded | None:
-        """The record of its success: its output, its seconds, and its profile under EXPLAIN ANALYZE."""
+        """The record of its success: output, seconds, and the profile under EXPLAIN ANALYZE."""
         return self.replay.end if isinstance(self.replay.end, Succeeded) else None
 
     @property
@@ -121,8 +120,7 @@ class Task:
 
 @dataclass(slots=True)
 class Parts:
-    """The parts of the output of a stage that are present. seconds, rows, bytes: of all
-    that was made of it."""
+    """The parts of a stage's output that are present. seconds, rows, bytes: totals of all finished parts."""
 
     present: set[int] = field(default_factory=set)
     seconds: float = 0.0
@@ -133,11 +131,11 @@ class Parts:
     plan: int = 0
 
 
-class Account:
-    """A job, as far as records were `taken`. Times are seconds since the job began.
+class JobProgress:
+    """The state of a job after the records `taken` so far. Times are seconds since the job began.
 
-    names: of the plans that ran, in order. version: counts changes, so that who has seen the account before can ask for
-    the tasks that have changed since.
+    names: of the plans that ran, in order. version: counts changes, so a reader can request only the tasks that changed
+    since an earlier version.
     """
 
     def __init__(self) -> None:
@@ -160,7 +158,7 @@ class Account:
 
     @property
     def error(self) -> QoopError | None:
-        """The error that the job failed or was cancelled with."""
+        """The error of a failed or cancelled job."""
         return self.replay.ended.error if self.replay.ended is not None else None
 
     @property
@@ -169,17 +167,17 @@ class Account:
         return self.replay.ended.at if self.replay.ended is not None else None
 
     def take(self, records: Iterable[Record]) -> None:
-        """Add the records that came next."""
+        """Add the next records of the history."""
         for record in records:
             self.version += 1
             self.replay.take([record])
             self._take(record)
 
-    def go_on(self, at: float, plan: Plan | None, fraction: float | None = None) -> None:
-        """Tasks that run are as far as the time that they have taken tells.
+    def estimate_running(self, at: float, plan: Plan | None, fraction: float | None = None) -> None:
+        """Estimate the done fraction of running tasks by their elapsed time.
 
-        at: seconds since the job began. plan: the one that runs. fraction: of its work that is done, if that is known:
-        DuckDB's own plan is one task.
+        at: seconds since the job began. plan: the running one. fraction: known progress of DuckDB's own plan, which is
+        one task.
         """
         for task in self.running.values():
             stage = plan.by_id.get(task.attempt.task.stage) if plan is not None and task.plan == self.plan else None
@@ -194,12 +192,12 @@ class Account:
 
     @property
     def plan(self) -> int:
-        """The place of the plan that runs."""
+        """The position of the running plan."""
         return len(self.names) - 1
 
     @property
     def waits(self) -> bool:
-        """True if it has a plan, and no slot has begun a task of it."""
+        """True if the job has a plan, and no task of it has begun."""
         return bool(self.names) and all(task.state == "QUEUED" for task in self.tasks.values())
 
     @property
@@ -234,13 +232,13 @@ class Account:
             self.events.append(record)
 
     def _switch(self) -> None:
-        """A plan begins. What was made of the same under another stays, and is carried over."""
+        """Enter the next plan. Outputs that earlier plans share with it stay."""
         self.state = "RUNNING"
         self.names.append(self._chosen or ("A" if not self.names else f"no. {len(self.names) + 1}"))
         self._chosen = None
 
     def carry(self, plans: Sequence[Plan]) -> None:
-        """Mark the tasks of earlier plans whose outputs the last plan has taken over."""
+        """Mark the tasks of earlier plans whose outputs the last plan reuses."""
         if self.plan <= self._carried or len(plans) <= self.plan:
             return
         self._carried = self.plan
@@ -251,7 +249,7 @@ class Account:
                 task.carried, task.version = True, self.version
 
     def _touch(self, attempt: AttemptId) -> None:
-        """Note that a task has changed."""
+        """Give a task the current version."""
         if attempt in self.tasks:
             self.tasks[attempt].version = self.version
 
@@ -274,46 +272,47 @@ class Account:
             self._of(key).present.discard(key.part)
 
 
-def done_of(account: Account, plan: Plan, over: bool) -> dict[str, int]:
-    """By stage the parts that need not be made any more. over: the plan has come to its end.
+def done_of(progress: JobProgress, plan: Plan, over: bool) -> dict[str, int]:
+    """The number of finished or unneeded parts by stage. over: the plan has ended.
 
-    A stage is done, too, if all that reads it is, and as soon as one that reads it as a whole has begun: then its
-    output was there, wherever it came from.
+    A stage also counts as done when all its readers are done, or when a reader of the whole output has begun.
     """
     done: dict[str, int] = {}
     readers = _readers(plan)
     for stage in reversed(plan.stages):
-        parts = account.parts.get(content_of(stage))
+        parts = progress.parts.get(content_of(stage))
         found = len(parts.present) if parts is not None else 0
-        if over or _needless(stage, readers[stage.id], done, account):
+        if over or _needless(stage, readers[stage.id], done, progress):
             found = stage.width
         done[stage.id] = found
     return done
 
 
 def _part_over(stage: Stage, spent: float, slots: float) -> float:
-    """The part of a task that is over while it runs, by its estimate."""
+    """The estimated done fraction of a running task."""
     seconds = on_threads(stage.estimate.task_seconds, max(1.0, slots))
     if stage.whole and seconds > 0:
         seconds = EndSeconds.of(seconds, stage.estimate.doubt, spent, None).at(0.5)
     return min(NEVER_OVER, max(0.0, spent) / seconds) if seconds > 0 else 0.0
 
 
-def fraction_of(account: Account, plan: Plan, done: Mapping[str, int]) -> float:
-    """The estimated work of a plan that is done, as a part of all of it; tasks that run count as far as they are."""
+def fraction_of(progress: JobProgress, plan: Plan, done: Mapping[str, int]) -> float:
+    """The done fraction of a plan's estimated work; running tasks count by their own fraction."""
     total = sum(stage.width * stage.estimate.task_seconds for stage in plan.stages)
     made = sum(done[stage.id] * stage.estimate.task_seconds for stage in plan.stages)
     seconds = {content_of(stage): stage.estimate.task_seconds for stage in plan.stages}
-    under_way = sum((task.fraction or 0.0) * seconds.get(task.key.content, 0.0) for task in account.running.values())
+    under_way = sum((task.fraction or 0.0) * seconds.get(task.key.content, 0.0) for task in progress.running.values())
     return min(1.0, (made + under_way) / total) if total > 0 else 0.0
 
 
-def _needless(stage: Stage, readers: Sequence[tuple[Stage, bool]], done: Mapping[str, int], account: Account) -> bool:
+def _needless(
+    stage: Stage, readers: Sequence[tuple[Stage, bool]], done: Mapping[str, int], progress: JobProgress
+) -> bool:
     if not readers:
         return False
     if all(done[reader.id] >= reader.width for reader, _ in readers):
         return True
-    begun = (account.parts.get(content_of(reader)) for reader, forward in readers if not forward)
+    begun = (progress.parts.get(content_of(reader)) for reader, forward in readers if not forward)
     return any(parts is not None and (parts.begun or parts.present) for parts in begun)
 
 
