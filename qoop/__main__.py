@@ -236,7 +236,7 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 def _script(options: argparse.Namespace, text: str) -> int:
     """Run a text that may hold commands of the shell, such as \\d."""
-    from qoop.interfaces.repl.commands import Quit
+    from qoop.interfaces.repl.command import Quit
     from qoop.interfaces.repl.shell import Shell
 
     with _session(options) as session:

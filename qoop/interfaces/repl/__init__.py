@@ -6,8 +6,10 @@
     interactive.py    the shell at a terminal: a prompt, texts that are typed ahead
     tokens.py         the words of SQL in an unfinished text
     typed.py          what is typed: commands and statements, whole or not
-    commands.py       \\d, \\resize, \\jobs …
-    habits.py         \\e, \\watch, \\!, \\set, .import: what people bring from psql and DuckDB
+    commands.py       all commands by name; \\help, \\q
+    table_commands.py, query_commands.py, engine_commands.py, answer_commands.py   \\d, \\jobs, \\resize, \\mode …
+    command.py        a command
+    habits.py         \\e, \\watch, \\!, \\set, .import, as in psql and DuckDB
     names.py          names of keywords, functions, tables and columns
     completer.py      what may come next
     highlighting.py   colours of a query while it is typed

@@ -109,7 +109,7 @@ class InteractiveShell(Shell):
         return text
 
     def _goes_on(self, text: str) -> bool:
-        from qoop.interfaces.repl.commands import Quit
+        from qoop.interfaces.repl.command import Quit
 
         if not text.strip():
             return True
