@@ -56,8 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ended_by_signals(), one_line_warnings():
             return _run(words, process_is_ours=arguments is None)
     except QoopError as error:
-        told = "\n".join([f"qoop: {error}", *getattr(error, "__notes__", ())])
-        print(between_words(told, Terminal.of(sys.stderr).width) if sys.stderr.isatty() else told, file=sys.stderr)
+        message = "\n".join([f"qoop: {error}", *getattr(error, "__notes__", ())])
+        print(
+            between_words(message, Terminal.of(sys.stderr).width) if sys.stderr.isatty() else message, file=sys.stderr
+        )
         return 1
     except EndedBySignal as ended:
         print(f"qoop: {ended}", file=sys.stderr)
@@ -222,12 +224,12 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
         if options.process_is_ours:
             duckdb_introspection.use_default()
-        asked = statements(text)
-        named = tables_named(asked)
+        parsed = statements(text)
+        named = tables_named(parsed)
         opened = _session(options, named)
     with opened as session:
         _show_page(options, session)
-        for statement in asked:
+        for statement in parsed:
             result = _executed(session, statement, options.data if named is not None else ())
             if not isinstance(statement, SetOption) and not result.says_done:
                 _show(options, result)
@@ -237,11 +239,12 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 def _script(options: argparse.Namespace, text: str) -> int:
     """Run a text that may hold commands of the shell, such as \\d."""
     from qoop.interfaces.repl.command import Quit
+    from qoop.interfaces.repl.commands import run_command
     from qoop.interfaces.repl.shell import Shell
 
     with _session(options) as session:
         _show_page(options, session)
-        shell = Shell(session, options.format or "table", _watch)
+        shell = Shell(run_command, session, options.format or "table", _watch)
         try:
             shell.run_script(text)
         except Quit:
@@ -320,9 +323,9 @@ def _format(name: str) -> str:
 def _show(options: argparse.Namespace, result: Result) -> None:
     from qoop.query.drawing.formats import explanation, write
 
-    told = explanation(result) if options.format is None else None
-    if told is not None:
-        print(told)
+    explained = explanation(result) if options.format is None else None
+    if explained is not None:
+        print(explained)
     else:
         write(result, options.format or "table", sys.stdout)
 
@@ -339,12 +342,12 @@ def _follow(job: Job, every: float, tell: Callable[[str], object], shown: Callab
     """Tell of an earlier run as soon as it is known. shown: is called at this interval in seconds."""
     from qoop.query.drawing.view import of_earlier_runs
 
-    ended, seen = False, 0
+    ended, reported = False, 0
     while not ended:
         ended, history = job.wait(every), job.history()
-        for sentence in of_earlier_runs(history, seen):
+        for sentence in of_earlier_runs(history, reported):
             tell(f"qoop: {sentence}")
-        seen = len(history)
+        reported = len(history)
         shown()
 
 
@@ -352,10 +355,10 @@ def _explain(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
     if not _has_text(parser, options):
         parser.error("a query is needed: -c SQL, -f FILE or standard input")
     form = options.format or _form_of(options.output)
-    asked = {name: getattr(options, name) for name in ("alternatives", "analyze", "history", "diff")}
+    kinds = {name: getattr(options, name) for name in ("alternatives", "analyze", "history", "diff")}
     text = _text(options)
     with _session(options) as session:
-        shown = session.explain(text, **asked, format=form)
+        shown = session.explain(text, **kinds, format=form)
     if options.output is None:
         print(shown)
     else:
@@ -389,7 +392,7 @@ def _calibrate(options: argparse.Namespace) -> int:
     from qoop.query.calibrated import calibration_path
 
     shown = sys.stderr.isatty()
-    found = calibrate(told=lambda query: print(f"\r\033[K{query}", end="", file=sys.stderr) if shown else None)
+    found = calibrate(progress=lambda query: print(f"\r\033[K{query}", end="", file=sys.stderr) if shown else None)
     print("\r\033[K" if shown else "", end="", file=sys.stderr)
     path = calibration_path() if options.json is None else Path(options.json)
     save(found, path)
@@ -398,7 +401,7 @@ def _calibrate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _session(options: argparse.Namespace, wanted: Callable[[str], bool] | None = None) -> Session:
+def _session(options: argparse.Namespace, is_needed: Callable[[str], bool] | None = None) -> Session:
     session: Session | None = None
     try:
         with uninterrupted():  # it ends with what was kept waiting
@@ -406,7 +409,7 @@ def _session(options: argparse.Namespace, wanted: Callable[[str], bool] | None =
 
             session = connect(local_frames=False, **{name: getattr(options, name) for name in FLAGS})
         for path in options.data:
-            session.register_path(path, wanted)
+            session.register_path(path, is_needed)
         return session
     except BaseException:
         if session is not None:

@@ -132,11 +132,13 @@ class Magic:
         """The last edition of the answer to a query, which is shown while it grows."""
         from qoop.query.statements.statement import Approximate, statements
 
-        asked, *others = statements(f"APPROXIMATE {cell}")
+        statement, *others = statements(f"APPROXIMATE {cell}")
         if others:
             raise QueryError(f"a cell with {_GROWS} holds one query, not {1 + len(others)} statements")
-        assert isinstance(asked, Approximate)
-        answer = self.session.approximate(asked.text, asked.error, asked.confidence, if_busy=asked.if_busy)
+        assert isinstance(statement, Approximate)
+        answer = self.session.approximate(
+            statement.text, statement.error, statement.confidence, if_busy=statement.if_busy
+        )
         page: Any = import_module("IPython.display")
         shown = None
         try:

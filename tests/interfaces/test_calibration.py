@@ -106,7 +106,7 @@ def test_sessions_plan_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(calibration, "calibrate", lambda told: FOUND)
+    monkeypatch.setattr(calibration, "calibrate", lambda progress: FOUND)
     target = tmp_path / "found.json"
     assert main(["calibrate", "--json", str(target)]) == 0
     assert load(target) == FOUND.model

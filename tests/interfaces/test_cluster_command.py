@@ -12,19 +12,19 @@ import pytest
 from qoop.__main__ import main
 from qoop.adaptive.cluster.arbiter import Arbiter
 from qoop.catalog.errors import ConfigError
-from qoop.interfaces.commands.cluster import ClusterSeen, NodeSeen, SessionSeen, drawn
+from qoop.interfaces.commands.cluster import ClusterStatus, NodeStatus, SessionStatus, drawn
 
 
-def forty() -> ClusterSeen:
+def forty() -> ClusterStatus:
     nodes = tuple(
-        NodeSeen(f"node-{number:08x}", f"10.0.0.{number}", 4, number == 39, number < 38) for number in range(40)
+        NodeStatus(f"node-{number:08x}", f"10.0.0.{number}", 4, number == 39, number < 38) for number in range(40)
     )
     names = [node.name for node in nodes]
-    long = SessionSeen("0123456789abcdef", "reports", 160.0, dict.fromkeys(names, 2), dict.fromkeys(names, 3))
-    short = SessionSeen(
+    long = SessionStatus("0123456789abcdef", "reports", 160.0, dict.fromkeys(names, 2), dict.fromkeys(names, 3))
+    short = SessionStatus(
         "fedcba9876543210", "", 8.0, {names[0]: 1}, {names[0]: 1}, 2.6, {names[2]: 12}, {names[2]: 4}, {names[2]: 9}
     )
-    return ClusterSeen("10.0.0.1:6379", nodes, (long, short))
+    return ClusterStatus("10.0.0.1:6379", nodes, (long, short))
 
 
 def test_two_sessions_and_forty_nodes_fit_a_screen() -> None:
@@ -32,8 +32,8 @@ def test_two_sessions_and_forty_nodes_fit_a_screen() -> None:
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
     assert lines[:4] == [
         "10.0.0.1:6379: 40 nodes (38 with agents), 81 of 160 slots busy",
-        "  A  01234567 reports: 80 slots busy, 120 given, 40 waited for",
-        "  B  fedcba98: 1 slots busy, 1 given, 7 waited for, 12 queued, 4 of 13 pulls",
+        "  A  01234567 reports: 80 slots busy, 120 granted, 40 waited for",
+        "  B  fedcba98: 1 slots busy, 1 granted, 7 waited for, 12 queued, 4 of 13 pulls",
         "     under way, silent for 3 s",
     ]
     text = "\n".join(lines)
@@ -47,21 +47,21 @@ def test_what_was_recorded_is_shown_again(tmp_path: Path, capsys: pytest.Capture
     recorded.write_text(json.dumps(forty().to_json()))
     assert main(["cluster", str(recorded), "--json", str(again)]) == 0
     assert "40 nodes" in capsys.readouterr().out
-    assert ClusterSeen.of_json(json.loads(again.read_text())) == forty()
+    assert ClusterStatus.of_json(json.loads(again.read_text())) == forty()
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no cluster that"):
-        ClusterSeen.of_json({"nodes": [{"wheels": 4}]})
+        ClusterStatus.of_json({"nodes": [{"wheels": 4}]})
     assert main(["cluster", str(tmp_path / "none.json")]) != 0
 
 
 def test_the_arbiter_tells_what_sessions_hold() -> None:
     arbiter = Arbiter(lambda: 1.0)
     arbiter.tick("a", {"reports": (1.0, 5.0)}, {"m1": 4}, {"m1": 2})
-    (told,) = arbiter.sessions()
-    assert SessionSeen(**told) == SessionSeen("a", "reports", 5.0, {"m1": 2}, {"m1": 4}, 0.0)
-    assert SessionSeen(**told).waits == 1
+    (facts,) = arbiter.sessions()
+    assert SessionStatus.of_json(facts) == SessionStatus("a", "reports", 5.0, {"m1": 2}, {"m1": 4}, 0.0)
+    assert SessionStatus.of_json(facts).waits == 1
 
 
 def test_warnings_of_rays_logger_do_not_reach_the_terminal() -> None:

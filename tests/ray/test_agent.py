@@ -18,7 +18,7 @@ from qoop.engine.backends.ray.agent import agents as agents_of
 from qoop.engine.backends.ray.nodes import load
 from qoop.engine.history import Succeeded
 from qoop.engine.state import State
-from qoop.interfaces.commands.cluster import seen
+from qoop.interfaces.commands.cluster import cluster_status
 from tests.ray.test_node_queue import WIDTH, count, submitted
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_sessions_share_an_agent_that_ends_after_the_last(make_nodes: NodesMaker
                 handles = [submitted(first), submitted(second)]
                 until(lambda: all(count(one, Succeeded) for one in handles))
                 assert len(load().get(agent.slots.remote())) == 2
-                assert sum(sum(one.queued.values()) for one in seen(nodes.address).sessions) > 0
+                assert sum(sum(one.queued.values()) for one in cluster_status(nodes.address).sessions) > 0
                 for handle in handles:
                     handle.wait()
                     assert handle.state is State.SUCCEEDED, handle.error

@@ -45,8 +45,10 @@ class QoopCompiler(compiler.SQLCompiler):
 
     def _ilike(self, binary: Any, word: str, **more: Any) -> str:
         escape = binary.modifiers.get("escape")
-        told = f"{self.process(binary.left, **more)} {word} {self.process(binary.right, **more)}"
-        return told if escape is None else f"{told} ESCAPE {self.render_literal_value(escape, sqltypes.STRINGTYPE)}"
+        condition = f"{self.process(binary.left, **more)} {word} {self.process(binary.right, **more)}"
+        if escape is None:
+            return condition
+        return f"{condition} ESCAPE {self.render_literal_value(escape, sqltypes.STRINGTYPE)}"
 
 
 class QoopTypeCompiler(compiler.GenericTypeCompiler):
@@ -155,8 +157,8 @@ class QoopDialect(default.DefaultDialect):
         if not found:
             raise exc.NoSuchTableError(table_name if schema is None else f"{schema}.{table_name}")
         return [
-            {"name": name, "type": alchemy_type(told), "nullable": True, "default": None, "autoincrement": False}
-            for name, told in found
+            {"name": name, "type": alchemy_type(type_name), "nullable": True, "default": None, "autoincrement": False}
+            for name, type_name in found
         ]
 
     def get_pk_constraint(self, connection: Connection, table_name: str, schema: str | None = None, **_: Any) -> Any:
@@ -191,5 +193,5 @@ class QoopDialect(default.DefaultDialect):
         return [name for (name,) in found]
 
 
-def _rows(connection: Connection, asked: str, values: Mapping[str, object] | None = None) -> Sequence[Any]:
-    return connection.execute(text(asked), dict(values or {})).fetchall()
+def _rows(connection: Connection, query: str, values: Mapping[str, object] | None = None) -> Sequence[Any]:
+    return connection.execute(text(query), dict(values or {})).fetchall()

@@ -18,23 +18,23 @@ _SIMPLE: dict[str, type[TypeEngine[Any]]] = {
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 
 
-def alchemy_type(told: str) -> TypeEngine[Any]:
+def alchemy_type(name: str) -> TypeEngine[Any]:
     """The type of SQLAlchemy for one of DuckDB's; NullType where it has none, such as for structs and maps.
 
     >>> alchemy_type("DECIMAL(7,2)"), alchemy_type("INTEGER[]"), alchemy_type("STRUCT(a INTEGER)")
     (NUMERIC(precision=7, scale=2), ARRAY(INTEGER()), NullType())
     """
-    if told.endswith("]"):
-        item, _, _ = told.rpartition("[")
+    if name.endswith("]"):
+        item, _, _ = name.rpartition("[")
         return types.ARRAY(alchemy_type(item))
-    if (found := _DECIMAL.fullmatch(told)) is not None:
+    if (found := _DECIMAL.fullmatch(name)) is not None:
         return types.NUMERIC(int(found[1]), int(found[2]))
-    if told in ("HUGEINT", "UBIGINT", "UHUGEINT"):
+    if name in ("HUGEINT", "UBIGINT", "UHUGEINT"):
         return types.NUMERIC(39, 0)
-    if told in ("TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE"):
-        return types.TIMESTAMP(timezone=True) if told.startswith("TIMESTAMP") else types.TIME(timezone=True)
-    if told.startswith("TIMESTAMP_"):
+    if name in ("TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE"):
+        return types.TIMESTAMP(timezone=True) if name.startswith("TIMESTAMP") else types.TIME(timezone=True)
+    if name.startswith("TIMESTAMP_"):
         return types.TIMESTAMP()
-    if told.startswith("ENUM("):
+    if name.startswith("ENUM("):
         return types.VARCHAR()
-    return _SIMPLE.get(told, types.NullType)()
+    return _SIMPLE.get(name, types.NullType)()

@@ -164,12 +164,12 @@ class Calibration:
         }
 
 
-def calibrate(rows: int = ROWS, told: Callable[[str], object] = lambda query: None) -> Calibration:
-    """Measure this machine; takes about 20 s of one processor. `told` hears of each query before it is run."""
+def calibrate(rows: int = ROWS, progress: Callable[[str], object] = lambda query: None) -> Calibration:
+    """Measure this machine; takes about 20 s of one processor. `progress` is called with each query before its run."""
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="qoop-calibrate-") as folder:
-        probes, serial_part = _probes(Path(folder), rows, told)
-    told("small queries")
+        probes, serial_part = _probes(Path(folder), rows, progress)
+    progress("small queries")
     probes += _small_queries()
     constants = fit([amounts for _, amounts, _ in probes], [seconds for _, _, seconds in probes])
     measurements = tuple(
@@ -244,7 +244,7 @@ def report(calibration: Calibration) -> str:
 Probe = tuple[str, Amounts, float]
 
 
-def _probes(folder: Path, rows: int, told: Callable[[str], object]) -> tuple[list[Probe], float]:
+def _probes(folder: Path, rows: int, progress: Callable[[str], object]) -> tuple[list[Probe], float]:
     """The time of the queries over large tables, and the part of them that more threads do not speed up."""
     found: list[Probe] = []
     with open_duckdb(threads=1) as connection, Catalog(folder / "cache") as catalog:
@@ -256,12 +256,12 @@ def _probes(folder: Path, rows: int, told: Callable[[str], object]) -> tuple[lis
         connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")  # as the kernel does
         planned = _Planned(catalog, data)
         for query, text in _QUERIES.items():
-            told(query)
+            progress(query)
             sql, amounts = planned.of(text)
             found.append((query, amounts, _seconds(connection, sql)))
-        told("rows into and out of Arrow")
+        progress("rows into and out of Arrow")
         found += _arrow(connection, rows)
-        told("two threads")
+        progress("two threads")
         serial_part = _serial_part(connection, [planned.of(_QUERIES[query])[0] for query in _SPREAD])
         planned.close()
     return found, serial_part

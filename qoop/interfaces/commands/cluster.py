@@ -11,7 +11,7 @@ import argparse
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from shutil import get_terminal_size
 from string import ascii_uppercase
@@ -23,10 +23,12 @@ from qoop.catalog.value import value
 
 _WHAT = "Show the nodes of a Ray cluster, and the sessions that use them"
 _FREE, _GAP = "·", 2
+_FIELDS = {"given": "granted", "asked": "requested"}
+"""Fields of `SessionStatus` by the keys that files have for them."""
 
 
 @value
-class NodeSeen:
+class NodeStatus:
     """A node. leaves: True: it was announced that it will be taken away. agent: it has one, for all sessions."""
 
     name: str
@@ -37,7 +39,7 @@ class NodeSeen:
 
 
 @value
-class SessionSeen:
+class SessionStatus:
     """A session. wants: slots that it has a use for. used, given: slots by node. silent: seconds since it was heard.
     queued: tasks that wait at each node; coming, asked: answers of other nodes that come in there, and questions to
     them that wait for their turn."""
@@ -46,32 +48,37 @@ class SessionSeen:
     tenant: str
     wants: float
     used: Mapping[str, int]
-    given: Mapping[str, int]
+    granted: Mapping[str, int]
     silent: float = 0.0
     queued: Mapping[str, int] = field(default_factory=dict)
     coming: Mapping[str, int] = field(default_factory=dict)
-    asked: Mapping[str, int] = field(default_factory=dict)
+    requested: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_json(cls, facts: Mapping[str, Any]) -> SessionStatus:
+        """The session of a dictionary. Files and the arbiter name `granted` given, and `requested` asked."""
+        return cls(**{_FIELDS.get(key, key): one for key, one in facts.items()})
 
     @property
     def waits(self) -> int:
         """Slots that it has a use for and does not have."""
-        return max(0, round(self.wants) - sum(self.given.values()))
+        return max(0, round(self.wants) - sum(self.granted.values()))
 
 
 @value
-class ClusterSeen:
+class ClusterStatus:
     """All of a cluster at one moment."""
 
     address: str
-    nodes: tuple[NodeSeen, ...]
-    sessions: tuple[SessionSeen, ...]
+    nodes: tuple[NodeStatus, ...]
+    sessions: tuple[SessionStatus, ...]
 
     @classmethod
-    def of_json(cls, facts: Mapping[str, Any]) -> ClusterSeen:
+    def of_json(cls, facts: Mapping[str, Any]) -> ClusterStatus:
         """The cluster that `--json` has written. Raises ConfigError."""
         try:
-            nodes = tuple(NodeSeen(**one) for one in facts["nodes"])
-            return cls(facts["address"], nodes, tuple(SessionSeen(**one) for one in facts["sessions"]))
+            nodes = tuple(NodeStatus(**one) for one in facts["nodes"])
+            return cls(facts["address"], nodes, tuple(map(SessionStatus.of_json, facts["sessions"])))
         except (KeyError, TypeError) as error:
             raise ConfigError(f"this is no cluster that `qoop cluster --json` has written: {error!r}") from error
 
@@ -84,15 +91,15 @@ class ClusterSeen:
         sessions = [
             {
                 "name": one.name, "tenant": one.tenant, "wants": one.wants, "used": dict(one.used),
-                "given": dict(one.given), "silent": one.silent, "queued": dict(one.queued),
-                "coming": dict(one.coming), "asked": dict(one.asked),
+                "given": dict(one.granted), "silent": one.silent, "queued": dict(one.queued),
+                "coming": dict(one.coming), "asked": dict(one.requested),
             }
             for one in self.sessions
         ]  # fmt: skip
         return {"address": self.address, "nodes": nodes, "sessions": sessions}
 
 
-def drawn(cluster: ClusterSeen, width: int = 80) -> str:
+def drawn(cluster: ClusterStatus, width: int = 80) -> str:
     """The screen: a line for each session, then the nodes in columns.
 
     A node has a mark for each slot: a capital one where a task of the session runs, a small one where it may begin one,
@@ -110,19 +117,19 @@ def drawn(cluster: ClusterSeen, width: int = 80) -> str:
     return "\n".join(lines + _in_columns(cells, width))
 
 
-def _session(one: SessionSeen) -> str:
+def _session(one: SessionStatus) -> str:
     text = f"{one.name[:8]} {one.tenant}".rstrip()
-    text += f": {sum(one.used.values())} slots busy, {sum(one.given.values())} given, {one.waits} waited for"
+    text += f": {sum(one.used.values())} slots busy, {sum(one.granted.values())} granted, {one.waits} waited for"
     text += f", {count} queued" if (count := sum(one.queued.values())) else ""
-    coming, asked = sum(one.coming.values()), sum(one.asked.values())
-    text += f", {coming} of {coming + asked} pulls under way" if coming + asked else ""
+    coming, requested = sum(one.coming.values()), sum(one.requested.values())
+    text += f", {coming} of {coming + requested} pulls under way" if coming + requested else ""
     return text + (f", silent for {one.silent:.0f} s" if one.silent >= 1 else "")
 
 
-def _node(node: NodeSeen, sessions: Sequence[SessionSeen], marks: Sequence[str]) -> str:
+def _node(node: NodeStatus, sessions: Sequence[SessionStatus], marks: Sequence[str]) -> str:
     busy = "".join(mark * one.used.get(node.name, 0) for mark, one in zip(marks, sessions, strict=True))
     idle = "".join(
-        mark.lower() * max(0, one.given.get(node.name, 0) - one.used.get(node.name, 0))
+        mark.lower() * max(0, one.granted.get(node.name, 0) - one.used.get(node.name, 0))
         for mark, one in zip(marks, sessions, strict=True)
     )
     text = (busy + idle)[: node.slots].ljust(node.slots, _FREE)
@@ -141,7 +148,7 @@ def _in_columns(cells: Sequence[str], width: int) -> list[str]:
     return ["".join(cell.ljust(wide) for cell in cells[row::rows]).rstrip() for row in range(rows)]
 
 
-def seen(address: str) -> ClusterSeen:
+def cluster_status(address: str) -> ClusterStatus:
     """The cluster as it is now. Raises ConfigError if there is none that answers."""
     from qoop.adaptive.cluster.arbiter import NAME, NAMESPACE
     from qoop.engine.backends.ray.nodes import attach, living, load
@@ -150,65 +157,66 @@ def seen(address: str) -> ClusterSeen:
     ray, there = load(), living()
     machines = {id_: node.machine for id_, node in there.items()}
     try:
-        told = ray.get(ray.get_actor(NAME, namespace=NAMESPACE).sessions.remote(), timeout=5.0)
+        sessions = ray.get(ray.get_actor(NAME, namespace=NAMESPACE).sessions.remote(), timeout=5.0)
     except ValueError:  # there is none while there is no session
-        told = []
+        sessions = []
     except ray.exceptions.RayError as error:
         raise ConfigError(f"the cluster at {address} does not say what its sessions hold: {error}") from error
     agents = _agents(ray, machines)
     nodes = tuple(
-        NodeSeen(node.machine, node.host, node.slots, node.leaves_at is not None, node.machine in agents)
+        NodeStatus(node.machine, node.host, node.slots, node.leaves_at is not None, node.machine in agents)
         for node in there.values()
     )
-    return ClusterSeen(address, nodes, tuple(_with_queues(one, agents) for one in told))
+    return ClusterStatus(address, nodes, tuple(_with_queues(one, agents) for one in sessions))
 
 
 @value
-class _AgentSeen:
+class _AgentStatus:
     """An agent. queued, coming, asked: by session, as in `SessionSeen`; nothing if it did not tell in time."""
 
     queued: Mapping[str, int] = field(default_factory=dict)
     coming: Mapping[str, int] = field(default_factory=dict)
-    asked: Mapping[str, int] = field(default_factory=dict)
+    requested: Mapping[str, int] = field(default_factory=dict)
 
 
-def _agents(ray: Any, machines: Mapping[str, str]) -> dict[str, _AgentSeen]:
+def _agents(ray: Any, machines: Mapping[str, str]) -> dict[str, _AgentStatus]:
     """The agents by machine, with what they tell within a second. machines: by node."""
     from qoop.engine.backends.ray.agent import agents
 
-    found = dict[str, _AgentSeen]()
-    asked = {}
+    found = dict[str, _AgentStatus]()
+    requests = {}
     for node, agent in agents(ray):
         if node in machines:
-            found[machines[node]] = _AgentSeen()
-            asked[machines[node]] = agent.waiting.remote(), agent.pulling.remote()
-    answers = [answer for pair in asked.values() for answer in pair]
+            found[machines[node]] = _AgentStatus()
+            requests[machines[node]] = agent.waiting.remote(), agent.pulling.remote()
+    answers = [answer for pair in requests.values() for answer in pair]
     ready = set(ray.wait(answers, num_returns=len(answers), timeout=1.0)[0]) if answers else set()
-    for machine, (waiting, pulling) in asked.items():
+    for machine, (waiting, pulling) in requests.items():
         if {waiting, pulling} <= ready:
             with contextlib.suppress(ray.exceptions.RayError):
-                found[machine] = _told(*ray.get([waiting, pulling]))
+                found[machine] = _agent_status(*ray.get([waiting, pulling]))
     return found
 
 
-def _told(waiting: Mapping[str, int], pulling: Mapping[str, tuple[int, int]]) -> _AgentSeen:
+def _agent_status(waiting: Mapping[str, int], pulling: Mapping[str, tuple[int, int]]) -> _AgentStatus:
     """The words of an agent, by the names that sessions have at the arbiter."""
 
     def by_session(counts: Mapping[str, int]) -> dict[str, int]:
         return {name.rpartition("-")[0]: count for name, count in counts.items() if count}
 
-    coming, asked = ({name: pair[place] for name, pair in pulling.items()} for place in (0, 1))
-    return _AgentSeen(by_session(waiting), by_session(coming), by_session(asked))
+    coming, requested = ({name: pair[place] for name, pair in pulling.items()} for place in (0, 1))
+    return _AgentStatus(by_session(waiting), by_session(coming), by_session(requested))
 
 
-def _with_queues(told: Mapping[str, Any], agents: Mapping[str, _AgentSeen]) -> SessionSeen:
+def _with_queues(session: Mapping[str, Any], agents: Mapping[str, _AgentStatus]) -> SessionStatus:
     """A session as the arbiter tells of it, with what agents know."""
 
     def by_machine(what: str) -> dict[str, int]:
-        counts = {machine: getattr(agent, what).get(told["name"], 0) for machine, agent in agents.items()}
+        counts = {machine: getattr(agent, what).get(session["name"], 0) for machine, agent in agents.items()}
         return {machine: count for machine, count in counts.items() if count}
 
-    return SessionSeen(**told, queued=by_machine("queued"), coming=by_machine("coming"), asked=by_machine("asked"))
+    queues = {name: by_machine(name) for name in ("queued", "coming", "requested")}
+    return replace(SessionStatus.of_json(session), **queues)
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -222,11 +230,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _run(options: argparse.Namespace) -> int:
     if options.address.endswith(".json"):
         try:
-            cluster = ClusterSeen.of_json(json.loads(Path(options.address).read_text()))
+            cluster = ClusterStatus.of_json(json.loads(Path(options.address).read_text()))
         except (OSError, ValueError) as error:
             raise ConfigError(f"{options.address} cannot be read: {error}") from error
     else:
-        cluster = seen(options.address)
+        cluster = cluster_status(options.address)
     print(drawn(cluster, get_terminal_size().columns))
     if options.json:
         Path(options.json).write_text(json.dumps(cluster.to_json(), indent=1) + "\n")

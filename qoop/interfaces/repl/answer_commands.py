@@ -54,25 +54,25 @@ def _once(shell: Shell, path: str) -> None:
 
 
 def _headers(shell: Shell, word: str) -> None:
-    shell.look = replace(shell.look, headers=_switch(word, shell.look.headers))
+    shell.style = replace(shell.style, headers=_switch(word, shell.style.headers))
 
 
 def _null(shell: Shell, text: str) -> None:
-    shell.look = replace(shell.look, null=" ".join(shlex.split(text)) if text else None)
+    shell.style = replace(shell.style, null=" ".join(shlex.split(text)) if text else None)
 
 
 def _widths(shell: Shell, line: str) -> None:
     widths = tuple(
         _count("\\width takes cells of columns from the left, 0 for what fits", word) for word in line.split()
     )
-    shell.look = replace(shell.look, widths=widths)
+    shell.style = replace(shell.style, widths=widths)
 
 
 def _most_rows(shell: Shell, word: str) -> None:
     most = (
         _count("\\maxrows takes the most rows that a table shows; without a number, what fits", word) if word else None
     )
-    shell.look = replace(shell.look, most_rows=most)
+    shell.style = replace(shell.style, most_rows=most)
 
 
 def _count(use: str, word: str) -> int:

@@ -86,8 +86,8 @@ cancels the query, Ctrl-Z sends it to the background."""
 
 def _quit(shell: Shell, _: str) -> None:
     running = shell.jobs.running()
-    if running and not shell.asked_to_quit:
-        shell.asked_to_quit = True
+    if running and not shell.quit_requested:
+        shell.quit_requested = True
         names = ", ".join(entry.name for entry in running)
         raise ConfigError(f"{names} still running; \\q once more cancels that and leaves, \\suspend keeps it for later")
     raise Quit

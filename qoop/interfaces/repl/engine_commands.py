@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def _resize(shell: Shell, line: str) -> None:
-    asked = dict(word.partition("=")[::2] for word in ("slots=auto memory=auto" if line == "auto" else line).split())
+    options = dict(word.partition("=")[::2] for word in ("slots=auto memory=auto" if line == "auto" else line).split())
     known = {"slots", "memory", "notice"}
-    if not asked or not asked.keys() <= known or not all(asked.values()):
+    if not options or not options.keys() <= known or not all(options.values()):
         raise ConfigError("write \\resize slots=1 memory=1GB, and notice=10 for a change in 10 seconds; \\resize auto")
-    slots = int(asked["slots"]) if asked.get("slots", "").isdigit() else asked.get("slots")
-    notice = _number("notice", asked.get("notice", "0"))
-    shell.session.resize(slots, asked.get("memory"), notice=notice)  # type: ignore[arg-type]  # it says what is wrong
+    slots = int(options["slots"]) if options.get("slots", "").isdigit() else options.get("slots")
+    notice = _number("notice", options.get("notice", "0"))
+    shell.session.resize(slots, options.get("memory"), notice=notice)  # type: ignore[arg-type]  # it says what is wrong
     when = f"in {notice:g} s" if notice else "from now on"
-    told = ", ".join(f"{name} {value}" for name, value in asked.items() if name != "notice")
-    shell.tell(f"{told} {when}" if notice else f"queries now have {available_of(shell.session.configured)}")
+    changes = ", ".join(f"{name} {value}" for name, value in options.items() if name != "notice")
+    shell.tell(f"{changes} {when}" if notice else f"queries now have {available_of(shell.session.configured)}")
 
 
 def _number(name: str, text: str) -> float:

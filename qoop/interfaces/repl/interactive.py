@@ -50,14 +50,14 @@ class InteractiveShell(Shell):
         open: Callable[[], Session],
         form: str = "table",
     ) -> None:
-        super().__init__(form=form)
+        super().__init__(_run_command, form=form)
         self.timing = True
         self._open = open
         self._names: Names | None = None
         self._begun_opening = False
         self._history: History = _history()
         self._ahead: deque[str] = deque()  # typed while a query ran, and not done yet
-        self._told_why = ""  # the session has fewer resources than it was opened with
+        self._reported_reason = ""  # the session has fewer resources than it was opened with
 
     # What commands use
 
@@ -114,10 +114,10 @@ class InteractiveShell(Shell):
         if not text.strip():
             return True
         try:
-            asked = self.asked_to_quit
+            requested = self.quit_requested
             self.handle(text)
-            if asked:
-                self.asked_to_quit = False
+            if requested:
+                self.quit_requested = False
         except Quit:
             return False
         return True
@@ -148,8 +148,8 @@ class InteractiveShell(Shell):
 
     def _news(self, entry: Entry) -> list[str]:
         """The decisions about a job's plan, and why its resources changed, since the last time."""
-        told, self._told_why = self._told_why, self.session.held_back
-        return [*self._resource_news(told, self._told_why), *self.jobs.news(entry)]
+        before, self._reported_reason = self._reported_reason, self.session.held_back
+        return [*self._resource_news(before, self._reported_reason), *self.jobs.news(entry)]
 
     def _resource_news(self, before: str, now: str) -> list[str]:
         from textwrap import wrap
@@ -269,6 +269,12 @@ class InteractiveShell(Shell):
             self.session.close()
 
 
+def _run_command(shell: Shell, line: str) -> None:
+    from qoop.interfaces.repl.commands import run_command  # with the engine, after the prompt
+
+    run_command(shell, line)
+
+
 def _leave(prompt: PromptSession[str], error: BaseException) -> None:
     """End the prompt with an error, unless it has ended by itself; then the next use of the session raises it."""
     if prompt.app.is_running:
@@ -309,8 +315,8 @@ def _keys() -> KeyBindings:
 
 def _history() -> History:
     """The history of inputs: in a file of the user's, unless there can be none."""
-    told = os.environ.get("QOOP_HISTORY")
-    file = Path(told).expanduser() if told else _state_folder() / "qoop" / "history"
+    path = os.environ.get("QOOP_HISTORY")
+    file = Path(path).expanduser() if path else _state_folder() / "qoop" / "history"
     try:
         make_folder(file.parent)
         open_private(file, "a").close()
@@ -320,8 +326,8 @@ def _history() -> History:
 
 
 def _state_folder() -> Path:
-    told = os.environ.get("XDG_STATE_HOME")
-    return Path(told) if told else Path.home() / ".local" / "state"
+    folder = os.environ.get("XDG_STATE_HOME")
+    return Path(folder) if folder else Path.home() / ".local" / "state"
 
 
 def _version() -> str:

@@ -13,7 +13,7 @@ from qoop.query.drawing.terminal import Terminal, shortened
 from qoop.query.drawing.view import brief, news
 from qoop.query.job import Job
 
-_LOOK = 0.2
+_POLL_SECONDS = 0.2
 """Seconds between looks at what has been decided about a job in the background."""
 
 
@@ -108,7 +108,7 @@ class Jobs:
     def _follow(self, entry: Entry) -> None:
         ended = False
         while not ended:
-            ended = entry.job.wait(_LOOK)
+            ended = entry.job.wait(_POLL_SECONDS)
             for line in self.news(entry):
                 self._say(line)
         if entry.background:
@@ -124,7 +124,7 @@ def how_it_ended(job: Job, terminal: Terminal) -> str:
         return terminal.paint(f"{job.id} ended: {error}", "magenta")
     except QoopError as error:
         return terminal.paint(f"{job.id} failed after {seconds}: {error}", "red")
-    done, told = f"{job.id} is done", f": {rows} in {seconds}; \\fg {job.id} shows them"
-    left = min(40, terminal.width - len(done + told) - 3)  # for the text, in brackets
+    done, details = f"{job.id} is done", f": {rows} in {seconds}; \\fg {job.id} shows them"
+    left = min(40, terminal.width - len(done + details) - 3)  # for the text, in brackets
     text = f" ({shortened(' '.join(job.text.split()), left)})" if left > 10 else ""
-    return terminal.paint(done, "green") + told + text
+    return terminal.paint(done, "green") + details + text

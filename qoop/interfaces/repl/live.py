@@ -73,7 +73,7 @@ class LiveView:
         self._typing = typing
         self._news = news
         self._available = available
-        self._wanted_behind = False
+        self._to_background = False
         self._line = Buffer(
             multiline=True,
             accept_handler=self._accept,
@@ -94,7 +94,7 @@ class LiveView:
         with on_ctrl_z(self._send_behind):
             if self._job.wait(_PATIENCE):
                 return
-            if self._wanted_behind or self._app.run(pre_run=self._begin) == "back":
+            if self._to_background or self._app.run(pre_run=self._begin) == "back":
                 raise SentBack(self._job)
 
     @property
@@ -104,7 +104,7 @@ class LiveView:
 
     def _send_behind(self) -> None:
         """Have the query go on in the background, at the next look at it."""
-        self._wanted_behind = True
+        self._to_background = True
 
     def _container(self) -> HSplit:
         lines = Window(FormattedTextControl(lambda: ANSI(self._text())), dont_extend_height=True, wrap_lines=False)
@@ -166,12 +166,12 @@ class LiveView:
         self._app.create_background_task(self._follow())
 
     async def _follow(self) -> None:
-        while not (self._wanted_behind or self._job.wait(0)):
+        while not (self._to_background or self._job.wait(0)):
             await self._tell()
             await sleep(_REFRESH / 2)
-        if not self._wanted_behind:
+        if not self._to_background:
             await self._tell()
-        self._app.exit(result="back" if self._wanted_behind else "ended")
+        self._app.exit(result="back" if self._to_background else "ended")
 
     async def _tell(self) -> None:
         lines = self._news()

@@ -38,8 +38,13 @@ class Shell:
     """
 
     def __init__(
-        self, session: Session | None = None, form: str = "table", watch: Callable[[Job], object] | None = None
+        self,
+        run_command: Callable[[Shell, str], None],
+        session: Session | None = None,
+        form: str = "table",
+        watch: Callable[[Job], object] | None = None,
     ) -> None:
+        self._run_command = run_command
         self._opened: Future[Session] = Future()
         if session is not None:
             self._opened.set_result(session)
@@ -52,9 +57,9 @@ class Shell:
         self._reading: list[Path] = []
         self._begun_text = ""  # what the next prompt begins with
         self.form = form
-        self.look = PrintStyle()
+        self.style = PrintStyle()
         self.timing = False
-        self.asked_to_quit = False
+        self.quit_requested = False
         self.replaying: Replay | None = None
         self.suspended: dict[str, Path] = {}
         self.variables: dict[str, str] = {}
@@ -99,9 +104,9 @@ class Shell:
     def complain(self, error: BaseException) -> None:
         """Print an error."""
         terminal = self.terminal()
-        width, told = max(30, terminal.width), "\n".join([str(error), *getattr(error, "__notes__", ())])
-        first = len(between_words(told.partition("\n")[0], width).split("\n"))
-        for number, line in enumerate(between_words(told, width).split("\n")):
+        width, message = max(30, terminal.width), "\n".join([str(error), *getattr(error, "__notes__", ())])
+        first = len(between_words(message.partition("\n")[0], width).split("\n"))
+        for number, line in enumerate(between_words(message, width).split("\n")):
             marked = number < first or set(line.strip()) == {"^"}
             print(terminal.paint(line, "bold", "red") if marked else line)
 
@@ -174,7 +179,7 @@ class Shell:
         from pydoc import pager
 
         os.environ.setdefault("LESS", "-SRX")
-        pager(table_text(result, Terminal(width=1_000_000), style=replace(self.look, most_rows=len(result))))
+        pager(table_text(result, Terminal(width=1_000_000), style=replace(self.style, most_rows=len(result))))
 
     # What is typed or read
 
@@ -245,9 +250,7 @@ class Shell:
         done, begun = pieces(text)
         for piece in done:
             if is_command(piece):
-                from qoop.interfaces.repl.commands import run_command
-
-                run_command(self, piece)
+                self._run_command(self, piece)
             else:
                 self._run_statements(piece)
         return begun
@@ -262,7 +265,7 @@ class Shell:
             self._show(job)
 
     def _run_statements(self, text: str) -> None:
-        from qoop.interfaces.repl.habits import with_variables
+        from qoop.interfaces.repl.variables import with_variables
 
         text = with_variables(text, self.variables)
         stripped = text.strip()
@@ -280,10 +283,10 @@ class Shell:
         from qoop.session.options import SYNONYMS
 
         begun = perf_counter()
-        seen: list[Job] = []
+        started: list[Job] = []
 
         def watch(job: Job) -> None:
-            seen.append(job)
+            started.append(job)
             self._last_text = job.text
             self._watch(job)
 
@@ -303,15 +306,15 @@ class Shell:
             self.confirm(f"{statement.name} means {ours} here")
         if result.says_done:
             return
-        self._print(result, perf_counter() - begun, seen[-1] if seen else None, shown)
+        self._print(result, perf_counter() - begun, started[-1] if started else None, shown)
 
-    def _grown(self, session: Session, asked: Approximate) -> tuple[Result, Result]:
+    def _grown(self, session: Session, statement: Approximate) -> tuple[Result, Result]:
         """The last edition of a growing answer, which is shown while it grows, and what its table shows of it. Ctrl-C
         takes the one that there is."""
         from qoop.interfaces.repl.growing_table import GrowingTable, with_half_widths
 
-        self._last_text = asked.text
-        answer = session.approximate(asked.text, asked.error, asked.confidence, if_busy=asked.if_busy)
+        self._last_text = statement.text
+        answer = session.approximate(statement.text, statement.error, statement.confidence, if_busy=statement.if_busy)
         table = GrowingTable(self.say, self.terminal)
         try:
             for edition in answer.editions():
@@ -345,17 +348,17 @@ class Shell:
         self._last_result = result
         terminal, note = self.terminal(), self._note(seconds, job)
         if self._file is not None:
-            write(result, self.form, self._file, style=self.look)
+            write(result, self.form, self._file, style=self.style)
             self._file.flush()
             if self._once:
                 self.close_output()
-        elif (told := explanation(result)) is not None:
-            self.tell_lines(told)
+        elif (explained := explanation(result)) is not None:
+            self.tell_lines(explained)
         elif self.form == "table":
-            self.say(table_text(shown or result, terminal, note, self.look))
+            self.say(table_text(shown or result, terminal, note, self.style))
             return
         else:
-            write(result, self.form, sys.stdout, terminal, self.look)
+            write(result, self.form, sys.stdout, terminal, self.style)
         if note:
             self.say(terminal.paint(note.removeprefix(" · "), "faint"))
 

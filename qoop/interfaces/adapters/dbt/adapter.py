@@ -32,8 +32,8 @@ class QoopRelation(BaseRelation):  # type: ignore[misc]
     quote_policy: Policy = field(default_factory=Policy)
 
     def _render_iterator(self) -> Iterator[tuple[Any, str | None]]:
-        for part, told in super()._render_iterator():
-            yield part, None if part == ComponentName.Schema and self.schema == MAIN else told
+        for part, text in super()._render_iterator():
+            yield part, None if part == ComponentName.Schema and self.schema == MAIN else text
 
     def with_query(self, query: str) -> KeptView:
         """The view of that name and query."""
@@ -97,21 +97,21 @@ class QoopAdapter(SQLAdapter):  # type: ignore[misc]
     def list_relations_without_caching(self, schema_relation: BaseRelation) -> list[BaseRelation]:
         """All tables and views of a schema."""
         database, schema = schema_relation.database, str(schema_relation.schema)
-        asked = f"SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = {literal(schema)}"
+        query = f"SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = {literal(schema)}"
         return [
-            self.Relation.create(database=database, schema=schema, identifier=name, type=_kind(told))
-            for name, told in self._rows(asked)
+            self.Relation.create(database=database, schema=schema, identifier=name, type=_kind(kind))
+            for name, kind in self._rows(query)
         ]
 
-    def _rows(self, asked: str) -> list[tuple[str, ...]]:
-        found = self.connections.session().sql(asked).arrow()
+    def _rows(self, query: str) -> list[tuple[str, ...]]:
+        found = self.connections.session().sql(query).arrow()
         return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
     @available  # type: ignore[untyped-decorator]
     def get_columns_in_relation(self, relation: BaseRelation) -> list[Any]:
         """The columns of a table or view, with their types."""
         described = self.connections.session().describe(f"FROM {relation.render()}")
-        return [self.Column(name, told) for name, told in described]
+        return [self.Column(name, type_) for name, type_ in described]
 
     def rename_relation(self, from_relation: BaseRelation, to_relation: BaseRelation) -> None:
         """Raises DbtRuntimeError: tables and views keep their names."""
@@ -132,5 +132,5 @@ class QoopAdapter(SQLAdapter):  # type: ignore[misc]
         self.connections.views.keep(view)
 
 
-def _kind(told: str) -> Any:
-    return RelationType.View if told == "VIEW" else RelationType.Table
+def _kind(table_type: str) -> Any:
+    return RelationType.View if table_type == "VIEW" else RelationType.Table
