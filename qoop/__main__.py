@@ -1,7 +1,7 @@
 """The command line: ``qoop DIR`` (a shell), ``qoop DIR -c "select …"``, ``qoop explain``, ``qoop serve``, ….
 
-Exit codes: 0 done; 1 an error of ours, told in one message on stderr; 2 wrong usage; 130 interrupted, and
-128 + n after signal n, once what was begun is cleaned up.
+Exit codes: 0 done; 1 an error of ours, in one message on stderr; 2 wrong usage; 130 interrupted; 128 + n after signal
+n. After a signal the process cleans up before it ends.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(words, process_is_ours=arguments is None)
     except QoopError as error:
         message = "\n".join([f"qoop: {error}", *getattr(error, "__notes__", ())])
-        print(
-            between_words(message, Terminal.of(sys.stderr).width) if sys.stderr.isatty() else message, file=sys.stderr
-        )
+        if sys.stderr.isatty():
+            message = between_words(message, Terminal.of(sys.stderr).width)
+        print(message, file=sys.stderr)
         return 1
     except EndedBySignal as ended:
         print(f"qoop: {ended}", file=sys.stderr)
@@ -98,7 +98,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_page_option(parser)
     parser.set_defaults(run=lambda options: _query(parser, options))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="qoop")
-    if not names_no_command(words):  # to describe them all takes several ms
+    if not names_no_command(words):  # descriptions of all commands take several ms
         _add_commands(commands, words)
     return parser
 
@@ -149,9 +149,9 @@ def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--alternatives", action="store_true", help="all plans worth keeping, and which wins where")
     kinds.add_argument(
-        "--analyze", action="store_true", help="run the query, and show what its stages turned out to be"
+        "--analyze", action="store_true", help="run the query, and show the measured figures of its stages"
     )
-    kinds.add_argument("--history", action="store_true", help="run the query, and tell what happened and was decided")
+    kinds.add_argument("--history", action="store_true", help="run the query, and print its events and decisions")
     kinds.add_argument("--diff", metavar="A,B", help="what two of the alternatives have in common")
     parser.add_argument("--format", choices=("text", "json", "svg", "html"), help="how to show it (text)")
     to = "write it there; the ending says how: .svg, .html, .json, or .png (with the extra plot)"
@@ -167,7 +167,7 @@ def _add_calibrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def _add_cluster(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
-    """Add the command; its module is loaded only if it is asked for."""
+    """Add the command; its module is loaded only to run it."""
     if words[:1] == ["cluster"]:
         import_module("qoop.interfaces.commands.cluster").add(commands)
     else:
@@ -175,7 +175,7 @@ def _add_cluster(commands: argparse._SubParsersAction[argparse.ArgumentParser], 
 
 
 def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
-    """Add the command; its module is loaded only if it is asked for."""
+    """Add the command; its module is loaded only to run it."""
     if words[:1] == ["serve"]:
         _add_session_options(import_module("qoop.interfaces.commands.serve").add(commands, _session))
     else:
@@ -183,7 +183,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser], wo
 
 
 def _add_page(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
-    """Add the command; its module is loaded only if it is asked for."""
+    """Add the command; its module is loaded only to run it."""
     if words[:1] == ["page"]:
         import_module("qoop.interfaces.page.command").add(commands)
     else:
@@ -201,7 +201,7 @@ def _add_group(
     what: str,
     module: str,
 ) -> None:
-    """Add a command with commands of its own; their module is loaded only if they are asked for."""
+    """Add a command with sub-commands; their module is loaded only for this command."""
     parser = commands.add_parser(name, help=what, description=f"{what}.")
     parser.set_defaults(run=lambda options: parser.error(f"a command is needed: see qoop {name} --help"))
     if words[:1] == [name]:
@@ -237,7 +237,7 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 
 def _script(options: argparse.Namespace, text: str) -> int:
-    """Run a text that may hold commands of the shell, such as \\d."""
+    """Run a text that may contain commands of the shell, such as \\d."""
     from qoop.interfaces.repl.command import Quit
     from qoop.interfaces.repl.commands import run_command
     from qoop.interfaces.repl.shell import Shell
@@ -255,7 +255,7 @@ def _script(options: argparse.Namespace, text: str) -> int:
 
 
 def _executed(session: Session, statement: Statement, unnamed: Sequence[str]) -> Result:
-    """The answer. unnamed: places with tables that no statement names, which an error is told with."""
+    """The answer. unnamed: places of tables that no statement names; a BindError registers them for its message."""
     try:
         return session.execute(statement, watch=_watch)
     except BindError:
@@ -267,7 +267,7 @@ def _executed(session: Session, statement: Statement, unnamed: Sequence[str]) ->
 
 
 def _has_text(parser: argparse.ArgumentParser, options: argparse.Namespace) -> bool:
-    """False if somebody who types would have to give it."""
+    """False if the text would have to come from a terminal."""
     if options.text is not None and options.file is not None:
         parser.error("give either -c or -f")
     typed = sys.stdin is None or sys.stdin.isatty()
@@ -308,7 +308,7 @@ def _shell(options: argparse.Namespace) -> int:
 
 
 def _show_page(options: argparse.Namespace, session: Session) -> None:
-    """Show the session in the browser, if that is asked for. Raises ConfigError if it cannot be."""
+    """Show the session in the browser if `--page` was set. Raises ConfigError if that fails."""
     if options.page:
         print(f"the page is at {session.page(open=True).url}", file=sys.stderr, flush=True)
 
@@ -331,7 +331,7 @@ def _show(options: argparse.Namespace, result: Result) -> None:
 
 
 def _watch(job: Job) -> None:
-    """Stay until a job has ended; tell on stderr what there was of an earlier run, and how far the job is."""
+    """Wait for the end of a job; show on stderr its progress, and the outputs that it reuses of an earlier run."""
     if sys.stderr.isatty():
         _show_bar(job)
     else:
@@ -339,7 +339,7 @@ def _watch(job: Job) -> None:
 
 
 def _follow(job: Job, every: float, tell: Callable[[str], object], shown: Callable[[], object] = lambda: None) -> None:
-    """Tell of an earlier run as soon as it is known. shown: is called at this interval in seconds."""
+    """Wait for a job's end; report reused outputs of an earlier run. shown: is called every `every` seconds."""
     from qoop.query.drawing.view import of_earlier_runs
 
     ended, reported = False, 0
@@ -367,7 +367,7 @@ def _explain(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
 
 
 def _form_of(path: str | None) -> str:
-    """As what a plan goes into a file of this name."""
+    """The format of a plan in a file of this name."""
     ending = os.path.splitext(path or "")[1].lower()
     return {".svg": "svg", ".png": "svg", ".html": "html", ".htm": "html", ".json": "json"}.get(ending, "text")
 
@@ -404,7 +404,7 @@ def _calibrate(options: argparse.Namespace) -> int:
 def _session(options: argparse.Namespace, is_needed: Callable[[str], bool] | None = None) -> Session:
     session: Session | None = None
     try:
-        with uninterrupted():  # it ends with what was kept waiting
+        with uninterrupted():  # raises delayed signals at its end
             from qoop.session.opening import connect
 
             session = connect(local_frames=False, **{name: getattr(options, name) for name in FLAGS})
@@ -418,8 +418,8 @@ def _session(options: argparse.Namespace, is_needed: Callable[[str], bool] | Non
 
 
 def _watching(session: Session, options: argparse.Namespace) -> Session:
-    """The session, following what the machine has to give, unless it was said whether it should. Slots of the
-    command line stand."""
+    """The session, which follows the free capacity of the machine unless `watch_machine` is set. Slots of the command
+    line stay."""
     from qoop.adaptive.monitor.machine import Machine
 
     config = session.config
@@ -431,7 +431,7 @@ def _watching(session: Session, options: argparse.Namespace) -> Session:
 
 
 def _show_bar(job: Job) -> None:
-    """Show on stderr how far a job is, if it takes its time."""
+    """Show the progress of a job on stderr, if it runs for longer than half a second."""
     if job.wait(0.5):
         _follow(job, 0.0, lambda line: print(line, file=sys.stderr))
         return

@@ -1,13 +1,13 @@
-"""The faces of a session: for people, for programs and for clients over a network.
+"""The interfaces of a session: for people, for programs, and for clients over a network.
 
 ::
 
     repl/             the shell
     page/             the live page: queries in a browser
     server/           `qoop serve`: many clients, as users with limits
-    adapters/         what other tools speak: SQLAlchemy, ibis, dbt
+    adapters/         SQLAlchemy, ibis and dbt
     commands/         the larger sub-commands of the command line
     dbapi.py          the Python database API
     notebook.py       results and jobs as HTML, and ``%%qoop``
-    former_paths.py   modules under the names that they had before
+    former_paths.py   modules under their former names
 """

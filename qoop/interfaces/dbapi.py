@@ -1,4 +1,4 @@
-"""The Python database API, version 2.0 (PEP 249), for tools that know no other: ``pandas.read_sql`` and the like.
+"""The Python database API, version 2.0 (PEP 249), for tools that expect it, such as ``pandas.read_sql``.
 
 >>> connection = connect(slots=1)
 >>> cursor = connection.cursor()
@@ -113,9 +113,9 @@ def TimestampFromTicks(ticks: float) -> datetime.datetime:
 
 
 def connect(*data: str | os.PathLike[str], session: Session | None = None, **options: Any) -> Connection:
-    """A connection to folders, DuckDB files and data files, or to what a session knows.
+    """A connection to folders, DuckDB files and data files, or to an existing session.
 
-    options: those of :func:`qoop.connect`. A session that was given stays open when the connection is closed.
+    options: those of :func:`qoop.connect`. Closing the connection does not close a session that was passed.
     """
     with errors_of_pep_249():
         if session is None:

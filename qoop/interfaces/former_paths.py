@@ -1,4 +1,4 @@
-"""Modules under the names that they had before the floors: the old name of a package goes on working.
+"""Modules under their names from before the floors: an import of the old name still works.
 
 The module of the old name is the module of the new name, not a copy. Its import warns (DeprecationWarning).
 """
@@ -62,7 +62,7 @@ FORMER = {
 
 
 def new_name(name: str) -> str | None:
-    """The name of a module today; None: it has always been so.
+    """The current name of a module; None: it was never renamed.
 
     >>> new_name("qoop.schedulers.base"), new_name("qoop.programs.told"), new_name("qoop.programs.rounds")
     ('qoop.adaptive.schedulers.base', 'qoop.adaptive.program_log', None)
@@ -75,7 +75,8 @@ def new_name(name: str) -> str | None:
 
 
 class FormerPaths(MetaPathFinder, Loader):
-    """Finds modules by their old names. It goes before other finders: a package knows its modules by both names."""
+    """Finds modules by their old names. It precedes other finders, since a package contains its modules by both
+    names."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

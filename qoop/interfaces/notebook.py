@@ -1,9 +1,9 @@
 """Notebooks: results and jobs as HTML, and ``%%qoop``, a cell of SQL that is shown while it runs.
 
-In IPython: ``%load_ext qoop``, then ``%qoop DIR`` opens data, and a cell that begins with ``%%qoop`` runs SQL; its
-answer is the result of the cell, and ``%%qoop name`` also gives it that name. ``%qoop SELECT …`` runs a line of SQL.
-``%%qoop --approximate`` shows an answer that grows, with bars for its intervals; ``%%qoop --tenant reports`` says whom
-it is for. ``%qoop session`` takes a session of yours.
+In IPython: ``%load_ext qoop``, then ``%qoop DIR`` opens data, and a cell that begins with ``%%qoop`` runs SQL. Its
+answer is the result of the cell; ``%%qoop name`` also assigns it to a variable. ``%qoop SELECT …`` runs a line of SQL.
+``%%qoop --approximate`` shows an answer that grows, with bars for its intervals. ``%%qoop --tenant reports`` names the
+tenant. ``%qoop session`` uses an existing session.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _BAR_WIDTH = 160
 _GROWS = "--approximate"
 _TERMS = {
-    "--tenant": ("tenant", "whom the queries are for"),
+    "--tenant": ("tenant", "the tenant of the queries"),
     "--deadline": ("deadline", "in how many seconds answers are needed"),
     "--priority": ("priority", "how urgent answers are, from 1 to 10"),
 }
@@ -36,7 +36,7 @@ _OPTION = re.compile(r"(?<!\S)--[a-z]")
 
 
 def edition_html(edition: Edition) -> str:
-    """An edition of a growing answer: its first rows, and a bar for each interval, all of a column on one scale."""
+    """An edition of a growing answer: its first rows, and a bar for each interval; a column has one scale."""
     result = edition.result
     rows = result.slice(0, SHOWN_ROWS).fetchall()
     texts = list(result.slice(0, SHOWN_ROWS).text_rows())
@@ -70,7 +70,7 @@ def _bar(low: float, high: float) -> str:
 
 
 def _taken(words: list[str], flag: str) -> tuple[list[str], str]:
-    """The other words, and the one behind a flag."""
+    """The words without a flag and its value, and that value."""
     place = words.index(flag)
     if place + 1 == len(words):
         raise ConfigError(f"behind {flag} stands {_TERMS[flag][1]}")
@@ -94,7 +94,7 @@ class Magic:
         return self._session
 
     def line(self, line: str) -> Session | Result:
-        """``%qoop``: the session; ``%qoop PATH``: open data; ``%qoop name``: take a session of that name; ``%qoop
+        """``%qoop``: the session; ``%qoop PATH``: open data; ``%qoop name``: use the session of that name; ``%qoop
         SELECT …``: run SQL."""
         from qoop.session.session import Session
 
@@ -155,7 +155,7 @@ class Magic:
 
 
 def _show(job: Job) -> None:
-    """Show a job that takes its time, until it has ended."""
+    """Show a job that runs for longer than a moment, until it has ended."""
     if job.wait(0.3):
         return
     page: Any = import_module("IPython.display")  # partly typed

@@ -75,6 +75,9 @@ CLEAN_FOLDERS = (
     "qoop/query",
     "qoop/programs",
     "qoop/session",
+    "qoop/interfaces/adapters",
+    "qoop/interfaces/page",
+    "qoop/interfaces/repl",
     "tpcds",
 )
 """Folders whose identifiers have no vague part, and whose texts name no person. Others join when they are clean."""

@@ -1,7 +1,7 @@
 """A dialect of SQLAlchemy 2 over :mod:`qoop.interfaces.dbapi`: ``create_engine("qoop:///DIR?slots=2&memory=2GB")``.
 
-An engine has one session, which its threads share. Statements take effect at once: what a transaction of SQLAlchemy
-rolls back stays, so the dialect leaves to `begin` and `rollback` nothing to do.
+An engine has one session, which its threads share. Statements take effect at once, and a rollback undoes nothing: in
+this dialect, `begin` and `rollback` do nothing.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class QoopDialect(default.DefaultDialect):
         return data, options
 
     def initialize(self, connection: Connection) -> None:
-        """Nothing is asked of the engine before the first statement."""
+        """Send no query before the first statement."""
 
     def do_begin(self, dbapi_connection: PoolProxiedConnection) -> None:
         """Statements take effect at once."""

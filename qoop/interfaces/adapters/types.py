@@ -19,7 +19,7 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 
 
 def alchemy_type(name: str) -> TypeEngine[Any]:
-    """The type of SQLAlchemy for one of DuckDB's; NullType where it has none, such as for structs and maps.
+    """The SQLAlchemy type for a DuckDB type; NullType where there is none, such as for structs and maps.
 
     >>> alchemy_type("DECIMAL(7,2)"), alchemy_type("INTEGER[]"), alchemy_type("STRUCT(a INTEGER)")
     (NUMERIC(precision=7, scale=2), ARRAY(INTEGER()), NullType())

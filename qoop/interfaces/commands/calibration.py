@@ -1,15 +1,16 @@
-"""Measures the constants of the cost model on this machine, and keeps them for later sessions.
+"""Measures the constants of the cost model on this machine, and saves them for later sessions.
 
-Data is made for it (two million rows of random numbers and short texts in temporary Parquet files) and some forty
-queries over it are run, each of which spends most of its time on one thing: scanning, filtering, building and probing
-hash tables of several sizes, grouping, sorting. The model is linear in its constants, so a query's prediction is the
-sum of constants times *amounts*, and amounts are what the model predicts with that constant at 1 and all others at 0.
-The constants are those that make the sum of squared errors (see :func:`fit`) least, none below a
-tenth or above ten times what ships, and with a slight pull towards that (ridge regression), which settles what the
-queries leave open. Keys are far apart, so that DuckDB does not index an array by them: for that it needs statistics,
-which the outputs of stages have not.
+The calibration generates two million rows of random numbers and short texts in temporary Parquet files. It runs some
+forty queries over them. Each spends most of its time on one operation: scanning, filtering, building and probing hash
+tables of several sizes, grouping or sorting.
 
-Time is the processor time of this process on one thread of DuckDB, so other work on the machine disturbs little.
+The model is linear in its constants, so a query's prediction is the sum of constants times *amounts*. An amount is the
+model's prediction with that constant at 1 and all others at 0. The fitted constants minimise the sum of squared errors
+(see :func:`fit`), within a tenth to ten times the shipped values. A slight pull towards the shipped values (ridge
+regression) determines constants that the queries leave open. Keys are far apart, so that DuckDB does not index an
+array by them: that needs statistics, which outputs of stages lack.
+
+Time is the processor time of this process on one thread of DuckDB, so that other work on the machine has little effect.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ _QUERIES = {
 }
 
 _SPREAD = ("two tables probed", "very many groups", "window")
-"""Queries of several kinds, to be run on two threads."""
+"""Queries of several kinds, which run on two threads."""
 
 _SMALL_TABLES = {
     "s": "SELECT range AS id, range % 7 AS key, 'name ' || range AS name FROM range(100)",
@@ -138,7 +139,7 @@ _SMALL_QUERIES = (
 
 @value
 class Measurement:
-    """One query: processor seconds it took, and what the calibrated model says."""
+    """One query: its processor seconds, and the prediction of the calibrated model."""
 
     query: str
     seconds: float
@@ -147,14 +148,14 @@ class Measurement:
 
 @value
 class Calibration:
-    """The constants found. seconds: how long finding them took."""
+    """The fitted constants. seconds: the duration of the calibration."""
 
     model: CostModel
     measurements: tuple[Measurement, ...]
     seconds: float
 
     def json(self) -> dict[str, Any]:
-        """The file's content: format, version of DuckDB, constants, and what they were found from."""
+        """The file's content: format, version of DuckDB, constants and measurements."""
         return {
             "format": FORMAT,
             "duckdb": duckdb.__version__,
@@ -183,13 +184,11 @@ def calibrate(rows: int = ROWS, progress: Callable[[str], object] = lambda query
 def fit(
     amounts: Sequence[Amounts], seconds: Sequence[float], shipped: CostModel = DEFAULT, pull: float = _PULL
 ) -> dict[str, float]:
-    """The constants that explain the seconds best.
+    """The constants that explain the seconds best. amounts: of each constant, for each query.
 
-    amounts: for each query how much of each constant it has.
-
-    The error of a query is (predicted - measured)² / (predicted x measured), which takes twice too much and half of it
-    for equally wrong; with the last round's predictions in the denominator that is a least-squares problem, solved by
-    coordinate descent.
+    The error of a query is (predicted - measured)² / (predicted x measured): twice and half the measured time count the
+    same. With the last round's predictions in the denominator, this is a least-squares problem, solved by coordinate
+    descent.
     """
     usual = {name: float(getattr(shipped, name)) for name in MEASURED}
     # In units of the usual constants and of the seconds measured, all numbers are around 1.
@@ -230,7 +229,7 @@ def save(calibration: Calibration, path: Path) -> None:
 
 
 def report(calibration: Calibration) -> str:
-    """The constants next to those that ship, and each query's seconds next to what the constants say."""
+    """The constants next to the shipped ones, and each query's measured and predicted seconds."""
     lines = [f"{'constant':<21} {'ns':>8} {'shipped':>8}"]
     for name in MEASURED:
         lines.append(f"{name:<21} {getattr(calibration.model, name) * 1e9:>8.3g} {getattr(DEFAULT, name) * 1e9:>8.3g}")
@@ -245,7 +244,7 @@ Probe = tuple[str, Amounts, float]
 
 
 def _probes(folder: Path, rows: int, progress: Callable[[str], object]) -> tuple[list[Probe], float]:
-    """The time of the queries over large tables, and the part of them that more threads do not speed up."""
+    """The time of the queries over large tables, and their serial part, which threads do not speed up."""
     found: list[Probe] = []
     with open_duckdb(threads=1) as connection, Catalog(folder / "cache") as catalog:
         data = folder / "data"
@@ -268,7 +267,7 @@ def _probes(folder: Path, rows: int, progress: Callable[[str], object]) -> tuple
 
 
 class _Planned:
-    """Queries as the planner prints them, and how much of each constant it believes them to have."""
+    """Queries as the planner prints them, with its amounts of each constant."""
 
     def __init__(self, catalog: Catalog, data: Path) -> None:
         self._catalog = catalog
@@ -294,7 +293,7 @@ def _only(constant: str) -> CostModel:
 
 
 def _seconds(connection: duckdb.DuckDBPyConnection, sql: str) -> float:
-    """Processor seconds of the query, the least of some runs; Arrow comes out, as it does of a kernel."""
+    """Processor seconds of the query, the least of some runs; the output is Arrow, as that of a kernel."""
     return min(_timed(lambda: connection.sql(sql).to_arrow_table()) for _ in range(_REPEAT))
 
 
@@ -318,10 +317,9 @@ def _arrow(connection: duckdb.DuckDBPyConnection, rows: int) -> list[Probe]:
 
 
 def _serial_part(connection: duckdb.DuckDBPyConnection, queries: Sequence[str]) -> float:
-    """The part of a task that does not gain by a second thread (Amdahl's law), by the time on the clock.
+    """The part of a task that a second thread does not speed up (Amdahl's law), by elapsed time.
 
-    That is what ships where there is no second processor, or where other work takes so much of them that a thread
-    waits for its turn.
+    The shipped value applies if there is no second processor, or if other work makes a thread wait for one.
     """
     if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) < 2:
         return DEFAULT.serial_part
@@ -336,7 +334,7 @@ def _serial_part(connection: duckdb.DuckDBPyConnection, queries: Sequence[str]) 
 
 
 def _wall_seconds(connection: duckdb.DuckDBPyConnection, queries: Sequence[str], threads: int) -> tuple[float, float]:
-    """Seconds on the clock of each query's fastest run, and of all runs."""
+    """Elapsed seconds of each query's fastest run, and of all runs."""
     connection.execute(f"SET threads = {threads}")
     least = whole = 0.0
     for sql in queries:
@@ -350,7 +348,7 @@ def _wall_seconds(connection: duckdb.DuckDBPyConnection, queries: Sequence[str],
 
 
 def _small_queries() -> list[Probe]:
-    """Queries over a hundred rows, whose time is that of starting tasks and operators."""
+    """Queries over a hundred rows, which spend their time on starting tasks and operators."""
     from qoop.session.session import Session  # which reads calibrations
 
     with Session(configure(slots=1, replan=False), DEFAULT) as session, open_duckdb() as connection:

@@ -1,8 +1,7 @@
 """`qoop cluster`: the nodes of a Ray cluster and the sessions on them, on one screen.
 
-The nodes are those that Ray knows; what sessions hold is known by the actor that divides the slots between them, and
-what waits at a node, and what comes in there from others, by the agent there. Of a session without queues, which has
-processes of its own, only what it holds is known.
+Ray reports the nodes. The arbiter, the actor that divides the slots between sessions, reports their slots. The agent of
+a node reports its queued tasks and its transfers from other nodes; a session without agents has no such report.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _FIELDS = {"given": "granted", "asked": "requested"}
 
 @value
 class NodeStatus:
-    """A node. leaves: True: it was announced that it will be taken away. agent: it has one, for all sessions."""
+    """A node. leaves: its removal was announced. agent: it has an agent, which all sessions share."""
 
     name: str
     host: str
@@ -40,9 +39,8 @@ class NodeStatus:
 
 @value
 class SessionStatus:
-    """A session. wants: slots that it has a use for. used, given: slots by node. silent: seconds since it was heard.
-    queued: tasks that wait at each node; coming, asked: answers of other nodes that come in there, and questions to
-    them that wait for their turn."""
+    """A session. wants: its demand of slots. used, granted: slots by node. silent: seconds since its last report.
+    queued: tasks that wait at each node. coming, requested: transfers to each node that run, and that wait to start."""
 
     name: str
     tenant: str
@@ -56,18 +54,18 @@ class SessionStatus:
 
     @classmethod
     def of_json(cls, facts: Mapping[str, Any]) -> SessionStatus:
-        """The session of a dictionary. Files and the arbiter name `granted` given, and `requested` asked."""
+        """The session of a dictionary, with the keys of a file or of the arbiter."""
         return cls(**{_FIELDS.get(key, key): one for key, one in facts.items()})
 
     @property
     def waits(self) -> int:
-        """Slots that it has a use for and does not have."""
+        """Demanded slots that were not granted."""
         return max(0, round(self.wants) - sum(self.granted.values()))
 
 
 @value
 class ClusterStatus:
-    """All of a cluster at one moment."""
+    """A cluster at one time: its nodes and its sessions."""
 
     address: str
     nodes: tuple[NodeStatus, ...]
@@ -75,7 +73,7 @@ class ClusterStatus:
 
     @classmethod
     def of_json(cls, facts: Mapping[str, Any]) -> ClusterStatus:
-        """The cluster that `--json` has written. Raises ConfigError."""
+        """The cluster of a file that `--json` wrote. Raises ConfigError."""
         try:
             nodes = tuple(NodeStatus(**one) for one in facts["nodes"])
             return cls(facts["address"], nodes, tuple(map(SessionStatus.of_json, facts["sessions"])))
@@ -102,9 +100,9 @@ class ClusterStatus:
 def drawn(cluster: ClusterStatus, width: int = 80) -> str:
     """The screen: a line for each session, then the nodes in columns.
 
-    A node has a mark for each slot: a capital one where a task of the session runs, a small one where it may begin one,
-    a dot where nobody may; then, after a plus, the number of tasks that wait there, and after an arrow that of the
-    answers that come in from other nodes.
+    A node has a mark for each slot: the session's capital letter if it runs a task there, its small letter if it may
+    start one, and a dot if the slot is not granted. After a plus stands the number of queued tasks, and after an arrow
+    that of the transfers from other nodes.
     """
     slots = sum(node.slots for node in cluster.nodes)
     busy = sum(sum(one.used.values()) for one in cluster.sessions)
@@ -149,7 +147,7 @@ def _in_columns(cells: Sequence[str], width: int) -> list[str]:
 
 
 def cluster_status(address: str) -> ClusterStatus:
-    """The cluster as it is now. Raises ConfigError if there is none that answers."""
+    """The current state of a cluster. Raises ConfigError if none answers."""
     from qoop.adaptive.cluster.arbiter import NAME, NAMESPACE
     from qoop.engine.backends.ray.nodes import attach, living, load
 
@@ -161,7 +159,7 @@ def cluster_status(address: str) -> ClusterStatus:
     except ValueError:  # there is none while there is no session
         sessions = []
     except ray.exceptions.RayError as error:
-        raise ConfigError(f"the cluster at {address} does not say what its sessions hold: {error}") from error
+        raise ConfigError(f"the cluster at {address} does not report its sessions: {error}") from error
     agents = _agents(ray, machines)
     nodes = tuple(
         NodeStatus(node.machine, node.host, node.slots, node.leaves_at is not None, node.machine in agents)
@@ -172,7 +170,7 @@ def cluster_status(address: str) -> ClusterStatus:
 
 @value
 class _AgentStatus:
-    """An agent. queued, coming, asked: by session, as in `SessionSeen`; nothing if it did not tell in time."""
+    """An agent. queued, coming, requested: by session, as in `SessionStatus`; empty if it did not reply in time."""
 
     queued: Mapping[str, int] = field(default_factory=dict)
     coming: Mapping[str, int] = field(default_factory=dict)
@@ -180,7 +178,7 @@ class _AgentStatus:
 
 
 def _agents(ray: Any, machines: Mapping[str, str]) -> dict[str, _AgentStatus]:
-    """The agents by machine, with what they tell within a second. machines: by node."""
+    """The agents by machine, with their replies within a second. machines: by node."""
     from qoop.engine.backends.ray.agent import agents
 
     found = dict[str, _AgentStatus]()
@@ -199,7 +197,7 @@ def _agents(ray: Any, machines: Mapping[str, str]) -> dict[str, _AgentStatus]:
 
 
 def _agent_status(waiting: Mapping[str, int], pulling: Mapping[str, tuple[int, int]]) -> _AgentStatus:
-    """The words of an agent, by the names that sessions have at the arbiter."""
+    """The reply of an agent, by the names that sessions have at the arbiter."""
 
     def by_session(counts: Mapping[str, int]) -> dict[str, int]:
         return {name.rpartition("-")[0]: count for name, count in counts.items() if count}
@@ -209,7 +207,7 @@ def _agent_status(waiting: Mapping[str, int], pulling: Mapping[str, tuple[int, i
 
 
 def _with_queues(session: Mapping[str, Any], agents: Mapping[str, _AgentStatus]) -> SessionStatus:
-    """A session as the arbiter tells of it, with what agents know."""
+    """A session of the arbiter, with the queues of all agents."""
 
     def by_machine(what: str) -> dict[str, int]:
         counts = {machine: getattr(agent, what).get(session["name"], 0) for machine, agent in agents.items()}
@@ -223,7 +221,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser("cluster", help=_WHAT, description=f"{_WHAT}.")
     parser.add_argument("address", metavar="ADDRESS", help='"host:port", "auto", or a file that --json has written')
-    parser.add_argument("--json", metavar="FILE", help="write what is shown there")
+    parser.add_argument("--json", metavar="FILE", help="write the same facts there")
     parser.set_defaults(run=_run)
 
 

@@ -1,4 +1,4 @@
-"""Loads what a single command needs, and no more: most of its time may be that."""
+"""Loads only the modules that a single command needs: loading may take most of its time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def loading_little() -> Iterator[None]:
-    """Load Arrow without NumPy, and let Python collect no garbage meanwhile, unless either is loaded already.
+    """Load Arrow without NumPy, and without garbage collection meanwhile, unless either is loaded already.
 
-    Arrow loads NumPy where it is installed, to convert from and to its arrays, which a command has no use for. That
-    takes longer than all of qoop's own modules. Arrow supports to be without it. Who asks for NumPy later gets it.
-    Loading makes many objects and no garbage.
+    Arrow loads NumPy, if installed, to convert arrays, which a command does not need. That takes longer than all of
+    qoop's own modules. Arrow works without it, and a later import of NumPy works as usual. Loading makes many objects
+    and no garbage.
     """
     if "pyarrow" in sys.modules or "numpy" in sys.modules:
         yield
@@ -31,7 +31,7 @@ def loading_little() -> Iterator[None]:
 
 
 def _thaw() -> None:
-    """Let what was loaded be freed at the end, if DuckDB complains of what is not: 2.0 does so, in forty lines."""
+    """Free the loaded objects at exit if DuckDB reports leaks: 2.0 does so, in forty lines."""
     import duckdb
 
     if not duckdb.__version__.startswith("1."):

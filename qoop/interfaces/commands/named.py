@@ -1,6 +1,6 @@
-"""The tables of a folder that the statements of ``qoop DIR -c`` can mean; no others are opened.
+"""The tables of a folder that the statements of ``qoop DIR -c`` can refer to; no others are opened.
 
-To open the 24 tables of a benchmark takes as long as a short query: a footer and DuckDB's view of its columns for each.
+Opening the 24 tables of a benchmark takes as long as a short query: each needs its footer read and a view in DuckDB.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _LISTS_TABLES = re.compile(
 
 
 def tables_named(done: Sequence[Statement]) -> Callable[[str], bool] | None:
-    """True for the name of a table that one of the statements has as a word; None if they may tell of any table.
+    """True for the name of a table that occurs as a word in a statement; None if a statement may list all tables.
 
-    A query may still mean another one, by a name that it puts together: then DuckDB says that it does not exist.
+    A query may still compute the name of another table: then DuckDB raises that it does not exist.
 
     >>> named = tables_named([Query("SELECT count(*) FROM Orders")])
     >>> named("orders"), named("items"), named("my table"), tables_named([Query("FROM duckdb_tables()")])

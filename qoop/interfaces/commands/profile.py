@@ -37,7 +37,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "Draw a profile in the terminal, and tell its figures"
+    what = "Draw a profile in the terminal, and print its figures"
     parser = commands.add_parser("show", help=what, description=f"{what}.")
     _add_common(parser)
     parser.add_argument("--width", type=int, metavar="N", help="columns (those of the terminal)")
@@ -74,7 +74,7 @@ def _add_common(parser: argparse.ArgumentParser, several: bool = False) -> None:
     parser.add_argument("profile", metavar=_NAME, nargs="+" if several else None, help=help_)
     parser.add_argument("--compress", type=float, default=1.0, metavar="N", help="let time pass so much faster (1)")
     parser.add_argument("--since", type=float, default=0.0, metavar="SECONDS", help="begin there (0)")
-    where = parser.add_argument_group("files that count machines, or tell prices")
+    where = parser.add_argument_group("files that count machines, or record prices")
     where.add_argument("--slots", type=float, default=30, metavar="N", help="of each machine (30)")
     where.add_argument("--memory", default="128GB", metavar="SIZE", help="of each machine (128GB)")
     where.add_argument("--zone", metavar="NAME", help="availability zone of the prices")
@@ -163,5 +163,5 @@ def _loaded(options: argparse.Namespace, name: str) -> CapacityProfile:
 
 
 def _region_seconds(options: argparse.Namespace) -> float:
-    """Ten minutes of the time before it was compressed."""
+    """Ten minutes of the original time, before compression."""
     return REGION_SECONDS / float(options.compress)

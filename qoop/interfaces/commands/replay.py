@@ -1,11 +1,11 @@
-"""``qoop replay FILE``: tell what is in a trace, and check that what was decided follows from what happened."""
+"""``qoop replay FILE``: print the events of a trace, and check that the same decisions follow from them."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-_WHAT = "Tell what is in a trace, and go through it again: do the same decisions follow?"
+_WHAT = "Print the events of a trace, and replay it: do the same decisions follow?"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -14,8 +14,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "replay", help=_WHAT, description=f"{_WHAT} Exit code 1 if not; what differs first is shown."
     )
     parser.add_argument("path", metavar="FILE", help="a trace, as `trace=` or QOOP_TRACE has it written")
-    parser.add_argument("--job", metavar="JOB", help="tell of this job only")
-    parser.add_argument("--full", action="store_true", help="tell of every task")
+    parser.add_argument("--job", metavar="JOB", help="print this job only")
+    parser.add_argument("--full", action="store_true", help="print every task")
     hysteresis = "decide with this hysteresis, and show what would first have been decided otherwise"
     parser.add_argument("--hysteresis", type=float, metavar="FRACTION", help=hysteresis)
     parser.set_defaults(run=_run)

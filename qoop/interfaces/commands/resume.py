@@ -24,7 +24,7 @@ def add(
 ) -> argparse.ArgumentParser:
     """Add the command, and return its parser, which still lacks the options of a session.
 
-    open_session, watch, show: how the command line opens a session, shows how far a job is, and its answer.
+    open_session, watch, show: the command line's functions for a session, a job's progress and its answer.
     """
     parser = commands.add_parser("resume", help=_WHAT, description=f"{_WHAT}.")
     parser.add_argument("path", metavar="PATH", help="the folder that Job.suspend wrote")

@@ -1,4 +1,4 @@
-"""``qoop serve DIR``: answer the queries of many clients, until a signal says to end."""
+"""``qoop serve DIR``: answer the queries of many clients, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def add(
     parser.add_argument("--flight-port", type=int, metavar="N", help="of Arrow Flight SQL; without it there is none")
     pg_port = "of PostgreSQL's protocol; without it there is none"
     parser.add_argument("--pg-port", type=int, metavar="N", help=pg_port)
-    parser.add_argument("--users", metavar="FILE", type=Path, help="who may ask; without it anybody on this machine")
+    parser.add_argument(
+        "--users", metavar="FILE", type=Path, help="the users; without it, any program on this machine may connect"
+    )
     parser.add_argument("--new-user", metavar="NAME", help="print a new token, and its lines for the file of users")
     password = "with --new-user: ask for a password, or read a line, in place of a new token"
     parser.add_argument("--password", action="store_true", help=password)
@@ -64,7 +66,7 @@ def add(
     idle = "seconds after which a connection of HTTP without a request is closed (60)"
     parser.add_argument("--idle", type=float, default=60.0, metavar="SECONDS", help=idle)
     ending = "seconds that queries may go on once the server is to end (30)"
-    page = "show all queries in a browser on this machine, to whom has the address that is printed"
+    page = "show all queries in a browser on this machine, at an address with a secret, which is printed"
     parser.add_argument("--page", action="store_true", help=page)
     parser.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help=ending)
     parser.set_defaults(run=lambda options: _run(options, open_session))
@@ -143,7 +145,7 @@ def _locked_session(options: argparse.Namespace, open_session: Callable[[argpars
 
 
 def _wait_for_end(service: Service, kept: KeptQueries, grace: float) -> None:
-    """Serve until Ctrl-C or another signal; a second one does not wait for the queries that run."""
+    """Serve until Ctrl-C or another signal; a second signal cancels the running queries."""
     try:
         threading.Event().wait()
     except KeyboardInterrupt:
@@ -160,13 +162,13 @@ def _wait_for_end(service: Service, kept: KeptQueries, grace: float) -> None:
 def _print_user(name: str, with_password: bool) -> int:
     token, lines = new_user(name, _password() if with_password else None)
     if not with_password:
-        _say(f"the token of {name}, which nobody can tell again: {token}")
+        _say(f"the token of {name}, which cannot be shown again: {token}")
     print(lines, end="")
     return 0
 
 
 def _password() -> str:
-    """The password that is typed, unseen, or the first line of the input."""
+    """The password, typed without echo, or the first line of the input."""
     if sys.stdin.isatty():
         return getpass.getpass("the password: ")
     return sys.stdin.readline().rstrip("\n")

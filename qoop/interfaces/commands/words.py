@@ -1,7 +1,7 @@
-"""The words of a command line as argparse takes them: the command first, and --data before each path.
+"""The words of a command line in argparse's order: the command first, and --data before each path.
 
-argparse takes one word without an option for the command, so that ``qoop --slots 2 DIR`` would be none of them, and the
-options before a command for other ones than those behind it.
+argparse reads the first word that belongs to no option as the command, so ``qoop --slots 2 DIR`` would name the command
+DIR. It also separates options before a command from those after it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def in_order(words: Sequence[str], commands: Collection[str]) -> list[str]:
 
 
 def names_no_command(words: Sequence[str]) -> bool:
-    """True if all words, in order, are options and their values, and none asks for help.
+    """True if all words, in order, are options and their values, and none is a help option.
 
     >>> names_no_command(["--slots", "2", "-c", "FROM x"]), names_no_command(["-h"]), names_no_command(["expalin"])
     (True, False, False)
@@ -51,7 +51,7 @@ def names_no_command(words: Sequence[str]) -> bool:
 
 
 def stray(words: Sequence[str], commands: Collection[str]) -> str | None:
-    """The first word that is no option, no value of one, no path and no command; None: there is none.
+    """The first word that is neither an option, a value of one, a path nor a command; None: there is none.
 
     >>> stray(["--slots", "2", "nowhere"], ["explain"])
     'nowhere'
@@ -72,14 +72,14 @@ def _with_data_named(left: Iterator[str]) -> list[str]:
 
 
 def _taken(word: str, left: Iterator[str]) -> list[str]:
-    """A word with the value that follows if it is an option with one, or with --data if it is a path."""
+    """An option with the value that follows it, or a path with --data before it."""
     if _takes_value(word):
         return [word, *[value for value in [next(left, None)] if value is not None]]
     return ["--data", word] if _is_path(word) else [word]
 
 
 def _takes_value(word: str) -> bool:
-    """True for an option whose value is the next word: it may be cut short, as ``--slot``."""
+    """True for an option whose value is the next word; the option may be abbreviated, as ``--slot``."""
     if word.startswith("--"):
         return len(word) > 2 and "=" not in word and not any(switch.startswith(word) for switch in _SWITCHES)
     return len(word) == 2 and word[0] == "-" and word not in _SWITCHES

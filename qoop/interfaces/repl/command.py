@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 @value
 class Command:
-    """names: without the \\, the usual one first. arguments: as help shows them. help: what it does, in a line.
+    """names: without the \\, the usual one first. arguments: as help shows them. help: its effect, in a line.
 
-    run: gets the shell and the rest of the line. when: it is done if it is typed while a query runs: at once, in its
-    turn (what was typed before it may wait), or after the query in front, as it runs queries itself or leaves.
+    run: gets the shell and the rest of the line. when: the time of a command that is typed while a query runs. Either
+    at once; in turn, after earlier texts that wait; or after the query in front, for a command that runs queries or
+    leaves the shell.
     """
 
     names: tuple[str, ...]
@@ -27,4 +28,4 @@ class Command:
 
 
 class Quit(Exception):
-    """The shell is to be left."""
+    """Leaves the shell."""

@@ -1,4 +1,4 @@
-"""The commands of the shell: ``\\name arguments``, or ``.name arguments`` for those who come from DuckDB."""
+"""The commands of the shell: ``\\name arguments`` as in psql, or ``.name arguments`` as in DuckDB."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run_command(shell: Shell, line: str) -> None:
-    """Do what a line asks for. Raises ConfigError for an unknown command, and whatever the command raises."""
+    """Run the command of a line. Raises ConfigError for an unknown command, and the errors of the command."""
     word, rest = _parted(line)
     command, name = _named(word), word[1:]
     if command is None:
@@ -31,7 +31,7 @@ def run_command(shell: Shell, line: str) -> None:
 
 
 def may_run(text: str, others_wait: bool) -> bool:
-    """True if what was typed while a query runs is done at once. others_wait: other texts do, which were before it."""
+    """True if a text that is typed while a query runs is run at once. others_wait: earlier texts wait."""
     if not is_command(text):
         return text.endswith("&")
     command = _named(_parted(text)[0])
@@ -73,7 +73,7 @@ _HELP = 26
 
 
 def _hanging(left: str, right: str, width: int) -> str:
-    """Two columns, of which the right one takes as many lines as it needs."""
+    """Two columns; the right one takes as many lines as it needs."""
     lines = wrap(right, max(30, width - _HELP - 2))
     first = f"{left} {lines[0]}" if len(left) <= _HELP else f"{left}\n{' ' * _HELP} {lines[0]}"
     return "\n".join([first, *(f"{' ' * _HELP} {line}" for line in lines[1:])])

@@ -1,4 +1,4 @@
-"""Completions of what is typed: commands, tables, columns of the tables in scope, functions, keywords, files."""
+"""Completions of a text: commands, tables, columns of the tables in scope, functions, keywords, files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ENDS_FROM = {"where", "group", "order", "having", "limit", "union", "except", "
 
 @value
 class Offer:
-    """text: what takes the place of the last `replaces` characters before the cursor. what: a word on its kind."""
+    """text: replaces the last `replaces` characters before the cursor. what: a word on its kind."""
 
     text: str
     replaces: int
@@ -36,7 +36,7 @@ class Offer:
 
 
 def offers(text: str, cursor: int, names: Names, commands: Sequence[str] = ()) -> list[Offer]:
-    """The words that may stand at the cursor, the likeliest first.
+    """The possible words at the cursor, the likeliest first.
 
     >>> names = Names(tables={"orders": (("item", "VARCHAR"), ("price", "INTEGER"))})
     >>> [offer.text for offer in offers("select pr from orders", 9, names)]
@@ -65,7 +65,7 @@ def offers(text: str, cursor: int, names: Names, commands: Sequence[str] = ()) -
 
 
 def scope(statement: str, names: Names) -> dict[str, str]:
-    """The tables that a statement reads, as it stands behind FROM, by alias in lower case.
+    """The sources that a statement reads, in their text after FROM, by alias in lower case.
 
     >>> scope("select * from orders o, items join x as y on true", Names())
     {'o': 'orders', 'items': 'items', 'y': 'x'}
@@ -90,7 +90,7 @@ def scope(statement: str, names: Names) -> dict[str, str]:
 
 
 def _source(statement: str, after: Sequence[Token]) -> tuple[str, str] | None:
-    """The alias and the text of what is read first in these pieces; None if that is nothing whole."""
+    """The alias and the text of the source at the start of these tokens; None if it is incomplete."""
     first = after[0] if after else None
     name = name_of(first) if first is not None else None
     if first is None or (name is not None and name.lower() in _NO_ALIAS):
@@ -108,7 +108,7 @@ def _source(statement: str, after: Sequence[Token]) -> tuple[str, str] | None:
 
 
 def _parentheses(pieces: Sequence[Token]) -> int:
-    """The number of pieces from a parenthesis to the one that closes it, with both; 0 if none does."""
+    """The number of tokens from a parenthesis to its closing one, both included; 0 if it is not closed."""
     depth = 0
     for place, token in enumerate(pieces):
         depth += (token.text == "(") - (token.text == ")")
@@ -118,7 +118,7 @@ def _parentheses(pieces: Sequence[Token]) -> int:
 
 
 def _renaming(after: Sequence[Token], alias: str) -> int:
-    """The number of pieces of an alias that gives names to columns, too; 0 if it gives none."""
+    """The number of tokens of an alias that also names columns; 0 if it names none."""
     place = next((place for place, token in enumerate(after[:2]) if name_of(token) == alias), None)
     if place is None or len(after) <= place + 1 or after[place + 1].text != "(":
         return 0
@@ -136,7 +136,7 @@ def _alias(after: Sequence[Token], table: str) -> str:
 
 
 def common_tables(statement: str) -> dict[str, str]:
-    """The queries that WITH gives names, as a text up to and with each, by name in lower case.
+    """The named queries of WITH, each as the text up to its end, by name in lower case.
 
     >>> common_tables("with a as (select 1 as x), b(y) as (from a) select ")
     {'a': 'with a as (select 1 as x)', 'b': 'with a as (select 1 as x), b(y) as (from a)'}
@@ -183,7 +183,7 @@ def _tables(names: Names) -> Iterator[tuple[str, str]]:
 
 
 def _is_variable(before: Sequence[Token], start: int) -> bool:
-    """True if what starts there is behind a colon that is not a cast's."""
+    """True if the word at this position follows a colon that is not part of a cast."""
     return (
         bool(before)
         and before[-1].text == ":"
@@ -202,7 +202,7 @@ def _columns_of(alias: str, statement: str, prefix: str, names: Names) -> list[O
 
 
 def _columns(source: str, statement: str, names: Names) -> list[tuple[str, str]]:
-    """The columns of what is read, as they are written, with their types."""
+    """The columns of a source, quoted where needed, with their types."""
     common = common_tables(statement)
     before = common.get(source.lower()) or (list(common.values())[-1] if common and source.startswith("(") else "")
     if source.lower() in common:
@@ -230,7 +230,7 @@ def _anything(statement: str, prefix: str, names: Names) -> Iterator[tuple[str, 
 
 
 def _matching(prefix: str, candidates: Iterable[tuple[str, str]]) -> list[Offer]:
-    """Those that begin with what was typed, then those that contain it, each once."""
+    """The candidates that begin with the prefix, then those that contain it, each once."""
     typed = prefix.strip('"').lower()
     starts: dict[str, str] = {}
     within: dict[str, str] = {}
@@ -244,7 +244,7 @@ def _matching(prefix: str, candidates: Iterable[tuple[str, str]]) -> list[Offer]
 
 
 def _written(name: str) -> str:
-    """A name as it must be written in a query."""
+    """A name as SQL must write it."""
     return name if name.isidentifier() and name.isascii() else '"' + name.replace('"', '""') + '"'
 
 
@@ -286,7 +286,7 @@ def _files(typed: str) -> list[Offer]:
 
 
 class NameCompleter(Completer):
-    """Offers for prompt_toolkit. names, commands: what there is to be named now."""
+    """Offers for prompt_toolkit. names, commands: the current ones of the session and the shell."""
 
     def __init__(self, names: Callable[[], Names], commands: Callable[[], Sequence[str]]) -> None:
         self._names = names

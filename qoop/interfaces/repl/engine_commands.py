@@ -24,7 +24,7 @@ def _resize(shell: Shell, line: str) -> None:
         raise ConfigError("write \\resize slots=1 memory=1GB, and notice=10 for a change in 10 seconds; \\resize auto")
     slots = int(options["slots"]) if options.get("slots", "").isdigit() else options.get("slots")
     notice = _number("notice", options.get("notice", "0"))
-    shell.session.resize(slots, options.get("memory"), notice=notice)  # type: ignore[arg-type]  # it says what is wrong
+    shell.session.resize(slots, options.get("memory"), notice=notice)  # type: ignore[arg-type]  # it raises for wrong types
     when = f"in {notice:g} s" if notice else "from now on"
     changes = ", ".join(f"{name} {value}" for name, value in options.items() if name != "notice")
     shell.tell(f"{changes} {when}" if notice else f"queries now have {available_of(shell.session.configured)}")
@@ -38,7 +38,7 @@ def _number(name: str, text: str) -> float:
 
 
 _NAMED_SPEED = 60.0
-"""By how much profiles that have a name pass faster: a minute a second."""
+"""The speed of named profiles: a minute passes in a second."""
 
 
 def _profile(shell: Shell, line: str) -> None:
@@ -100,6 +100,6 @@ ENGINE_COMMANDS = (
     Command(("profile",), "NAME|FILE|off", "let capacity come and go as a profile says", _profile),
     Command(("explain",), "[SQL]", "the plan of a query, or of the last one", _explain),
     Command(("alternatives",), "[SQL]", "all plans worth keeping, and where each wins", _alternatives),
-    Command(("history",), "[JOB]", "what happened to a job and was decided, in words", _history),
+    Command(("history",), "[JOB]", "the events and decisions of a job, in words", _history),
     Command(("timeline",), "[JOB] [FILE]", "a picture of it in the browser, or in a file", _timeline),
 )

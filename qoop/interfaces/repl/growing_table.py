@@ -1,4 +1,4 @@
-"""A growing answer on the screen: the table of its last edition, which the next one takes the place of."""
+"""A growing answer on the screen: the table of its last edition, which the next edition replaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qoop.query.result import Result
 
 ROWS = 10
-"""Rows of an answer that still grows; the last edition has all of them."""
+"""Rows shown of an answer that still grows; the last edition shows all."""
 
 
 class GrowingTable:
@@ -26,7 +26,7 @@ class GrowingTable:
         self._lines = 0
 
     def show(self, edition: Edition) -> None:
-        """Show an edition in place of the one before."""
+        """Replace the previous edition on the screen."""
         terminal = self._terminal()
         lines = wrap(f"{edition}", max(30, terminal.width - 1), subsequent_indent="  ")
         if terminal.colours:
@@ -38,14 +38,14 @@ class GrowingTable:
         self._say(text)
 
     def clear(self) -> None:
-        """Take the table from the screen; the line above it stays."""
+        """Remove the table from the screen; the line above it stays."""
         if self._lines and self._terminal().colours:
             self._say(f"\x1b[{self._lines}F\x1b[J\x1b[A")
         self._lines = 0
 
 
 def compact(edition: Edition) -> tuple[Mapping[str, Sequence[str]], list[str]]:
-    """The columns of the first rows as texts, ``±`` behind each that is estimated, and which of them are numbers."""
+    """The columns of the first rows as texts, ``±`` after each estimated one, and the names of the numeric ones."""
     result = edition.result
     rows = list(islice(result.slice(0, ROWS).text_rows(), ROWS))
     columns: dict[str, list[str]] = {}
@@ -61,8 +61,8 @@ def compact(edition: Edition) -> tuple[Mapping[str, Sequence[str]], list[str]]:
 
 
 def with_half_widths(edition: Edition) -> Result:
-    """The rows of an edition with ``±`` behind each column that is estimated, in place of its bounds; an exact one in
-    the columns of the query."""
+    """The rows of an edition with ``±`` after each estimated column, in place of its bounds; an exact edition has the
+    columns of the query."""
     import pyarrow as pa
 
     if edition.exact:

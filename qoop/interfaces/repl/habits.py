@@ -1,5 +1,4 @@
-"""Commands that people bring from psql and DuckDB's shell: an editor, variables, a query again and again, programs,
-and files that become tables."""
+"""Commands known from psql and DuckDB's shell: the editor, variables, repeated queries, programs, and imports."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def edit(shell: Shell, path: str) -> None:
-    """Open the last query, or a file, in the user's editor. What is whole then runs; the rest is at the prompt."""
+    """Open the last query, or a file, in the user's editor. A complete text then runs; another goes to the prompt."""
     if path:
         _edited(Path(path).expanduser())
         text = _read(Path(path).expanduser())
@@ -47,7 +46,7 @@ def edit(shell: Shell, path: str) -> None:
 
 
 def _with_its_end(text: str) -> str:
-    """A query as its author has written it, with the ; that it is run by: saved unchanged it runs, as in psql.
+    """A query as it was typed, with its closing ;. Saved unchanged it runs, as in psql.
 
     >>> _with_its_end("SELECT 1"), _with_its_end("SELECT 1 -- one"), _with_its_end("")
     ('SELECT 1;\\n', 'SELECT 1 -- one\\n;\\n', '')
@@ -77,7 +76,7 @@ def _read(path: Path) -> str:
 
 
 def watch(shell: Shell, line: str) -> None:
-    """Run the last query again and again, until Ctrl-C."""
+    """Repeat the last query, until Ctrl-C."""
     every, times = _rhythm(line.split())
     text = shell.last_query()
     try:
@@ -92,7 +91,7 @@ def watch(shell: Shell, line: str) -> None:
 
 
 def _rhythm(words: list[str]) -> tuple[float, float]:
-    """The seconds between two runs, and how many runs there are.
+    """The seconds between two runs, and the number of runs.
 
     >>> _rhythm([]), _rhythm(["0.5", "10"])
     ((2.0, inf), (0.5, 10.0))
@@ -118,7 +117,7 @@ def run_program(shell: Shell, line: str) -> None:
 
 
 def set_variable(shell: Shell, line: str) -> None:
-    """Give a name a text; without words tell all of them."""
+    """Set a variable to a text; without arguments, list all variables."""
     name, _, text = line.partition(" ")
     if not name:
         for known, value in sorted(shell.variables.items()):
@@ -132,14 +131,14 @@ def set_variable(shell: Shell, line: str) -> None:
 
 
 def unset_variable(shell: Shell, name: str) -> None:
-    """Forget a name."""
+    """Remove a variable."""
     if shell.variables.pop(name, None) is None:
         known = ", ".join(sorted(shell.variables)) or "none"
         raise ConfigError(f"there is no variable {name}; there are: {known}")
 
 
 def import_file(shell: Shell, line: str) -> None:
-    """Put the rows of a file into a table, which is made if there is none of that name."""
+    """Insert the rows of a file into a table, which is created if it does not exist."""
     words = [word for word in shlex.split(line) if word not in ("--csv", "-csv")]
     if len(words) != 2 or any(word.startswith("--") for word in words):
         raise ConfigError(".import FILE TABLE; the file is Parquet, CSV or JSON")

@@ -1,4 +1,4 @@
-"""The colours of a query while it is typed: the terminal's own colours, those that suit dark and light ones."""
+"""The colours of a query while it is typed: terminal colours that suit dark and light backgrounds."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ STYLE = {
     "sql.command": "bold ansimagenta",
     "sql.open": "ansired",
 }
-"""prompt_toolkit styles by the class that a piece is given."""
+"""prompt_toolkit styles by the class of a token."""
 
 
 class SqlLexer(Lexer):
-    """Colours for prompt_toolkit. names: what there is to be named now."""
+    """Colours for prompt_toolkit. names: the current names of the session."""
 
     def __init__(self, names: Callable[[], Names]) -> None:
         self._names = names

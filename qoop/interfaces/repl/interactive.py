@@ -1,6 +1,6 @@
-"""The shell at a terminal: a prompt, a line below the query that runs, and texts that are typed ahead.
+"""The shell at a terminal: a prompt, a line below the running query, and texts that are typed ahead.
 
-The prompt is there before the engine is: a thread loads it, and opens the data, while the first query is typed.
+The prompt appears before the engine is loaded: a thread loads it and opens the data while the user types.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STATUS_REFRESH = 0.5
 
 
 class InteractiveShell(Shell):
-    """open: makes the session; called in a thread, once."""
+    """open: opens the session; called in a thread, once."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class InteractiveShell(Shell):
         self._names: Names | None = None
         self._begun_opening = False
         self._history: History = _history()
-        self._ahead: deque[str] = deque()  # typed while a query ran, and not done yet
-        self._reported_reason = ""  # the session has fewer resources than it was opened with
+        self._ahead: deque[str] = deque()  # typed while a query ran, and not run yet
+        self._reported_reason = ""  # for fewer resources than the session was opened with
 
     # What commands use
 
     def forget_names(self) -> None:
-        """Tables have changed: look them up again before the next completion."""
+        """Read the tables again before the next completion, since they have changed."""
         self._names = None
 
     def typed(self) -> list[str]:
@@ -70,7 +70,7 @@ class InteractiveShell(Shell):
         return list(self._history.get_strings())
 
     def confirm(self, sentence: str) -> None:
-        """Say that something was done."""
+        """Confirm a change."""
         self.tell(sentence)
 
     # The loop
@@ -87,7 +87,7 @@ class InteractiveShell(Shell):
                         return 0
                 except EndedBySignal:
                     raise
-                except KeyboardInterrupt:  # also between two prompts, where the terminal makes a signal of Ctrl-C
+                except KeyboardInterrupt:  # also between two prompts, where Ctrl-C is a signal
                     continue
         finally:
             self._close()
@@ -101,7 +101,7 @@ class InteractiveShell(Shell):
             return "\\q"
 
     def _next_ahead(self) -> str:
-        """The first of the texts that wait, shown as if it were typed now; empty if nothing waits."""
+        """The first queued text, printed as if it were typed now; empty if none is queued."""
         if not self._ahead:
             return ""
         text = self._ahead.popleft()
@@ -147,7 +147,7 @@ class InteractiveShell(Shell):
             self.say(line)
 
     def _news(self, entry: Entry) -> list[str]:
-        """The decisions about a job's plan, and why its resources changed, since the last time."""
+        """The decisions about a job's plan, and the reasons for changed resources, since the last call."""
         before, self._reported_reason = self._reported_reason, self.session.held_back
         return [*self._resource_news(before, self._reported_reason), *self.jobs.news(entry)]
 
@@ -161,7 +161,7 @@ class InteractiveShell(Shell):
         return [terminal.paint(line, "magenta") for line in lines]
 
     def _type_ahead(self, text: str) -> str:
-        """Do what was typed below the query that runs, or keep it for its end; return what the line begins with."""
+        """Run a text that was typed below the running query, or queue it; return the next initial text of the line."""
         from qoop.interfaces.repl.commands import may_run
 
         done, begun = pieces(text)
@@ -202,7 +202,7 @@ class InteractiveShell(Shell):
         )
 
     def _known_names(self) -> Names:
-        """The completions: without the tables until the session is there."""
+        """The names for completion: without the tables until the session is open."""
         if not self._opened.done() or self._opened.exception() is not None:
             return Names()
         if self._names is None:
@@ -216,7 +216,7 @@ class InteractiveShell(Shell):
         return replace(self._names, variables=tuple(sorted(self.variables)))
 
     def _commands(self) -> Sequence[str]:
-        from qoop.interfaces.repl.commands import NAMES  # with the engine, which takes its time
+        from qoop.interfaces.repl.commands import NAMES  # loads the engine
 
         return NAMES
 
@@ -252,7 +252,7 @@ class InteractiveShell(Shell):
             self._opened.set_result(session)
             if session.config.files:
                 self.tell(f"configured by {' and '.join(map(str, session.config.files))}")
-            prompt.app.invalidate()  # the last line of the screen no longer says that it is being opened
+            prompt.app.invalidate()  # redraw the last line of the screen, which said that it opens
         except BaseException as error:
             self._opened.set_exception(error)
             loop = prompt.app.loop
@@ -263,7 +263,7 @@ class InteractiveShell(Shell):
         self.close_output()
         if not self._begun_opening:
             return
-        with suppress(BaseException):  # it was told when it happened
+        with suppress(BaseException):  # the prompt has raised it already
             self._opened.result()
         if self._opened.exception() is None:
             self.session.close()
@@ -276,13 +276,13 @@ def _run_command(shell: Shell, line: str) -> None:
 
 
 def _leave(prompt: PromptSession[str], error: BaseException) -> None:
-    """End the prompt with an error, unless it has ended by itself; then the next use of the session raises it."""
+    """End the prompt with an error. If it has ended already, the next use of the session raises the error."""
     if prompt.app.is_running:
         prompt.app.exit(exception=error)
 
 
 def _described(session: Session, text: str) -> tuple[tuple[str, str], ...]:
-    """The columns of a query; none if it is at fault, as what is being typed often is."""
+    """The columns of a query; none if it is wrong, as an unfinished query often is."""
     try:
         return session.describe(text)
     except QoopError:
@@ -294,7 +294,7 @@ def _keys() -> KeyBindings:
 
     @keys.add("enter", filter=~completion_is_selected)
     def enter(event: KeyPressEvent) -> None:
-        """Run a text that is whole; else begin a new line."""
+        """Run a complete text; else begin a new line."""
         buffer = event.current_buffer
         if is_whole(buffer.text):
             buffer.validate_and_handle()
@@ -303,7 +303,7 @@ def _keys() -> KeyBindings:
 
     @keys.add("enter", filter=completion_is_selected)
     def take(event: KeyPressEvent) -> None:
-        """Take what is chosen in the menu."""
+        """Accept the selected completion."""
         event.current_buffer.complete_state = None
 
     @keys.add("escape", "enter")
@@ -314,7 +314,7 @@ def _keys() -> KeyBindings:
 
 
 def _history() -> History:
-    """The history of inputs: in a file of the user's, unless there can be none."""
+    """The history of inputs: in a file of the user, or in memory where the file cannot be written."""
     path = os.environ.get("QOOP_HISTORY")
     file = Path(path).expanduser() if path else _state_folder() / "qoop" / "history"
     try:

@@ -1,4 +1,4 @@
-"""The queries of a shell, in the order in which they were started; those in the background are followed."""
+"""The queries of a shell, in the order of their start. A thread follows each query in the background."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from qoop.query.drawing.view import brief, news
 from qoop.query.job import Job
 
 _POLL_SECONDS = 0.2
-"""Seconds between looks at what has been decided about a job in the background."""
+"""Seconds between reads of a background job's history."""
 
 
 class SentBack(Exception):
-    """The user wants the query to go on in the background."""
+    """The user has sent the query to the background."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(f"{job.id} goes on in the background")
@@ -27,8 +27,8 @@ class SentBack(Exception):
 
 @dataclass
 class Entry:
-    """A query and where it runs. shown: how many records of its history the screen has. before: the rounds before this
-    job, of an answer that grows."""
+    """A query, in front or in the background. shown: the number of its records on the screen. before: the jobs of
+    earlier rounds, if it is a round of a growing answer."""
 
     job: Job
     background: bool = False
@@ -45,7 +45,7 @@ class Entry:
 
 
 class Jobs:
-    """say: prints a line above whatever is on the screen; may be called from any thread."""
+    """say: prints a line above the prompt or the running query; any thread may call it."""
 
     def __init__(self, say: Callable[[str], None], terminal: Callable[[], Terminal]) -> None:
         self._say = say
@@ -56,26 +56,26 @@ class Jobs:
         return iter(tuple(self._entries.values()))
 
     def add(self, job: Job) -> Entry:
-        """Remember a query that was started."""
+        """Add a query that was started."""
         return self._entries.setdefault(job.id, Entry(job))
 
     def add_rounds(self, jobs: Sequence[Job]) -> None:
-        """Remember the jobs of an answer that grows, a round each."""
+        """Add the jobs of a growing answer, one a round."""
         for place, job in enumerate(jobs):
             self.add(job).before = tuple(jobs[:place])
 
     def running(self) -> list[Entry]:
-        """Those that have not ended."""
+        """The entries that have not ended."""
         return [entry for entry in self if entry.running]
 
     def in_background(self) -> list[Entry]:
-        """Those that run in the background."""
+        """The entries that run in the background."""
         return [entry for entry in self.running() if entry.background]
 
     def find(self, name: str, running: bool = False) -> Entry:
-        """The one of a name such as job3 or 3; without a name the last one. Raises ConfigError if there is none.
+        """The entry named, for example, job3 or 3; without a name, the last one. Raises ConfigError if there is none.
 
-        running: of those that have not ended.
+        running: only among those that have not ended.
         """
         known = {entry.name: entry for entry in (self.running() if running else self)}
         if not name and known:
@@ -88,7 +88,7 @@ class Jobs:
         return found
 
     def put_behind(self, job: Job) -> Entry:
-        """Let a query go on in the background; its switches and its end are shown as they happen."""
+        """Continue a query in the background; its switches and its end are printed as they happen."""
         entry = self.add(job)
         if not entry.background:
             entry.background = True
@@ -96,7 +96,7 @@ class Jobs:
         return entry
 
     def news(self, entry: Entry) -> list[str]:
-        """The decisions about a job's plan since the last time, a sentence a line."""
+        """The decisions about a job's plan since the last call, a sentence a line."""
         history = entry.job.history()
         since, entry.shown = entry.shown, len(history)
         return news(history, since, self._terminal())

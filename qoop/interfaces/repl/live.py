@@ -1,6 +1,6 @@
-"""A query in front: what it does on the screen while it runs, above a line that takes commands.
+"""A query in front: its progress on the screen, above a line for commands.
 
-So `\\resize slots=1` can be typed while a query runs, and the engine be watched as it answers with another plan.
+A user can type `\\resize slots=1` there while the query runs, and see the engine switch the plan.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from qoop.query.job import Job
 from qoop.query.streams import on_ctrl_z
 
 _PATIENCE = 0.25
-"""Seconds that a query may take without being shown."""
+"""Seconds after its start at which a query is first shown."""
 
 _REFRESH = 0.1
 _MOST_LINES = 5
-"""Lines of a statement that is typed while the query runs; the others scroll."""
+"""Visible lines of a statement that is typed while the query runs; the others scroll."""
 
 _HINT = "\\resize slots=1 memory=1GB · \\bg · \\suspend · Ctrl-C cancels"
 
 
 @value
 class Typing:
-    """The line below the query. do: does a text, or keeps it until the query has ended, and returns the text that
-    the line goes on with. ahead: what is kept so. stop: the user has cancelled the query. draft: the text that the line
-    begins with. history: of inputs."""
+    """The line below the query. do: runs a text, or queues it until the query has ended, and returns the text that
+    stays in the line. ahead: the queued texts. stop: is called when the user cancels the query. draft: the initial text
+    of the line. history: of inputs."""
 
     do: Callable[[str], str]
     ahead: Callable[[], Sequence[str]]
@@ -54,8 +54,8 @@ class Typing:
 class LiveView:
     """One query in front.
 
-    news: what has been decided about the plan since it was asked last.
-    available: why queries have fewer resources than before; empty if that is not so.
+    news: the decisions about the plan since the last call.
+    available: the reason why queries have fewer resources than before; empty if they have not.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class LiveView:
         )
 
     def show(self) -> None:
-        """Stay until the query has ended. Raises SentBack."""
+        """Show the query until it has ended. Raises SentBack."""
         with on_ctrl_z(self._send_behind):
             if self._job.wait(_PATIENCE):
                 return
@@ -99,11 +99,11 @@ class LiveView:
 
     @property
     def draft(self) -> str:
-        """The text in the line that was not run."""
+        """The unfinished text in the line."""
         return self._line.text
 
     def _send_behind(self) -> None:
-        """Have the query go on in the background, at the next look at it."""
+        """Send the query to the background at the next refresh."""
         self._to_background = True
 
     def _container(self) -> HSplit:
@@ -136,7 +136,7 @@ class LiveView:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
 
-        @keys.add("<sigint>")  # as which Ctrl-C comes while something is printed
+        @keys.add("<sigint>")  # Ctrl-C while text is printed
         @keys.add("c-c")
         def cancel(event: KeyPressEvent) -> None:
             if self._line.text:

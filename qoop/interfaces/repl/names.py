@@ -18,13 +18,13 @@ _COMMON = """
 """
 
 COMMON = tuple(_COMMON.split())
-"""Keywords worth offering and colouring before any other."""
+"""Common keywords, which completion offers first and which are coloured."""
 
 
 @value
 class Names:
-    """tables: columns, with their types, by name of the table or view. describe: those of a query; none if there is
-    something wrong with it. variables: names that statements may write as :name."""
+    """tables: columns with their types, by name of the table or view. describe: the columns of a query; none if the
+    query is wrong. variables: names that statements may write as :name."""
 
     keywords: tuple[str, ...] = COMMON
     functions: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Names:
     variables: tuple[str, ...] = ()
 
     def columns(self, table: str) -> tuple[tuple[str, str], ...]:
-        """Those of a table, whatever its case; none if there is no such table."""
+        """The columns of a table, by its name in any case; none if there is no such table."""
         for name, columns in self.tables.items():
             if name.lower() == table.lower():
                 return columns

@@ -26,7 +26,7 @@ def _jobs(shell: Shell, _: str) -> None:
     rows = [_job_row(entry) for entry in entries[-20:]]
     names = ("job", "state", "done", "tasks", "slots", "time", "ends", "due", "ρ", "switches", "tenant", "query")
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-    known = {name: cells for name, cells in columns.items() if any(cells)}  # the others only take the width of these
+    known = {name: cells for name, cells in columns.items() if any(cells)}  # empty columns only take width
     shell.show_rows(known, right=[name for name in _NUMBERS if name in known])
 
 
@@ -128,7 +128,7 @@ QUERY_COMMANDS = (
     ),
     Command(("fg",), "[JOB]", "bring a job to the front, or show its answer", _foreground, "after"),
     Command(("jobs",), "", "what runs and what has run", _jobs),
-    Command(("tenants",), "", "whom queries are for: jobs, shares, slots in use, fairness (ρ)", _tenants),
+    Command(("tenants",), "", "tenants: jobs, shares, slots in use, fairness (ρ)", _tenants),
     Command(("cancel", "kill"), "[JOB]", "stop a job", _cancel),
     Command(("suspend",), "[JOB [PATH]]", "stop a job and keep what it has done", _suspend),
     Command(("resume",), "[JOB|PATH]", "go on with a suspended job", _resume),

@@ -1,6 +1,6 @@
-"""The shell without a prompt: a session, its queries, and how answers are printed; commands act on it.
+"""The shell without a prompt: a session, its queries, and the format of answers; commands act on it.
 
-So the text of ``qoop -c``, a file or a pipe may hold commands, too, and needs no terminal.
+The text of ``qoop -c``, a file or a pipe may therefore contain commands, and needs no terminal.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class Shell:
-    """session: the one that commands and statements are for; `InteractiveShell` opens its own. watch: is called with
-    every query in front, before its end is waited for.
+    """run_command: runs a command line. session: of all statements; `InteractiveShell` opens one itself. watch: is
+    called with every query in front, before the shell waits for its end.
 
-    Attributes that commands change: form and look (how answers are printed), timing, replaying, suspended (folders by
-    job), asked_to_quit, variables (texts by name, which statements write as :name).
+    Attributes that commands change: form and style (the format of answers), timing, replaying, suspended (folders by
+    job), quit_requested, variables (texts by name, which statements write as :name).
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Shell:
         self._last_text = ""
         self._jobs: Jobs | None = None
         self._reading: list[Path] = []
-        self._begun_text = ""  # what the next prompt begins with
+        self._begun_text = ""  # the initial text of the next prompt
         self.form = form
         self.style = PrintStyle()
         self.timing = False
@@ -68,7 +68,7 @@ class Shell:
 
     @property
     def session(self) -> Session:
-        """The session, as soon as it is there. Raises what opening it raised."""
+        """The session, when it is open. Raises the error of opening it."""
         return self._opened.result()
 
     @property
@@ -81,7 +81,7 @@ class Shell:
         return self._jobs
 
     def terminal(self) -> Terminal:
-        """The screen as it is now."""
+        """The screen in its current size."""
         return Terminal.of(sys.__stdout__ or sys.stdout)
 
     def say(self, text: str) -> None:
@@ -99,7 +99,7 @@ class Shell:
         self.say(between_words(text, max(30, self.terminal().width)))
 
     def confirm(self, sentence: str) -> None:
-        """Say that something was done, where a person types: a script's output holds answers alone."""
+        """Confirm a change at an interactive prompt: the output of a script contains only answers."""
 
     def complain(self, error: BaseException) -> None:
         """Print an error."""
@@ -116,8 +116,8 @@ class Shell:
         return self._last_text
 
     def begin(self, text: str) -> None:
-        """Have a text at the next prompt, for the user to go on with in the line below it."""
-        # on a line of its own a command is one; right behind the text it would be a part of it
+        """Put a text at the next prompt; the user continues in the line below it."""
+        # a command must begin a line: directly after the text it would be a part of it
         self._begun_text = f"{text}\n" if text else ""
 
     def last_query(self) -> str:
@@ -133,7 +133,7 @@ class Shell:
         return self._last_result
 
     def forget_names(self) -> None:
-        """Tables have changed: look them up again before the next completion."""
+        """Read the tables again before the next completion, since they have changed."""
 
     def typed(self) -> list[str]:
         """The texts typed in this and earlier sessions, the last at the end."""
@@ -152,7 +152,7 @@ class Shell:
         return cache_directory() / "suspended" / f"{entry.name}-{time_ns() // 1_000_000}"
 
     def stop_replay(self) -> None:
-        """End the profile that is being done to the session, and give all resources back."""
+        """End the profile that runs on the session, and restore all resources."""
         if self.replaying is not None:
             replaying, self.replaying = self.replaying, None
             replaying.stop()
@@ -181,10 +181,10 @@ class Shell:
         os.environ.setdefault("LESS", "-SRX")
         pager(table_text(result, Terminal(width=1_000_000), style=replace(self.style, most_rows=len(result))))
 
-    # What is typed or read
+    # Input
 
     def handle(self, text: str) -> None:
-        """Do what was typed: commands and statements; errors are printed."""
+        """Run the commands and statements of an input; print errors."""
         try:
             begun = self._do(text)
             if begun:
@@ -200,13 +200,13 @@ class Shell:
             self.complain(error)
 
     def run_script(self, text: str) -> None:
-        """Do the commands and statements of a text. Raises what the first that fails raises."""
+        """Run the commands and statements of a text. Raises the first error."""
         begun = self._do(text)
         if begun:
             self._run_statements(begun)
 
     def run_file(self, path: Path) -> None:
-        """Do the commands and statements of a file. Raises ConfigError if it cannot be read; else as `run_script`."""
+        """Run the commands and statements of a file. Raises ConfigError if it cannot be read; else as `run_script`."""
         if path.resolve() in self._reading:
             raise ConfigError(f"{path} reads itself")
         try:
@@ -229,11 +229,11 @@ class Shell:
         self.say(f"{entry.name} runs in the background; \\jobs, \\fg, \\cancel, \\suspend")
 
     def grow(self, text: str) -> None:
-        """Answer a query by estimates that grow more certain, as APPROXIMATE before it does."""
+        """Answer a query with estimates that become more certain, as APPROXIMATE does."""
         self._run_statements(f"APPROXIMATE {text}")
 
     def bring_to_front(self, entry: Entry) -> None:
-        """Stay with a job until it has ended, and print its answer."""
+        """Show a job until it has ended, and print its answer."""
         begun = perf_counter()
         try:
             self._watch(entry.job)
@@ -246,7 +246,7 @@ class Shell:
     # Inside
 
     def _do(self, text: str) -> str:
-        """Do what a text holds; return the statement that a command at its end has come into."""
+        """Run the pieces of a text; return the unfinished statement that a command at its end interrupts."""
         done, begun = pieces(text)
         for piece in done:
             if is_command(piece):
@@ -256,10 +256,10 @@ class Shell:
         return begun
 
     def _interrupted(self) -> None:
-        """Ctrl-C has ended what was being done."""
+        """Called when Ctrl-C has ended an input."""
 
     def _watch(self, job: Job) -> None:
-        """Stay with a query until it has ended, or the user wants it to go on in the background."""
+        """Show a query until it has ended, or the user sends it to the background."""
         self.jobs.add(job)
         if self._show is not None:
             self._show(job)
@@ -309,8 +309,8 @@ class Shell:
         self._print(result, perf_counter() - begun, started[-1] if started else None, shown)
 
     def _grown(self, session: Session, statement: Approximate) -> tuple[Result, Result]:
-        """The last edition of a growing answer, which is shown while it grows, and what its table shows of it. Ctrl-C
-        takes the one that there is."""
+        """The last edition of a growing answer, which is shown while it grows, and the rows of its table. Ctrl-C stops
+        at the current edition."""
         from qoop.interfaces.repl.growing_table import GrowingTable, with_half_widths
 
         self._last_text = statement.text
@@ -342,7 +342,7 @@ class Shell:
         return True
 
     def _print(self, result: Result, seconds: float, job: Job | None, shown: Result | None = None) -> None:
-        """shown: what a table shows of the result; None: all of it."""
+        """shown: the rows for a table; None: the whole result."""
         from qoop.query.drawing.formats import explanation, write
 
         self._last_result = result

@@ -1,7 +1,6 @@
-"""The words of SQL for the eye, of a text that may end anywhere, even within a string.
+"""Tokens of SQL for colours and completion, of a text that may end anywhere, even within a string.
 
-DuckDB's own tokenizer gives up on a text that it cannot take to its end, which is what a text is most of the time
-while it is being typed.
+DuckDB's own tokenizer fails on an unfinished text, which most texts are while they are typed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _TOKEN = re.compile(
 
 @value
 class Token:
-    """A piece of a text. start: where it begins, in characters."""
+    """A piece of a text. start: its position, in characters."""
 
     kind: Kind
     text: str
@@ -44,7 +43,7 @@ class Token:
 
     @property
     def closed(self) -> bool:
-        """False for a string, a quoted name or a comment whose end has not been typed."""
+        """False for a string, a quoted name or a comment without its end."""
         match self.kind:
             case "string" if self.text.startswith("$"):
                 tag = self.text[: self.text.index("$", 1) + 1]
@@ -58,7 +57,7 @@ class Token:
 
 @lru_cache(maxsize=64)
 def tokens(text: str) -> tuple[Token, ...]:
-    """All of the text, in pieces.
+    """All tokens of a text, spaces and comments included.
 
     >>> [(token.kind, token.text) for token in tokens("SELECT 'it''s") if token.kind != "space"]
     [('word', 'SELECT'), ('string', "'it''s")]
@@ -70,12 +69,12 @@ def tokens(text: str) -> tuple[Token, ...]:
 
 
 def words(text: str) -> Iterator[Token]:
-    """The pieces that mean something."""
+    """The tokens without spaces and comments."""
     return (token for token in tokens(text) if token.kind not in ("space", "comment"))
 
 
 def name_of(token: Token) -> str | None:
-    """The name that a piece gives, None if it is none."""
+    """The identifier that a token is; None if it is none."""
     if token.kind == "word":
         return token.text
     return token.text[1:-1].replace('""', '"') if token.kind == "quoted" and token.closed else None

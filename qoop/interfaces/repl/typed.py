@@ -1,4 +1,4 @@
-"""The input of the shell: a command, or statements that are whole or not."""
+"""The input of the shell: a command, or statements, complete or not."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def is_bare_command(text: str) -> bool:
 
 
 def pieces(text: str) -> tuple[list[str], str]:
-    r"""The commands and the statements of a text, in their order, and the statement in whose midst it ends with a
-    command. A command takes a whole line; a dot begins one between statements only.
+    r"""The commands and the statements of a text, in order, and the unfinished statement that a final command
+    interrupts. A command takes a whole line; a dot begins one only between statements.
 
     >>> pieces("\\x\nselect 1;\nselect\n2;\n.mode csv"), pieces("select a,\n\\d t"), pieces("select '\n\\d t")
     ((['\\x', 'select 1;\nselect\n2;', '.mode csv'], ''), (['\\d t'], 'select a,'), (["select '\n\\d t"], ''))
@@ -55,27 +55,27 @@ def pieces(text: str) -> tuple[list[str], str]:
 
 
 def _command(line: str) -> str:
-    """The command that a line is, with its mark; empty if it is none."""
+    """The command on a line, with its mark; empty if it is none."""
     if is_bare_command(line.rstrip().rstrip(";")):
         return f"\\{line.strip().rstrip(';').lower()}"
     return line.strip() if is_command(line) else ""
 
 
 def _may_follow(command: str, begun: str) -> bool:
-    """True if a line is a command behind the text that is begun: it is not within a string, a name or a comment."""
+    """True if a line after an unfinished text is a command, not part of a string, a name or a comment."""
     if any(not token.closed for token in tokens(begun)[-1:]):
         return False
     return (command.startswith("\\") and not is_bare_command(command[1:])) or _at_an_end(begun)
 
 
 def _at_an_end(text: str) -> bool:
-    """True if a text has no statement that is begun and not ended."""
+    """True if a text has no unfinished statement."""
     last = next(reversed(list(words(text))), None)
     return last is None or (last.kind == "mark" and last.text in ";&")
 
 
 def _ended(begun: list[str]) -> list[str]:
-    """The statements that are begun, if they have an end; they are then begun no longer."""
+    """Remove and return the statements of the buffered lines, if the last of them has ended."""
     text = "\n".join(begun)
     if not _at_an_end(text):
         return []
@@ -84,7 +84,7 @@ def _ended(begun: list[str]) -> list[str]:
 
 
 def statement_at(text: str, place: int) -> tuple[str, int]:
-    """The statement that holds a place in a text, and the place within it.
+    """The statement at a position in a text, and the position within it.
 
     >>> statement_at("select 1; select a", 18)
     (' select a', 9)

@@ -1,4 +1,4 @@
-"""Variables of the shell: names in a statement, such as ``:name``, that stand for texts."""
+"""Substitutes variables of the shell, such as ``:name``, in a statement."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from qoop.interfaces.repl.tokens import Token, tokens
 
 
 def with_variables(text: str, variables: Mapping[str, str]) -> str:
-    r"""A text with the texts of variables written out: ``:name`` as it is, ``:'name'`` as a string, ``:"name"`` as a
-    name. A name that was not set stays, and so do strings, comments and casts. A colon right behind a value, as in
-    slices and structs, is DuckDB's.
+    r"""A text with its variables replaced: ``:name`` by the bare text, ``:'name'`` by a string, ``:"name"`` by an
+    identifier. Unset names, strings, comments and casts stay. A colon directly after a value, as in slices and structs,
+    belongs to DuckDB.
 
     >>> with_variables("SELECT :a, :'b', x::a, ':a', :c FROM :\"b\"", {"a": "1 + 1", "b": "o'clock"})
     'SELECT 1 + 1, \'o\'\'clock\', x::a, \':a\', :c FROM "o\'clock"'
@@ -33,7 +33,7 @@ def with_variables(text: str, variables: Mapping[str, str]) -> str:
 def _value_of(
     mark: Token, after: tuple[Token, ...], before: tuple[Token, ...], variables: Mapping[str, str]
 ) -> str | None:
-    """The text of a variable whose colon this is; None: it is not one."""
+    """The text of the variable that a colon begins; None: it begins none."""
     if mark.text != ":" or not after or any(_ends_a_value(one) for one in before):
         return None
     [name] = after
@@ -48,5 +48,5 @@ def _value_of(
 
 
 def _ends_a_value(token: Token) -> bool:
-    """True if a colon right behind a piece is a cast's, a slice's or a struct's."""
+    """True if a colon directly after a token belongs to a cast, a slice or a struct."""
     return token.kind in ("word", "number", "string", "quoted", "parameter") or token.text in (":", ")", "]", "}")

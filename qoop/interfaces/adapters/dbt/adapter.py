@@ -1,4 +1,4 @@
-"""The adapter: relations, columns and types as dbt asks for them."""
+"""The adapter: relations, columns and types in the form that dbt expects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _WithoutDatabase(Policy):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class QoopRelation(BaseRelation):  # type: ignore[misc]
-    """A table or view, which SQL names without its schema where that is ``main``."""
+    """A table or view; SQL omits its schema if that is ``main``."""
 
     include_policy: Policy = field(default_factory=_WithoutDatabase)
     quote_policy: Policy = field(default_factory=Policy)
@@ -36,7 +36,7 @@ class QoopRelation(BaseRelation):  # type: ignore[misc]
             yield part, None if part == ComponentName.Schema and self.schema == MAIN else text
 
     def with_query(self, query: str) -> KeptView:
-        """The view of that name and query."""
+        """The view with this name and a query."""
         return KeptView(str(self.schema), str(self.identifier), query)
 
 
@@ -83,11 +83,11 @@ class QoopAdapter(SQLAdapter):  # type: ignore[misc]
         return schema.lower() in map(str.lower, self.list_schemas(database))
 
     def create_schema(self, relation: BaseRelation) -> None:
-        """Make a schema, which its folder keeps."""
+        """Create a schema; its folder makes it permanent."""
         self.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(str(relation.schema))}")
 
     def drop_schema(self, relation: BaseRelation) -> None:
-        """Drop what is in a schema, and the schema unless it is ``main``."""
+        """Drop all relations of a schema, and the schema itself unless it is ``main``."""
         for found in self.list_relations_without_caching(relation):
             self.drop_relation(found)
         if relation.schema != MAIN:
@@ -126,7 +126,7 @@ class QoopAdapter(SQLAdapter):  # type: ignore[misc]
 
     @available  # type: ignore[untyped-decorator]
     def create_view(self, relation: BaseRelation, query: str) -> None:
-        """Create a view, and keep it for the commands that follow."""
+        """Create a view, and save it for later commands of dbt."""
         view = relation.with_query(query)
         self.execute(view.statement)
         self.connections.views.keep(view)

@@ -38,7 +38,7 @@ _log = AdapterLogger("qoop")
 
 @dataclass
 class QoopCredentials(Credentials):  # type: ignore[misc]
-    """The words of a profile. path: the folder of tables. data: what is read. options: of :func:`qoop.connect`."""
+    """The keys of a profile. path: the folder of tables. data: the sources. options: of :func:`qoop.connect`."""
 
     database: str = "qoop"
     schema: str = MAIN
@@ -48,7 +48,7 @@ class QoopCredentials(Credentials):  # type: ignore[misc]
 
     @property
     def type(self) -> str:
-        """The word for the adapter."""
+        """The name of the adapter."""
         return "qoop"
 
     @property
@@ -61,7 +61,7 @@ class QoopCredentials(Credentials):  # type: ignore[misc]
 
 
 class QoopConnectionManager(SQLConnectionManager):  # type: ignore[misc]
-    """Connections of the threads of dbt: each is a cursor's worth of one session, which the last to leave closes."""
+    """Connections of dbt's threads. All share the session of the project; `cleanup_all` closes it."""
 
     TYPE = "qoop"
     _sessions: ClassVar[dict[str, qoop.Session]] = {}
@@ -69,7 +69,7 @@ class QoopConnectionManager(SQLConnectionManager):  # type: ignore[misc]
 
     @classmethod
     def open(cls, connection: Connection) -> Connection:
-        """Give a thread its connection."""
+        """Open the connection of a thread."""
         if connection.state != ConnectionState.OPEN:
             connection.handle = dbapi.connect(session=cls.session_of(connection.credentials))
             connection.state = ConnectionState.OPEN
@@ -77,7 +77,7 @@ class QoopConnectionManager(SQLConnectionManager):  # type: ignore[misc]
 
     @classmethod
     def session_of(cls, credentials: Any) -> qoop.Session:
-        """The session of a profile, opened for the first that asks. Raises DbtRuntimeError."""
+        """The session of a profile, opened at the first call. Raises DbtRuntimeError."""
         with cls._one_at_a_time:
             found = cls._sessions.get(credentials.unique_field)
             if found is None:
@@ -98,7 +98,7 @@ class QoopConnectionManager(SQLConnectionManager):  # type: ignore[misc]
         return KeptViews(Path(self.profile.credentials.path))
 
     def cleanup_all(self) -> None:
-        """End: tables and views are in their folder."""
+        """Close the session; tables and views stay in their folder."""
         super().cleanup_all()
         with self._one_at_a_time:
             session = self._sessions.pop(self.profile.credentials.unique_field, None)
@@ -106,7 +106,7 @@ class QoopConnectionManager(SQLConnectionManager):  # type: ignore[misc]
             session.close()
 
     def cancel(self, connection: Connection) -> None:
-        """Stop what all threads run: dbt cancels all or none."""
+        """Cancel all jobs: dbt cancels all or none."""
         for job in self.session().jobs():
             job.cancel()
 
@@ -121,7 +121,7 @@ class QoopConnectionManager(SQLConnectionManager):  # type: ignore[misc]
 
     @classmethod
     def get_response(cls, cursor: Any) -> AdapterResponse:
-        """The words that dbt prints after a statement."""
+        """The response that dbt prints after a statement."""
         rows = max(0, cursor.rowcount)
         return AdapterResponse(_message="OK", rows_affected=rows)
 

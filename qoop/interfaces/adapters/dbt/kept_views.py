@@ -1,4 +1,4 @@
-"""Views as files in the folder ``views`` next to the tables: each command of dbt is a process of its own.
+"""Views as files in the folder ``views`` next to the tables, since each command of dbt runs in a new process.
 
 ::
 
@@ -23,7 +23,7 @@ MAIN = "main"
 
 @value
 class KeptView:
-    """A view as its file tells it."""
+    """A view as read from its file."""
 
     schema: str
     name: str
@@ -37,7 +37,7 @@ class KeptView:
 
     @property
     def path(self) -> Path:
-        """Its file, from the folder of views on."""
+        """Its file, relative to the folder of views."""
         return Path(*([] if self.schema == MAIN else [self.schema]), f"{self.name}.sql")
 
 
@@ -60,7 +60,7 @@ class KeptViews:
         (self._folder / view.path).unlink(missing_ok=True)
 
     def create(self, session: Session) -> Mapping[str, QoopError]:
-        """Create all of them in a session, in an order that lets each name others; returns those that cannot be."""
+        """Create all views in a session, in an order that lets each refer to others; return the errors of the rest."""
         left = [*self._read()]
         while True:
             failed: list[tuple[KeptView, QoopError]] = []
