@@ -29,8 +29,8 @@ _BAR_WIDTH = 160
 _GROWS = "--approximate"
 _TERMS = {
     "--tenant": ("tenant", "the tenant of the queries"),
-    "--deadline": ("deadline", "in how many seconds answers are needed"),
-    "--priority": ("priority", "how urgent answers are, from 1 to 10"),
+    "--deadline": ("deadline", "the seconds in which answers are needed"),
+    "--priority": ("priority", "the urgency of answers, from 1 to 10"),
 }
 _OPTION = re.compile(r"(?<!\S)--[a-z]")
 
@@ -73,7 +73,7 @@ def _taken(words: list[str], flag: str) -> tuple[list[str], str]:
     """The words without a flag and its value, and that value."""
     place = words.index(flag)
     if place + 1 == len(words):
-        raise ConfigError(f"behind {flag} stands {_TERMS[flag][1]}")
+        raise ConfigError(f"{flag} needs a value: {_TERMS[flag][1]}")
     return words[:place] + words[place + 2 :], words[place + 1]
 
 

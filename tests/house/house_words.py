@@ -75,7 +75,6 @@ CLEAN_FOLDERS = (
     "qoop/query",
     "qoop/programs",
     "qoop/session",
-    "qoop/interfaces/adapters",
     "qoop/interfaces/page",
     "qoop/interfaces/repl",
     "tpcds",

@@ -88,7 +88,7 @@ def test_a_session_of_ones_own_is_taken(shell: InteractiveShell) -> None:
         assert shell.run_cell_magic("qoop", "", "SELECT 7").fetchall() == [(7,)]
         assert shell.run_cell_magic("qoop", "--tenant reports seven", "SELECT 7").fetchall() == [(7,)]
         assert [one.name for one in shell.run_line_magic("qoop", "").tenants()] == ["", "reports"]
-        with pytest.raises(qoop.ConfigError, match="whom the queries are for"):
+        with pytest.raises(qoop.ConfigError, match="--tenant needs a value: the tenant of the queries"):
             shell.run_cell_magic("qoop", "--tenant", "SELECT 7")
     before.close()
 
@@ -107,7 +107,7 @@ def test_a_cell_says_how_soon_and_how_badly_answers_are_needed(shell: Interactiv
             shell.run_cell_magic("qoop", "--priority 80", "SELECT 7")
         with pytest.raises(qoop.ConfigError, match="'soon' is not a length of time"):
             shell.run_cell_magic("qoop", "--deadline soon", "SELECT 7")
-        with pytest.raises(qoop.ConfigError, match="behind --deadline stands in how many seconds"):
+        with pytest.raises(qoop.ConfigError, match="--deadline needs a value: the seconds in which"):
             shell.run_cell_magic("qoop", "--deadline", "SELECT 7")
 
 

@@ -100,7 +100,7 @@ class ClusterStatus:
 def drawn(cluster: ClusterStatus, width: int = 80) -> str:
     """The screen: a line for each session, then the nodes in columns.
 
-    A node has a mark for each slot: the session's capital letter if it runs a task there, its small letter if it may
+    A node has a mark for each slot: an upper-case one if its session runs a task there, a lower-case one if it may
     start one, and a dot if the slot is not granted. After a plus stands the number of queued tasks, and after an arrow
     that of the transfers from other nodes.
     """
@@ -213,8 +213,8 @@ def _with_queues(session: Mapping[str, Any], agents: Mapping[str, _AgentStatus])
         counts = {machine: getattr(agent, what).get(session["name"], 0) for machine, agent in agents.items()}
         return {machine: count for machine, count in counts.items() if count}
 
-    queues = {name: by_machine(name) for name in ("queued", "coming", "requested")}
-    return replace(SessionStatus.of_json(session), **queues)
+    queued, coming, requested = map(by_machine, ("queued", "coming", "requested"))
+    return replace(SessionStatus.of_json(session), queued=queued, coming=coming, requested=requested)
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
