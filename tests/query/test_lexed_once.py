@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -56,6 +57,16 @@ def test_a_statement_is_lexed_once(session: qoop.Session, lexed: list[str], form
     text = form.format(QUERY.format(f"{len(form)} * {bound}"))
     assert session.sql(text) is not None
     assert len(lexed) == 1, [text[:60] for text in lexed]
+
+
+def test_a_copied_query_and_the_values_of_an_execute_are_lexed_once(
+    session: qoop.Session, lexed: list[str], tmp_path: Path
+) -> None:
+    session.sql(f"COPY ({QUERY.format(41)}) TO '{tmp_path}/rows.csv';")
+    assert len(lexed) == 1 and len((tmp_path / "rows.csv").read_text().splitlines()) == 8
+    session.sql("PREPARE above AS SELECT count(*) FROM t WHERE a > $1 + $2")
+    assert session.sql("EXECUTE above(990 + 4, 2);").fetchall() == [(3,)]
+    assert lexed[2:] == ["EXECUTE above(990 + 4, 2);", "SELECT count(*) FROM t WHERE a > (990 + 4) + (2)"]
 
 
 def test_an_insert_and_its_query_are_lexed_once(session: qoop.Session, lexed: list[str]) -> None:

@@ -183,7 +183,8 @@ def _parsed(text: str) -> list[_Parsed]:
     try:
         found = parsed(text)
         if any(map(is_several, found)):
-            return [_Parsed(_kind(one), one, _parameters(one)) for one in split(text)]
+            names = ((one, {name for item in parsed(one) for name in item.named_parameters}) for one in split(text))
+            return [_Parsed(_kind(one), one, frozenset(parameters)) for one, parameters in names]
     except duckdb.Error as error:
         raise ParseError(str(error)) from error
     if not found:
@@ -200,19 +201,12 @@ def _pragma(text: str) -> _Parsed:
 
 
 def _is_pragma(text: str) -> bool:
-    first = Words(text).next
-    return first is not None and first.says("PRAGMA", "IMPORT")
-
-
-def _parameters(text: str) -> frozenset[str]:
-    return frozenset(name for item in parsed(text) for name in item.named_parameters)
+    return lexed(text).words[0].says("PRAGMA", "IMPORT")
 
 
 def _kind(text: str) -> duckdb.StatementType:
     """The kind of a statement with a PIVOT in it, of which DuckDB says only that it is several."""
-    first = Words(text).next
-    says = "" if first is None else first.text.upper()
-    return _PIVOTING.get(says, duckdb.StatementType.SELECT)
+    return _PIVOTING.get(lexed(text).words[0].text.upper(), duckdb.StatementType.SELECT)
 
 
 _PIVOTING = {

@@ -72,12 +72,9 @@ class Words:
 
     def skip_to(self, *words: str) -> None:
         """Go past all words before the first of these that stands in no parentheses and is not a name before AS."""
-        while self.next is not None and (not self.next.says(*words) or self._is_before("AS")):
+        while (now := self._words[self._at : self._at + 2]) and (not now[0].says(*words) or now[-1].says("AS")):
             if self.parenthesised() is None:
                 self._at += 1
-
-    def _is_before(self, word: str) -> bool:
-        return any(after.says(word) for after in self._words[self._at + 1 : self._at + 2])
 
     def take_name(self) -> str | None:
         """Go past a name, and return it; None if there is none."""
@@ -118,4 +115,5 @@ class Words:
         if self.next is None or self.next.text != "(":
             return None
         self._at = behind_closing(self._words, first)
+        known_text(self._lexed.part(first + 1, self._at - 1))  # of a query in it, or the values of an EXECUTE
         return self._text[self._words[first].start : self._words[self._at - 1].end]
