@@ -26,8 +26,8 @@ from qoop.planner.plan import Resources
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import local_grid
 from qoop.query.drawing.picture import FONT
-from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text
+from qoop.tpcds.scaling import at_scale
 
 QUERY, SCALE = 78, 10.0
 FULL, LESS = Resources(4, 16e9), Resources(1, 1e9)

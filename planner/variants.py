@@ -95,7 +95,6 @@ class Logical:
     eager_gain: estimated gain from which on aggregates are pushed below joins: 0 always, infinite never.
     transfer_gain: estimated seconds that it saves over those it costs, from which on one side of a join is reduced by
         the keys of the other: infinite never.
-    loosen: True if inner joins that only test for a partner become semi joins.
     inline: True if shared subplans are written out for every reader, with the reader's filters inside.
     bushy: False: one side of every join is a single relation.
     aim: the resource that the order of joins saves besides work.
@@ -105,7 +104,6 @@ class Logical:
 
     eager_gain: float = LEAST_GAIN
     transfer_gain: float = TRANSFER_GAIN
-    loosen: bool = True
     inline: bool = False
     bushy: bool = True
     aim: Aim = WORK
@@ -185,6 +183,3 @@ Transferred keys would keep rows from early calls, too."""
 
 LONE = tuple(one for one in VARIANTS if one.lone)
 """The variants of one task, of which one is mostly the best where a single machine has all slots."""
-
-RARE = (Variant("hash", limits=_HASH), Variant("strict joins", replace(_USUAL, loosen=False)))
-"""Variants that add nothing to those, 2 % at most for one query: only a full search tries them."""

@@ -10,13 +10,13 @@
     oracle.py           whether two answers agree
     oracle_process.py   DuckDB's answers from another process
     results.py          results of a long run, kept as they come
+    scaling.py          statistics as they would be at a larger scale
     memory.py           the peak of anonymous memory
     quantiles.py        quantiles and confidence of a sample
     processes.py        worker processes that do not outlive this one
     cli.py              ``qoop tpcds``
     bench_cli.py        ``qoop bench``
     bench/              real runs
-    estimates/          how good estimates are
     links/              ways to pull rows from other machines, compared
     load/               many queries of several tenants at once, in virtual time
     map/                a map of where changing plan pays

@@ -1,4 +1,4 @@
-"""The commands ``qoop tpcds`` adds: ``generate``, ``run`` and ``alternatives``."""
+"""The commands ``qoop tpcds`` adds: ``generate`` and ``run``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from qoop.catalog.stores.whole_file import write_whole
 from qoop.tpcds.bench import cold, report
 from qoop.tpcds.bench import side_by_side as bench
 from qoop.tpcds.data import Progress, generate
-from qoop.tpcds.estimates import alternatives
 from qoop.tpcds.queries import SUITES, parse_selection
 from qoop.tpcds.skew import Skew
 
@@ -29,7 +28,6 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_generate(commands)
     _add_run(commands)
-    _add_alternatives(commands)
 
 
 def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -62,19 +60,6 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--staged", action="store_true", help="in stages only, never by DuckDB's own plan")
     _add_suite(parser)
     parser.set_defaults(run=_run)
-
-
-def _add_alternatives(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "Count the plans of each query, and those worth keeping"
-    parser = commands.add_parser("alternatives", help=what, description=f"{what}. Runs no query.")
-    parser.add_argument("directory", metavar="DIR", help="where `generate` made the tables")
-    parser.add_argument("--queries", metavar="1,3,7-9", help="which ones (all)")
-    scale = "plan for the row counts of that scale on a cluster of 600 slots; the data must be of scale 1"
-    parser.add_argument("--stats-scale", type=float, metavar="N", help=scale)
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.add_argument("--full", action="store_true", help="measure the kept plans against a wider search, too (slow)")
-    parser.add_argument("--diagram", metavar="1,3,7-9", help="print which kept plan wins where, for these queries")
-    parser.set_defaults(run=_alternatives)
 
 
 def _add_suite(parser: argparse.ArgumentParser) -> None:
@@ -132,24 +117,6 @@ def _run_cold(options: argparse.Namespace, numbers: tuple[int, ...], target: Pat
     if target is not None:
         _write(target, json.dumps(done.json(), indent=1))
     return 0 if done.all_answered else 1
-
-
-def _alternatives(options: argparse.Namespace) -> int:
-    if options.stats_scale is not None and options.stats_scale < 1:
-        raise ConfigError(f"--stats-scale must be at least 1, not {options.stats_scale}")
-    numbers = parse_selection(options.queries)
-    target = _target(options.json)
-    drawn = () if options.diagram is None else parse_selection(options.diagram)
-
-    def show(one: alternatives.QueryAlternatives) -> None:
-        print(one.line() + (f"\n\n{one.diagram}\n" if one.query in drawn else ""), flush=True)
-
-    print(alternatives.FULL_HEADER if options.full else alternatives.HEADER)
-    found = alternatives.alternatives(Path(options.directory), numbers, options.stats_scale, show, options.full)
-    print(alternatives.totals(found))
-    if target is not None:
-        _write(target, json.dumps({"queries": [one.json() for one in found]}, indent=1))
-    return 0
 
 
 def _run_with_bar(options: bench.SideBySideOptions, size: int) -> bench.BenchReport:

@@ -76,7 +76,7 @@ class Arranger:
         relation = self.ordered(relation, choices)
         if late:
             relation = self._once(relation, self._put_down)
-        relation = self._once(relation, _loosened if choices.loosen else prune_columns)
+        relation = self._once(relation, _loosened)
         relation = self._once(relation, self._early, choices.eager_gain)
         relation = self._once(relation, self._rolled)
         if choices.transfer_gain < inf:

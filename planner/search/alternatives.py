@@ -10,7 +10,6 @@ alternatives on any machine and at any hour.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import combinations
 from math import comb, inf
 
@@ -30,7 +29,7 @@ from qoop.planner.search.candidate import (
     stage_key,
 )
 from qoop.planner.search.fallback_plans import fallback_plans
-from qoop.planner.variants import CALLING, RARE, VARIANTS, Variant
+from qoop.planner.variants import CALLING, VARIANTS, Variant
 
 MOST_PLANS = 64
 """Candidates of one query at most."""
@@ -51,20 +50,6 @@ def pool(planning: Planning, grid: Grid, variants: Sequence[Variant] = VARIANTS,
         if len(found) >= most:
             break
     return Pool(grid, tuple(found.values()))
-
-
-def full_pool(planning: Planning, grid: Grid) -> Pool:
-    """The pool of a search without regard to time: every way to arrange the query with every set of limits, made for
-    every share of the grid that differs in slots, and for all slots of every kind."""
-    logical = dict.fromkeys(variant.logical for variant in (*VARIANTS, *RARE))
-    limits = dict.fromkeys(variant.limits for variant in VARIANTS)
-    every = [Variant(f"full {i}.{j}", one, two) for i, one in enumerate(logical) for j, two in enumerate(limits)]
-    largest = max(point.cpu for point in grid.points)
-    usual = grid.availability[0]
-    own = [p for p in grid.points if p.cpu == largest or (p.memory / p.cpu == usual.memory / usual.cpu)]
-    links = {grid.link(usual), 0.0}
-    availability = dict.fromkeys([*grid.availability, *(p for p in own if p.cpu == largest or grid.link(p) in links)])
-    return pool(planning, replace(grid, availability=tuple(availability)), [*VARIANTS, *every], most=1024)
 
 
 def _tries(planning: Planning, grid: Grid, variants: Sequence[Variant]) -> Iterator[tuple[Variant, Resources]]:

@@ -1,4 +1,4 @@
-"""The plans of the 99 TPC-DS queries as `qoop tpcds alternatives` makes them, and data on which they are run.
+"""The plans of the 99 TPC-DS queries for this machine and for a larger scale, and data on which they are run.
 
 Plans are made from the statistics of scale 1: as they are, for the shares of this machine; and scaled to 500, for
 those of a cluster of 600 containers. They are run on far fewer rows, with few tasks a stage, so that every exchange
@@ -19,8 +19,8 @@ from qoop.planner.plan import Plan
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Alternatives, Candidate, cluster_grid, local_grid
 from qoop.session.session import Session
-from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text
+from qoop.tpcds.scaling import at_scale
 
 GRIDS = ("local", "cluster")
 SCALE = 500.0

@@ -39,8 +39,8 @@ from qoop.planner.sql.bind import Binder
 from qoop.planner.sql.build import build
 from qoop.session.opening import connect
 from qoop.session.session import Session
-from qoop.tpcds.estimates.alternatives import scaled
 from qoop.tpcds.queries import text
+from qoop.tpcds.scaling import scaled
 
 Rewrite = Callable[[Relation], Relation]
 

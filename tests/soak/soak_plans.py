@@ -18,9 +18,9 @@ from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Candidate, cluster_grid
 from qoop.query.job import Planned
 from qoop.session.opening import connect
-from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text
+from qoop.tpcds.scaling import at_scale
 
 SMALL, USUAL = 0.01, 1.0
 """Scales of the data: the small one where it gives an answer that is not empty (83 of the queries)."""

@@ -12,8 +12,8 @@ from qoop.adaptive.replanning.greedy import Greedy
 from qoop.planner.search.alternatives import keep, pool
 from qoop.planner.search.candidate import Grid
 from qoop.session.opening import connect
-from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text
+from qoop.tpcds.scaling import at_scale
 
 MEMORY = 1e9
 

@@ -18,9 +18,9 @@ from qoop.planner.search.candidate import Candidate, Grid, local_grid
 from qoop.query.job import Prepared
 from qoop.session.opening import connect
 from qoop.session.session import Session
-from qoop.tpcds.estimates.alternatives import growth, scaled, scaled_splits
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import text
+from qoop.tpcds.scaling import growth, scaled, scaled_splits
 
 SAMPLE = (1, 9, 18, 51, 85, 95)
 SCALES = (pytest.param(1.0, marks=pytest.mark.slow), 300.0)

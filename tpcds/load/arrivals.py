@@ -41,13 +41,6 @@ TENANTS = (
 )  # fmt: skip
 
 
-MIXES: Mapping[str, Sequence[Tenant]] = {
-    "usual": TENANTS,
-    "dashboards": (*(Tenant(f"dash{n}", "dashboard") for n in range(1, 7)), Tenant("ana1", "analyst")),
-    "analysts": (Tenant("dash1", "dashboard"), *(Tenant(f"ana{n}", "analyst") for n in range(1, 7))),
-}
-
-
 @dataclass(frozen=True)
 class Queries:
     """The queries by the work they take, in slot seconds: a third counts as short, a third as long."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from qoop.catalog.errors import ConfigError
 from qoop.query.drawing.picture import write
 from qoop.tpcds.load import measures, pictures, simulate
-from qoop.tpcds.load.arrivals import MIXES
 from qoop.tpcds.load.measures import Summary
 from qoop.tpcds.queries import parse_names
 from qoop.tpcds.suite import runner
@@ -36,8 +35,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--error", type=float, default=0.0, metavar="PART", help="by which estimates are off at most, such as 0.2 (0)"
     )
     parser.add_argument("--most-jobs", type=float, default=math.inf, metavar="N", help="at a time; others queue (all)")
-    mixes = f"of tenants: {', '.join(MIXES)} (usual)"
-    parser.add_argument("--mix", choices=MIXES, default="usual", help=mixes)
     parser.add_argument("--out", metavar="FOLDER", help="write the pictures there")
     add_running_options(parser)
     parser.set_defaults(run=_load)
@@ -78,7 +75,7 @@ def _items(options: argparse.Namespace, directory: Path) -> Mapping[str, simulat
         raise ConfigError("there must be a seed")
     if not options.hours > 0:
         raise ConfigError("there must be time in which queries arrive")
-    more = options.hours, options.error, options.mix, options.most_jobs
+    more = options.hours, options.error, options.most_jobs
     return {
         "/".join(map(str, (load, seed, policy, *more))): simulate.Item(directory, load, seed, policy, *more)
         for seed in range(1, options.seeds + 1)

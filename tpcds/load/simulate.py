@@ -20,7 +20,7 @@ from qoop.engine.task import TaskSpec
 from qoop.planner.finish import Finish
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Plan, Resources, Stage
-from qoop.tpcds.load.arrivals import MIXES, Arrival, Queries, arrivals
+from qoop.tpcds.load.arrivals import TENANTS, Arrival, Queries, arrivals
 from qoop.tpcds.load.measures import Played, Summary, summary
 from qoop.tpcds.simulate.shared_cluster import COARSE, calibrated_plans, work_of
 from qoop.tpcds.simulate.workload import workload
@@ -55,7 +55,7 @@ POLICIES: Mapping[str, str] = {
 class Item:
     """A run to simulate. hours: in which queries arrive. policy: of `POLICIES`, or the text of a scheduler.
 
-    error: the largest part by which the tasks of a stage take more or less than estimated. mix: of `MIXES`.
+    error: the largest part by which the tasks of a stage take more or less than estimated.
     most_jobs: the limit of running jobs; others queue.
     """
 
@@ -65,7 +65,6 @@ class Item:
     policy: str
     hours: float = 1.0
     error: float = 0.0
-    mix: str = "usual"
     most_jobs: float = math.inf
 
 
@@ -77,7 +76,7 @@ def measure(item: Item) -> Mapping[str, object]:
 def summarised(item: Item, scheduler: Scheduler | None = None) -> Summary:
     """Run all arrivals under the policy, or under another scheduler. Raises ConfigError, SourceError."""
     plans = plans_of(item.directory)
-    found = _arrivals(item.directory, item.load, item.seed, item.hours, item.mix)
+    found = _arrivals(item.directory, item.load, item.seed, item.hours)
     truth = Truth(item.seed, item.error)
     real = [truth.plan(f"job{number}", plans[one.query]) for number, one in enumerate(found, 1)]
     allowed = [_deadline(one, plan, item) for one, plan in zip(found, real, strict=True)]
@@ -107,14 +106,14 @@ def plans_of(directory: Path) -> Mapping[int, Plan]:
 
 
 @cache
-def _arrivals(directory: Path, load: float, seed: int, hours: float, mix: str) -> Sequence[Arrival]:
+def _arrivals(directory: Path, load: float, seed: int, hours: float) -> Sequence[Arrival]:
     work = {number: work_of(plan) for number, plan in plans_of(directory).items()}
-    return arrivals(Queries(work), SLOTS, load, hours * 3600, seed, MIXES[mix])
+    return arrivals(Queries(work), SLOTS, load, hours * 3600, seed)
 
 
 def _deadline(arrival: Arrival, plan: Plan, item: Item) -> float:
     """max(1.1 × the time alone on the part of one tenant, U) seconds, as MLFS has them."""
-    least = 1.1 * alone(plan, SLOTS / len(MIXES[item.mix]))
+    least = 1.1 * alone(plan, SLOTS / len(TENANTS))
     return max(least, random.Random(f"{item.seed} {arrival.name}").uniform(0.0, LATEST))
 
 

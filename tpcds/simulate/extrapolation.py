@@ -37,7 +37,7 @@ from qoop.planner.exchange.distribution import fragment_nodes
 from qoop.planner.plan import Stage, StageId
 from qoop.planner.planner import Planning
 from qoop.session.session import Session
-from qoop.tpcds.estimates.alternatives import growth, scaled
+from qoop.tpcds.scaling import growth, scaled
 from qoop.tpcds.simulate.measuring import Measured, StageKey, stage_keys
 from qoop.tpcds.simulate.workload import Query, Setting, planning_of
 

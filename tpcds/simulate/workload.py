@@ -45,8 +45,8 @@ from qoop.planner.variants import VARIANTS, Variant
 from qoop.query.plan_keys import planner_version
 from qoop.session.opening import connect
 from qoop.session.session import Session
-from qoop.tpcds.estimates.alternatives import at_scale
 from qoop.tpcds.queries import text
+from qoop.tpcds.scaling import at_scale
 
 FORMAT = 2
 """Raised when a file means something else than before."""

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
-from qoop.tpcds.load.growing import simulate, times
+from qoop.tpcds.load.growing import simulate
 from qoop.tpcds.load.growing.simulate import Drawing
-from qoop.tpcds.queries import parse_selection, texts
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-command; it sets `run`, a function of the parsed options that gives the exit code."""
     what = "Growing answers at once, under several schedulers: times to 90 and 95 percent of the way to their goals"
-    how = (
-        "On 40 simulated slots; with --times DIR, on this machine, what each query takes to its bounds, next to what "
-        "it takes exactly"
-    )
-    parser = commands.add_parser("grow", description=f"{what}. {how}.")
+    parser = commands.add_parser("grow", description=f"{what}. On 40 simulated slots.")
     parser.add_argument("--loads", metavar="L,L", default="0.9", help="(0.9)")
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="runs of each, seeds 1 to N (10)")
     parser.add_argument("--tenants", type=int, choices=(1, 2, 3), default=1, help="(1)")
@@ -27,33 +20,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--stop", type=float, default=0.5, metavar="PART", help="of the answers that end at their goal (0.5)"
     )
     parser.add_argument("--seconds", type=float, default=900.0, metavar="S", help="in which they arrive (900)")
-    parser.add_argument("--times", metavar="DIR", help="where `qoop tpcds generate` made the tables")
-    parser.add_argument("--queries", default="1-99", metavar="N,N-N", help="with --times (1-99)")
-    parser.add_argument(
-        "--sums", action="store_true", help="with --times: sums in few groups over fact tables, in place of the queries"
-    )
-    parser.add_argument("--exact-within", type=float, default=1.0, metavar="S", help="with --times (1)")
-    parser.add_argument("--slots", type=int, default=2, metavar="N", help="with --times (2)")
     parser.set_defaults(run=_grow)
 
 
 def _grow(options: argparse.Namespace) -> int:
-    if options.times is not None:
-        found = times.lines(Path(options.times), options.slots, _texts(options), options.exact_within)
-    else:
-        found = simulate.compared([simulate.play(*one) for one in _drawings(options)])
-    for line in found:
+    for line in simulate.compared([simulate.play(*one) for one in _drawings(options)]):
         print(line, flush=True)
     return 0
-
-
-def _texts(options: argparse.Namespace) -> Mapping[str, str]:
-    """The queries that are timed, by name."""
-    if options.sums:
-        return times.SUMS
-    numbers = parse_selection(options.queries)
-    known = texts("tpcds", Path(options.times))
-    return {f"q{number}": text for number, text in known.items() if number in numbers}
 
 
 def _drawings(options: argparse.Namespace) -> list[tuple[str, Drawing]]:
