@@ -99,7 +99,6 @@ class Logical:
     bushy: False: one side of every join is a single relation.
     aim: the resource that the order of joins saves besides work.
     calls: whether predicates that call Python come as early as they can, or late, where the fewest rows are left.
-    seed: draw the order of joins by it, for experiments.
     """
 
     eager_gain: float = LEAST_GAIN
@@ -108,7 +107,6 @@ class Logical:
     bushy: bool = True
     aim: Aim = WORK
     calls: OneOf["cheapest", "early", "late"] = "cheapest"
-    seed: int | None = None
 
 
 @value

@@ -85,7 +85,7 @@ class Arranger:
 
     def ordered(self, relation: Relation, choices: Logical = _USUAL) -> Relation:
         """The relation with its joins ordered by these choices, and otherwise as it is."""
-        return self._once(relation, self._ordered, choices.bushy, choices.aim, choices.seed)
+        return self._once(relation, self._ordered, choices.bushy, choices.aim)
 
     def _once(self, relation: Relation, step: Callable[..., Relation], *choices: object) -> Relation:
         key = (id(relation), step, *choices)
@@ -100,9 +100,9 @@ class Arranger:
     def _reduced(self, relation: Relation) -> Relation:
         return reduce_build_sides(relation, self.cardinality)
 
-    def _ordered(self, relation: Relation, bushy: bool, aim: Aim, seed: int | None) -> Relation:
+    def _ordered(self, relation: Relation, bushy: bool, aim: Aim) -> Relation:
         known = self._groups
-        return reorder(relation, self.cardinality, model=self.cost, bushy=bushy, aim=aim, known=known, seed=seed)
+        return reorder(relation, self.cardinality, model=self.cost, bushy=bushy, aim=aim, known=known)
 
     def _transferred(self, relation: Relation, least_gain: float) -> Relation:
         return transfer(relation, self._work, least_gain)

@@ -18,7 +18,7 @@ from qoop.planner.algebra.expr import Column, Expr, equals
 from qoop.planner.algebra.relation import Filter, Join, Project, Relation, SetOp, with_inputs
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
-from qoop.planner.join_order.enumerate import Search, search, shuffled
+from qoop.planner.join_order.enumerate import Search, search
 from qoop.planner.join_order.graph import JoinGraph, Mask
 from qoop.planner.join_order.group import JoinGroup, collect, is_group, movable
 from qoop.planner.variants import AIMS, MEMORY, NETWORK, RESULTS, WORK, Aim
@@ -35,7 +35,6 @@ def reorder(
     bushy: bool = True,
     aim: Aim = WORK,
     known: GroupCache | None = None,
-    seed: int | None = None,
 ) -> Relation:
     """The same rows and columns with every group of joins in the cheapest order found.
 
@@ -43,10 +42,9 @@ def reorder(
     model: the cost of joins. bushy: False: one side of every join is a leaf of the group.
     aim: the resource that the order saves besides work.
     known: the groups of relations that were reordered before, with this cardinality and this limit.
-    seed: draw an order by it, for experiments, in place of the cheapest.
     """
     known = GroupCache() if known is None else known
-    return _Reordering(cardinality, limit, model or CostModel(), bushy, aim, known, seed).root(relation)
+    return _Reordering(cardinality, limit, model or CostModel(), bushy, aim, known).root(relation)
 
 
 @value
@@ -75,7 +73,6 @@ class _Reordering:
         bushy: bool,
         aim: Aim,
         known: GroupCache,
-        seed: int | None,
     ) -> None:
         self.cardinality = cardinality
         self.limit = limit
@@ -83,7 +80,6 @@ class _Reordering:
         self.bushy = bushy
         self.aim = aim
         self.known = known
-        self.seed = seed
         self.done: dict[int, tuple[Relation, Relation]] = {}
 
     def root(self, relation: Relation) -> Relation:
@@ -111,8 +107,7 @@ class _Reordering:
     def _group(self, relation: Relation) -> Relation:
         grouped = self._grouped(relation)
         graph = grouped.graph
-        found = None if self.seed is None else shuffled(graph, self.model, self.seed)
-        found = found or search(graph, self.model, self.limit, bushy=self.bushy, aim=self.aim)
+        found = search(graph, self.model, self.limit, bushy=self.bushy, aim=self.aim)
         leaves = [graph.with_filters(i, self.any(leaf)) for i, leaf in zip(count(), grouped.originals)]
         ordered = rebuild(found, graph.full, leaves)
         if graph.corrected_by is not None:  # else operators above the joins would use their single estimates

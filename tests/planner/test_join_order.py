@@ -323,17 +323,3 @@ def test_order_is_deterministic(relation: Relation) -> None:
 
 def rows(database: duckdb.DuckDBPyConnection, relation: Relation) -> list[str]:
     return sorted(map(str, database.sql(to_sql(relation)).fetchall()))
-
-
-@settings(max_examples=15, deadline=None)
-@given(relation=trees(), seed=st.integers(0, 5))
-def test_orders_drawn_by_chance_give_the_same_rows(
-    database: duckdb.DuckDBPyConnection, relation: Relation, seed: int
-) -> None:
-    drawn = reorder(relation, Cardinality(SMALL), seed=seed)
-    assert drawn == reorder(relation, Cardinality(SMALL), seed=seed)
-    assert rows(database, drawn) == rows(database, relation)
-
-
-def test_seeds_draw_different_orders() -> None:
-    assert len({str(scans(reorder(star(), Cardinality(STAR), seed=seed))) for seed in range(10)}) > 2

@@ -26,11 +26,6 @@ class Recorder:
         self._ticks = 0
         self._noted = True  # something of this turn
 
-    @property
-    def is_on(self) -> bool:
-        """True if there is a trace to write."""
-        return self._trace is not None
-
     def open(self, opened: object) -> None:
         """Put down what the cluster begins with."""
         if self._trace is not None:
