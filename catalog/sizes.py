@@ -92,3 +92,25 @@ def counted(number: int, what: str) -> str:
     ('1 stage', '2,000 rows')
     """
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def size(number: float) -> str:
+    """Bytes for people, in the units in which they are given: 1 GB is 10**9.
+
+    >>> size(1536), size(3 * 10**9), size(999_999_999)
+    ('1.54 KB', '3 GB', '1 GB')
+    """
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if number < 999.5:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} TB"
+
+
+def span(seconds: float) -> str:
+    """A time for people.
+
+    >>> span(0.0123), span(9.84)
+    ('12 ms', '9.8 s')
+    """
+    return f"{seconds * 1e3:.0f} ms" if 0 < seconds < 1 else f"{seconds:.1f} s"

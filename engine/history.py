@@ -5,11 +5,22 @@ from __future__ import annotations
 from typing import Union
 
 from qoop.catalog.errors import Cancelled, QoopError, Revoked
-from qoop.catalog.sizes import counted
+from qoop.catalog.sizes import counted, size, span
 from qoop.catalog.value import value
+from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.events import Committed
 from qoop.engine.functions.measured import FunctionCalls
-from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, MachineId, TaskAccount, TaskProfile
+from qoop.engine.task import (
+    LEAST_SECONDS,
+    AttemptId,
+    CheckpointKey,
+    Content,
+    MachineId,
+    TaskAccount,
+    TaskProfile,
+    available_of,
+    spent,
+)
 from qoop.planner.plan import Resources, StageId
 
 Record = Union[
@@ -20,28 +31,6 @@ Record = Union[
 
 Coming = tuple[tuple[float, Resources], ...]
 """Shares that a job should have later: (seconds since it began, share), in order of time."""
-
-
-def size(number: float) -> str:
-    """Bytes for people, in the units in which they are given: 1 GB is 10**9.
-
-    >>> size(1536), size(3 * 10**9), size(999_999_999)
-    ('1.54 KB', '3 GB', '1 GB')
-    """
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if number < 999.5:
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:.3g} TB"
-
-
-def available_of(resources: Resources) -> str:
-    """Slots and memory for people.
-
-    >>> available_of(Resources(1, 10**9))
-    '1 slot and 1 GB'
-    """
-    return f"{resources.cpu:g} {'slot' if resources.cpu == 1 else 'slots'} and {size(resources.memory)}"
 
 
 @value
@@ -83,7 +72,7 @@ class Continued:
 
     @property
     def notice(self) -> str:
-        saved = f", about {span(self.seconds)} saved" if self.seconds >= _LEAST else ""
+        saved = f", about {span(self.seconds)} saved" if self.seconds >= LEAST_SECONDS else ""
         if self.left == 0:
             return f"continued: the answer was there{saved}"
         return f"continued: {self.found} of {counted(self.outputs, 'output')} found, {self.left} to make{saved}"
@@ -406,74 +395,6 @@ class StageDone:
 
 
 @value
-class AnotherTime:
-    """A query that begins later would end within the time that it was given.
-
-    jobs: that are to end before. wait: seconds until they should have; None: unknown. seconds: that it would take
-    then, with all slots.
-    """
-
-    jobs: tuple[JobId, ...]
-    wait: float | None
-    seconds: float
-
-    def __str__(self) -> str:
-        more = len(self.jobs) - _NAMED
-        jobs = ", ".join(self.jobs[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-        have = "has" if len(self.jobs) == 1 else "have"
-        when = f", in about {span(self.wait)}" if self.wait is not None else ""
-        return f"begun when {jobs} {have} ended{when}, it would take about {span(self.seconds)}"
-
-
-@value
-class InPart:
-    """An approximate answer would be in time. within: its error. seconds: until it should be there."""
-
-    within: float
-    seconds: float
-
-    def __str__(self) -> str:
-        return f"APPROXIMATE WITHIN {100 * self.within:g} PERCENT would be done in about {span(self.seconds)}"
-
-
-_NAMED = 3
-"""Jobs that are named."""
-
-
-@value
-class DeadlineReported:
-    """The job is likely to miss its deadline, or to meet it after all. late: seconds by which it is likely to miss
-    it; below 0: it will end before. certain: it cannot be met any more. enough: slots with which it likely would be.
-    another_time, in_part: what else would help; None: that would not, or it is unknown."""
-
-    at: float
-    late: float
-    certain: bool
-    enough: float | None = None
-    another_time: AnotherTime | None = None
-    in_part: InPart | None = None
-
-    @property
-    def helps(self) -> tuple[str, ...]:
-        """The ways to meet it, as clauses; none if the deadline will be met."""
-        if self.late <= 0 and not self.certain:
-            return ()
-        enough = f"{self.enough:g} slots would do" if self.enough is not None else ""
-        others = (str(one) for one in (self.another_time, self.in_part) if one is not None)
-        return tuple(filter(None, (enough, *others)))
-
-    def __str__(self) -> str:
-        if self.late <= 0 and not self.certain:
-            return f"at {self.at:.3f} s it will meet its deadline after all, {span(-self.late)} before"
-        if self.certain:
-            sentence = f"is certain to miss its deadline, by {span(max(self.late, 0.0))}"
-        else:
-            sentence = f"will miss its deadline by {span(self.late)}"
-            sentence += "; more slots would not help" if self.enough is None else ""
-        return "; ".join((f"at {self.at:.3f} s it {sentence}", *self.helps))
-
-
-@value
 class Remaining:
     """A plan as a decision saw it: its name and the seconds until it would end."""
 
@@ -539,33 +460,6 @@ class Decided:
         left_out = f"leaving out {span(self.work_left_out)} of work" if self.work_left_out >= 0.0005 else ""
         kept = f"keeping {', '.join(self.kept)}" if self.kept else "keeping nothing" if left_out else ""
         return ", ".join(filter(None, ("switched", kept, left_out)))
-
-
-def span(seconds: float) -> str:
-    """A time for people.
-
-    >>> span(0.0123), span(9.84)
-    ('12 ms', '9.8 s')
-    """
-    return f"{seconds * 1e3:.0f} ms" if 0 < seconds < 1 else f"{seconds:.1f} s"
-
-
-def spent(account: TaskAccount) -> str:
-    """The seconds of tasks by what they went into, as far as that is worth a word.
-
-    >>> spent(TaskAccount(0.25, 0.0, 1.5, 0.003))
-    '250 ms waiting, 1.5 s computing, 3 ms writing'
-    """
-    parts = (
-        (account.waited, "waiting"), (account.read, "reading"), (account.computed, "computing"),
-        (account.wrote, "writing"),
-    )  # fmt: skip
-    sentence = [f"{span(seconds)} {what}" for seconds, what in parts if seconds >= _LEAST]
-    return ", ".join(sentence) or f"{span(account.seconds)} in all"
-
-
-_LEAST = 0.001
-"""Seconds that are worth a word."""
 
 
 def _soon(seconds: float) -> str:

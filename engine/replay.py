@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from qoop.catalog.value import value
+from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.history import (
     Began,
     CapacityReported,
-    DeadlineReported,
     Ended,
     Failed,
     Notice,

@@ -24,6 +24,7 @@ from qoop.catalog.errors import (
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.engine.data_locality import DataLocality
+from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.events import (
     Begun,
     CallsObserved,
@@ -51,7 +52,6 @@ from qoop.engine.history import (
     Called,
     CapacityAnnounced,
     CapacityReported,
-    DeadlineReported,
     Decided,
     Ended,
     Failed,

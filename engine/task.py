@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from qoop.catalog.functions.function import UserFunction
+from qoop.catalog.sizes import size, span
 from qoop.catalog.table import Table
 from qoop.catalog.value import changed, value
 from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
@@ -237,3 +238,30 @@ class TaskSpec:
     def waits(self) -> bool:
         """True if it was granted before there was a slot for it, and waits at its machine."""
         return self.ticket is not None and self.ticket.waits
+
+
+def spent(account: TaskAccount) -> str:
+    """The seconds of tasks by what they went into, as far as that is worth a word.
+
+    >>> spent(TaskAccount(0.25, 0.0, 1.5, 0.003))
+    '250 ms waiting, 1.5 s computing, 3 ms writing'
+    """
+    parts = (
+        (account.waited, "waiting"), (account.read, "reading"), (account.computed, "computing"),
+        (account.wrote, "writing"),
+    )  # fmt: skip
+    sentence = [f"{span(seconds)} {what}" for seconds, what in parts if seconds >= LEAST_SECONDS]
+    return ", ".join(sentence) or f"{span(account.seconds)} in all"
+
+
+LEAST_SECONDS = 0.001
+"""Seconds that are worth a word."""
+
+
+def available_of(resources: Resources) -> str:
+    """Slots and memory for people.
+
+    >>> available_of(Resources(1, 10**9))
+    '1 slot and 1 GB'
+    """
+    return f"{resources.cpu:g} {'slot' if resources.cpu == 1 else 'slots'} and {size(resources.memory)}"

@@ -19,19 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from heapq import heappop, heappush
 from itertools import groupby, pairwise
-from math import ceil, exp, inf
-from statistics import NormalDist
+from math import ceil, inf
 from typing import NamedTuple
 
 from qoop.catalog.value import value
-from qoop.planner.estimate.cost import DEFAULT, CostModel
+from qoop.planner.estimate.cost import DEFAULT, SPILL_BYTE, CostModel, slowest
 from qoop.planner.packing import Packer
 from qoop.planner.plan import STORE_PER_KERNEL, Plan, Resources, Stage, StageId
 from qoop.planner.shared_links import Batch, SharedLinks
-
-SPILL_BYTE = 2e-9
-"""Seconds for a byte that does not fit the memory of its share: written to disk once and read once."""
-
 
 ONE_MACHINE = 1 << 20
 """More slots than any share has: all of them are on one machine."""
@@ -327,16 +322,6 @@ def _spill_byte(task: _Task, cpu: float, share: Resources, machines: int) -> flo
         return SPILL_BYTE
     at_a_time = min(task.width, share.cpu / cpu) / machines
     return max(SPILL_BYTE, at_a_time * machines / share.disk)
-
-
-def slowest(count: int, spread: float) -> float:
-    """The largest of a number of values, as a multiple of their median, where logarithms are normally distributed with
-    that deviation (Blom, "Statistical Estimates and Transformed Beta-Variables", 1958).
-
-    >>> slowest(1, 0.2), round(slowest(20, 0.2), 2)
-    (1.0, 1.45)
-    """
-    return exp(spread * NormalDist().inv_cdf((count - 0.375) / (count + 0.25))) if spread and count > 1 else 1.0
 
 
 def _arriving(task: _Task, machines: int) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from qoop.catalog.errors import CheckpointError, ExecutionError, OutOfMemory, QoopError
+from qoop.catalog.sizes import size
 from qoop.engine.demand import Demands
-from qoop.engine.history import MemoryExhausted, MemoryRaised, size
+from qoop.engine.history import MemoryExhausted, MemoryRaised
 from qoop.engine.running.attempts import Attempt
 from qoop.engine.running.log import RunLog
 from qoop.engine.state import Limits

@@ -30,7 +30,7 @@ from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
 from qoop.engine.digest import Digest, digest_to_json
 from qoop.engine.events import Committed
-from qoop.engine.storage.manifest import Checkpoints
+from qoop.engine.storage.retention import Checkpoints
 from qoop.engine.task import CheckpointKey
 from qoop.planner.plan import Signature, Stage
 

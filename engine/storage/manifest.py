@@ -32,7 +32,7 @@ from hashlib import blake2b
 from itertools import count
 from math import isfinite
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -96,57 +96,6 @@ class Unsaved:
     committed: Committed
     partitions: tuple[pa.Table, ...]
     needed: bool = True
-
-
-class Checkpoints(Protocol):
-    """A place of durable checkpoints. Thread-safe."""
-
-    @property
-    def far(self) -> bool:
-        """True if another machine holds them."""
-        ...
-
-    @property
-    def writers(self) -> int:
-        """The number of outputs that are worth writing at a time."""
-        ...
-
-    def save(self, committed: Committed, partitions: Sequence[pa.Table], needed: bool = True) -> Saved | None:
-        """Commit an output; one that exists stays. needed: it is not removed before `unpin`. None: there is no
-        space for it. Raises DiskFull, and leaves nothing that is visible behind then."""
-        ...
-
-    def save_all(self, outputs: Sequence[Unsaved]) -> list[Saved | None]:
-        """Commit outputs of one content, together where that is cheaper; as `save`."""
-        ...
-
-    def find_all(self, keys: Sequence[CheckpointKey]) -> list[Saved]:
-        """Those of the keys that are there and can be believed; they are not removed before `unpin`."""
-        ...
-
-    def fetch(self, requested: Sequence[tuple[Saved, int | None]]) -> None:
-        """These partitions (None: all of an output) will be read now."""
-        ...
-
-    def read(self, saved: Saved, number: int, folder: Path | None = None) -> pa.Table:
-        """The rows of one partition, copied to that folder if they are many. Raises CheckpointError, DiskFull."""
-        ...
-
-    def unpin(self, keys: Sequence[CheckpointKey]) -> None:
-        """No job of this process needs these any more; they stay until their space is needed."""
-        ...
-
-    def remove(self, saved: Saved) -> None:
-        """Forget a checkpoint that proved unreadable."""
-        ...
-
-    def set_aside(self, saved: Saved, folder: Path) -> None:
-        """Move a checkpoint that is not to be used any more to a folder, for people."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the place."""
-        ...
 
 
 @value

@@ -5,16 +5,21 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
 
 from qoop.catalog.errors import DiskFull, QoopError
+from qoop.catalog.sizes import size
 from qoop.catalog.stores.objects import is_remote, open_objects
 from qoop.catalog.value import value
-from qoop.engine.history import not_saved, size
-from qoop.engine.storage.manifest import CheckpointDirectory, Checkpoints, refuse_if_open
-from qoop.engine.task import JobId
+from qoop.engine.events import Committed
+from qoop.engine.history import not_saved
+from qoop.engine.storage.manifest import CheckpointDirectory, Saved, Unsaved, refuse_if_open
+from qoop.engine.task import CheckpointKey, JobId
 
 _WARNED = 1000  # jobs that are remembered, so that each gets one warning
 
@@ -56,6 +61,57 @@ class Retention:
 
 
 KEEP_NOTHING = Retention()
+
+
+class Checkpoints(Protocol):
+    """A place of durable checkpoints. Thread-safe."""
+
+    @property
+    def far(self) -> bool:
+        """True if another machine holds them."""
+        ...
+
+    @property
+    def writers(self) -> int:
+        """The number of outputs that are worth writing at a time."""
+        ...
+
+    def save(self, committed: Committed, partitions: Sequence[pa.Table], needed: bool = True) -> Saved | None:
+        """Commit an output; one that exists stays. needed: it is not removed before `unpin`. None: there is no
+        space for it. Raises DiskFull, and leaves nothing that is visible behind then."""
+        ...
+
+    def save_all(self, outputs: Sequence[Unsaved]) -> list[Saved | None]:
+        """Commit outputs of one content, together where that is cheaper; as `save`."""
+        ...
+
+    def find_all(self, keys: Sequence[CheckpointKey]) -> list[Saved]:
+        """Those of the keys that are there and can be believed; they are not removed before `unpin`."""
+        ...
+
+    def fetch(self, requested: Sequence[tuple[Saved, int | None]]) -> None:
+        """These partitions (None: all of an output) will be read now."""
+        ...
+
+    def read(self, saved: Saved, number: int, folder: Path | None = None) -> pa.Table:
+        """The rows of one partition, copied to that folder if they are many. Raises CheckpointError, DiskFull."""
+        ...
+
+    def unpin(self, keys: Sequence[CheckpointKey]) -> None:
+        """No job of this process needs these any more; they stay until their space is needed."""
+        ...
+
+    def remove(self, saved: Saved) -> None:
+        """Forget a checkpoint that proved unreadable."""
+        ...
+
+    def set_aside(self, saved: Saved, folder: Path) -> None:
+        """Move a checkpoint that is not to be used any more to a folder, for people."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the place."""
+        ...
 
 
 def open_checkpoints(retention: Retention) -> Checkpoints | None:

@@ -13,9 +13,8 @@ from qoop.planner.algebra.relation import Aggregate, Join, Relation, Window
 from qoop.planner.estimate import tree_cost
 from qoop.planner.estimate.calls import calls_of
 from qoop.planner.estimate.cardinality import Cardinality
-from qoop.planner.estimate.cost import BASE_MEMORY, CostModel
+from qoop.planner.estimate.cost import BASE_MEMORY, SPILL_BYTE, CostModel
 from qoop.planner.exchange.distribution import EquiPair, Placed, fragment_nodes, partner_keys
-from qoop.planner.finish import SPILL_BYTE
 from qoop.planner.plan import Resources
 from qoop.planner.variants import Thresholds
 

@@ -29,8 +29,8 @@ from qoop.planner.algebra.relation import (
 from qoop.planner.algebra.types import common_type, type_of
 from qoop.planner.identity.determinism import is_non_deterministic
 from qoop.planner.sql.bind import Bound, TypedName
-from qoop.planner.sql.convert import Env, has_aggregate
-from qoop.planner.sql.parts import check_parts
+from qoop.planner.sql.convert import Env
+from qoop.planner.sql.parts import check_parts, has_aggregate
 from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items
 from qoop.planner.sql.scope import Cte, FromItem, Names, Scope, Unsupported, count_uses, named_item, parts_of, refuse
 from qoop.planner.sql.select_block import SelectBlock

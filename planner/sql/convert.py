@@ -35,14 +35,13 @@ from qoop.planner.algebra.relation import Aggregation, Relation, WindowCall
 from qoop.planner.algebra.types import (
     NULL_TYPE,
     aggregate_macros,
-    aggregate_names,
     always_raises,
     common_type,
     fold,
     type_of,
     unnesting_names,
 )
-from qoop.planner.sql.parts import EXPRESSIONS
+from qoop.planner.sql.parts import EXPRESSIONS, is_aggregate
 from qoop.planner.sql.scope import Cte, Names, Scope, Unsupported, parts_of
 
 Attachment = Callable[[Relation], Relation]
@@ -116,7 +115,7 @@ class Env:
             return self.present(node)
         if isinstance(node, exp.Anonymous) and _is_python(node):
             return self.python(node, self.functions[node.name.lower()])
-        if _is_aggregate(node):
+        if is_aggregate(node):
             return self.aggregate(node, None)
         return self.generic(node)
 
@@ -365,33 +364,6 @@ _HANDLERS: dict[type[exp.Expression], Callable[[Env, exp.Expression], Expr]] = {
 }
 
 
-def has_aggregate(node: exp.Expression) -> bool:
-    """True if the expression computes an aggregate of the same block (functions of windows are none)."""
-    if isinstance(node, exp.Query | exp.Subquery):
-        return False
-    if isinstance(node, exp.Window):
-        call = node.this.this if isinstance(node.this, exp.Filter) else node.this
-        inside = [*call.iter_expressions(), *(node.args.get("partition_by") or ())]
-        return any(map(has_aggregate, inside + ([node.args["order"]] if node.args.get("order") else [])))
-    return _is_aggregate(node) or any(map(has_aggregate, node.iter_expressions()))
-
-
-def _is_aggregate(node: object) -> bool:
-    if isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
-        return _is_aggregate(node.this)
-    if isinstance(node, exp.Anonymous):
-        return node.name.lower() in aggregate_names() | aggregate_macros()
-    return isinstance(node, exp.AggFunc | exp.Grouping) and not isinstance(node, _WINDOW_ONLY)
-
-
-_WINDOW_ONLY = tuple(
-    getattr(exp, name)
-    for name in ("RowNumber", "Rank", "DenseRank", "PercentRank", "CumeDist", "Ntile", "Lag", "Lead", "NthValue",
-                 "FirstValue", "LastValue")
-    if hasattr(exp, name)
-)  # fmt: skip
-
-
 def _result_type(node: exp.Expression) -> str | None:
     """GROUPING() means nothing without groups, so DuckDB cannot type it on its own."""
     return "BIGINT" if isinstance(node, exp.Grouping) else None
@@ -419,7 +391,7 @@ def _is_count_star(node: exp.Expression) -> bool:
 
 def _has_holes(node: exp.Expression) -> bool:
     return any(
-        isinstance(child, _CLOSED) or _is_time_function(child) or _is_python(child) or _is_aggregate(child)
+        isinstance(child, _CLOSED) or _is_time_function(child) or _is_python(child) or is_aggregate(child)
         for child in node.walk()
     )
 
@@ -502,4 +474,4 @@ def _name_of(node: exp.Expression) -> str:
     return f"{function}_{first.name}" if first is not None else function
 
 
-__all__ = ["Column", "Env", "has_aggregate"]
+__all__ = ["Column", "Env"]

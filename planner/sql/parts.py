@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
+from qoop.planner.algebra.types import aggregate_macros, aggregate_names
 from qoop.planner.sql.scope import refuse
 
 
@@ -75,3 +76,31 @@ def check_parts(query: exp.Expression) -> None:
         known = CLAUSES.get(type(node))
         if known is not None:
             refuse(node, known)
+
+
+def has_aggregate(node: exp.Expression) -> bool:
+    """True if the expression computes an aggregate of the same block (functions of windows are none)."""
+    if isinstance(node, exp.Query | exp.Subquery):
+        return False
+    if isinstance(node, exp.Window):
+        call = node.this.this if isinstance(node.this, exp.Filter) else node.this
+        inside = [*call.iter_expressions(), *(node.args.get("partition_by") or ())]
+        return any(map(has_aggregate, inside + ([node.args["order"]] if node.args.get("order") else [])))
+    return is_aggregate(node) or any(map(has_aggregate, node.iter_expressions()))
+
+
+def is_aggregate(node: object) -> bool:
+    """True if a node calls an aggregate function."""
+    if isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
+        return is_aggregate(node.this)
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in aggregate_names() | aggregate_macros()
+    return isinstance(node, exp.AggFunc | exp.Grouping) and not isinstance(node, _WINDOW_ONLY)
+
+
+_WINDOW_ONLY = tuple(
+    getattr(exp, name)
+    for name in ("RowNumber", "Rank", "DenseRank", "PercentRank", "CumeDist", "Ntile", "Lag", "Lead", "NthValue",
+                 "FirstValue", "LastValue")
+    if hasattr(exp, name)
+)  # fmt: skip

@@ -20,8 +20,9 @@ from qoop.planner.algebra.relation import (
     Window,
 )
 from qoop.planner.algebra.types import value_of_no_match
-from qoop.planner.sql.convert import Env, has_aggregate
+from qoop.planner.sql.convert import Env
 from qoop.planner.sql.from_clause import NO_SOURCE, FromClause
+from qoop.planner.sql.parts import has_aggregate
 from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items, ordinal, resolved
 from qoop.planner.sql.scope import Cte, Scope, Unsupported
 from qoop.planner.sql.select_list import SelectItem, aliases, places, select_items

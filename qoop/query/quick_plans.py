@@ -14,7 +14,8 @@ from qoop.adaptive.replanning.greedy import LONG_SECONDS, held_to_take
 from qoop.adaptive.replanning.observations import done_parts
 from qoop.catalog.value import value
 from qoop.engine.task import CheckpointKey, checkpoint_key
-from qoop.planner.finish import SPILL_BYTE, Done
+from qoop.planner.estimate.cost import SPILL_BYTE
+from qoop.planner.finish import Done
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Candidate, Grid
 from qoop.planner.variants import Variant

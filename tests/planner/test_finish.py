@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qoop.planner.estimate.cost import CostModel
-from qoop.planner.finish import ROUNDS, SPILL_BYTE, Done, Finish, finish_time, slowest
+from qoop.planner.estimate.cost import SPILL_BYTE, CostModel, slowest
+from qoop.planner.finish import ROUNDS, Done, Finish, finish_time
 from qoop.planner.packing import Available, Packer, best_fit
 from qoop.planner.plan import STORE_PER_KERNEL, Estimate, Layout, Plan, Resources, Stage, StageInput
 

@@ -18,8 +18,7 @@ from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.events import SlotsChanged
 from qoop.engine.state import Limits
 from qoop.engine.task import TaskSpec
-from qoop.planner.estimate.cost import DEFAULT
-from qoop.planner.finish import SPILL_BYTE
+from qoop.planner.estimate.cost import DEFAULT, SPILL_BYTE
 from qoop.planner.plan import Resources, Stage
 from qoop.planner.search.candidate import Candidate
 

@@ -12,7 +12,8 @@ from qoop.adaptive.profiles import CapacityProfile
 from qoop.adaptive.simulation import Fleet, SimulatedJob, simulate
 from qoop.catalog.errors import ConfigError
 from qoop.engine.backends.outcomes import Outcome
-from qoop.planner.finish import SPILL_BYTE, Finish
+from qoop.planner.estimate.cost import SPILL_BYTE
+from qoop.planner.finish import Finish
 from qoop.planner.plan import Estimate, Plan, Resources, Stage
 from qoop.tpcds.map import cells, classes, cluster, pictures, records
 from qoop.tpcds.map import simulate as map_simulate

@@ -22,7 +22,7 @@ from qoop.adaptive.simulation import World
 from qoop.catalog.written.codec import Codec
 from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.task import MachineId, TaskSpec
-from qoop.planner.finish import SPILL_BYTE
+from qoop.planner.estimate.cost import SPILL_BYTE
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Resources, Stage
 from qoop.session.opening import connect

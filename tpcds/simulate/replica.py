@@ -39,7 +39,7 @@ from qoop.engine.events import SlotsChanged
 from qoop.engine.history import CapacityReported, Ended, Failed, Record
 from qoop.engine.replay import JobReplay
 from qoop.engine.task import TaskSpec
-from qoop.planner.finish import SPILL_BYTE
+from qoop.planner.estimate.cost import SPILL_BYTE
 from qoop.planner.packing import SERIAL_PART, on_threads
 from qoop.planner.plan import Plan, Resources
 from qoop.tpcds.simulate.ground_truth import TaskKey, share_of, task_key

@@ -14,8 +14,8 @@ from math import ceil, floor, inf
 
 from qoop.adaptive.monitor.available import Size, safe_memory
 from qoop.adaptive.monitor.reading import Reading, in_words, tightest
+from qoop.catalog.sizes import size
 from qoop.catalog.value import value
-from qoop.engine.history import size
 
 _KEPT, _TAKEN = 0.65, 0.35
 """The fractions of a slot's CPU that may be missing for it to be kept, and to be taken."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from qoop.catalog.sizes import size
 from qoop.catalog.value import value
-from qoop.engine.history import size
 
 
 @value

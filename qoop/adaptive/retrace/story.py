@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from qoop.catalog.sizes import span
 from qoop.engine.history import (
     Began,
     Called,
@@ -23,9 +24,8 @@ from qoop.engine.history import (
     Stopping,
     Succeeded,
     Waiting,
-    span,
-    spent,
 )
+from qoop.engine.task import spent
 
 _LEFT_OUT = (Started, Waiting, Began, Called, Succeeded, Stopped, Released, Saved)
 

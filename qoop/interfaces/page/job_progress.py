@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from qoop.adaptive.replanning.end_seconds import EndSeconds
 from qoop.adaptive.replanning.slowdown import NEVER_OVER
 from qoop.catalog.errors import QoopError, Revoked, Suspended
+from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.events import Committed
 from qoop.engine.history import (
     Began,
     CapacityAnnounced,
     CapacityReported,
     Continued,
-    DeadlineReported,
     Decided,
     Ended,
     Failed,

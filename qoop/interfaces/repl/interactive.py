@@ -225,7 +225,7 @@ class InteractiveShell(Shell):
             return " opening …"
         if self._opened.exception() is not None:
             return ""
-        from qoop.engine.history import available_of
+        from qoop.engine.task import available_of
 
         available, status = self.session.configured, self._jobs.status() if self._jobs is not None else ""
         tables = len(self.session.tables())

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError
-from qoop.catalog.sizes import counted
-from qoop.engine.history import span
+from qoop.catalog.sizes import counted, span
 from qoop.query.drawing.terminal import Terminal, shortened
 from qoop.query.drawing.view import brief, news
 from qoop.query.job import Job

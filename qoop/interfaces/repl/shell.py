@@ -363,7 +363,7 @@ class Shell:
             self.say(terminal.paint(note.removeprefix(" · "), "faint"))
 
     def _note(self, seconds: float, job: Job | None) -> str:
-        from qoop.engine.history import span
+        from qoop.catalog.sizes import span
 
         switches = len(job.plans) - 1 if job is not None else 0
         changed = f" · the plan was changed {'once' if switches == 1 else f'{switches} times'}" if switches else ""

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
+from qoop.catalog.sizes import size
 from qoop.catalog.value import value
-from qoop.engine.history import Record, Succeeded, size, spent
+from qoop.engine.history import Record, Succeeded
 from qoop.engine.replay import JobReplay
-from qoop.engine.task import Content, OperatorProfile, TaskAccount, TaskProfile, content_of, together
+from qoop.engine.task import Content, OperatorProfile, TaskAccount, TaskProfile, content_of, spent, together
 from qoop.planner.explain import seconds_text
 from qoop.planner.plan import Plan, Stage, StageId
 from qoop.planner.readable import operators

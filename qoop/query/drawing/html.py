@@ -6,7 +6,8 @@ from html import escape
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from qoop.engine.history import Decided, span
+from qoop.catalog.sizes import span
+from qoop.engine.history import Decided
 from qoop.query.drawing.table_text import shown_rows
 
 if TYPE_CHECKING:

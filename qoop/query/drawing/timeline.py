@@ -18,9 +18,9 @@ from pathlib import Path
 
 from qoop.catalog.errors import Revoked
 from qoop.catalog.value import value
-from qoop.engine.history import Decided, Failed, Record, Started, Succeeded, Switched, spent
+from qoop.engine.history import Decided, Failed, Record, Started, Succeeded, Switched
 from qoop.engine.replay import AttemptReplay, Interval, JobReplay
-from qoop.engine.task import AttemptId, MachineId
+from qoop.engine.task import AttemptId, MachineId, spent
 from qoop.planner.plan import Plan, Signature, Stage
 from qoop.query.drawing.axis import round_step
 from qoop.query.drawing.picture import FONT, page, save, write

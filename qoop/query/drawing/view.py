@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from qoop.adaptive.cluster.job_status import JobStatus, RemainingTime
-from qoop.engine.history import Continued, DeadlineReported, Decided, NotContinued, Record, Switched, size, span
+from qoop.catalog.sizes import size, span
+from qoop.engine.deadline_record import DeadlineReported
+from qoop.engine.history import Continued, Decided, NotContinued, Record, Switched
 from qoop.engine.progress import StageProgress
 from qoop.query.drawing.terminal import Paint, Terminal, shortened, width_of
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from qoop.catalog.errors import GuardMismatch, Revoked
+from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.history import (
     CapacityReported,
     Continued,
-    DeadlineReported,
     Decided,
     Ended,
     Failed,
