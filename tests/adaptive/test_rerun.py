@@ -539,7 +539,7 @@ def test_explain_history_tells_what_happened_without_every_task() -> None:
         assert key == "history"
         assert "started:" in text and "was done:" in text and text.endswith("the job succeeded")
         assert "#" not in text, "an attempt is named"
-        with pytest.raises(ConfigError, match="told as text"):
+        with pytest.raises(ConfigError, match="a history is a text"):
             session.explain(QUERY, history=True, format="svg")
 
 

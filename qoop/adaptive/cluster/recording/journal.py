@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from qoop.catalog.errors import GuardMismatch, Revoked
-from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.history import (
     CapacityReported,
     Continued,
@@ -29,6 +28,7 @@ from qoop.engine.history import (
     Redone,
     Switched,
 )
+from qoop.engine.running.deadline_record import DeadlineReported
 from qoop.engine.task import JobId
 
 _log = logging.getLogger("qoop.job")
