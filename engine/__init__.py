@@ -26,7 +26,7 @@
     failures.py       turns errors of DuckDB, Arrow and the system into ours
     progress.py       the progress of a job
     history.py        the records of a job: what it did and why
+    deadline_record.py  the record of a job that may miss its deadline
     replay.py         a history as attempts with intervals, shares, capacity and stages
     clock.py          wall time and simulated time
-    interpreter.py    limits how long a thread keeps Python's lock
 """

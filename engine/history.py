@@ -7,9 +7,9 @@ from typing import Union
 from qoop.catalog.errors import Cancelled, QoopError, Revoked
 from qoop.catalog.sizes import counted, size, span
 from qoop.catalog.value import value
+from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.events import Committed
 from qoop.engine.functions.measured import FunctionCalls
-from qoop.engine.running.deadline_record import DeadlineReported
 from qoop.engine.task import (
     LEAST_SECONDS,
     AttemptId,

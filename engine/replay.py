@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from qoop.catalog.value import value
+from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.history import (
     Began,
     CapacityReported,
@@ -28,7 +29,6 @@ from qoop.engine.history import (
     Switched,
     Waiting,
 )
-from qoop.engine.running.deadline_record import DeadlineReported
 from qoop.engine.task import AttemptId, CheckpointKey, MachineId
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Resources, StageId

@@ -24,6 +24,7 @@ from qoop.catalog.errors import (
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.engine.data_locality import DataLocality
+from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.events import (
     Begun,
     CallsObserved,
@@ -66,7 +67,6 @@ from qoop.engine.history import (
     not_saved,
 )
 from qoop.engine.running.attempts import Attempt
-from qoop.engine.running.deadline_record import DeadlineReported
 from qoop.engine.running.task_specs import TaskSpecs
 from qoop.engine.running.view import RunView
 from qoop.engine.state import TRANSITIONS, USUAL_LIMITS, Limits, Saving, State

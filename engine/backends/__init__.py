@@ -15,10 +15,11 @@
     shared_rate.py        a disk or link that attempts share
     worker_pool.py        the workers of a simulated machine
     last_first.py         threads that wait for work, the last of which is woken first
+    interpreter.py        limits how long a thread keeps Python's lock
     release_memory.py     gives freed memory back to the system
     work_watch.py         reports the progress of long attempts
     while_working.py      a thread that looks again and again while there is work
     ahead.py              inputs of an attempt that waits, fetched before it begins
-    simulated_nodes.py    the reports of simulated machines, and their size
+    simulated_nodes.py    how simulated machines behave and report, and an attempt on one
     ray/                  nodes of a Ray cluster
 """

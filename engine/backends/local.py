@@ -37,6 +37,7 @@ import pyarrow as pa
 
 from qoop.catalog.errors import ConfigError, DiskFull
 from qoop.engine.backends.base import happened
+from qoop.engine.backends.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.backends.last_first import LastFirst
 from qoop.engine.backends.local_attempt import INSIST, LocalAttempt, changed_table, failed, insist, revoked
 from qoop.engine.backends.local_inputs import Elsewhere, LocalInputs
@@ -57,7 +58,6 @@ from qoop.engine.events import (
 )
 from qoop.engine.failures import Stopped, is_fatal
 from qoop.engine.functions.measured import FunctionCalls, Ledger
-from qoop.engine.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.kernel import Kernel
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.growing import Output, Timed

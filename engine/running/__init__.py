@@ -8,7 +8,6 @@
     retries.py     which failure ends the job
     task_specs.py  the order of a task
     log.py         the clock of a run, its history and its commands
-    deadline_record.py  the record of a job that may miss its deadline
     view.py        a run as others read it
     invariants.py  the invariants of a run, checked after every event
 """

@@ -28,6 +28,7 @@ from qoop.catalog.errors import (
 )
 from qoop.catalog.table import Table
 from qoop.engine.backends.base import Backend
+from qoop.engine.backends.interpreter import TURN_SECONDS
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import (
     Begun,
@@ -40,7 +41,6 @@ from qoop.engine.events import (
     TaskSucceeded,
     WorkObserved,
 )
-from qoop.engine.interpreter import TURN_SECONDS
 from qoop.engine.kernel import Kernel
 from qoop.engine.storage.retention import Retention
 from qoop.engine.task import AttemptId, CheckpointKey, ResolvedInput, TaskId, TaskSpec, checkpoint_key

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from qoop.adaptive.replanning.end_seconds import EndSeconds
 from qoop.adaptive.replanning.slowdown import NEVER_OVER
 from qoop.catalog.errors import QoopError, Revoked, Suspended
+from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.events import Committed
 from qoop.engine.history import (
     Began,
@@ -35,7 +36,6 @@ from qoop.engine.history import (
     Waiting,
 )
 from qoop.engine.replay import AttemptReplay, JobReplay
-from qoop.engine.running.deadline_record import DeadlineReported
 from qoop.engine.task import (
     AttemptId,
     CheckpointKey,

@@ -7,9 +7,9 @@ from textwrap import wrap
 
 from qoop.adaptive.cluster.job_status import JobStatus, RemainingTime
 from qoop.catalog.sizes import size, span
+from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.history import Continued, Decided, NotContinued, Record, Switched
 from qoop.engine.progress import StageProgress
-from qoop.engine.running.deadline_record import DeadlineReported
 from qoop.query.drawing.terminal import Paint, Terminal, shortened, width_of
 
 _BAR = 20

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from qoop.catalog.errors import GuardMismatch, Revoked
+from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.history import (
     CapacityReported,
     Continued,
@@ -28,7 +29,6 @@ from qoop.engine.history import (
     Redone,
     Switched,
 )
-from qoop.engine.running.deadline_record import DeadlineReported
 from qoop.engine.task import JobId
 
 _log = logging.getLogger("qoop.job")
