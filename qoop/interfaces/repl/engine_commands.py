@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from qoop.adaptive.retrace.story import story
 from qoop.catalog.errors import ConfigError
-from qoop.engine.history import available_of, span
+from qoop.catalog.sizes import span
+from qoop.engine.task import available_of
 from qoop.interfaces.repl.command import Command
 
 if TYPE_CHECKING:

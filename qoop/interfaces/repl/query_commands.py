@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import ConfigError
-from qoop.engine.history import span
+from qoop.catalog.sizes import span
 from qoop.interfaces.repl.command import Command
 from qoop.interfaces.repl.habits import edit, watch
 from qoop.interfaces.repl.jobs import Entry

@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import ConfigError
-from qoop.engine.history import size, span
+from qoop.catalog.sizes import size, span
 from qoop.interfaces.repl.command import Command
 from qoop.interfaces.repl.habits import import_file
 
