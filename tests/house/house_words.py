@@ -77,6 +77,7 @@ CLEAN_FOLDERS = (
     "qoop/session",
     "qoop/interfaces/page",
     "qoop/interfaces/repl",
+    "qoop/interfaces/server",
     "tpcds",
 )
 """Folders whose identifiers have no vague part, and whose texts name no person. Others join when they are clean."""

@@ -140,7 +140,7 @@ def _small(parts: Iterator[Result]) -> Iterator[Result]:
 
 
 class _Sink(io.RawIOBase):
-    """Takes what Arrow writes, for somebody to take it from there."""
+    """A file that collects what Arrow writes until `taken`."""
 
     def __init__(self) -> None:
         self._held: list[Block] = []

@@ -1,7 +1,7 @@
 """Arrow Flight SQL, which ADBC, JDBC and ODBC drivers speak: queries, prepared statements, metadata, cancelling.
 
 A query takes two calls, and each of them asks for the token. The first starts the query, and the second fetches its
-rows; the ticket between them holds the text, too, so that who comes late, or twice, has it run again. Prepared
+rows; the ticket between them holds the text, too, so that a late or second fetch runs it again. Prepared
 statements are kept for their user; their values are in the ticket as literals.
 """
 
@@ -50,7 +50,7 @@ _ID = 16  # characters of the id of a query, before its text in a ticket
 _MOST_PREPARED, _MOST_BYTES = 1000, 8 << 20  # statements of a user that are kept, and bytes; the oldest go first
 _ENVELOPE = 1024  # bytes that a command may have besides its text
 _POLL_SECONDS = 0.05  # seconds between two looks whether clients have gone
-_UNREAD = 10.0  # seconds for which a query that has begun waits for who fetches its rows
+_UNREAD = 10.0  # seconds for which a query that has begun waits for a fetch of its rows
 _TO_END = 5.0  # seconds that calls may take to end with the server; their queries have ended before
 _CANCELLED, _NOT_CANCELLABLE, _CLOSED = 1, 3, 1
 """Results of cancelling a query, and of closing a session, as Flight numbers them."""
@@ -269,7 +269,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             raise TooMuch(f"a statement has at most {self._client_limits.body:,} bytes")
 
     def _rows(self, context: Any, query: UserQuery) -> Iterator[Any]:
-        """The schema of an answer, then its batches. Who drops it before its end cancels the query."""
+        """The schema of an answer, then its batches. Dropping it before its end cancels the query."""
         error: Exception | None = None
         with self._watch.of(context, query) as watched, _as_flight():
             try:
@@ -300,7 +300,7 @@ class _Watched:
 
 
 class _Watch:
-    """A thread that cancels queries whose clients have gone, or take too long; Flight says so only to who asks.
+    """A thread that cancels queries whose clients have gone, or take too long; Flight reports that only on request.
 
     besides: called at every look.
     """
@@ -362,7 +362,7 @@ class _Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class _Known(flight.ServerMiddleware):  # type: ignore[misc]
-    """The user of a call. token: what who came with a password may use in its place."""
+    """The user of a call. token: replaces the password in later calls."""
 
     def __init__(self, user: User, token: str | None) -> None:
         self.user, self._token = user, token

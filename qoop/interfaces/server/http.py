@@ -149,7 +149,7 @@ class _Api:
 
     async def _user(self, request: Request) -> User:
         """The user that asks. Raises NotKnown, Forbidden."""
-        if "origin" in request.headers:  # a page of the web, which uses the network of who looks at it
+        if "origin" in request.headers:  # a page of the web, which uses its reader's network
             raise Forbidden("no page of the web may ask: the request has an Origin")
         header, address = request.headers.get("authorization"), request.client.host if request.client else ""
         if header is not None and header.lower().startswith("basic "):  # a password takes its time
@@ -254,9 +254,9 @@ class _Answer(Response):
                 await self._sent(send, {"type": "http.response.body", "body": block, "more_body": True})
         except BaseException:
             self._query.cancel("the client takes no more")
-            await asyncio.gather(following, return_exceptions=True)  # nobody ends a query while another reads it
+            await asyncio.gather(following, return_exceptions=True)  # no thread ends a query while another reads it
             raise
-        await self._run(self._end)  # first: who has the whole answer may ask for the next
+        await self._run(self._end)  # first: a client with the whole answer may send its next query
         await self._sent(send, {"type": "http.response.body", "body": b""})
 
     def _first(self, blocks: Iterator[Block]) -> list[Block]:

@@ -46,7 +46,9 @@ _FILE, _ANSWER, _BUNDLE = "query.json", "answer.arrow", "bundle"
 _OURS = re.compile("[0-9a-f]{16}")
 """The names of folders of queries."""
 _KEEP = 3600.0
-"""Seconds for which an answer is kept that nobody has fetched."""
+"""Seconds for which an answer is kept that its client has not fetched."""
+_SUBMITTED = "asked"
+"""The key of `Kept.submitted` in files of this version."""
 _MOST = 100
 """Answers of a user that are kept; the oldest go first."""
 
@@ -55,7 +57,7 @@ QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed"
 
 @value
 class Kept:
-    """A query as its file tells it. state: running, done, failed or cancelled. asked: when, in seconds since 1970.
+    """A query as its file records it. state: running, done, failed or cancelled. submitted: seconds since 1970.
 
     error, message: the class and the text of what it failed with. columns: names and types of DuckDB of its answer;
     settings: those that its values are written with.
@@ -64,7 +66,7 @@ class Kept:
     id: str
     user: str
     sql: str
-    asked: float
+    submitted: float
     state: str = RUNNING
     rows: int = 0
     seconds: float = 0.0
@@ -131,7 +133,9 @@ class KeptQueries:
 
     def of(self, user: User) -> list[Kept]:
         """All of a user, the oldest first."""
-        return sorted((one for one in list(self._kept.values()) if one.user == user.name), key=lambda one: one.asked)
+        return sorted(
+            (one for one in list(self._kept.values()) if one.user == user.name), key=lambda one: one.submitted
+        )
 
     def running(self, id: str) -> UserQuery | None:
         """A query as it runs; None if it has ended."""
@@ -232,6 +236,7 @@ class KeptQueries:
 
     def _put(self, kept: Kept) -> None:
         facts = {"format": FORMAT, "version": VERSION, **asdict(kept)}
+        facts[_SUBMITTED] = facts.pop("submitted")
         write_whole(self._folder / kept.id / _FILE, json.dumps(facts))
         with self._lock:
             self._kept[kept.id] = kept
@@ -240,7 +245,7 @@ class KeptQueries:
         """Remove the answers that are too old, or too many, for one more."""
         ended = [one for one in self.of(user) if one.state != RUNNING]
         for place, kept in enumerate(reversed(ended)):
-            if place >= _MOST - 1 or time.time() - kept.asked - kept.seconds > _KEEP:
+            if place >= _MOST - 1 or time.time() - kept.submitted - kept.seconds > _KEEP:
                 self.drop(kept)
 
 
@@ -289,4 +294,4 @@ def _read(record: Mapping[str, Any], id: str) -> Kept:
     facts = {name: record[name] for name in record if name not in ("format", "version")}
     for name in ("columns", "settings"):
         facts[name] = tuple((str(one), str(other)) for one, other in record[name])
-    return Kept(**facts)
+    return Kept(submitted=facts.pop(_SUBMITTED), **facts)

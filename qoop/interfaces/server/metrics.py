@@ -48,7 +48,7 @@ class Counts:
         outcomes = [(f'{{outcome="{name}"}}', number) for name, number in self._outcomes.items()]
         yield from _metric("queries_total", "counter", "Queries that have ended, by how", outcomes)
         errors = [(f'{{error="{name}"}}', number) for name, number in self._errors.items()]
-        yield from _metric("errors_total", "counter", "Errors that users were told, by class", errors)
+        yield from _metric("errors_total", "counter", "Errors reported to users, by class", errors)
         counted = (
             ("rows", "Rows of answers"),
             ("switches", "Changes of plan"),

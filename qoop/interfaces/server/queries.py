@@ -18,7 +18,6 @@ from qoop.session.texts import with_parameters
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from qoop.interfaces.server.limits import Limits
     from qoop.interfaces.server.users import User
     from qoop.query.job import Job, Planned
     from qoop.query.result import Result
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 class UserQuery:
     """A query that was admitted. One thread asks for its rows, others may cancel it.
 
-    id: known to its user only, by default a new one. by: the protocol it came by. ended: called once, with how it ended
-    and its error. limits: of this query, by default its user's. bundle: it was suspended there, and goes on from that.
+    user: its limits hold for this query. by: the protocol of the request. id: known to its user only, by default a new
+    one. ended: called once, with the outcome and the error. bundle: the folder of a suspended query to resume.
     """
 
     def __init__(
@@ -41,11 +40,10 @@ class UserQuery:
         ended: Callable[[UserQuery, str, Exception | None], None],
         parameters: Parameters = (),
         id: str | None = None,
-        limits: Limits | None = None,
         bundle: Path | None = None,
     ) -> None:
         self.id = id or secrets.token_hex(8)
-        self._limits, self._bundle = user.limits if limits is None else limits, bundle
+        self._bundle = bundle
         self.user, self.text, self.by = user, text, by
         self.rows, self.since = 0, time.monotonic()
         self.job: Job | None = None
@@ -126,8 +124,10 @@ class UserQuery:
 
     def _count(self, part: Result) -> None:
         self.check()
-        if self.rows + len(part) > self._limits.rows:
-            raise TooMuch(f"the answer has more than the {self._limits.rows:,.0f} rows that {self.user.name} may have")
+        if self.rows + len(part) > self.user.limits.rows:
+            raise TooMuch(
+                f"the answer has more than the {self.user.limits.rows:,.0f} rows that {self.user.name} may have"
+            )
         self.rows += len(part)
 
     def _answer(self) -> Iterator[Result]:
@@ -145,9 +145,9 @@ class UserQuery:
         return only_statement(with_parameters(self.text, self._parameters))
 
     def _job(self, text: str) -> Job:
-        left, tenant = self._limits.longest_query - self.seconds, self.user.tenant
+        left, tenant = self.user.limits.longest_query - self.seconds, self.user.tenant
         if left <= 0:
-            raise Timeout(f"the query has waited for more than {self._limits.longest_query:g} s")
+            raise Timeout(f"the query has waited for more than {self.user.limits.longest_query:g} s")
         limit = None if math.isinf(left) else left
         if self._bundle is not None:
             return self._session.resume(self._bundle, timeout=limit, tenant=tenant)

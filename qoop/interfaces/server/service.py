@@ -1,4 +1,4 @@
-"""The queries of all users on one session: who may ask, how many run, and the end of all of them."""
+"""The queries of all users on one session: admission, limits, and the end of all queries."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ class Service:
         id: that of no other query of the user that runs. bundle: where it was suspended. again: it was let in before,
         by a server that has ended. Raises Busy.
         """
-        query = UserQuery(self.session, user, text, by, self._ended, parameters, id, self.limits(user), bundle)
+        limited = replace(user, limits=self.limits(user))
+        query = UserQuery(self.session, limited, text, by, self._ended, parameters, id, bundle)
         try:
             with self._lock:
                 if not again:
@@ -127,13 +128,13 @@ class Service:
             return found
 
     def end_unread(self, seconds: float) -> None:
-        """Cancel the queries that have begun so long ago, and that nobody reads."""
+        """Cancel queries that began so long ago and whose rows no client has requested."""
         with self._lock:
             now = time.monotonic()
             late = [key for key, (_, since) in self._unread.items() if now - since >= seconds]
             queries = [self._unread.pop(key)[0] for key in late]
         for query in queries:
-            query.cancel(why := f"nobody has asked for the rows within {seconds:g} s")
+            query.cancel(why := f"no client has requested the rows within {seconds:g} s")
             query.end(Cancelled(why))
 
     def limits(self, user: User) -> Limits:

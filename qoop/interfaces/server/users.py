@@ -1,4 +1,4 @@
-"""The file of users: who may ask, as which tenant, and within which limits.
+"""The file of users: their tokens and passwords, tenants and limits.
 
 It is TOML, with a table for each user. ``qoop serve --new-user NAME`` prints one with a new token::
 
@@ -61,7 +61,8 @@ _DECOY_VERIFIER = Verifier(OF_TOKEN, bytes(16), bytes(32), bytes(32))
 
 @value
 class User:
-    """One who may ask. secret: the digest of the token or password. verifier: the same for SCRAM. limits: its own."""
+    """A user of the server. secret: the digest of the token or password. verifier: the same for SCRAM. limits: its
+    own."""
 
     name: str
     tenant: str
@@ -75,7 +76,7 @@ ANYBODY = User("anybody", "")
 
 
 class Users:
-    """Those who may ask. None of them: anybody may."""
+    """The users of a server. users: None, if any client may connect."""
 
     def __init__(self, users: Mapping[str, User] | None = None, tenants: Mapping[str, Limits] | None = None) -> None:
         self._users = users
@@ -91,7 +92,7 @@ class Users:
 
     @property
     def are_identified(self) -> bool:
-        """True if there is a file of users, so that nobody asks without a token or a password."""
+        """True if there is a file of users, so that each request needs a token or a password."""
         return self._users is not None
 
     def of_name(self, name: str) -> User | None:
@@ -101,7 +102,7 @@ class Users:
     def verifier(self, name: str, clear: bool) -> Verifier | None:
         """The verifier for the password of that name; None: it comes in clear text, as it may if ``clear``.
 
-        A name that nobody has is asked like one of those that there are, and no password is right.
+        An unknown name gets the same challenge as a known one, and every password is wrong.
         """
         user = (self._users or {}).get(name)
         if user is not None and (user.verifier is not None or clear):
@@ -113,7 +114,7 @@ class Users:
 
     @property
     def without_verifier(self) -> Sequence[str]:
-        """The names of those who come by PostgreSQL's protocol within TLS only."""
+        """The users that need TLS to connect by PostgreSQL's protocol."""
         return [name for name, user in (self._users or {}).items() if user.verifier is None]
 
     @property
@@ -138,9 +139,9 @@ class Users:
 
     def of_token(self, token: str) -> User:
         """The user with that token. Raises NotKnown."""
-        user = self._by_token.get(token_digest(token))  # who times this learns of digests, not of tokens
+        user = self._by_token.get(token_digest(token))  # its time depends on digests, not on tokens
         if user is None:
-            raise NotKnown("nobody has that token")
+            raise NotKnown("no user has that token")
         return user
 
     def of_password(self, name: str, password: str, address: str = "") -> User:
@@ -159,7 +160,7 @@ class Users:
         return self._right[digest]
 
     def token_of(self, user: User) -> str:
-        """A token for one who has come with a password, good as long as this process."""
+        """A token for a user that came with a password, valid as long as this process."""
         token = hmac.digest(self._key, f"the token of {user.name}".encode(), "sha256").hex()
         self._by_token[token_digest(token)] = user
         return token
@@ -199,7 +200,7 @@ def password_digest(password: str, salt: bytes | None = None) -> str:
 
 
 def new_user(name: str, password: str | None = None) -> tuple[str, str]:
-    """The lines of the file of users for somebody, after the token. password: in place of a new token.
+    """The token, and the lines of the file of users for a new user. password: in place of a new token.
 
     Raises ConfigError for a password that is empty, or not of ASCII.
     """

@@ -1,6 +1,6 @@
 """Verifiers of passwords by SCRAM-SHA-256, in the form that PostgreSQL keeps them in.
 
-Who has a verifier can check who knows the password, but cannot say it. Sources: RFC 5802 and RFC 7677.
+A verifier suffices to check that a client knows the password, and does not reveal it. Sources: RFC 5802 and RFC 7677.
 """
 
 from __future__ import annotations

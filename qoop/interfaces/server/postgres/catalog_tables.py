@@ -13,7 +13,7 @@ _FIRST = 16_384
 """The number of the first table; 11 is pg_catalog's, 2200 that of the schema of all tables, 10 their owner's."""
 
 USER = "qoop_user"
-"""The variable of a connection that has the name of the user who asks."""
+"""The variable of a connection that has the name of its user."""
 
 _EMPTY = {
     "pg_am": "oid, amname",

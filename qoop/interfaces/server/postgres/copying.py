@@ -1,6 +1,6 @@
 r"""``COPY (query) TO STDOUT`` and ``COPY table TO STDOUT``, as ``\copy`` asks for them, in PostgreSQL's three forms.
 
-Nothing is copied the other way: the session is that of all users, who only read. COPY to a file is refused as it is
+Nothing is copied the other way: the session is that of all users, and read-only. COPY to a file is refused as it is
 everywhere in a locked session.
 """
 
@@ -113,7 +113,7 @@ def copy_of(text: str) -> Copy | None:
     after, query = _source(text, words)
     way = [word.text.upper() for word in words[after : after + 2]]
     if way == ["FROM", "STDIN"]:
-        raise Forbidden("a server takes no rows by COPY: its session is that of all users, who only read")
+        raise Forbidden("a server takes no rows by COPY: its session is that of all users, and read-only")
     return _with_options(query, words[after + 2 :]) if way == ["TO", "STDOUT"] else None
 
 

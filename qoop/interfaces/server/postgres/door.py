@@ -1,7 +1,7 @@
 """The begin of a connection: TLS, then a name and a password; or the cancelling of another connection's query.
 
 The password of PostgreSQL's clients is a user's password or token. SCRAM proves it where the file of users has its
-verifier. It goes in clear text within TLS only, for users who have none.
+verifier. It goes in clear text within TLS only, for users without one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Door:
         return self._user(wire, code, first)
 
     def plain(self, connection: socket.socket) -> Wire:
-        """The wire of a client that nobody knows yet: its messages are small, and come soon."""
+        """The wire of a client before authentication: its messages are small, and arrive soon."""
         return Wire(connection, _FIRST, self._patience, self._patience)
 
     def _with_tls(self, connection: socket.socket) -> Wire:
@@ -101,10 +101,10 @@ class Door:
 def _in_clear_text(wire: Wire) -> str:
     wire.put(messages.message(b"R", messages.long(_CLEAR_TEXT)))
     wire.flush()
-    kind, asked = wire.receive()
+    kind, reply = wire.receive()
     if kind != b"p":
         raise NotKnown("a password was asked for")
-    return asked.text()
+    return reply.text()
 
 
 def let_in(wire: Wire, key: tuple[int, int], settings: dict[str, str]) -> None:

@@ -78,7 +78,7 @@ class Answer:
         return self.statement.tag if self.statement is not None else f"{'COPY' if self.copy else 'SELECT'} {self.sent}"
 
     def end(self, error: Exception | None = None) -> None:
-        """Say to the service that nobody asks for more rows."""
+        """Report to the service that the client requests no more rows."""
         if self.query is not None:
             self.query.end(error)
 

@@ -1,4 +1,4 @@
-"""Rows as messages: in DuckDB's texts, or, for who asks so, in PostgreSQL's binary form."""
+"""Rows as messages: in DuckDB's texts, or on request in PostgreSQL's binary form."""
 
 from __future__ import annotations
 

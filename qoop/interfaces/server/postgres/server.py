@@ -23,7 +23,7 @@ from qoop.interfaces.server.service import Service
 from qoop.interfaces.server.timeouts import ClientLimits, Place, first_to_go, listening_socket
 
 _CONNECTIONS = 200  # of clients that were let in, at a time
-_STRANGERS = 300  # connections whose client has not said who it is yet, at a time; then the oldest goes
+_STRANGERS = 300  # concurrent connections without authentication; one more ends the oldest
 _IDLE = 3600.0  # seconds until a client that says nothing is sent away
 _POLL_SECONDS = 0.05  # seconds between two looks whether clients have gone
 _TO_END = 5.0  # seconds that connections may take to end with the server; their queries have ended before
@@ -90,7 +90,7 @@ class PostgresServer:
             one.thread.start()
 
     def _one_stranger_less(self) -> None:
-        """End the oldest connection of too many whose clients do not say who they are: the next may."""
+        """End the oldest connection without authentication where there are too many."""
         strangers = [(one, one.address) for one in self._connections.values() if one.is_stranger]
         if len(strangers) >= _STRANGERS:
             first_to_go(strangers).shut()
@@ -138,7 +138,7 @@ class PostgresServer:
             one.wire.flush()
 
     def _watch(self) -> None:
-        """Cancel what clients that have gone had asked, and end connections whose client does not say who it is."""
+        """Cancel queries of clients that have gone, and end connections that do not authenticate in time."""
         while not self._over.wait(_POLL_SECONDS):
             with self._lock:
                 connections = list(self._connections.values())
@@ -168,7 +168,7 @@ class _Connection:
 
     @property
     def is_stranger(self) -> bool:
-        """True while its client has not said who it is."""
+        """True until its client has authenticated."""
         return self.client is None and not self._is_shut
 
     @property
@@ -220,7 +220,7 @@ def _tls(place: Place) -> ssl.SSLContext | None:
 
 
 def _certificate(place: Place) -> bytes | None:
-    """The certificate in DER: the first of its file, as what follows it are those of who signed it."""
+    """The certificate in DER: the first of its file, as those of its issuers follow it."""
     if place.certificate is None:
         return None
     pem = place.certificate.read_text(encoding="ascii", errors="replace")
