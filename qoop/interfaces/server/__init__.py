@@ -16,12 +16,12 @@ runs and counts it → `answers` writes its parts as Arrow, JSON or CSV → `aud
     limits.py      limits of users and tenants; requests a minute
     listening.py   the socket of HTTP, TLS, connections that dawdle, a thread of its own
     logs.py        the log as lines of JSON
-    timeouts.py    the address that is listened to, and limits for all clients
     metrics.py     counts, as the text that Prometheus reads
     postgres/      PostgreSQL's wire protocol
     queries.py     one query of a user, from its text to its last row
     service.py     the queries of all users on one session
     spans.py       spans of OpenTelemetry
+    timeouts.py    the address that is listened to, and limits for all clients
     users.py       the file of users: tokens and passwords as digests, tenants, limits
     verifiers.py   verifiers of passwords by SCRAM
 """

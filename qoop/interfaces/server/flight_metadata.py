@@ -52,10 +52,10 @@ def options() -> bytes:
     return message(*((1, message((1, name), (2, message((1, value))))) for name, value in _OPTIONS.items()))
 
 
-def without_effect(filters: bytes) -> bytes:
+def without_effect(request: bytes) -> bytes:
     """The answer to SetSessionOptions: the session is that of all users, so no option takes another value."""
     wrong = []
-    for entry in read_message(filters).fields.get(1, ()):
+    for entry in read_message(request).fields.get(1, ()):
         option = read_message(entry if isinstance(entry, bytes) else b"")
         name, value = option.text(1), read_message(option.raw(2)).optional(1)
         if name not in _OPTIONS or value != _OPTIONS[name]:

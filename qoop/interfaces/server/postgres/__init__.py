@@ -9,13 +9,13 @@ A connection has a thread. Its statements are PostgreSQL's in form only: their S
     client.py       the statements of one client: simple and prepared ones
     copying.py      COPY to the client: text, CSV and binary
     door.py         the begin of a connection: TLS, name and password, or the cancelling of another's query
-    parameters.py   values of parameters as SQL
     messages.py     messages on the wire
+    parameters.py   values of parameters as SQL
     portals.py      what a client keeps: prepared statements, portals, answers
     rows.py         rows as messages
-    session_statements.py  statements that change nothing here: BEGIN, SET of what clients always set, SHOW of it
     scram.py        passwords that are proven, and not sent
     server.py       the socket, the threads, and the end of all of them
+    session_statements.py  statements that change nothing here: BEGIN, SET of what clients always set, SHOW of it
     sqlstates.py    errors as PostgreSQL numbers them
     types.py        types of DuckDB as those of PostgreSQL
 """
