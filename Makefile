@@ -27,7 +27,7 @@ FACES   := $(foreach name,server page adapters,tests/interfaces/$(name)) \
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray test-dbt test-ibis test-package test-pythons soak soak-clients soak-serve soak-sim soak-packs soak-growing attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-ibis test-package test-pythons soak soak-clients soak-serve soak-sim soak-packs soak-growing attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
@@ -44,6 +44,7 @@ help:
 	@echo "make soak-sim      RUNS=20000 schedules of mishaps for the core alone, without data; SEED, FIRST as above"
 	@echo "make soak-packs    RUNS=1000 schedules of faults for packed outputs in a store; SEED, FIRST as above"
 	@echo "make soak-growing  RUNS=500 schedules of kills, switches and resizes while answers grow; SEED, FIRST as above"
+	@echo "make test-cgroups  sessions in control groups of version 2, in a small machine (Debian; needs QEMU's packages)"
 	@echo "make attack        odd texts, damaged files, little memory, kills; takes SERIES=a,b SEED=n RUNS=n SHARE=0.1"
 	@echo "make fuzz          RUNS=100000 random queries against DuckDB, half of them on DuckDB 2; SEED, PROCESSES"
 	@echo "make check         lint and types only"
@@ -104,6 +105,10 @@ test-ibis: $(IBIS)/.installed
 
 test-package: $(READY)
 	$(BIN)/python tests/package
+
+test-cgroups: $(READY)
+	tests/cgvm/build.sh build/cgvm
+	tests/cgvm/cgvm --cache build/cgvm --engine uml --timeout 600 -- sh -c "cd $(CURDIR) && $(BIN)/python -m pytest -q -p no:cacheprovider tests/adaptive/monitor/test_groups.py"
 
 test-pythons: $(READY)
 	$(BIN)/python tests/package 3.11 3.12 3.13 3.14

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 
 from qoop.catalog.forks import survive_fork
+from qoop.catalog.quiet import silence
 
 EXTENSIONS = "extensions"
 """The setting of a session that holds the names of DuckDB's extensions (:mod:`qoop.catalog.extensions`), with commas
@@ -39,6 +40,7 @@ def take_default(**config: Any) -> duckdb.DuckDBPyConnection:
     connection = duckdb.default_connection()
     for name, value in {**_NEVER, **config, "enable_external_access": False}.items():
         connection.execute(f"SET {name} = {value}")
+    silence(connection)
     survive_fork(connection)
     return connection
 
@@ -49,7 +51,8 @@ def open_duckdb(*, files: bool = True, **config: Any) -> duckdb.DuckDBPyConnecti
     By default the client resolves an unknown name in the frames of its callers, which are ours: a query could read
     variables of the engine, and the meaning of a name would differ between machines.
 
-    It caches no bytes of files either: its cache compares times in whole seconds, and might return old content.
+    It caches no bytes of files either: its cache compares times in whole seconds, and might return old content. Nor
+    does it write a progress bar to the standard output, where the rows of a client may go.
 
     files: true if it may open any; most never do.
 
@@ -58,6 +61,7 @@ def open_duckdb(*, files: bool = True, **config: Any) -> duckdb.DuckDBPyConnecti
     """
     confined = {} if files else {"enable_external_access": False}
     connection = duckdb.connect(":memory:", config={**_NEVER, **confined, **config})
+    silence(connection)
     survive_fork(connection)
     return connection
 

@@ -38,7 +38,6 @@ class Instance:
         self.tasks = 0
         self.extensions: set[str] = set()
         self.connection = open_duckdb(temp_directory=str(spill))
-        silence(self.connection)
         for name, value in _CONFIG.items():
             self.connection.execute(f"SET {name} = {as_value(value)}")
         self._applied: dict[str, object] = {}

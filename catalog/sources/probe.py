@@ -10,7 +10,6 @@ import duckdb
 
 from qoop.catalog.errors import CatalogError, SourceError
 from qoop.catalog.opening import open_duckdb
-from qoop.catalog.quiet import silence
 from qoop.catalog.sources.files import sql_name, sql_string
 from qoop.catalog.table import Columns
 
@@ -31,7 +30,6 @@ class Probe:
                 raise CatalogError("the catalog was closed")
             if self._connection is None:
                 self._connection = open_duckdb()
-                silence(self._connection)
             cursor = self._connection.cursor()
         with _explained(what):
             try:

@@ -11,6 +11,7 @@ from math import inf
 from pathlib import Path
 
 import pytest
+from control_groups import RealGroups
 from waits import until
 
 from qoop.adaptive.monitor.alarm import Alarm
@@ -114,29 +115,18 @@ with qoop.connect() as session:
 
 
 @pytest.fixture
-def real_groups() -> Iterator[tuple[Path, Path]]:
-    """A real group of memory of 2 GB, and one of a CPU and a half."""
-    root, made = Path("/sys/fs/cgroup"), []
+def real_groups() -> Iterator[RealGroups]:
+    """Real groups of 2 GB and one and a half CPUs."""
     try:
-        for controller in ("memory", "cpu"):
-            folder = root / controller / f"qoop-test-{os.getpid()}"
-            folder.mkdir()
-            made.append(folder)
-        (made[0] / "memory.limit_in_bytes").write_text(str(2 * GB))
-        (made[1] / "cpu.cfs_quota_us").write_text("150000")
-    except OSError:
-        for folder in made:
-            folder.rmdir()
-        pytest.skip("control groups of version 1 cannot be made here")
-    yield made[0], made[1]
-    for folder in made:
-        until(lambda folder=folder: not (folder / "cgroup.procs").read_text())  # type: ignore[misc]
-        folder.rmdir()
+        made = RealGroups(f"qoop-test-{os.getpid()}")
+    except OSError as error:
+        pytest.skip(f"control groups cannot be made here: {error}")
+    yield made
+    made.remove()
 
 
-def test_a_session_in_a_real_group_follows_its_limits_without_being_asked(real_groups: tuple[Path, Path]) -> None:
-    memory, cpu = real_groups
-    enter = " && ".join(f"echo $$ > {group}/cgroup.procs" for group in real_groups)
+def test_a_session_in_a_real_group_follows_its_limits_by_default(real_groups: RealGroups) -> None:
+    enter = " && ".join(f"echo $$ > {folder}/cgroup.procs" for folder in real_groups.folders)
     environment = {name: text for name, text in os.environ.items() if name != "QOOP_WATCH_MACHINE"}
     command = ["sh", "-c", f'{enter} && exec "$0" "$@"', sys.executable, "-c", _IN_GROUP]
     with subprocess.Popen(
@@ -145,22 +135,21 @@ def test_a_session_in_a_real_group_follows_its_limits_without_being_asked(real_g
         assert process.stdin is not None and process.stdout is not None
         reply = process.stdout.readline
 
-        def asked() -> list[str]:
+        def size() -> list[str]:
             print("again", file=process.stdin, flush=True)
             return reply().split(maxsplit=2)
 
         try:
-            limit = int((memory / "memory.limit_in_bytes").read_text())
+            limit = real_groups.limit(2 * GB)
             assert reply().split() == [str(safe_memory(limit)), str(min(2, len(os.sched_getaffinity(0))))]
             assert reply() == "ready\n"
-            (memory / "memory.limit_in_bytes").write_text(str(GB))
-            limit = int((memory / "memory.limit_in_bytes").read_text())
-            until(lambda: int(asked()[0]) == safe_memory(limit) // 2)
-            (cpu / "cpu.cfs_quota_us").write_text("50000")
-            until(lambda: asked()[1] == "1")
-            assert "the control group allows" in asked()[2]
-            (memory / "memory.limit_in_bytes").write_text(str(3 * GB))  # more than it was opened with
-            until(lambda: int(asked()[0]) > GB)
+            limit = real_groups.limit(GB)
+            until(lambda: int(size()[0]) == safe_memory(limit) // 2)
+            real_groups.quota(0.5)
+            until(lambda: size()[1] == "1")
+            assert "the control group allows" in size()[2]
+            real_groups.limit(3 * GB)  # more than it was opened with
+            until(lambda: int(size()[0]) > GB)
         finally:
             process.stdin.close()
             assert process.wait(60) == 0
