@@ -23,7 +23,6 @@
     signed_json.py    JSON documents with a checksum, and a signature by the user's key
     user_key.py       the user's key
     sizes.py          sizes such as "2GB"
-    quiet.py          no progress bars of DuckDB
     written/          values as text, and read again
     value.py          a frozen dataclass that costs nothing at run time
 """

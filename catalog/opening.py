@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import duckdb
 
 from qoop.catalog.forks import survive_fork
-from qoop.catalog.quiet import silence
 
 EXTENSIONS = "extensions"
 """The setting of a session that holds the names of DuckDB's extensions (:mod:`qoop.catalog.extensions`), with commas
@@ -64,6 +64,20 @@ def open_duckdb(*, files: bool = True, **config: Any) -> duckdb.DuckDBPyConnecti
     silence(connection)
     survive_fork(connection)
     return connection
+
+
+def silence(connection: duckdb.DuckDBPyConnection) -> None:
+    """Switch the bar off that DuckDB shows on a terminal or in a notebook."""
+    # A notebook without ipywidgets has no progress bar, and DuckDB refuses even to switch it off.
+    with contextlib.suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar = false")
+
+
+def count_progress(connection: duckdb.DuckDBPyConnection) -> None:
+    """Have `query_progress` of a connection count, which it does only where the bar is on, without a bar."""
+    with contextlib.suppress(duckdb.InvalidInputException):  # as above
+        connection.execute("SET enable_progress_bar_print = false")
+        connection.execute("SET enable_progress_bar = true")
 
 
 def confine(connection: duckdb.DuckDBPyConnection, paths: Iterable[str] = (), folders: Iterable[str] = ()) -> None:

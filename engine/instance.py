@@ -11,8 +11,7 @@ import duckdb
 
 from qoop.catalog.access import Access
 from qoop.catalog.functions.function import UserFunction
-from qoop.catalog.opening import confine, open_duckdb
-from qoop.catalog.quiet import count_progress, silence
+from qoop.catalog.opening import confine, count_progress, open_duckdb, silence
 from qoop.engine.storage.partition import quoted
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@
     base.py               the seam between the core and a backend
     local.py              slots in this process
     local_attempt.py      an attempt in this process
-    local_inputs.py       the inputs of attempts in this process
+    attempt_runner.py     inputs, computing and outputs of attempts in this process
     simulated.py          scripted durations and failures under a virtual clock
     outcomes.py           the script of a simulation
     simulated_outputs.py  the outputs of a simulation

@@ -31,22 +31,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from qoop.catalog.errors import ConfigError, DiskFull
+from qoop.engine.backends.attempt_runner import CROWDED, AttemptRunner, Elsewhere, LocalInputs, Watcher
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.backends.last_first import LastFirst
-from qoop.engine.backends.local_attempt import INSIST, LocalAttempt, changed_table, failed, insist, revoked
-from qoop.engine.backends.local_inputs import Elsewhere, LocalInputs
+from qoop.engine.backends.local_attempt import INSIST, LocalAttempt, failed, insist, revoked
 from qoop.engine.backends.release_memory import MemoryReleaser
-from qoop.engine.backends.work_watch import WorkWatch
-from qoop.engine.clock import Stopwatch
 from qoop.engine.events import (
     Begun,
-    CallsObserved,
     CapacityNotice,
     Committed,
     Event,
@@ -54,18 +51,15 @@ from qoop.engine.events import (
     SlotsChanged,
     TaskRegranted,
     TaskStopped,
-    TaskSucceeded,
 )
-from qoop.engine.failures import Stopped, is_fatal
-from qoop.engine.functions.measured import FunctionCalls, Ledger
+from qoop.engine.failures import Stopped
+from qoop.engine.functions.measured import Ledger
 from qoop.engine.kernel import Kernel
 from qoop.engine.storage.checkpoint import Store
-from qoop.engine.storage.growing import Output, Timed
-from qoop.engine.storage.guard import Origin
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.retention import Retention
 from qoop.engine.storage.scratch import Scratch
-from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskAccount, TaskSpec
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.packing import shrunk_to_fit
 from qoop.planner.plan import STORE_PER_KERNEL, Resources
 
@@ -82,21 +76,8 @@ STORE_SHARE = KERNEL_SHARE * STORE_PER_KERNEL
 _PROCESS = 110_000_000  # bytes that Python, its libraries and a plan take
 
 _MOST_SPARE = 2  # workers on top of the slots that stay, once they were needed; opening a kernel takes 50 to 100 ms
-_CROWDED = 0.6  # fraction of the memory above which what is free goes back to the system
 
 _NOTHING = Retention()
-
-
-class Watcher(Protocol):
-    """Divides the slots of a machine between several backends. It is called while no lock is held."""
-
-    def ended(self, attempt: AttemptId) -> None:
-        """An attempt has given its resources back."""
-        ...
-
-    def changed(self, attempt: AttemptId, resources: Resources) -> None:
-        """An attempt has other resources now."""
-        ...
 
 
 class LocalBackend:
@@ -135,7 +116,7 @@ class LocalBackend:
             raise
         self._inputs = LocalInputs(self.store, elsewhere)
         self._memory_releaser = MemoryReleaser(memory)
-        self._work_watch = WorkWatch(self._events.put)
+        self._runner = AttemptRunner(self.store, self._inputs, self._memory_releaser, self._events.put)
         self._ledger = Ledger()
         self._work: deque[LocalAttempt] = deque()
         self._changed = LastFirst()  # guards `_work` and what decides whether a worker leaves
@@ -313,7 +294,7 @@ class LocalBackend:
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """The job no longer needs these outputs."""
         self.store.release(job, keys)
-        self._memory_releaser.release(_CROWDED)
+        self._memory_releaser.release(CROWDED)
 
     def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
         """The rows of an output (the root's are the result). Raises CheckpointError."""
@@ -333,7 +314,7 @@ class LocalBackend:
         self._staff(0)
         for thread in (*self._workers, *self._helpers):
             thread.join()
-        self._work_watch.close()
+        self._runner.close()
         self._memory_releaser.close()
         end_short_turns()
         try:
@@ -421,7 +402,7 @@ class LocalBackend:
         """Spill what no longer may be in memory. If that fails, so will the next output, and tell."""
         with contextlib.suppress(DiskFull, Stopped):
             self.store.trim(self._check_open)
-        self._memory_releaser.release(_CROWDED)
+        self._memory_releaser.release(CROWDED)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -475,7 +456,7 @@ class LocalBackend:
         try:
             kernel = kernel or Kernel(spill, self._ledger)
             with self._memory_releaser.watched():
-                events = self._attempt(kernel, attempt, waited)
+                events = self._runner.run(kernel, attempt, self._with_spare(attempt.spec), waited)
         except BaseException as error:
             events = failed(attempt.spec, error)
         self._attempts.pop(attempt.spec.attempt, None)
@@ -490,58 +471,6 @@ class LocalBackend:
         for event in events:
             self._events.put(event)
         return kernel
-
-    def _attempt(self, kernel: Kernel, attempt: LocalAttempt, waited: float) -> list[Event]:
-        spec = attempt.spec
-        try:
-            attempt.check()
-            with attempt.lock:
-                attempt.kernel = kernel
-            try:
-                return [TaskSucceeded(spec.attempt, *self._run(kernel, attempt, waited), kernel.profile)]
-            finally:
-                with attempt.lock:
-                    attempt.kernel = None
-        except Stopped:
-            return [revoked(spec) if attempt.revoked else TaskStopped(spec.attempt)]
-        except Exception as error:
-            if is_fatal(error):
-                kernel.restart()
-            return failed(spec, changed_table(spec) or error)
-
-    def _run(self, kernel: Kernel, attempt: LocalAttempt, waited: float) -> tuple[Committed, TaskAccount]:
-        spec, reading, writing = attempt.spec, Stopwatch(), Stopwatch()
-        began, cpu_began = time.perf_counter(), time.thread_time()
-
-        def begin(schema: pa.Schema, parts: int) -> Output:
-            return Timed(self.store.begin(schema, parts, attempt.check), writing)
-
-        read = self._inputs.reader(attempt, reading)
-
-        def report(called: tuple[FunctionCalls, ...]) -> None:
-            self._events.put(CallsObserved(spec.attempt, called))
-
-        with self._work_watch.watched(spec.attempt, kernel.part_over):
-            made = kernel.run(self._with_spare(spec), read, attempt.check, begin, report)
-        committed = Committed(
-            spec.key,
-            tuple(table.num_rows for table in made.tables),
-            tuple(table.nbytes for table in made.tables),
-            time.perf_counter() - began,
-            # DuckDB works in this thread as long as it has one; what others did is not known.
-            time.thread_time() - cpu_began if spec.resources.cpu <= 1 else 0.0,
-            width=spec.stage.width if spec.shared else 0,
-            finished=spec.shared and spec.stage.meaning != "",
-            called=kernel.called,
-        )
-        origin = Origin(spec.stage, spec.settings) if spec.shared else None
-        job, durable = spec.attempt.task.job, spec.durable
-        with writing:
-            committed = self.store.put(committed, job, made.tables, durable, attempt.check, origin, made.mapped)
-            del made  # if it was spilled, this frees it
-            self._memory_releaser.release(_CROWDED)
-        rest = time.perf_counter() - began - reading.seconds - writing.seconds
-        return committed, TaskAccount(waited, reading.seconds, rest, writing.seconds)
 
     def _with_spare(self, spec: TaskSpec) -> TaskSpec:
         """DuckDB's own plan with the memory that outputs leave free, where no other task has any."""

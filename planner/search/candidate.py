@@ -139,6 +139,8 @@ class Candidate:
 
     def slower(self, factor: float) -> Candidate:
         """The same with stages that take `factor` times as long."""
+        if factor == 1.0:
+            return self
         estimates = [replace(one.estimate, task_seconds=factor * one.estimate.task_seconds) for one in self.plan.stages]
         pairs = zip(self.plan.stages, estimates, strict=True)
         return replace(self, plan=replace(self.plan, stages=tuple(replace(one, estimate=e) for one, e in pairs)))

@@ -17,8 +17,8 @@ from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.cluster.recording.trace import TraceFile
 from qoop.adaptive.retrace.reading import read_trace
 from qoop.adaptive.retrace.rerun import rerun
+from qoop.engine.backends.attempt_runner import Read
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.backends.local_inputs import Read
 from qoop.engine.events import Begun, Event, Queued, TaskStopped, TaskSucceeded, WorkObserved
 from qoop.engine.history import Began, Started, Stopped, Succeeded, Waiting
 from qoop.engine.node_queues.ordering import Ordering

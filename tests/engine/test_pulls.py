@@ -13,7 +13,7 @@ import pytest
 from waits import until
 
 from qoop.catalog.errors import CheckpointError
-from qoop.engine.backends.local_inputs import Read
+from qoop.engine.backends.attempt_runner import Read
 from qoop.engine.backends.ray.peers import PeerInputs, Peers, Place
 from qoop.engine.backends.ray.pulls import Pulls, rotated
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId, TaskSpec

@@ -33,8 +33,8 @@ import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, ConfigError, ExecutionError, QoopError
 from qoop.catalog.value import changed
+from qoop.engine.backends.attempt_runner import Read
 from qoop.engine.backends.base import happened
-from qoop.engine.backends.local_inputs import Read
 from qoop.engine.backends.ray.channel import Channel, OwnProcess, SharedAgent
 from qoop.engine.backends.ray.connection import new_key
 from qoop.engine.backends.ray.home import Home

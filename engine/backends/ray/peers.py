@@ -25,7 +25,7 @@ from qoop.catalog.errors import CheckpointError, SourceError
 from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Columns, Footer, Range, Split
 from qoop.catalog.value import value
-from qoop.engine.backends.local_inputs import Read
+from qoop.engine.backends.attempt_runner import Read
 from qoop.engine.backends.ray.pulls import Pulls
 from qoop.engine.backends.ray.tls import Certificates, certificates
 from qoop.engine.events import Committed

@@ -1,0 +1,193 @@
+"""The way of an attempt in this process: its inputs are read, its kernel computes, its outputs go to the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from qoop.catalog.errors import CheckpointError
+from qoop.engine.backends.local_attempt import LocalAttempt, LostInput, changed_table, failed, revoked
+from qoop.engine.backends.release_memory import MemoryReleaser
+from qoop.engine.backends.work_watch import WorkWatch
+from qoop.engine.clock import Stopwatch
+from qoop.engine.events import CallsObserved, Committed, Event, TaskStopped, TaskSucceeded
+from qoop.engine.failures import Stopped, is_fatal
+from qoop.engine.functions.measured import FunctionCalls
+from qoop.engine.kernel import Kernel
+from qoop.engine.storage.checkpoint import Store
+from qoop.engine.storage.growing import Output, Timed
+from qoop.engine.storage.guard import Origin
+from qoop.engine.task import AttemptId, CheckpointKey, TaskAccount, TaskSpec
+from qoop.planner.plan import Resources
+
+if TYPE_CHECKING:
+    from qoop.engine.backends.local_attempt import Ahead
+
+Read = tuple[CheckpointKey, int | None]
+"""An output, and which partition of it is to be read; None: all."""
+
+
+class Elsewhere(Protocol):
+    """The place of outputs that a machine has not made itself."""
+
+    def fetch(self, spec: TaskSpec, requested: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
+        """Rows of outputs that a task reads and its machine does not hold, as far as they can be had. ahead: the task
+        waits for its slot, so what others need comes first."""
+        ...
+
+    def hasten(self, attempt: AttemptId) -> None:
+        """An attempt begins to wait for what is fetched ahead for it."""
+        ...
+
+
+class LocalInputs:
+    """Reads what tasks need. elsewhere: the outputs that the store does not hold; None: there are no other machines."""
+
+    def __init__(self, store: Store, elsewhere: Elsewhere | None) -> None:
+        self._store = store
+        self._elsewhere = elsewhere
+
+    def ahead(self, spec: TaskSpec) -> Ahead | None:
+        """The inputs of a waiting task on other machines, to be fetched in the background; None: there are none."""
+        requested = dict.fromkeys(read for item in spec.inputs for read in item.reads)
+        if self._elsewhere is None or not requested:
+            return None
+        from qoop.engine.backends.ahead import FetchedAhead  # at most machines nothing waits
+
+        return FetchedAhead(partial(self._fetched, spec, list(requested), ahead=True))
+
+    def reader(self, attempt: LocalAttempt, stopwatch: Stopwatch) -> Callable[[str], pa.Table]:
+        """Reads the stage inputs of a task by name, as one table of as many chunks as there are pieces."""
+        spec = attempt.spec
+        reads = {item.name: item.reads for item in spec.inputs}
+
+        def read(name: str) -> pa.Table:
+            with stopwatch:
+                return fetched(name)
+
+        def fetched(name: str) -> pa.Table:
+            if attempt.ahead is not None and self._elsewhere is not None:
+                self._elsewhere.hasten(spec.attempt)
+            ahead = attempt.ahead.take() if attempt.ahead is not None else {}
+            found = {one: ahead[one] for one in reads[name] if one in ahead}
+            found.update(self._fetched(spec, [one for one in reads[name] if one not in found]))
+            self._store.fetch([one for one in reads[name] if one not in found])
+            try:
+                return pa.concat_tables([found[one] if one in found else self._store.read(*one) for one in reads[name]])
+            except CheckpointError as error:
+                lost = LostInput(str(error))
+                lost.keys = self._unreadable(spec)
+                raise lost from error
+
+        return read
+
+    def _fetched(self, spec: TaskSpec, requested: Sequence[Read], ahead: bool = False) -> Mapping[Read, pa.Table]:
+        """The part of it that lies elsewhere."""
+        if self._elsewhere is None:
+            return {}
+        return self._elsewhere.fetch(spec, [one for one in requested if not self._store.has(one[0])], ahead)
+
+    def _unreadable(self, spec: TaskSpec) -> list[CheckpointKey]:
+        """All that the task would miss, so that it fails once and not once for each."""
+        requested = list(dict.fromkeys(read for item in spec.inputs for read in item.reads))
+        found, lost = self._fetched(spec, requested), []
+        for key, partition in (one for one in requested if one not in found):
+            try:
+                self._store.read(key, partition)
+            except CheckpointError:
+                lost.append(key)
+        return lost
+
+
+CROWDED = 0.6
+"""The part of the memory above which what is free goes back to the system."""
+
+
+class Watcher(Protocol):
+    """Divides the slots of a machine between several backends. It is called while no lock is held."""
+
+    def ended(self, attempt: AttemptId) -> None:
+        """An attempt has given its resources back."""
+        ...
+
+    def changed(self, attempt: AttemptId, resources: Resources) -> None:
+        """An attempt has other resources now."""
+        ...
+
+
+class AttemptRunner:
+    """Runs attempts in kernels, and gives what they make to the store. report: takes events of running attempts."""
+
+    def __init__(
+        self, store: Store, inputs: LocalInputs, memory: MemoryReleaser, report: Callable[[Event], object]
+    ) -> None:
+        self._store = store
+        self._inputs = inputs
+        self._memory_releaser = memory
+        self._report = report
+        self._work_watch = WorkWatch(report)
+
+    def run(self, kernel: Kernel, attempt: LocalAttempt, spec: TaskSpec, waited: float) -> list[Event]:
+        """Run an attempt to its end; returns what is to be reported of it.
+
+        spec: its own, with the memory that it may use now. waited: seconds for which it waited for a worker.
+        """
+        try:
+            attempt.check()
+            with attempt.lock:
+                attempt.kernel = kernel
+            try:
+                return [TaskSucceeded(spec.attempt, *self._run(kernel, attempt, spec, waited), kernel.profile)]
+            finally:
+                with attempt.lock:
+                    attempt.kernel = None
+        except Stopped:
+            return [revoked(spec) if attempt.revoked else TaskStopped(spec.attempt)]
+        except Exception as error:
+            if is_fatal(error):
+                kernel.restart()
+            return failed(spec, changed_table(spec) or error)
+
+    def _run(
+        self, kernel: Kernel, attempt: LocalAttempt, spec: TaskSpec, waited: float
+    ) -> tuple[Committed, TaskAccount]:
+        reading, writing = Stopwatch(), Stopwatch()
+        began, cpu_began = time.perf_counter(), time.thread_time()
+
+        def begin(schema: pa.Schema, parts: int) -> Output:
+            return Timed(self._store.begin(schema, parts, attempt.check), writing)
+
+        read = self._inputs.reader(attempt, reading)
+
+        def report(called: tuple[FunctionCalls, ...]) -> None:
+            self._report(CallsObserved(spec.attempt, called))
+
+        with self._work_watch.watched(spec.attempt, kernel.part_over):
+            made = kernel.run(spec, read, attempt.check, begin, report)
+        committed = Committed(
+            spec.key,
+            tuple(table.num_rows for table in made.tables),
+            tuple(table.nbytes for table in made.tables),
+            time.perf_counter() - began,
+            # DuckDB works in this thread as long as it has one; what others did is not known.
+            time.thread_time() - cpu_began if spec.resources.cpu <= 1 else 0.0,
+            width=spec.stage.width if spec.shared else 0,
+            finished=spec.shared and spec.stage.meaning != "",
+            called=kernel.called,
+        )
+        origin = Origin(spec.stage, spec.settings) if spec.shared else None
+        job, durable = spec.attempt.task.job, spec.durable
+        with writing:
+            committed = self._store.put(committed, job, made.tables, durable, attempt.check, origin, made.mapped)
+            del made  # if it was spilled, this frees it
+            self._memory_releaser.release(CROWDED)
+        rest = time.perf_counter() - began - reading.seconds - writing.seconds
+        return committed, TaskAccount(waited, reading.seconds, rest, writing.seconds)
+
+    def close(self) -> None:
+        """Watch no work any more."""
+        self._work_watch.close()
