@@ -123,7 +123,7 @@ class AttemptRunner:
     """Runs attempts in kernels, and gives what they make to the store. report: takes events of running attempts."""
 
     def __init__(
-        self, store: Store, inputs: LocalInputs, memory: MemoryReleaser, report: Callable[[Event], object]
+        self, store: Store, inputs: LocalInputs, memory: MemoryReleaser, report: Callable[[Event], None]
     ) -> None:
         self._store = store
         self._inputs = inputs
