@@ -71,12 +71,12 @@ class TaskNode:
     """One part of a stage.
 
     stage, part, key: its place in the plan, and the output that it makes.
-    state: see the module's table; `Frontier` moves it.
+    state: see the module's table; `Frontier` moves it. active: it is to be made. ready: an attempt can begin.
     readers: active tasks that read this part alone (forward inputs). missing: inputs that are not present.
     present: its output can be read. made: it could at some time. busy: an attempt is alive, be it on its way to stop.
     """
 
-    __slots__ = ("busy", "key", "made", "missing", "part", "present", "readers", "stage", "state")
+    __slots__ = ("active", "busy", "key", "made", "missing", "part", "present", "readers", "ready", "stage", "state")
 
     def __init__(self, stage: StageNode, part: int, key: CheckpointKey) -> None:
         self.stage = stage
@@ -88,20 +88,11 @@ class TaskNode:
         self.made = False
         self.busy = False
         self.state = _IDLE
+        self.active = self.ready = False
 
     @property
     def needed(self) -> bool:
         return self.stage.readers > 0 or self.readers > 0
-
-    @property
-    def active(self) -> bool:
-        """True while it is to be made."""
-        return self.state is not _IDLE and self.state is not _PRESENT
-
-    @property
-    def ready(self) -> bool:
-        """True while an attempt can begin."""
-        return self.state is _READY
 
     def due_state(self) -> TaskState:
         """The state that follows from the other fields."""
@@ -398,7 +389,9 @@ class Frontier:
         if state not in TASK_TRANSITIONS[before]:
             raise PlanError(f"task {task} is {before} and cannot become {state}")
         task.state = state
+        task.active = state is not _IDLE and state is not _PRESENT
         if state is _READY or before is _READY:
+            task.ready = state is _READY
             self._count_ready(task)
 
     def _count_ready(self, task: TaskNode) -> None:
@@ -422,6 +415,7 @@ class Frontier:
                 assert task.missing == missing, f"{task}: {task.missing} inputs missing, should be {missing}"
                 assert task.state is task.due_state(), f"{task}: {task.state}, should be {task.due_state()}"
         for node in self.stages:
+            assert all(task.ready == (task.state is _READY) for task in node.tasks), f"{node.stage.id}: ready"
             assert node.present == sum(task.present for task in node.tasks), f"{node.stage.id}: present {node.present}"
             assert node.left == sum(task.active for task in node.tasks), f"{node.stage.id}: left {node.left}"
             assert node.ready == sum(task.ready for task in node.tasks), f"{node.stage.id}: ready {node.ready}"

@@ -152,9 +152,10 @@ class RunView:
         Longest estimated path to the end of the job first, then plan order. A demand never exceeds every
         empty machine: what fits none asks for all that the one with the most memory has.
         """
-        if self._frontier is None or self._outcome is not None or self.state is not State.RUNNING:
+        frontier = self._running_plan.frontier
+        if frontier is None or self._outcome is not None or self.state is not State.RUNNING:
             return ()
-        return self._ready.of(self._frontier, self._retries.exhausted)
+        return self._ready.of(frontier, self._retries.exhausted)
 
     def progress(self) -> Progress:
         """The progress of the job."""
