@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qoop.interfaces.server.spans import Spans
+    from qoop.planner.plan import Plan
     from qoop.planner.sql.bind import TypedName
     from qoop.query.job import Job
+    from qoop.query.planning import Planned
     from qoop.query.statements.parameters import Parameters
     from qoop.query.statements.settings import Settings
     from qoop.session.session import Session
@@ -109,6 +111,15 @@ class Service:
     def described(self, user: User, text: str, by: str) -> tuple[tuple[TypedName, ...], Settings] | None:
         """The columns of a statement that is not run, and the settings it has them under; None for one that is no
         query, or whose columns its rows say. Raises as `admit` and `begin` do."""
+        planned = self._planned(user, text, by)
+        return None if planned is None else (planned.plan.columns, planned.bound.settings)
+
+    def planned(self, user: User, text: str, by: str) -> Plan | None:
+        """The plan of a query that is not run; None for what `described` has no columns of. Raises as that does."""
+        planned = self._planned(user, text, by)
+        return None if planned is None else planned.plan
+
+    def _planned(self, user: User, text: str, by: str) -> Planned | None:
         query = self.admit(user, text, by)
         try:
             planned = query.described()
@@ -116,7 +127,7 @@ class Service:
             query.end(error)
             raise
         query.end()
-        return None if planned is None else (planned.plan.columns, planned.bound.settings)
+        return planned
 
     def begun(self, user: User, id: str, text: str) -> UserQuery | None:
         """A query of a user that has begun, for its only reader; None if there is none of that id and text."""

@@ -25,6 +25,7 @@ import qoop
 from qoop.catalog.errors import ConfigError, QoopError
 from qoop.interfaces.server.postgres.catalog import CatalogQuestion, PgCatalog
 from qoop.interfaces.server.postgres.server import PostgresServer
+from qoop.interfaces.server.postgres.viewer import Viewer
 from qoop.interfaces.server.timeouts import ClientLimits, Place
 
 
@@ -38,7 +39,7 @@ def ana(world: World) -> Iterator[Any]:
 def test_psql_shows_rows_tables_columns_and_where_an_error_is(world: World) -> None:
     told = psql(world, "SELECT version()", "SELECT a, b FROM t ORDER BY a", "\\dt", "\\d big", "\\l", "\\dn")
     assert " 2 | y, z" in told and "(4 rows)" in told
-    assert " main   | big  | table | qoop" in told and re.search(r"^ n +\| bigint +\|", told, re.M)
+    assert " public | big  | table | qoop" in told and re.search(r"^ n +\| bigint +\|", told, re.M)
     [entry] = world.entries("SELECT version()")
     assert entry["by"] == "postgres" and 1e-4 < entry["seconds"] < 10
     error = psql(world, "SELECT a,\n nix FROM t", expect=1)
@@ -102,7 +103,7 @@ def test_a_pipeline_and_the_columns_of_what_is_not_bound(ana: Any, world: World)
         client.send(b"D", b"Slater\0")
         client.send(b"S")
         assert client.message() == (b"1", b"")
-        assert client.message() == (b"t", struct.pack("!hii", 2, 23, 25))
+        assert client.message() == (b"t", struct.pack("!hii", 2, 23, 20))
         kind, columns = client.message()
         assert kind == b"T" and columns.startswith(b"\0\2a\0") and b"\0\0\0\x14" in columns
         assert client.kinds_until(b"Z") == [b"Z"]
@@ -145,11 +146,17 @@ def test_transactions_settings_and_errors(world: World) -> None:
         for text, error in (
             ("SET threads = 1", refused), ("DROP TABLE t", refused), ("SELEC 1", psycopg.errors.SyntaxError),
             ("'open", psycopg.errors.SyntaxError),
-            ("SET TimeZone = 'Asia/Tokyo'", refused),
         ):  # fmt: skip
             with pytest.raises(error):
                 connection.execute(text)
         assert set(connection.execute("SHOW TABLES")) == {("t",), ("big",)}
+        warnings: list[str] = []
+        connection.add_notice_handler(lambda notice: warnings.append(notice.message_primary))
+        zone = connection.execute("SHOW TimeZone").fetchone()
+        connection.execute("SET TIME ZONE 'Asia/Tokyo'")
+        assert "Asia/Tokyo" in warnings[0] and connection.execute("SHOW TimeZone").fetchone() == zone
+        with pytest.raises(psycopg.Error, match="no time zone"):
+            connection.execute("SET TIME ZONE 'Asia/Nowhere'")
 
 
 def test_the_catalog_is_kept_follows_the_tables_and_is_never_written() -> None:
@@ -157,17 +164,17 @@ def test_the_catalog_is_kept_follows_the_tables_and_is_never_written() -> None:
         catalog = PgCatalog(session)
 
         def asked(text: str, user: str = "ana") -> list[Any]:
-            found = CatalogQuestion(catalog, user).answer(text)
+            found = CatalogQuestion(catalog, Viewer(user)).answer(text)
             assert found is not None
-            return list(found.arrow().columns[0].to_pylist())
+            return list(found.rows.arrow().columns[0].to_pylist())
 
-        listed = "SELECT relname FROM pg_catalog.pg_class WHERE relkind = 'r' ORDER BY 1"
+        listed = "SELECT relname FROM pg_catalog.pg_class WHERE relkind = 'r' AND relnamespace = 2200 ORDER BY 1"
         assert asked(listed) == []
         session.register("later", pa.table({"x": [1]}))
         assert asked(listed) == ["later"]
         made = catalog._kept
-        assert asked("SELECT rolname FROM pg_roles", "ben") == ["ben"]
-        assert asked("SELECT rolname FROM pg_roles") == ["ana"]
+        assert asked("SELECT rolname FROM pg_roles", "ben") == ["qoop", "ben"]
+        assert asked("SELECT rolname FROM pg_roles") == ["qoop", "ana"]
         for text in (
             "DROP TABLE pgc.pg_class", "DELETE FROM pgc.pg_class", "CREATE TABLE pg_x AS SELECT 1 AS x",
             "SET VARIABLE qoop_user = 'ben'", "SELECT 1 FROM pg_class; COMMIT; DROP TABLE pgc.pg_class",
@@ -176,10 +183,10 @@ def test_the_catalog_is_kept_follows_the_tables_and_is_never_written() -> None:
             with pytest.raises(QoopError):
                 asked(text)
         assert asked(listed) == ["later"] and catalog._kept is made
-        with catalog.connection_of("ana") as (connection, _):  # who is still answered when the tables change
+        with catalog.connection_of(Viewer("ana")) as (connection, _):  # who is still answered when the tables change
             session.register("later", pa.table({"y": ["a"]}))
-            assert asked("SELECT attname FROM pg_attribute WHERE attnum > 0") == ["y"]
-            assert connection.execute("SELECT attname FROM pg_attribute WHERE attnum > 0").fetchall() == [("x",)]
+            assert asked("SELECT attname FROM pg_attribute WHERE attrelid >= 16384") == ["y"]
+            assert connection.execute("SELECT attname FROM pg_attribute WHERE attrelid >= 16384").fetchall() == [("x",)]
         assert made is not None and _is_closed(made.connection)
         catalog.close()
 

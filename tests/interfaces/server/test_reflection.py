@@ -72,7 +72,7 @@ def test_there_are_no_keys_indexes_and_constraints(engine: Any) -> None:
     assert looked.get_pk_constraint("items")["constrained_columns"] == []
     assert looked.get_view_names() == ["cheap"] and looked.get_view_definition("cheap") == ""
     assert looked.has_table("items") and not looked.has_table("nix")
-    assert looked.get_schema_names() == ["information_schema", "main"]
+    assert looked.get_schema_names() == ["information_schema", "public"]
 
 
 def test_pandas_reads_a_whole_table(engine: Any) -> None:
@@ -88,7 +88,7 @@ OF_JDBC = (
             select s.r, (current_schemas(false))[s.r] as nspname
             from generate_series(1, array_upper(current_schemas(false), 1)) as s(r)) as r using (nspname)
         ) as sp ON sp.nspoid = typnamespace WHERE typname IN ('int8', '_int8') ORDER BY sp.r, pg_type.oid""",
-        [(None, "int8"), (True, "_int8")],
+        [(False, "int8"), (True, "_int8")],
     ),
     (
         """SELECT (information_schema._pg_expandarray(i.indkey)).n AS KEY_SEQ, a.attname FROM pg_catalog.pg_attribute a
@@ -127,7 +127,7 @@ OF_TOOLS = (
         LEFT JOIN pg_catalog.pg_description d ON c.oid = d.objoid AND d.classoid = 'pg_class'::regclass
         LEFT JOIN pg_stat_user_tables stat ON n.nspname = stat.schemaname AND c.relname = stat.relname
         WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND c.relkind in ('r', 'v') ORDER BY 1, 2""",
-        [("main", "big", None), ("main", "t", None)],
+        [("public", "big", None), ("public", "t", None)],
     ),
     (
         """SELECT nspname, relname, attname, attnum FROM (SELECT n.nspname, c.relname, a.attname, a.attnotnull OR
@@ -137,7 +137,7 @@ OF_TOOLS = (
         JOIN pg_catalog.pg_type t ON (a.atttypid = t.oid)
         LEFT JOIN pg_catalog.pg_attrdef def ON (a.attrelid = def.adrelid AND a.attnum = def.adnum)
         WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relname LIKE 't') c ORDER BY attnum""",
-        [("main", "t", "a", 1), ("main", "t", "b", 2)],
+        [("public", "t", "a", 1), ("public", "t", "b", 2)],
     ),
     ("SELECT trim(both '\"' from relname) FROM \"pg_catalog\".\"pg_class\" WHERE relname = 't'", [("t",)]),
     ("SELECT current_setting('temp_directory'), pg_catalog.current_setting('max_index_keys')", [(None, "32")]),
@@ -191,4 +191,6 @@ def test_psql_lists_whatever_is_asked(world: World) -> None:
         "\\du+", "\\dx", "\\l+", "\\dn+", "\\dp", "\\db+", "\\dD", "\\dP",
     )  # fmt: skip
     told = psql(world, *asked)
-    assert "ERROR" not in told and re.search(r" a +\| bigint +\|", told) and re.search(r" main +\| big +\| table", told)
+    assert (
+        "ERROR" not in told and re.search(r" a +\| bigint +\|", told) and re.search(r" public +\| big +\| table", told)
+    )

@@ -5,21 +5,33 @@ They name no data, so they are no queries of the engine's. A DuckDB without file
 
 from __future__ import annotations
 
-import csv
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import takewhile
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 import duckdb
 
 from qoop.catalog import arrow_output
-from qoop.catalog.errors import BindError, Cancelled, Forbidden, QueryError, Timeout
-from qoop.catalog.lexer import Lexeme, behind_closing, lexed, quoted, without_end
+from qoop.catalog.errors import BindError, Cancelled, Forbidden, QoopError, QueryError, Timeout
+from qoop.catalog.lexer import Lexeme, lexed, quoted
 from qoop.catalog.opening import open_duckdb
-from qoop.interfaces.server.postgres.catalog_tables import MACROS, USER, create
+from qoop.interfaces.server.postgres.carriers import selected, shown
+from qoop.interfaces.server.postgres.catalog_database import create
+from qoop.interfaces.server.postgres.catalog_functions import (
+    ACTIVITY,
+    ACTIVITY_TYPE,
+    DATABASE,
+    END,
+    NAMES,
+    PROCESS,
+    SET,
+    SETTINGS,
+    USER,
+)
+from qoop.interfaces.server.postgres.catalog_sql import SCHEMA_OF_INFORMATION, Numbers, as_duckdb
+from qoop.interfaces.server.postgres.viewer import Viewer
 from qoop.planner import lock
 from qoop.planner.parse_tree import Node, is_common_table, nodes, tree_of
 from qoop.query.result import Result
@@ -33,19 +45,16 @@ _at_a_time = threading.BoundedSemaphore(4)  # they may take 200 MB together
 _SCHEMAS = {"pg_catalog", "information_schema"}
 _CALLS = {
     "version", "current_schema", "current_schemas", "current_database", "current_setting", "current_user", "user",
-    "session_user", "current_catalog", "to_regtype", "to_regclass", "format_type", "obj_description", "col_description",
+    "session_user", "current_catalog", "current_role", "format_type", "obj_description", "col_description",
+    "shobj_description", "set_config", "quote_ident", "parse_ident", "array_lower", "array_upper",
 }  # fmt: skip
+_CALL_BEGINNINGS = ("pg_", "has_", "to_reg", "inet_client", "inet_server", "txid_")
+_REGULAR = {"regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole"}
 _OF_DUCKDB = ("duckdb_", "pragma_", "sqlite_")
 """The beginnings of names by which DuckDB tells of itself, such as of folders of this machine."""
-_TYPES = {
-    "regclass": "VARCHAR", "regtype": "VARCHAR", "regproc": "VARCHAR", "regnamespace": "VARCHAR", "name": "VARCHAR",
-    "oid": "BIGINT", "text": "VARCHAR", "char": "VARCHAR", "int2vector": "VARCHAR", "oidvector": "VARCHAR",
-}  # fmt: skip
 
 Columns = Mapping[str, Sequence[tuple[str, str]]]
 """The columns of tables, or of views, by name."""
-
-_RENAMED = {"JSON_BUILD_OBJECT": "json_object"}
 
 
 def is_of_catalog(text: str) -> bool:
@@ -59,7 +68,7 @@ def is_of_catalog(text: str) -> bool:
 
 def _is_catalogs(word: Lexeme) -> bool:
     name = (word.name or "").lower()
-    return name in _SCHEMAS or name in _CALLS or name.startswith("pg_")
+    return name in _SCHEMAS or name in _CALLS or name in _REGULAR or name.startswith(_CALL_BEGINNINGS)
 
 
 class PgCatalog:
@@ -71,19 +80,23 @@ class PgCatalog:
         self._kept: _Kept | None = None
 
     @contextmanager
-    def connection_of(self, user: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Collection[str]]]:
-        """A connection of its own for one question of a user, and the names of the session's tables, in lower case."""
-        kept = self._begin(self._known())
+    def connection_of(
+        self, viewer: Viewer, activity: bool = False
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, _Kept]]:
+        """A connection of its own for one question of a client, and what it was made of. activity: it is about the
+        connections of the server."""
+        kept = self._begin(self._known(), viewer)
         try:
             with kept.connection.cursor() as cursor:
                 cursor.execute("SET search_path = 'memory.main,memory.pgc'")
                 cursor.execute("SET arrow_lossless_conversion = true")
-                cursor.execute(f"SET VARIABLE {USER} = {literal(user)}")
+                for name, expression in _variables(viewer, activity).items():
+                    cursor.execute(f"SET VARIABLE {name} = {expression}")
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
-                yield cursor, {name.lower() for columns in kept.of for name in columns}
+                yield cursor, kept
         finally:
             with self._lock:
-                kept.questions -= 1
+                kept.viewers.remove(viewer)
                 self._close_idle(kept)
 
     def close(self) -> None:
@@ -91,12 +104,12 @@ class PgCatalog:
         with self._lock:
             self._forget()
 
-    def _begin(self, known: tuple[Columns, Columns]) -> _Kept:
+    def _begin(self, known: tuple[Columns, Columns], viewer: Viewer) -> _Kept:
         with self._lock:
             if self._kept is None or self._kept.of != known:
                 self._forget()
-                self._kept = _Kept(_made(*known), known)
-            self._kept.questions += 1
+                self._kept = _made(known)
+            self._kept.viewers.append(viewer)
             return self._kept
 
     def _forget(self) -> None:
@@ -105,7 +118,7 @@ class PgCatalog:
             self._close_idle(old)
 
     def _close_idle(self, kept: _Kept) -> None:
-        if kept is not self._kept and not kept.questions:
+        if kept is not self._kept and not kept.viewers:
             kept.connection.close()
 
     def _known(self) -> tuple[Columns, Columns]:
@@ -117,46 +130,93 @@ class PgCatalog:
 
 @dataclass
 class _Kept:
-    """A DuckDB with the tables and views it was made of. questions: that are being answered.
+    """A DuckDB with the tables and views it was made of. viewers: the clients whose questions are being answered.
 
     To close it ends these, as their connections are cursors of it: so the last one closes it.
     """
 
     connection: duckdb.DuckDBPyConnection
     of: tuple[Columns, Columns]
-    questions: int = 0
+    numbers: Numbers = field(default_factory=lambda: Numbers({}))
+    viewers: list[Viewer] = field(default_factory=list)
+    names: Collection[str] = ()
+    failed: dict[int, QoopError] = field(default_factory=dict)
+
+    def viewer(self, process: int) -> Viewer:
+        """The client of that number whose question is being answered."""
+        return next(one for one in self.viewers if one.process == process)
+
+    def end(self, process: int, other: int, whole: bool) -> bool:
+        """Answer pg_cancel_backend and pg_terminate_backend."""
+        return self.viewer(process).end(other, whole)
+
+    def configure(self, process: int, name: str, to: str, local: bool) -> str:
+        """Answer set_config. An error of ours is kept: DuckDB hands on its text alone."""
+        try:
+            return self.viewer(process).configure(name, to, local)
+        except QoopError as error:
+            self.failed[process] = error
+            raise
 
 
-def _made(tables: Columns, views: Columns) -> duckdb.DuckDBPyConnection:
+def _made(known: tuple[Columns, Columns]) -> _Kept:
     connection = open_duckdb(files=False, threads=1, memory_limit="200MB")
-    create(connection, tables, views)
-    for name, columns in (*tables.items(), *((name, columns) for name, columns in views.items() if columns)):
-        definitions = ", ".join(f"{quoted(column)} {type_}" for column, type_ in columns)
-        connection.execute(f"CREATE TABLE main.{quoted(name)} ({definitions})")
-    return connection
+    kept = _Kept(connection, known, names={name.lower() for columns in known for name in columns})
+    numbers, texts = ["INTEGER", "BIGINT", "BOOLEAN"], ["INTEGER", "VARCHAR", "VARCHAR", "BOOLEAN"]
+    connection.create_function(END, kept.end, numbers, "BOOLEAN", side_effects=True)  # type: ignore[arg-type]
+    connection.create_function(SET, kept.configure, texts, "VARCHAR", side_effects=True)  # type: ignore[arg-type]
+    kept.numbers = create(connection, *known)
+    return kept
+
+
+def _variables(viewer: Viewer, activity: bool) -> Mapping[str, str]:
+    """What the macros know of a client, as expressions."""
+    settings = viewer.settings()
+    names, values = (f"[{', '.join(map(literal, texts))}]" for texts in (settings.keys(), settings.values()))
+    found = {
+        USER: literal(viewer.user), DATABASE: literal(viewer.database), PROCESS: str(viewer.process),
+        SETTINGS: f"MAP({names}, {values})", ACTIVITY: "NULL",
+    }  # fmt: skip
+    if activity:
+        rows = ", ".join(_activity(*asdict(one).values()) for one in viewer.activity())
+        found[ACTIVITY] = f"CAST([{rows}] AS {ACTIVITY_TYPE})"
+    return found
+
+
+def _activity(*values: object) -> str:
+    return f"row({', '.join(map(literal, values))})"
 
 
 class CatalogQuestion:
     """A question of one client, which another thread may stop."""
 
-    def __init__(self, catalog: PgCatalog, user: str) -> None:
-        self._catalog, self._user = catalog, user
+    def __init__(self, catalog: PgCatalog, viewer: Viewer) -> None:
+        self._catalog, self._viewer = catalog, viewer
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._stopped = ""
 
-    def answer(self, text: str) -> Result | None:
+    def answer(self, text: str) -> CatalogAnswer | None:
         """The answer; None if the text names a table of the session, so that it is a query. Raises BindError."""
-        with _at_a_time, self._catalog.connection_of(self._user) as (connection, names):
+        return self._answered(text, run=True)
+
+    def described(self, text: str) -> CatalogAnswer | None:
+        """The columns of the answer, without its rows."""
+        return self._answered(text, run=False)
+
+    def _answered(self, text: str, run: bool) -> CatalogAnswer | None:
+        about_activity = "pg_stat_activity" in text.lower()
+        with _at_a_time, self._catalog.connection_of(self._viewer, about_activity) as (connection, kept):
             late = threading.Timer(_LONGEST, self.stop, ("it took too long",))
             late.daemon = True
             late.start()
             try:
                 self._runs_on(connection)
-                return _answer(connection, as_duckdb(text, self._user), names)
+                return _answer(connection, as_duckdb(text, kept.numbers, self._viewer.database), kept.names, run)
             except duckdb.Error as error:
                 self._check_stopped()
-                raise BindError(str(error).partition("\n")[0]) from error
+                ours = kept.failed.pop(self._viewer.process, None)
+                raise ours or BindError(str(error).partition("\n")[0]) from error
             finally:
                 late.cancel()
                 self._runs_on(None)
@@ -180,14 +240,40 @@ class CatalogQuestion:
             raise kind(f"a question about the catalog was stopped: {self._stopped}")
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, query: str, of_session: Collection[str]) -> Result | None:
+@dataclass(frozen=True)
+class CatalogAnswer:
+    """An answer. columns: with the types of PostgreSQL that DuckDB does not have, such as oid."""
+
+    rows: Result
+    columns: Sequence[tuple[str, str]]
+
+
+def _answer(
+    connection: duckdb.DuckDBPyConnection, query: str, of_session: Collection[str], run: bool
+) -> CatalogAnswer | None:
     if [one.type for one in connection.extract_statements(query)] != [duckdb.StatementType.SELECT]:
         raise BindError("a question about the catalog is one query: nothing else is done there")
     if not _tables_named(query).isdisjoint(of_session):
         return None
-    described = connection.execute(f"DESCRIBE {query}").fetchall()
-    table = arrow_output.table(connection, query)
-    return Result(table, tuple((str(row[0]), str(row[1])) for row in described))
+    described = [(str(row[0]), str(row[1])) for row in connection.execute(f"DESCRIBE {query}").fetchall()]
+    types = [type_ for _, type_ in described]
+    last = query
+    if (names := [f"c{number}" for number in range(len(types))]) != (
+        shown_columns := list(map(selected, names, types))
+    ):
+        last = f"SELECT {', '.join(shown_columns)} FROM ({query}) AS t({', '.join(names)})"
+    plain = [_plain(type_) for type_ in types]
+    table = arrow_output.table(connection, last if run else f"SELECT * FROM ({last}) LIMIT 0")
+    columns = [name for name, _ in described]
+    return CatalogAnswer(
+        Result(table, tuple(zip(columns, plain, strict=True))), list(zip(columns, shown(types), strict=True))
+    )
+
+
+def _plain(type_: str) -> str:
+    """The type of DuckDB that a column has once it is selected last."""
+    [found] = shown([type_])
+    return type_ if found.startswith("oid") else found.replace("char", "VARCHAR")
 
 
 def _tables_named(query: str) -> set[str]:
@@ -212,7 +298,9 @@ def _tables_named(query: str) -> set[str]:
 
 def _checked_table(node: Node) -> str:
     name, schema = str(node["table_name"]).lower(), str(node.get("schema_name", "")).lower()
-    if node.get("catalog_name") or schema not in ("", "main", "information_schema") or name.startswith(_OF_DUCKDB):
+    if schema == SCHEMA_OF_INFORMATION and not node.get("catalog_name"):
+        return f"{schema}.{name}"
+    if node.get("catalog_name") or schema not in ("", "main", "public") or name.startswith(_OF_DUCKDB):
         raise Forbidden(f"{schema and schema + '.'}{name} is no table of the catalog: it would tell of the server")
     return name
 
@@ -220,9 +308,11 @@ def _checked_table(node: Node) -> str:
 def _check_function(node: Node, only: Collection[str] | None = None) -> None:
     """Raise Forbidden for a function that may tell of the server. only: names that pass, with the catalog's own."""
     name, place = str(node["function_name"]).lower(), node.get("schema") or node.get("catalog")
-    passes = name in only if only is not None else lock.is_harmless(name) or name.startswith("pg_")
-    if not (passes if name not in MACROS else not place):  # in another schema it would be DuckDB's own
-        raise Forbidden(f"{name}() is refused in a question about the catalog: it would tell of the server")
+    passes = name in only if only is not None else lock.is_harmless(name)
+    if not (passes if name not in NAMES else not place):  # in another schema it would be DuckDB's own
+        raise Forbidden(
+            f"{name}() is refused in a question about the catalog: it would tell of the server, or change it"
+        )
 
 
 def _of_view(session: Session, name: str) -> Sequence[tuple[str, str]]:
@@ -231,122 +321,3 @@ def _of_view(session: Session, name: str) -> Sequence[tuple[str, str]]:
         return session.describe(f"FROM {quoted(name)}")
     except QueryError:
         return ()
-
-
-def as_duckdb(text: str, user: str) -> str:
-    """A question in PostgreSQL's SQL as DuckDB takes it.
-
-    >>> as_duckdb("SELECT c.relname::pg_catalog.text WHERE relname OPERATOR(pg_catalog.~) 'x'", "")
-    "SELECT c.relname :: VARCHAR WHERE relname ~ 'x'"
-    >>> as_duckdb("SELECT t.oid = ANY (p.polroles)", "")
-    'SELECT list_contains(p.polroles, t.oid)'
-    """
-    return " ".join(_rewritten(lexed(without_end(text)).words, user)).replace(" . ", ".")
-
-
-def _rewritten(words: Sequence[Lexeme], user: str) -> list[str]:
-    output: list[str] = []
-    at = 0
-    while at < len(words):
-        at += _rewrite(words, at, output, user)
-    return output
-
-
-def _rewrite(words: Sequence[Lexeme], at: int, output: list[str], user: str) -> int:
-    """Add the word there as DuckDB takes it, and return how many words it stands for."""
-    word = words[at]
-    follows = [one.text.lower() for one in words[at + 1 : at + 6]]
-    if word.says("OPERATOR") and follows[1:3] == ["pg_catalog", "."]:
-        signs = [one.text for one in takewhile(lambda one: one.text != ")", words[at + 4 :])]
-        output.append("".join(signs))
-        return 5 + len(signs)
-    if word.says("COLLATE") and follows[:2] == ["pg_catalog", "."]:
-        return 4
-    if word.text == "=" and follows[:2] == ["any", "("] and follows[2:3] != ["select"]:
-        end = behind_closing(words, at + 2)
-        values = words[at + 3 : end - 1]
-        if len(values) == 1 and values[0].text.startswith("'{"):
-            output.append(f"IN ({_listed(values[0].text)})")
-        else:
-            _is_among(output, " ".join(_rewritten(values, user)))
-        return end - at
-    if (word.name or "").lower() == "pg_catalog" and follows[:1] == ["."]:
-        return 2
-    if word.says("INFORMATION_SCHEMA") and follows[1:2] == ["_pg_expandarray"]:
-        return 2
-    if word.text.startswith("'{") and follows[:1] in (["::"], ["as"]) and follows[2:4] == ["[", "]"]:
-        output.append(f"'[{word.text[2:-2]}]'")  # DuckDB reads what stands between the braces, but for its own brackets
-        return 1
-    if output[-1:] == ["::"] and word.name is not None:
-        _cast(output, word)
-    elif output and output[-1].upper() == "AS" and follows[:1] == [")"]:
-        output.append(_type(word))
-    elif word.kind == "string" and _is_number_of_schema(output):
-        output.append(_schema_number(word.text))
-    elif word.says(*_RENAMED):
-        output.append(_RENAMED[word.text.upper()])
-    elif word.says("CURRENT_USER", "SESSION_USER") and output[-1:] != ["."]:
-        output.append(literal(user))
-    else:
-        output.append(word.text)
-    return 1
-
-
-def _type(word: Lexeme) -> str:
-    return _TYPES.get((word.name or "").lower(), word.text)
-
-
-def _listed(text: str) -> str:
-    r"""The values of a list of PostgreSQL's of which no type is said: each fits what it is compared with.
-
-    >>> _listed("'{r,\"a b\"}'"), _listed("'{}'")
-    ("'r', 'a b'", 'NULL')
-    """
-    inner = text[2:-2].replace("''", "'")
-    try:
-        [values] = csv.reader([inner], escapechar="\\", doublequote=False, strict=True) if inner else [[]]
-    except (csv.Error, ValueError) as error:
-        raise BindError(f"{text} is no list of PostgreSQL's: {error}") from error
-    return ", ".join(map(literal, values)) or "NULL"
-
-
-def _is_number_of_schema(output: Sequence[str]) -> bool:
-    """True behind ``relnamespace =`` and the like: a schema is compared with by its name there."""
-    return len(output) > 1 and output[-1] in ("=", "<>", "!=") and output[-2].lower().endswith("namespace")
-
-
-def _schema_number(name: str) -> str:
-    """The number of a schema by its name, as text of SQL. The tables are in main, which is PostgreSQL's public."""
-    return f"(SELECT min(oid) FROM pg_namespace WHERE nspname = CASE {name} WHEN 'public' THEN 'main' ELSE {name} END)"
-
-
-def _is_among(output: list[str], values: str) -> None:
-    """Write ``name = ANY (list)`` as a call: DuckDB takes the other only where the list is of no outer query."""
-    first = len(output) - 1
-    while first >= 2 and output[first - 1] == ".":
-        first -= 2
-    output[first:] = [f"list_contains({values}, {''.join(output[first:])})"]
-
-
-def _cast(output: list[str], type_: Lexeme) -> None:
-    """Add the type that a cast is to; a name as ``regclass`` or ``regnamespace`` is its number; the catalog's tables
-    have none."""
-    name, kind = output[-2] if len(output) > 1 else "", (type_.name or "").lower()
-    if not name.startswith("'") or kind not in ("regclass", "regnamespace"):
-        output.append(_type(type_))
-    elif kind == "regnamespace":
-        output[-2:] = [_schema_number(name)]
-    elif name.startswith(("'pg_", "'information_schema.")):
-        output[-2:] = ["NULL::BIGINT"]
-    else:
-        output[-2:] = [f"(SELECT min(oid) FROM pg_class WHERE relname = {_last_name(name)})"]
-
-
-def _last_name(text: str) -> str:
-    r"""The name of a table in a text that may say its schema, too, and have quotes.
-
-    >>> _last_name("'main.t'"), _last_name("'\"Odd name\"'")
-    ("'t'", "'Odd name'")
-    """
-    names = [word.name for word in lexed(text[1:-1].replace("''", "'")).words if word.name is not None]
-    return literal(names[-1]) if names else text

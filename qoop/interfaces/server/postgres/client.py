@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from qoop.catalog.errors import Cancelled, QoopError, QueryError, TooMuch
 from qoop.interfaces.server.postgres import messages
-from qoop.interfaces.server.postgres.catalog import CatalogQuestion, PgCatalog, is_of_catalog
+from qoop.interfaces.server.postgres.catalog import CatalogAnswer, CatalogQuestion, PgCatalog, is_of_catalog
 from qoop.interfaces.server.postgres.copying import copy_of
+from qoop.interfaces.server.postgres.cursors import Cursors, SqlCursor
+from qoop.interfaces.server.postgres.explaining import Explained, explained_plan, explaining
 from qoop.interfaces.server.postgres.messages import Gone, Reader, Wire
+from qoop.interfaces.server.postgres.parameter_types import parameter_types
 from qoop.interfaces.server.postgres.parameters import expression
-from qoop.interfaces.server.postgres.portals import (
-    Answer,
-    Portal,
-    Prepared,
-    all_rows,
-    columns_of,
-    described,
-    setting_rows,
-)
+from qoop.interfaces.server.postgres.portals import Answer, Portal, Prepared, all_rows, columns_of, described, text_rows
+from qoop.interfaces.server.postgres.public_schema import without_public
 from qoop.interfaces.server.postgres.rows import Columns, Write, description, formats_of, rows
-from qoop.interfaces.server.postgres.session_statements import session_statement
 from qoop.interfaces.server.postgres.sqlstates import FAILED_TRANSACTION, failed
+from qoop.interfaces.server.postgres.text_functions import with_duckdb_calls
+from qoop.interfaces.server.postgres.utility_statements import (
+    CloseCursor,
+    Deallocate,
+    Declare,
+    Fetch,
+    Reset,
+    Set,
+    Show,
+    Transaction,
+    Utility,
+    utility,
+)
+from qoop.interfaces.server.postgres.viewer import Viewer
 from qoop.interfaces.server.queries import UserQuery
 from qoop.interfaces.server.service import as_ours
 from qoop.query.statements.parameters import with_texts
@@ -40,14 +51,20 @@ if TYPE_CHECKING:
 _MOST, _MOST_BYTES = 1000, 8 << 20  # statements, and portals, that a client may keep, and bytes of their texts
 _BLOCK = 1 << 18  # bytes that are sent at once
 _Kept = TypeVar("_Kept", Prepared, Portal)
+_MOST_CURSORS = 100
+_SHOW_ALL = (("name", "VARCHAR"), ("setting", "VARCHAR"), ("description", "VARCHAR"))
 _TEXT = 25  # type of a parameter of which nothing is said
 
 
 class Client:
     """One client that was let in; `run` answers it until it goes. Another thread may `cancel` what it runs."""
 
-    def __init__(self, wire: Wire, service: Service, user: User, pg_catalog: PgCatalog) -> None:
+    def __init__(self, wire: Wire, service: Service, user: User, pg_catalog: PgCatalog, viewer: Viewer) -> None:
         self._wire, self._service, self._user, self._pg_catalog = wire, service, user, pg_catalog
+        self._viewer, self._cursors = viewer, Cursors()
+        assert viewer.client_settings is not None
+        self.settings = viewer.client_settings
+        self.text, self.text_since = "", datetime.now(UTC)
         self._status = "I"
         self._prepared: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
@@ -60,6 +77,13 @@ class Client:
     def is_running(self) -> bool:
         """True while a statement runs, so that the client has nothing to send."""
         return self._runs is not None
+
+    @property
+    def state(self) -> str:
+        """What it does, as pg_stat_activity says it."""
+        if self.is_running:
+            return "active"
+        return {"T": "idle in transaction", "E": "idle in transaction (aborted)"}.get(self._status, "idle")
 
     def cancel(self, why: str) -> None:
         """Stop what runs, from any thread."""
@@ -80,6 +104,7 @@ class Client:
                 self._answer_message(kind, body)
         finally:
             self._close_portals(Cancelled("the client has gone"))
+            self._cursors.close(None, Cancelled("the client has gone"))
             for name in list(self._prepared):
                 self._forget(self._prepared, name)
 
@@ -108,6 +133,7 @@ class Client:
                 self._ready()
 
     def _ready(self) -> None:
+        self._wire.put(*(messages.with_status(*one) for one in self.settings.changes().items()))
         self._wire.put(messages.ready(self._status))
         self._wire.flush()
 
@@ -177,6 +203,9 @@ class Client:
         self._wire.put(messages.message(b"2"))
 
     def _describe(self, kind: bytes, name: str) -> None:
+        if kind == b"P" and name in self._cursors and name not in self._portals:
+            self._wire.put(described(self._cursors[name].columns, ()))
+            return
         if kind == b"P":
             answer = self._of_portal(self._portal(name))
             self._wire.put(described(() if answer.copy else answer.columns, answer.formats))
@@ -188,8 +217,10 @@ class Client:
 
     def _types(self, statement: Prepared) -> list[int]:
         names = {name for _, found in parameters_of(statement.text) for name in found} if statement.text else set()
-        types = [one or _TEXT for one in statement.types]
-        return [*types, *[_TEXT] * (len(names) - len(types))]
+        count = max(len(names), len(statement.types))
+        known = parameter_types(statement.text, self._service.session) if count else {}
+        types = [*statement.types, *[0] * (count - len(statement.types))]
+        return [one or known.get(number, _TEXT) for number, one in enumerate(types, 1)]
 
     def _columns(self, statement: Prepared, types: Sequence[int]) -> Columns:
         """The columns of a statement whose parameters have no values yet."""
@@ -197,13 +228,26 @@ class Client:
         text = with_texts(statement.text, values) if values else statement.text
         if not text or copy_of(text) is not None:
             return ()
-        if (change := session_statement(text, self._status)) is not None:
-            return () if change.row is None else ((change.row[0], "VARCHAR"),)
-        if is_of_catalog(text):
-            answer = self._catalog(text)
-            if answer is not None:
-                return columns_of(answer)
-        found = self._service.described(self._user, text, "postgres")
+        if (found := utility(text, self._status)) is not None:
+            return self._utility_columns(found)
+        if (explained := explaining(text)) is not None:
+            return explained.columns
+        return self._query_columns(text)
+
+    def _utility_columns(self, statement: Utility) -> Columns:
+        match statement:
+            case Show(name=""):
+                return _SHOW_ALL
+            case Show(name=name):
+                return ((name, "VARCHAR"),)
+            case Fetch(moves=False):
+                return self._cursors[statement.name].columns
+        return ()
+
+    def _query_columns(self, text: str) -> Columns:
+        if is_of_catalog(text) and (answer := self._catalog(text, run=False)) is not None:
+            return answer.columns
+        found = self._service.described(self._user, self._plain(text), "postgres")
         if found is None:
             raise QueryError("the columns of this statement are known once it is bound: describe the portal")
         return found[0]
@@ -266,53 +310,162 @@ class Client:
 
     def _begun(self, text: str, formats: Sequence[int] = ()) -> Answer:
         """The answer to a statement, whose first rows are there. Raises QoopError."""
-        change = session_statement(text, self._status)
-        if self._status == "E" and (change is None or change.status != "I"):
+        self.text, self.text_since = text, datetime.now(UTC)
+        found = utility(text, self._status)
+        ends = isinstance(found, Transaction) and (found.status == "I" or "ROLLBACK" in found.tag)
+        if self._status == "E" and not ends:
             raise _BrokenTransaction("the transaction has failed: ROLLBACK first")
-        if change is not None:
-            columns: Columns = () if change.row is None else ((change.row[0], "VARCHAR"),)
-            return Answer(columns, formats_of(formats, columns), setting_rows(change), change)
+        if found is not None:
+            return self._utility(found, formats)
         if (copy := copy_of(text)) is not None:
             return replace(self._rows_of(copy.query, copy.requested_formats, copy.writer()), copy=copy)
+        if (explained := explaining(text)) is not None:
+            return self._explained(explained, formats)
         return self._rows_of(text, formats)
 
-    def _rows_of(self, text: str, requested_formats: Sequence[int], write: Write | None = None) -> Answer:
+    def _utility(self, statement: Utility, requested: Sequence[int]) -> Answer:
+        match statement:
+            case Transaction(tag=tag, status=status):
+                return Answer(words=tag, after=lambda: self._transaction(tag, status))
+            case Set(name=name, to=to, local=local, tag=tag):
+                warning = self.settings.set(name, to, local)
+                self._wire.put(*([messages.notice(warning)] if warning else []))
+                return Answer(words=tag)
+            case Show(name=""):
+                columns: Columns = _SHOW_ALL
+                rows = [(name, value, "") for name, value in sorted(self.settings.all().items())]
+                return Answer(columns, formats_of(requested, columns), text_rows(rows), "SHOW")
+            case Show(name=name):
+                columns = ((name, "VARCHAR"),)
+                return Answer(columns, formats_of(requested, columns), text_rows([(self.settings[name],)]), "SHOW")
+            case Reset(tag=tag, everything=everything):
+                self.settings.reset()
+                if everything:
+                    self._discard()
+                return Answer(words=tag)
+            case Deallocate(name=one):
+                for each in [*self._prepared] if one is None else [one]:
+                    self._statement(each)
+                    self._forget(self._prepared, each)
+                return Answer(words="DEALLOCATE ALL" if one is None else "DEALLOCATE")
+            case Declare():
+                self._declare(statement)
+                return Answer(words="DECLARE CURSOR")
+            case Fetch():
+                return self._fetch(statement, requested)
+            case CloseCursor(name=one):
+                self._cursors.close(one)
+                return Answer(words="CLOSE CURSOR ALL" if one is None else "CLOSE CURSOR")
+
+    def _transaction(self, tag: str, status: str) -> None:
+        """A transaction begins or ends, once the client has the answer."""
+        if status == "T" and tag == "BEGIN":
+            self.settings.begin()
+        elif status == "I":
+            kept = tag == "COMMIT"
+            self.settings.end(kept)
+            self._cursors.end_transaction(kept)
+        self._status = status or self._status
+
+    def _discard(self) -> None:
+        """DISCARD ALL: what the client keeps goes."""
+        self._cursors.close(None)
+        for name in list(self._prepared):
+            self._forget(self._prepared, name)
+
+    def _declare(self, statement: Declare) -> None:
+        if statement.name in self._cursors:
+            raise QueryError(f'there is a cursor "{statement.name}" already: CLOSE it first')
+        if self._status != "T" and not statement.hold:
+            raise QueryError("DECLARE CURSOR without WITH HOLD is for transactions: BEGIN first")
+        if len(self._cursors) >= _MOST_CURSORS:
+            raise TooMuch(f"a client has at most {_MOST_CURSORS} cursors")
+        if is_of_catalog(statement.query) and (found := self._catalog(statement.query)) is not None:
+            cursor = SqlCursor(statement, found.columns, iter([found.rows]), None, self._cursors.keep_few)
+        else:
+            query, first, parts = self._started(statement.query)
+            cursor = SqlCursor(statement, columns_of(first), chain([first], parts), query, self._cursors.keep_few)
+            self._runs = None
+        self._cursors.add(cursor)
+
+    def _fetch(self, statement: Fetch, requested: Sequence[int]) -> Answer:
+        cursor = self._cursors[statement.name]
+        columns = () if statement.moves else cursor.columns
+        formats = formats_of(requested or ([1] if cursor.declared.binary else []), columns)
+        found = self._fetched(cursor, statement)
+        if statement.moves:
+            return Answer(rows=((len(part), b"") for part in found), words="MOVE", counted=True)
+        types = [type_ for _, type_ in columns]
+        messages_of = (one for part in found for one in rows(part, formats, types=types))
+        return Answer(columns, formats, messages_of, "FETCH", counted=True)
+
+    def _fetched(self, cursor: SqlCursor, statement: Fetch) -> Iterator[Result]:
+        """The rows of a FETCH, while which the cursor's query runs."""
+        self._runs = cursor.query
+        try:
+            yield from cursor.fetch(statement)
+        finally:
+            self._runs = None
+
+    def _explained(self, explained: Explained, requested: Sequence[int]) -> Answer:
+        if is_of_catalog(explained.query) and self._catalog(explained.query, run=False) is not None:
+            plan = explained.of_catalog()
+        else:
+            query = self._plain(explained.query)
+            plan = explained_plan(self._service, self._user, explained, query)
+        return Answer(explained.columns, formats_of(requested, explained.columns), text_rows(plan), "EXPLAIN")
+
+    def _rows_of(self, text: str, requested: Sequence[int], write: Write | None = None) -> Answer:
         if is_of_catalog(text):
             answer = self._catalog(text)
             if answer is not None:
-                columns = columns_of(answer)
-                formats = formats_of(requested_formats, columns)
-                return Answer(columns, formats, rows(answer, formats, write))
-        return self._query(text, requested_formats, write)
+                columns = answer.columns
+                formats = formats_of(requested, columns)
+                types = [type_ for _, type_ in columns]
+                return Answer(columns, formats, rows(answer.rows, formats, write, types))
+        return self._query(text, requested, write)
 
-    def _catalog(self, text: str) -> Result | None:
-        question, since = CatalogQuestion(self._pg_catalog, self._user.name), time.monotonic()
+    def _catalog(self, text: str, run: bool = True) -> CatalogAnswer | None:
+        question, since = CatalogQuestion(self._pg_catalog, self._viewer), time.monotonic()
         self._runs = question
         try:
-            found = question.answer(text)
+            found = question.answer(text) if run else question.described(text)
         except QoopError as error:
             self._service.noted(self._user, text, "postgres", since, error=error)
             raise
         finally:
             self._runs = None
         if found is not None:
-            self._service.noted(self._user, text, "postgres", since, len(found))
+            self._service.noted(self._user, text, "postgres", since, len(found.rows))
         return found
 
-    def _query(self, text: str, requested_formats: Sequence[int], write: Write | None) -> Answer:
-        query = self._service.admit(self._user, text, "postgres")
-        with self._lock:
-            self._runs = query
+    def _query(self, text: str, requested: Sequence[int], write: Write | None) -> Answer:
+        query, first, parts = self._started(text)
         try:
-            parts = query.parts()
-            first = next(parts)
             columns = columns_of(first)
-            formats = formats_of(requested_formats, columns)
+            formats = formats_of(requested, columns)
         except BaseException as error:
             self._runs = None
             query.end(error if isinstance(error, Exception) else None)
             raise
         return Answer(columns, formats, all_rows(first, parts, formats, write), query=query)
+
+    def _plain(self, text: str) -> str:
+        """A query without what PostgreSQL alone has: its name for the schema of the tables, and some functions."""
+        return with_duckdb_calls(without_public(text, self._service.session, self._viewer.database))
+
+    def _started(self, text: str) -> tuple[UserQuery, Result, Iterator[Result]]:
+        """A query that has begun, its first part, and the others."""
+        query = self._service.admit(self._user, self._plain(text), "postgres")
+        with self._lock:
+            self._runs = query
+        try:
+            parts = query.parts()
+            return query, next(parts), parts
+        except BaseException as error:
+            self._runs = None
+            query.end(error if isinstance(error, Exception) else None)
+            raise
 
     def _send(self, answer: Answer, most: int) -> None:
         """Send rows, then whether these were all. most: rows that are sent before the client asks again; 0: all."""
@@ -340,8 +493,8 @@ class Client:
 
     def _completed(self, answer: Answer) -> None:
         answer.end()
-        if answer.statement is not None and answer.statement.status:
-            self._status = answer.statement.status
+        if answer.after is not None:
+            answer.after()
         if answer.copy is not None:
             self._wire.put(answer.copy.end(answer.sent))
         self._wire.put(messages.complete(answer.tag))

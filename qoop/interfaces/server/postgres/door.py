@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from qoop.catalog.errors import NotKnown, QueryError
 from qoop.catalog.value import value
 from qoop.interfaces.server.postgres import messages
 from qoop.interfaces.server.postgres.messages import Gone, Reader, Wire
 from qoop.interfaces.server.postgres.scram import binding_of, converse
-from qoop.interfaces.server.users import ANYBODY, Users
-
-if TYPE_CHECKING:
-    from qoop.interfaces.server.users import User
+from qoop.interfaces.server.users import ANYBODY, User, Users
 
 _TLS, _GSS, _CANCEL, _VERSION = 80_877_103, 80_877_104, 80_877_102, 3
 _CLEAR_TEXT, _OK = 3, 0
@@ -34,6 +30,14 @@ class Cancel:
     key: tuple[int, int]
 
 
+@value
+class Entered:
+    """A client that was let in. startup: the parameters of its first message, such as the name of a database."""
+
+    user: User
+    startup: Mapping[str, str]
+
+
 class Door:
     """Lets clients in. tls: None: connections are plain. certificate: in DER, that of TLS."""
 
@@ -43,7 +47,7 @@ class Door:
         self._users, self._tls, self._patience = users, tls, patience
         self._binding = None if certificate is None else binding_of(certificate)
 
-    def enter(self, wire: Wire, replaced: Callable[[Wire], None]) -> User | Cancel:
+    def enter(self, wire: Wire, replaced: Callable[[Wire], None]) -> Entered | Cancel:
         """The user of a connection. replaced: hears of the wire within TLS. Raises Gone, NotKnown, QueryError."""
         first = wire.receive_first()
         code = first.number(4)
@@ -75,7 +79,7 @@ class Door:
             raise Gone(str(error)) from error
         return self.plain(inner)
 
-    def _user(self, wire: Wire, code: int, first: Reader) -> User:
+    def _user(self, wire: Wire, code: int, first: Reader) -> Entered:
         if code >> 16 != _VERSION:
             raise QueryError(f"the version {code >> 16}.{code & 0xFFFF} of the protocol is not spoken here, but 3.0")
         if self._tls is not None and not isinstance(wire.connection, ssl.SSLSocket):
@@ -84,8 +88,8 @@ class Door:
         if code & 0xFFFF:
             wire.put(messages.message(b"v", messages.long(_VERSION << 16), messages.long(0)))
         if not self._users.are_identified:
-            return ANYBODY
-        return self._proven(wire, settings.get("user", ""))
+            return Entered(ANYBODY, settings)
+        return Entered(self._proven(wire, settings.get("user", "")), settings)
 
     def _proven(self, wire: Wire, name: str) -> User:
         """The user of that name, once it has shown its password."""

@@ -14,7 +14,7 @@ from qoop.interfaces.server.postgres.types import ELEMENTS, NAMES, of_numeric
 from qoop.query.statements.parameters import literal
 
 _EPOCH = datetime.datetime(2000, 1, 1)
-_UNKNOWN = (0, 25, 705, 1042, 1043)
+_UNKNOWN = (0, 18, 19, 25, 705, 1042, 1043)
 """Types whose values are texts that fit what they are compared with."""
 
 
@@ -28,6 +28,7 @@ def _later(data: bytes) -> datetime.datetime:
 
 _DECODERS: dict[int, Callable[[bytes], Any]] = {
     16: _unpacked("?"), 17: bytes, 20: _unpacked("q"), 21: _unpacked("h"), 23: _unpacked("i"), 25: bytes.decode,
+    18: bytes.decode, 19: bytes.decode, 26: _unpacked("I"),
     700: _unpacked("f"), 701: _unpacked("d"), 1042: bytes.decode, 1043: bytes.decode, 0: bytes.decode,
     705: bytes.decode, 114: bytes.decode, 3802: lambda data: data[1:].decode(),
     1082: lambda data: _EPOCH.date() + datetime.timedelta(_unpacked("i")(data)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -12,7 +12,6 @@ from qoop.interfaces.server.postgres.rows import Columns, Write, description, ro
 
 if TYPE_CHECKING:
     from qoop.interfaces.server.postgres.copying import Copy
-    from qoop.interfaces.server.postgres.session_statements import SessionStatement
     from qoop.interfaces.server.queries import UserQuery
     from qoop.query.result import Result
 
@@ -38,13 +37,16 @@ class Portal:
 class Answer:
     """The answer to a statement: columns, and messages of rows after their numbers.
 
-    statement: set if the engine is not needed. copy: its rows are those of a COPY.
+    words: what says that it is done, of a statement that is no query; counted: with the number of rows. copy: its rows
+    are those of a COPY. after: what is done once all is sent.
     """
 
     columns: Columns = ()
     formats: Sequence[int] = ()
     rows: Iterator[tuple[int, bytes]] = field(default_factory=lambda: iter(()))
-    statement: SessionStatement | None = None
+    words: str = ""
+    counted: bool = False
+    after: Callable[[], None] | None = None
     query: UserQuery | None = None
     copy: Copy | None = None
     sent: int = 0
@@ -75,7 +77,9 @@ class Answer:
     @property
     def tag(self) -> str:
         """The words that say that it is done."""
-        return self.statement.tag if self.statement is not None else f"{'COPY' if self.copy else 'SELECT'} {self.sent}"
+        if self.words:
+            return f"{self.words} {self.sent}" if self.counted else self.words
+        return f"{'COPY' if self.copy else 'SELECT'} {self.sent}"
 
     def end(self, error: Exception | None = None) -> None:
         """Report to the service that the client requests no more rows."""
@@ -101,10 +105,11 @@ def all_rows(
         yield from rows(part, formats, write)
 
 
-def setting_rows(setting: SessionStatement) -> Iterator[tuple[int, bytes]]:
-    """The only row of a statement that needs no query."""
-    if setting.row is not None:
-        yield 1, messages.message(b"D", messages.short(1), messages.sized(setting.row[1].encode()))
+def text_rows(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, bytes]]:
+    """The rows of a statement that needs no query: texts."""
+    for row in rows:
+        values = (messages.sized(one.encode()) for one in row)
+        yield 1, messages.message(b"D", messages.short(len(row)), *values)
 
 
 def behind(data: bytes, count: int) -> int:

@@ -51,11 +51,16 @@ def formats_of(requested: Sequence[int], columns: Columns) -> list[int]:
     return forms
 
 
-def rows(part: Result, formats: Sequence[int], write: Write | None = None) -> Iterator[tuple[int, bytes]]:
-    """The messages of a part's rows, many at a time, after their number. write: by default as those of SELECT."""
+def rows(
+    part: Result, formats: Sequence[int], write: Write | None = None, types: Sequence[str] = ()
+) -> Iterator[tuple[int, bytes]]:
+    """The messages of a part's rows, many at a time, after their number. write: by default as those of SELECT.
+
+    types: of the columns, if they are not those of the part: a catalog's answer has oid and the like.
+    """
     for first in range(0, len(part), _ROWS):
         some = part.slice(first, _ROWS)
-        yield len(some), (write or row_messages)(_columns(some, formats), len(some))
+        yield len(some), (write or row_messages)(_columns(some, formats, types or part.types), len(some))
 
 
 def row_messages(columns: Sequence[Sequence[bytes]], count: int) -> bytes:
@@ -65,9 +70,8 @@ def row_messages(columns: Sequence[Sequence[bytes]], count: int) -> bytes:
     return b"".join(chain.from_iterable((head(b"D", len(body) + 6), number, body) for body in bodies))
 
 
-def _columns(part: Result, formats: Sequence[int]) -> list[list[bytes]]:
+def _columns(part: Result, formats: Sequence[int], types: Sequence[str]) -> list[list[bytes]]:
     """The values of each column, each after its length."""
-    types = part.types
     ours = [(form == BINARY and encoder(type_name) is not None) or element(type_name) is not None
             for form, type_name in zip(formats, types, strict=True)]  # fmt: skip
     texts = list(zip(*part.text_rows(), strict=True)) if not all(ours) else []

@@ -5,20 +5,24 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import re
 import secrets
 import select
 import socket
 import ssl
 import threading
 import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from qoop.catalog.errors import Busy, ConfigError, QoopError, SessionClosed
 from qoop.interfaces.server.postgres.catalog import PgCatalog
 from qoop.interfaces.server.postgres.client import Client
+from qoop.interfaces.server.postgres.client_settings import REPORTED, ClientSettings, time_zone
 from qoop.interfaces.server.postgres.door import Cancel, Door, let_in
 from qoop.interfaces.server.postgres.messages import Gone, Wire
-from qoop.interfaces.server.postgres.session_statements import ANNOUNCED, SETTINGS
 from qoop.interfaces.server.postgres.sqlstates import failed
+from qoop.interfaces.server.postgres.viewer import Activity, Viewer
 from qoop.interfaces.server.service import Service
 from qoop.interfaces.server.timeouts import ClientLimits, Place, first_to_go, listening_socket
 
@@ -42,6 +46,7 @@ class PostgresServer:
         place.check(service.users.are_identified)
         self._service, self._client_limits = service, client_limits
         self._pg_catalog = PgCatalog(service.session)
+        self._zone = time_zone()
         self._door = Door(service.users, _tls(place), client_limits.patience, _certificate(place))
         self._socket = listening_socket(place)
         self.port: int = self._socket.getsockname()[1]
@@ -111,20 +116,53 @@ class PostgresServer:
             one.close()
 
     def _converse(self, one: _Connection) -> None:
-        user = self._door.enter(one.wire, one.replace)
-        if isinstance(user, Cancel):
-            self._cancel(user)
+        entered = self._door.enter(one.wire, one.replace)
+        if isinstance(entered, Cancel):
+            self._cancel(entered)
             return
-        settings = {name: SETTINGS[key] for key, name in ANNOUNCED.items()} | {"session_authorization": user.name}
+        user, startup = entered.user, entered.startup
+        settings = self._settings(user.name, startup)
+        viewer = Viewer(user.name, startup.get("database", user.name), one.key[0], settings, self)
+        reported = {name: settings[key] for key, name in REPORTED.items()}
         wire = Wire(one.wire.connection, self._client_limits.body, self._client_limits.patience, _IDLE)
-        client = Client(wire, self._service, user, self._pg_catalog)
+        client = Client(wire, self._service, user, self._pg_catalog, viewer)
         with self._lock:
             if sum(other.client is not None for other in self._connections.values()) >= _CONNECTIONS:
                 raise Busy(f"{_CONNECTIONS} clients are connected, which is as many as may")
-            one.client = client
-        let_in(wire, one.key, settings)
+            one.client, one.user = client, user.name
+        let_in(wire, one.key, reported)
         one.replace(wire)
         client.run()
+
+    def activity(self, user: str) -> list[Activity]:
+        """The connections of clients that were let in, with the texts of a user's own."""
+        with self._lock:
+            found = [(one, one.client) for one in self._connections.values() if one.client is not None]
+        return [one.activity(client, one.user == user) for one, client in found]
+
+    def end(self, user: str, process: int, whole: bool) -> bool:
+        """Cancel what a connection of a user runs, or end it as a whole. False: the user has none of that number."""
+        with self._lock:
+            one = self._connections.get(process)
+        if one is None or one.client is None or one.user != user:
+            return False
+        one.client.cancel("another connection of the user has cancelled the query")
+        if whole:
+            one.shut()
+        return True
+
+    def _settings(self, user: str, startup: Mapping[str, str]) -> ClientSettings:
+        """The settings of a client, with those of its first message. Those that cannot be set are reported as they
+        are."""
+        settings = ClientSettings({"session_authorization": user, "timezone": self._zone})
+        options = re.findall(r"-c\s*(\w[\w.]*)=((?:\\.|\S)*)|--([\w.-]+)=((?:\\.|\S)*)", startup.get("options", ""))
+        pairs = {name or other.replace("-", "_"): re.sub(r"\\(.)", r"\1", text or more)
+                 for name, text, other, more in options}  # fmt: skip
+        pairs |= {name: text for name, text in startup.items() if name not in ("user", "database", "options")}
+        for name, text in pairs.items():
+            with contextlib.suppress(QoopError):
+                settings.set(name, text)
+        return ClientSettings({**settings.all()})
 
     def _cancel(self, request: Cancel) -> None:
         with self._lock:
@@ -159,12 +197,20 @@ class _Connection:
         self.wire, self.address = wire, address
         self.since = time.monotonic()
         self.client: Client | None = None
+        self.user = ""
+        self._begun = datetime.now(UTC)
         self._is_shut = False
         self.thread: threading.Thread = threading.current_thread()
 
     def replace(self, wire: Wire) -> None:
         """Its messages come by another wire from now on."""
         self.wire = wire
+
+    def activity(self, client: Client, own: bool) -> Activity:
+        """What pg_stat_activity shows of it. own: its texts, too."""
+        application = client.settings["application_name"] if own else ""
+        query, started = (client.text, client.text_since) if own else ("<insufficient privilege>", None)
+        return Activity(self.key[0], self.user, application, self.address, self._begun, started, client.state, query)
 
     @property
     def is_stranger(self) -> bool:

@@ -107,19 +107,23 @@ _TYPES: dict[str, tuple[PgType, Encoder]] = {
     "VARCHAR": (_TEXT, str.encode), "BLOB": (PgType(17), bytes), "JSON": (PgType(114), str.encode),
     "DATE": (PgType(1082, 4), days), "TIME": (PgType(1083, 8), time_of_day),
     "TIMESTAMP": (PgType(1114, 8), instant), "TIMESTAMP WITH TIME ZONE": (PgType(1184, 8), instant),
-    "INTERVAL": (PgType(1186, 16), interval),
+    "INTERVAL": (PgType(1186, 16), interval), "oid": (PgType(26, 4), _packed("I")),
+    "char": (PgType(18, 1), str.encode),
     "UUID": (PgType(2950, 16), lambda one: (one if isinstance(one, uuid.UUID) else uuid.UUID(str(one))).bytes),
 }  # fmt: skip
 
 _ARRAYS = {
-    16: 1000, 17: 1001, 20: 1016, 21: 1005, 23: 1007, 25: 1009, 700: 1021, 701: 1022, 1700: 1231,
+    16: 1000, 17: 1001, 18: 1002, 19: 1003, 26: 1028,
+    20: 1016, 21: 1005, 23: 1007, 25: 1009, 700: 1021, 701: 1022, 1700: 1231,
     1082: 1182, 1083: 1183, 1114: 1115, 1184: 1185, 1186: 1187, 2950: 2951,
 }  # fmt: skip
 """The numbers of types, and of their arrays."""
 ELEMENTS = {array: one for one, array in _ARRAYS.items()}
 NAMES = {
-    16: ("bool", "BOOLEAN"), 17: ("bytea", "BLOB"), 20: ("int8", "BIGINT"), 21: ("int2", "SMALLINT"),
-    23: ("int4", "INTEGER"), 25: ("text", "VARCHAR"), 114: ("json", "JSON"), 700: ("float4", "FLOAT"),
+    16: ("bool", "BOOLEAN"), 17: ("bytea", "BLOB"), 18: ("char", "VARCHAR"), 19: ("name", "VARCHAR"),
+    20: ("int8", "BIGINT"), 21: ("int2", "SMALLINT"),
+    23: ("int4", "INTEGER"), 25: ("text", "VARCHAR"), 26: ("oid", "UINTEGER"),
+    114: ("json", "JSON"), 700: ("float4", "FLOAT"),
     701: ("float8", "DOUBLE"), 1042: ("bpchar", "VARCHAR"), 1043: ("varchar", "VARCHAR"), 1082: ("date", "DATE"),
     1083: ("time", "TIME"), 1114: ("timestamp", "TIMESTAMP"), 1184: ("timestamptz", "TIMESTAMPTZ"),
     1186: ("interval", "INTERVAL"), 1700: ("numeric", "DECIMAL"), 2950: ("uuid", "UUID"), 3802: ("jsonb", "JSON"),

@@ -1,0 +1,585 @@
+"""Questions about the catalog, from PostgreSQL's SQL to that of the DuckDB that answers them.
+
+DuckDB's parser takes most of PostgreSQL's SQL. What it takes in another sense, or not at all, is rewritten word by
+word: operators with a schema, regular expressions, casts to regclass and the like, arrays in braces, system columns.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
+
+from qoop.catalog.errors import BindError
+from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items, quoted, without_end
+from qoop.catalog.value import value
+from qoop.interfaces.server.postgres.carriers import NAMED, carrier, cast_type
+from qoop.interfaces.server.postgres.catalog_data import functions, relations
+from qoop.interfaces.server.postgres.catalog_functions import TABLE_MACROS
+from qoop.interfaces.server.postgres.text_functions import duckdb_call
+from qoop.planner import lock
+from qoop.query.statements.parameters import literal
+
+SCHEMA_OF_INFORMATION = "pgi"
+"""The schema that stands for information_schema, which DuckDB has one of its own of."""
+
+_RENAMED = {
+    "json_build_object": "json_object", "jsonb_build_object": "json_object", "json_build_array": "json_array",
+    "jsonb_build_array": "json_array", "json_agg": "json_group_array", "jsonb_agg": "json_group_array",
+    "json_object_agg": "json_group_object", "jsonb_object_agg": "json_group_object", "to_jsonb": "to_json",
+}  # fmt: skip
+"""Functions that DuckDB has by another name."""
+_MATCHES = {"~": ("", ""), "!~": ("NOT ", ""), "~*": ("", ", 'i'"), "!~*": ("NOT ", ", 'i'")}
+"""Operators of regular expressions, which match a part of a text: DuckDB 1.5's match the whole."""
+_KEYWORD_CALLS = {
+    "current_schema": "current_schema", "current_catalog": "current_database", "current_user": "pg_current_user",
+    "session_user": "pg_current_user", "current_role": "pg_current_user", "user": "pg_current_user",
+    "system_user": "pg_current_user",
+}  # fmt: skip
+"""Functions that are called without parentheses, and the macros that answer."""
+_SYSTEM_COLUMNS = {
+    "xmin": "CAST(1 AS UINTEGER)", "xmax": "CAST(0 AS UINTEGER)", "cmin": "CAST(0 AS UINTEGER)",
+    "cmax": "CAST(0 AS UINTEGER)", "ctid": "'(0,1)'", "tableoid": "CAST(NULL AS UINTEGER)",
+}  # fmt: skip
+_RESERVED = ("at", "describe", "lambda", "pivot", "qualify", "show", "summarize", "unpivot", "anti", "semi", "asof")
+_CALL = "CALL"
+"""The clause within the parentheses of a call, where FROM is a word of EXTRACT or TRIM."""
+_SETS = ("generate_series", "unnest", "generate_subscripts")
+_CLAUSES = ("SELECT", "FROM", "WHERE", "ON", "USING", "HAVING", "GROUP", "ORDER", "LIMIT", "VALUES", "JOIN", "WITH")
+_TABLES = frozenset(
+    (*lock.TABLE_FUNCTIONS, *TABLE_MACROS, *(one.name for one in functions() if one.returns_set), "json_to_recordset")
+)
+"""Functions of rows, which stand in FROM as they are."""
+_NUMBERS = {
+    name: type_ for one in relations() for name, type_ in one.columns if type_ in ("regproc", "regtype", "regclass")
+}
+"""Columns that hold a function, type or table by its number, and are shown as names."""
+_TEXT_TYPES = ("text", "varchar", "name", "bpchar", "cstring")
+
+
+@value
+class Numbers:
+    """The numbers of what a text may name, in lower case, for each of regclass, regtype, regproc, regnamespace and
+    regrole."""
+
+    of: Mapping[str, Mapping[str, int]]
+
+    def find(self, kind: str, text: str) -> int | None:
+        """The number of a name, which may have a schema and quotes, or be a number itself."""
+        if text.isdecimal():
+            return int(text)
+        if text.lower() in (found := self.of.get(kind, {})):
+            return found[text.lower()]
+        names = [word.name for word in lexed(text).words if word.name is not None]
+        if len(names) > 1 and names[-2] in ("public", "main", "pg_catalog"):
+            names = names[-1:]
+        return found.get(".".join(names).lower()) if names else None
+
+
+def as_duckdb(text: str, numbers: Numbers, database: str = "") -> str:
+    """A question in PostgreSQL's SQL as DuckDB takes it. database: a name that may stand before those of schemas.
+
+    >>> numbers = Numbers({"regclass": {"t": 16384}})
+    >>> as_duckdb("SELECT c.relname::pg_catalog.text WHERE relname OPERATOR(pg_catalog.~) 'x'", numbers)
+    "SELECT c.relname :: VARCHAR WHERE regexp_matches(relname, 'x')"
+    >>> as_duckdb("SELECT t.oid = ANY (p.polroles), 'public.t'::regclass AS t", numbers)
+    'SELECT list_contains(p.polroles, t.oid), CAST(16384 AS DECIMAL(31,0)) AS t'
+    """
+    return _Rewriting(numbers, database).text_of(_named(lexed(without_end(text)).words))
+
+
+class _Rewriting:
+    """The words of a text as they are rewritten; the last ones are the operand of what comes next."""
+
+    def __init__(self, numbers: Numbers, database: str) -> None:
+        self._numbers, self._database = numbers, database
+        self._done: list[str] = []
+        self._clauses = [""]
+
+    def text_of(self, words: Sequence[Lexeme]) -> str:
+        """All words, rewritten."""
+        return _joined(self.all_of(words))
+
+    def all_of(self, words: Sequence[Lexeme]) -> list[str]:
+        """The pieces of the words, rewritten; an operand is never torn apart."""
+        at = 0
+        while at < len(words):
+            at += self._one(words, at)
+        return self._done
+
+    def _inner(self, words: Sequence[Lexeme]) -> str:
+        other = _Rewriting(self._numbers, self._database)
+        other._clauses = [_CALL]
+        return other.text_of(words)
+
+    def _one(self, words: Sequence[Lexeme], at: int) -> int:
+        """Add the word there, and return how many words are done with it."""
+        for rule in _RULES:
+            count = rule(self, words, at)
+            if count:
+                return count
+        word = words[at]
+        if word.says(*_CLAUSES) and (self._clauses[-1] != _CALL or word.says("SELECT")):
+            self._clauses[-1] = word.text.upper()
+        if word.text == "(":
+            self._clauses.append(_CALL if self._done and _is_callable(self._done[-1]) else self._clauses[-1])
+        elif word.text == ")" and len(self._clauses) > 1:
+            self._clauses.pop()
+        self._done.append(word.text)
+        return 1
+
+    def _schema(self, words: Sequence[Lexeme], at: int) -> int:
+        if not _follow(words, at + 1, ".") or self._done[-1:] == ["."]:
+            return 0
+        if words[at].name == self._database and _follow(words, at + 3, "."):
+            return 2
+        match (words[at].name or "").lower():
+            case "pg_catalog":
+                return 2
+            case "information_schema" if _follow(words, at + 2, "_pg_expandarray"):
+                return 2
+            case "information_schema":
+                self._done += [SCHEMA_OF_INFORMATION, "."]
+                return 2
+        return 0
+
+    def _operator(self, words: Sequence[Lexeme], at: int) -> int:
+        if not words[at].says("OPERATOR") or not _follow(words, at + 1, "(", "pg_catalog", "."):
+            return 0
+        signs = [one.text for one in takewhile(lambda one: one.text != ")", words[at + 4 :])]
+        sign, count = "".join(signs), 5 + len(signs)
+        return count + self._operate(sign, words, at + count)
+
+    def _sign(self, words: Sequence[Lexeme], at: int) -> int:
+        if words[at].kind != "mark" or words[at].text not in _MATCHES:
+            return 0
+        return 1 + self._operate(words[at].text, words, at + 1)
+
+    def _operate(self, sign: str, words: Sequence[Lexeme], at: int) -> int:
+        """Apply an operator to the operand before it and that which begins there; returns the words of the latter."""
+        if sign not in _MATCHES:
+            self._done.append(sign)
+            return 0
+        end = _operand_end(words, at)
+        negated, option = _MATCHES[sign]
+        self._wrap(lambda operand: f"{negated}regexp_matches({operand}, {self._inner(words[at:end])}{option})")
+        return end - at
+
+    def _like(self, words: Sequence[Lexeme], at: int) -> int:
+        """A backslash in a pattern is an escape without being declared as one."""
+        before = words[at - 1] if at else None
+        if words[at].kind != "string" or before is None or not (
+            before.says("LIKE", "ILIKE") or before.text in ("~~", "~~*", "!~~", "!~~*")
+        ):  # fmt: skip
+            return 0
+        if "\\" not in words[at].text or _follow(words, at + 1, "escape"):
+            return 0
+        text = words[at].text
+        pattern = text[1:].replace("\\\\", "\\") if text[:1] in "eE" else text
+        if self._done[-1] in (signs := {"~~": "LIKE", "~~*": "ILIKE", "!~~": "NOT LIKE", "!~~*": "NOT ILIKE"}):
+            self._done[-1] = signs[self._done[-1]]
+        self._done += [pattern, "ESCAPE", "'\\'"]
+        return 1
+
+    def _collation(self, words: Sequence[Lexeme], at: int) -> int:
+        """One collation sorts all texts here."""
+        if not words[at].says("COLLATE"):
+            return 0
+        return 4 if _follow(words, at + 2, ".") else 2
+
+    def _among(self, words: Sequence[Lexeme], at: int) -> int:
+        """``= ANY (list)`` as a call: DuckDB takes it only where the list is of no outer query."""
+        sign = words[at].text
+        which = {"=": ("any", "some"), "<>": ("all",), "!=": ("all",)}.get(sign, ())
+        if at + 2 >= len(words) or words[at + 1].text.lower() not in which or words[at + 2].text != "(":
+            return 0
+        end = behind_closing(words, at + 2)
+        values = words[at + 3 : end - 1]
+        if values and values[0].says("SELECT", "VALUES", "WITH"):
+            return 0
+        negated = "" if sign == "=" else "NOT "
+        if len(values) == 1 and values[0].text.startswith("'{"):
+            self._done.append(f"{negated}IN ({_listed(values[0].text)})")
+        else:
+            self._wrap(lambda operand: f"{negated}list_contains({self._inner(values)}, {operand})")
+        return end - at
+
+    def _cast(self, words: Sequence[Lexeme], at: int) -> int:
+        if words[at].text != "::":
+            return 0
+        return 1 + self._cast_to(words, at + 1)
+
+    def _cast_call(self, words: Sequence[Lexeme], at: int) -> int:
+        """``CAST(x AS type)``, as ``(x)::type``."""
+        if not words[at].says("CAST") or not _follow(words, at + 1, "("):
+            return 0
+        end = behind_closing(words, at + 1)
+        place = _last_as(words, at + 2, end - 1)
+        if place is None or _type_end(words, place + 1) != end - 1:
+            return 0
+        self._done.append(f"({self._inner(words[at + 2 : place])})" if place - at > 3 else words[at + 2].text)
+        self._cast_to(words, place + 1)
+        return end - at
+
+    def _cast_to(self, words: Sequence[Lexeme], at: int) -> int:
+        """Cast the operand to the type that begins there; returns its words."""
+        end = _type_end(words, at)
+        first = at + 2 if _follow(words, at, "pg_catalog", ".") else at
+        names = [word for word in words[first:end] if word.name is not None]
+        name = (names[-1].name or "").lower() if names else ""
+        is_list = words[end - 1].text == "]"
+        if name == "char" and (is_list or names[-1].kind == "word"):
+            name = "text"
+        if is_list and self._done[-1].startswith("'{"):  # DuckDB reads what stands between, but for its own brackets
+            self._done[-1] = f"'[{self._done[-1][2:-2]}]'"
+        if name in NAMED and not is_list:
+            self._to_named(name, to_text=_casts_to_text(words, end))
+        elif name in _TEXT_TYPES and not is_list and (kind := _NUMBERS.get(self._done[-1].lower())) is not None:
+            self._wrap(lambda operand: f"pg_{kind}_text({operand})")
+        elif (type_ := cast_type(name)) is not None:
+            self._done += ["::", type_ + ("[]" if is_list else "")]
+        else:
+            self._done += ["::", *(word.text for word in words[first:end])]
+        return end - at
+
+    def _to_named(self, kind: str, to_text: bool) -> None:
+        """Cast the operand to a regclass or the like."""
+        operand = self._taken()
+        family = {"regprocedure": "regproc", "regoperator": "regoper"}.get(kind, kind)
+        if operand.startswith("'"):
+            text = operand[1:-1].replace("''", "'")
+            number = self._numbers.find(family, text)
+            if number is None:
+                raise BindError(f'{_NOUNS.get(family, "object")} "{text}" does not exist')
+            number_sql = f"CAST({number} AS {NAMED[kind]})"
+        else:
+            number_sql = f"CAST(pg_{family}_number({operand}) AS {NAMED[kind]})"
+        self._done.append(f"pg_{family}_text({number_sql})" if to_text else number_sql)
+
+    def _reserved(self, words: Sequence[Lexeme], at: int) -> int:
+        """A name that is a word of DuckDB's grammar alone."""
+        word = words[at]
+        if word.kind != "word" or word.text.lower() not in _RESERVED or _follow(words, at + 1, "time"):
+            return 0
+        self._done.append(quoted(word.text))
+        return 1
+
+    def _number_of_schema(self, words: Sequence[Lexeme], at: int) -> int:
+        """A schema is compared with by its name behind ``relnamespace =`` and the like."""
+        done = self._done
+        if words[at].kind != "string" or len(done) < 2 or done[-1] not in ("=", "<>", "!="):
+            return 0
+        if _follow(words, at + 1, "::"):
+            return 0
+        column = done[-2].lower()
+        kind = "regnamespace" if column.endswith("namespace") else _NUMBERS.get(column)
+        text = words[at].text[1:-1]
+        if kind is None or text == "-" or (number := self._numbers.find(kind, text)) is None:
+            return 0
+        done.append(str(number))
+        return 1
+
+    def _keyword_call(self, words: Sequence[Lexeme], at: int) -> int:
+        word = words[at]
+        if word.kind != "word" or word.text.lower() not in _KEYWORD_CALLS or _is_name(words, at):
+            return 0
+        self._done.append(f"{_KEYWORD_CALLS[word.text.lower()]}()")
+        return 3 if _follow(words, at + 1, "(", ")") else 1
+
+    def _system_column(self, words: Sequence[Lexeme], at: int) -> int:
+        name = words[at].text.lower()
+        if name not in _SYSTEM_COLUMNS or _follow(words, at + 1, "(") or _follow(words, at + 1, "."):
+            return 0
+        if self._done[-1:] == ["."]:
+            self._done.pop()
+            self._taken()
+        elif name != "xmin" or (at and words[at - 1].says("AS")):
+            return 0
+        self._done.append(_SYSTEM_COLUMNS[words[at].text.lower()])
+        return 1
+
+    def _call(self, words: Sequence[Lexeme], at: int) -> int:
+        """Functions of other names, of sets of rows, and of texts with signs for their arguments."""
+        name = (words[at].name or "").lower()
+        if not name or not _follow(words, at + 1, "("):
+            return 0
+        if name in _RENAMED:
+            self._done.append(_RENAMED[name])
+            return 1
+        end = behind_closing(words, at + 1)
+        if (called := duckdb_call(name, words[at + 2 : end - 1], self._inner)) is not None and name != "quote_literal":
+            self._done.append(called)
+            return end - at
+        if name == "format" and at + 2 < len(words) and words[at + 2].kind == "string":
+            self._done += ["printf", "(", words[at + 2].text.replace("%I", "%s").replace("%L", "'%s'")]
+            self._clauses.append(self._clauses[-1])
+            return 3
+        if name == "age" and _is_of_transactions(words[at + 2 : behind_closing(words, at + 1) - 1]):
+            self._done.append("pg_xid_age")
+            return 1
+        if name in _SETS:
+            return self._set(name, words, at)
+        return self._in_from(words, at) if self._begins_table() and name not in _TABLES else 0
+
+    def _begins_table(self) -> bool:
+        """True where a table begins in FROM."""
+        before = self._done[-1].upper() if self._done else ""
+        return self._clauses[-1] in ("FROM", "JOIN") and before in ("FROM", "JOIN", "LATERAL", ",")
+
+    def _in_from(self, words: Sequence[Lexeme], at: int) -> int:
+        """A function of one value in FROM, as a table of a row and a column of its name."""
+        end = behind_closing(words, at + 1)
+        follows = end + (1 if _follow(words, end, "as") else 0)
+        alias = words[follows] if follows < len(words) else None
+        called = f"{words[at].text}({self._inner(words[at + 2 : end - 1])})"
+        if alias is None or alias.name is None or alias.says(*_BEHIND_TABLE) or _follow(words, follows + 1, "("):
+            if words[at].says("VALUES", "SELECT") or alias is None or _follow(words, follows + 1, "("):
+                return 0
+            self._done.append(f"(SELECT {called} AS {words[at].text}) AS {words[at].text}")
+            return end - at
+        self._done.append(f"(SELECT {called} AS {alias.text}) AS {alias.text}")
+        return follows + 1 - at
+
+    def _set(self, name: str, words: Sequence[Lexeme], at: int) -> int:
+        """A function of rows: in FROM its name is that of its column, too, and in SELECT it makes rows."""
+        end = behind_closing(words, at + 1)
+        inside = self._inner(words[at + 2 : end - 1])
+        if name == "generate_subscripts":
+            first = next(list_items(words[at + 2 : end - 1]))
+            inside, name = f"1, len({self._inner(words[at + 2 : at + 2 + first[1]])})", "generate_series"
+        called = f"{name}({inside})"
+        if self._clauses[-1] not in ("FROM", "JOIN"):
+            self._done.append(called if name == "unnest" else f"unnest({called})")
+            return end - at
+        self._done.append(called)
+        follows = end + (1 if _follow(words, end, "as") else 0)
+        alias = words[follows] if follows < len(words) else None
+        if alias is None or alias.name is None or _follow(words, follows + 1, "(") or alias.says(*_BEHIND_TABLE):
+            return end - at
+        self._done += ["AS", f"{alias.text}({alias.text})"]
+        return follows + 1 - at
+
+    def _wrap(self, wrapped: Callable[[str], str]) -> None:
+        self._done.append(wrapped(self._taken()))
+
+    def _taken(self) -> str:
+        """The last operand, which is removed."""
+        first = _operand_start(self._done)
+        operand = _joined(self._done[first:])
+        del self._done[first:]
+        return operand
+
+
+_RULES: Sequence[Callable[[_Rewriting, Sequence[Lexeme], int], int]] = (
+    _Rewriting._schema, _Rewriting._operator, _Rewriting._sign, _Rewriting._like, _Rewriting._collation,
+    _Rewriting._among, _Rewriting._cast, _Rewriting._cast_call, _Rewriting._number_of_schema,
+    _Rewriting._keyword_call, _Rewriting._system_column, _Rewriting._call,
+    _Rewriting._reserved,
+)  # fmt: skip
+_NOUNS = {"regclass": "relation", "regtype": "type", "regproc": "function", "regnamespace": "schema", "regrole": "role"}
+_BEHIND_TABLE = (
+    "WHERE", "ON", "JOIN", "LEFT", "RIGHT", "INNER", "FULL", "CROSS", "GROUP", "ORDER", "LIMIT", "WITH", "UNION",
+    "OFFSET", "HAVING", "USING", "NATURAL", "EXCEPT", "INTERSECT", "FETCH", "WINDOW",
+)  # fmt: skip
+
+
+def _joined(pieces: Sequence[str]) -> str:
+    return " ".join(pieces).replace(" . ", ".")
+
+
+def _follow(words: Sequence[Lexeme], at: int, *texts: str) -> bool:
+    return [one.text.lower() for one in words[at : at + len(texts)]] == list(texts)
+
+
+def _is_of_transactions(words: Sequence[Lexeme]) -> bool:
+    """True if an argument is the number of a transaction, and no time."""
+    return any(word.text.lower().endswith(("xmin", "xid", "xmax", "transactionid")) for word in words)
+
+
+def _is_name(words: Sequence[Lexeme], at: int) -> bool:
+    """True if the word there is the name of a column or an alias."""
+    before = words[at - 1].text.lower() if at else ""
+    return before in (".", "as") or _follow(words, at + 1, ".")
+
+
+def _operand_start(done: Sequence[str]) -> int:
+    """The first of the pieces that are the last operand: a name with its table, a call, parentheses, or a value."""
+    at = len(done) - 1
+    while at > 0:
+        if done[at] in (")", "]"):
+            at = _opening(done, at)
+            if at > 0 and (done[at] == "[" or _is_callable(done[at - 1])):
+                at -= 1
+                continue
+        if at > 1 and done[at - 1] in (".", "::"):
+            at -= 2
+            continue
+        break
+    return max(at, 0)
+
+
+def _is_callable(piece: str) -> bool:
+    return (piece[0].isalpha() or piece[0] in '_"') and piece.upper() not in (
+        *_CLAUSES, "AND", "OR", "NOT", "IN", "CASE", "WHEN", "THEN", "ELSE", "AS", "BY", "LIKE", "BETWEEN", "IS",
+    )  # fmt: skip
+
+
+def _opening(done: Sequence[str], at: int) -> int:
+    depth = 0
+    for place in range(at, -1, -1):
+        depth += (done[place] in (")", "]")) - (done[place] in ("(", "["))
+        if depth == 0:
+            return place
+    return 0
+
+
+def _operand_end(words: Sequence[Lexeme], at: int) -> int:
+    """The place behind the operand that begins there, with its casts and its collation."""
+    end = behind_closing(words, at) if _follow(words, at, "(") else at + 1
+    while end < len(words):
+        if words[end].text in (".", "::"):
+            end += 2
+        elif words[end].text == "(" and words[end - 1].name is not None:
+            end = behind_closing(words, end)
+        elif words[end].says("COLLATE"):
+            end += 4 if _follow(words, end + 2, ".") else 2
+        else:
+            break
+    return min(end, len(words))
+
+
+def _type_end(words: Sequence[Lexeme], at: int) -> int:
+    """The place behind the type that begins there."""
+    end = at + 1
+    while _follow(words, end, "."):
+        end += 2
+    while end < len(words) and words[end].says("VARYING", "PRECISION"):
+        end += 1
+    if _follow(words, end, "("):
+        end = behind_closing(words, end)
+    for more in (("with", "time", "zone"), ("without", "time", "zone")):
+        if _follow(words, end, *more):
+            end += 3
+    while _follow(words, end, "[", "]"):
+        end += 2
+    return min(end, len(words))
+
+
+def _casts_to_text(words: Sequence[Lexeme], at: int) -> bool:
+    """True if a cast to a text follows, which sees the name."""
+    if not _follow(words, at, "::"):
+        return False
+    names = [(word.name or "").lower() for word in words[at + 1 : _type_end(words, at + 1)] if word.name]
+    return names[-1:] != [] and names[-1] in (*_TEXT_TYPES, "character")
+
+
+def _last_as(words: Sequence[Lexeme], at: int, end: int) -> int | None:
+    depth, found = 0, None
+    for place in range(at, end):
+        depth += (words[place].text == "(") - (words[place].text == ")")
+        if depth == 0 and words[place].says("AS"):
+            found = place
+    return found
+
+
+def _listed(text: str) -> str:
+    r"""The values of a list of PostgreSQL's whose type is open: each fits what it is compared with.
+
+    >>> _listed("'{r,\"a b\"}'"), _listed("'{}'")
+    ("'r', 'a b'", 'NULL')
+    """
+    inner = text[2:-2].replace("''", "'")
+    try:
+        [values] = csv.reader([inner], escapechar="\\", doublequote=False, strict=True) if inner else [[]]
+    except (csv.Error, ValueError) as error:
+        raise BindError(f"{text} is no list of PostgreSQL's: {error}") from error
+    return ", ".join(map(literal, values)) or "NULL"
+
+
+def _named(words: Sequence[Lexeme]) -> Sequence[Lexeme]:
+    """The words with names for the columns of the outermost SELECT that have none, as PostgreSQL names them."""
+    first = next((place for place, word in enumerate(words) if word.says("SELECT") and _depth(words, place) == 0), None)
+    if first is None:
+        return words
+    first += 1
+    if first < len(words) and words[first].says("DISTINCT", "ALL"):
+        first += 1
+        if _follow(words, first, "on", "("):
+            first = behind_closing(words, first + 1)
+    found = [*words[:first]]
+    ends = ("FROM", "WHERE", "UNION", "ORDER", "LIMIT", "GROUP", "INTO", "EXCEPT", "INTERSECT", "OFFSET", "HAVING")
+    after = first
+    for start, after in list_items(words, first, ends):
+        found += words[start:after]
+        name = _column_name(words[start:after])
+        if name is not None:
+            found += [Lexeme("word", "AS", 0), Lexeme("quoted", quoted(name), 0)]
+        if _follow(words, after, ","):
+            found.append(words[after])
+    return [*found, *words[after:]]
+
+
+def _depth(words: Sequence[Lexeme], place: int) -> int:
+    return sum((word.text == "(") - (word.text == ")") for word in words[:place])
+
+
+def _column_name(item: Sequence[Lexeme]) -> str | None:
+    """The name that PostgreSQL has for a column; None where DuckDB has the same, or the text says it."""
+    if not item or item[-1].text == "*" or any(word.says("AS") and not _depth(item, n) for n, word in enumerate(item)):
+        return None
+    end = len(item)
+    while end > 1 and (cast := _last_cast(item, end)) is not None:
+        end = cast
+    inner = item[:end]
+    last = inner[-1]
+    if last.says("END") and inner[0].says("CASE"):
+        return "case"
+    if last.name is not None and all((word.text == ".") == bool(n % 2) for n, word in enumerate(inner)):
+        if end < len(item) or last.text.lower() in (*_KEYWORD_CALLS, *_SYSTEM_COLUMNS):
+            return last.name if last.kind == "quoted" else last.text.lower()
+        return None
+    if last.name is not None and end == len(item) and end > 1 and not inner[-2].says(*_BEFORE_OPERAND):
+        before = inner[-2]
+        if before.text in (")", "]") or before.name is not None or before.kind in ("string", "number"):
+            return None  # an alias without AS
+    name = _call_name(inner) if last.text == ")" else "?column?"
+    if name == "?column?" and end < len(item):
+        types = [word.name for word in item[end + 1 : _type_end(item, end + 1)] if word.name is not None]
+        return types[-1].lower() if types else name
+    return name
+
+
+_BEFORE_OPERAND = ("AND", "OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "THEN", "ELSE", "BETWEEN", "FROM", "WHEN")
+
+
+def _last_cast(item: Sequence[Lexeme], end: int) -> int | None:
+    """The place of the cast that ends there."""
+    for place in range(end - 2, -1, -1):
+        if item[place].text == "::":
+            return place if _type_end(item, place + 1) == end else None
+    return None
+
+
+def _call_name(inner: Sequence[Lexeme]) -> str:
+    """The name of a column that is a call as a whole, or a subquery."""
+    if inner[0].text == "(" and behind_closing(inner, 0) == len(inner):
+        if inner[1].says("SELECT"):
+            items = list(list_items(inner, 2, ("FROM", "WHERE", "UNION", "ORDER", "LIMIT")))
+            first = inner[items[0][0] : items[0][1]]
+            aliased = len(first) > 1 and first[-1].name is not None and first[-2].says("AS")
+            return (first[-1].name or "") if aliased else _column_name(first) or (first[-1].name or "?column?")
+        return _column_name(inner[1:-1]) or (inner[-2].name or "?column?")
+    at = 0
+    while _follow(inner, at + 1, ".") and inner[at].name is not None:
+        at += 2
+    if inner[at].name is not None and _follow(inner, at + 1, "(") and behind_closing(inner, at + 1) == len(inner):
+        if inner[at].says("CAST"):
+            place = _last_as(inner, at + 2, len(inner) - 1)
+            return _column_name(inner[at + 2 : place]) or inner[(place or 1) - 1].name or "?column?"
+        return (inner[at].name or "").lower()
+    return "?column?"
+
+
+def carrier_columns(columns: Sequence[tuple[str, str]]) -> str:
+    """Columns of a relation as CREATE TABLE has them."""
+    return ", ".join(f"{quoted(name)} {carrier(type_)}" for name, type_ in columns)
