@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from qoop.interfaces.server.spans import Spans
     from qoop.planner.plan import Plan
     from qoop.planner.sql.bind import TypedName
-    from qoop.query.job import Job
-    from qoop.query.planning import Planned
+    from qoop.query.job import Job, Planned
     from qoop.query.statements.parameters import Parameters
     from qoop.query.statements.settings import Settings
     from qoop.session.session import Session

@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psycopg
-from psycopg import pq
+from pg_client import psycopg
 
 SESSIONS = sorted((Path(__file__).parent / "sessions").glob("*.sql"))
-_ANSWERED = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY)
+_ANSWERED = (psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK, psycopg.pq.ExecStatus.EMPTY_QUERY)
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a statement. wrong: empty if all is as it must be."""
+    """The outcome of a statement. wrong: empty if all is as it must be."""
 
     statement: Statement
     wrong: str
@@ -60,12 +59,12 @@ def outcomes(url: str, session: Path) -> Iterator[Outcome]:
             yield Outcome(statement, _wrong(connection.pgconn, statement))
 
 
-def _wrong(connection: pq.abc.PGconn, statement: Statement) -> str:
+def _wrong(connection: psycopg.pq.abc.PGconn, statement: Statement) -> str:
     result = connection.exec_(statement.text.encode())
-    error = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode()
+    error = (result.error_field(psycopg.pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode()
     if statement.refused:
         refused = "Forbidden" in error and len(error) > 30
-        if connection.transaction_status == pq.TransactionStatus.INERROR:
+        if connection.transaction_status == psycopg.pq.TransactionStatus.INERROR:
             connection.exec_(b"ROLLBACK")
         return "" if refused else f"it was not refused: {error or 'answered'}"
     if result.status not in _ANSWERED:
@@ -76,7 +75,7 @@ def _wrong(connection: pq.abc.PGconn, statement: Statement) -> str:
     return f"its rows are {rows}" if statement.rows and rows != statement.rows else ""
 
 
-def _text(result: pq.abc.PGresult, row: int, column: int) -> str:
+def _text(result: psycopg.pq.abc.PGresult, row: int, column: int) -> str:
     value = result.get_value(row, column)
     return "" if value is None else value.decode()
 

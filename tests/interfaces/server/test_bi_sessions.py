@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("psycopg", reason="psycopg is not installed")
-
 from bi_sessions import SESSIONS, outcomes
 from shop import Shop, open_shop
 

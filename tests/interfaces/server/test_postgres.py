@@ -23,9 +23,9 @@ from waits import until
 
 import qoop
 from qoop.catalog.errors import ConfigError, QoopError
-from qoop.interfaces.server.postgres.catalog import CatalogQuestion, PgCatalog
+from qoop.interfaces.server.postgres.catalog.questions import CatalogQuestion, PgCatalog
+from qoop.interfaces.server.postgres.catalog.viewer import Viewer
 from qoop.interfaces.server.postgres.server import PostgresServer
-from qoop.interfaces.server.postgres.viewer import Viewer
 from qoop.interfaces.server.timeouts import ClientLimits, Place
 
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from qoop.catalog.errors import Cancelled, QoopError, QueryError, TooMuch
 from qoop.interfaces.server.postgres import messages
-from qoop.interfaces.server.postgres.catalog import CatalogAnswer, CatalogQuestion, PgCatalog, is_of_catalog
+from qoop.interfaces.server.postgres.catalog.questions import CatalogAnswer, CatalogQuestion, PgCatalog, is_of_catalog
+from qoop.interfaces.server.postgres.catalog.text_functions import with_duckdb_calls
+from qoop.interfaces.server.postgres.catalog.viewer import Viewer
 from qoop.interfaces.server.postgres.copying import copy_of
 from qoop.interfaces.server.postgres.cursors import Cursors, SqlCursor
 from qoop.interfaces.server.postgres.explaining import Explained, explained_plan, explaining
@@ -23,7 +25,6 @@ from qoop.interfaces.server.postgres.portals import Answer, Portal, Prepared, al
 from qoop.interfaces.server.postgres.public_schema import without_public
 from qoop.interfaces.server.postgres.rows import Columns, Write, description, formats_of, rows
 from qoop.interfaces.server.postgres.sqlstates import FAILED_TRANSACTION, failed
-from qoop.interfaces.server.postgres.text_functions import with_duckdb_calls
 from qoop.interfaces.server.postgres.utility_statements import (
     CloseCursor,
     Deallocate,
@@ -36,7 +37,6 @@ from qoop.interfaces.server.postgres.utility_statements import (
     Utility,
     utility,
 )
-from qoop.interfaces.server.postgres.viewer import Viewer
 from qoop.interfaces.server.queries import UserQuery
 from qoop.interfaces.server.service import as_ours
 from qoop.query.statements.parameters import with_texts
@@ -80,7 +80,7 @@ class Client:
 
     @property
     def state(self) -> str:
-        """What it does, as pg_stat_activity says it."""
+        """Its state in the words of pg_stat_activity."""
         if self.is_running:
             return "active"
         return {"T": "idle in transaction", "E": "idle in transaction (aborted)"}.get(self._status, "idle")

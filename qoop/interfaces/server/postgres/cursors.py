@@ -40,7 +40,7 @@ class SqlCursor:
         self._parts, self._keep_few = parts, keep_few
         self._kept: list[tuple[int, Result]] = []  # and the position of the row before each part
         self._first = 0  # rows that are kept no more
-        self._seen = 0  # rows of all parts so far
+        self._known = 0  # rows of all parts so far
         self._is_whole = False
         self._at = 0
 
@@ -77,20 +77,20 @@ class SqlCursor:
         goal = step.count if step.to == "absolute" else self._at + step.count
         if step.to == "absolute" and step.count < 0:
             self._read_to(None)
-            goal = self._seen + 1 + step.count
+            goal = self._known + 1 + step.count
         self._read_to(goal)
         self._check_kept(goal)
-        self._at = max(0, min(goal, self._seen + 1))
+        self._at = max(0, min(goal, self._known + 1))
         yield from self._between(goal, goal)
 
     def _forward(self, count: int | None) -> Iterator[Result]:
         left = count
         while left is None or left > 0:
             self._read_to(self._at + 1)
-            if self._seen <= self._at:
-                self._at = self._seen + 1
+            if self._known <= self._at:
+                self._at = self._known + 1
                 return
-            end = self._seen if left is None else min(self._seen, self._at + left)
+            end = self._known if left is None else min(self._known, self._at + left)
             found = list(self._between(self._at + 1, end))
             left = None if left is None else left - (end - self._at)
             self._at = end
@@ -99,7 +99,7 @@ class SqlCursor:
 
     def _back(self, count: int | None) -> Iterator[Result]:
         first = 1 if count is None else max(1, self._at - count)
-        last = min(self._at - 1, self._seen)
+        last = min(self._at - 1, self._known)
         if last >= 1:
             self._check_kept(first)
         self._at = 0 if count is None or self._at - count < 1 else first
@@ -109,13 +109,13 @@ class SqlCursor:
 
     def _read_to(self, position: int | None) -> None:
         """Have the rows up to that position; None: all."""
-        while not self._is_whole and (position is None or self._seen < position):
+        while not self._is_whole and (position is None or self._known < position):
             part = next(self._parts, None)
             if part is None:
                 self._is_whole = True
             elif len(part):
-                self._kept.append((self._seen, part))
-                self._seen += len(part)
+                self._kept.append((self._known, part))
+                self._known += len(part)
 
     def _between(self, first: int, last: int) -> Iterator[Result]:
         for before, part in self._kept:
@@ -176,6 +176,6 @@ class Cursors:
         self._of_transaction.clear()
 
     def keep_few(self, cursor: SqlCursor) -> None:
-        """Drop rows behind a cursor that goes on: all with NO SCROLL, else those for which there is no room."""
+        """Drop rows behind a cursor that goes on: all with NO SCROLL, else those past the limit."""
         others = sum(one.kept for one in self._cursors.values() if one is not cursor)
         cursor.drop(0 if cursor.declared.scroll is False else max(0, MOST_KEPT - others))

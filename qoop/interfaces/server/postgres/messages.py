@@ -146,11 +146,6 @@ def unsigned(number: int) -> bytes:
     return number.to_bytes(4, "big")
 
 
-def sized(data: bytes | None) -> bytes:
-    """A value after its length; None: NULL."""
-    return b"\xff\xff\xff\xff" if data is None else len(data).to_bytes(4, "big") + data
-
-
 def with_status(name: str, value: str) -> bytes:
     """A setting of the server, which the client keeps."""
     return message(b"S", text(name), text(value))

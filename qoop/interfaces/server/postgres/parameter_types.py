@@ -1,4 +1,4 @@
-"""The types of parameters of which a client says nothing, by what stands beside them in the text."""
+"""The types of parameters of which a client says nothing, by their place in the text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qoop.catalog.lexer import Lexeme, lexed
-from qoop.interfaces.server.postgres.catalog_data import base_types
-from qoop.interfaces.server.postgres.types import ELEMENTS, NAMES, pg_type
+from qoop.interfaces.server.postgres.catalog.data import base_types
+from qoop.interfaces.server.postgres.catalog.types import ELEMENTS, NAMES, pg_type
 
 if TYPE_CHECKING:
     from qoop.session.session import Session

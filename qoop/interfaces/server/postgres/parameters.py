@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from qoop.catalog.errors import QueryError
+from qoop.interfaces.server.postgres.catalog.types import ELEMENTS, NAMES, of_numeric
 from qoop.interfaces.server.postgres.messages import Reader
-from qoop.interfaces.server.postgres.types import ELEMENTS, NAMES, of_numeric
 from qoop.query.statements.parameters import literal
 
 _EPOCH = datetime.datetime(2000, 1, 1)

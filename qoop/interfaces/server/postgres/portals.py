@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from qoop.interfaces.server.postgres import messages
+from qoop.interfaces.server.postgres.catalog.types import sized
 from qoop.interfaces.server.postgres.rows import Columns, Write, description, rows
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def all_rows(
 def text_rows(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, bytes]]:
     """The rows of a statement that needs no query: texts."""
     for row in rows:
-        values = (messages.sized(one.encode()) for one in row)
+        values = (sized(one.encode()) for one in row)
         yield 1, messages.message(b"D", messages.short(len(row)), *values)
 
 

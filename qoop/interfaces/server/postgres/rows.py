@@ -7,8 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import QueryError
-from qoop.interfaces.server.postgres.messages import HEAD, long, message, short, sized, text, unsigned
-from qoop.interfaces.server.postgres.types import element, encoder, pg_type
+from qoop.interfaces.server.postgres.catalog.types import element, encoder, pg_type, sized
+from qoop.interfaces.server.postgres.messages import HEAD, long, message, short, text, unsigned
 
 if TYPE_CHECKING:
     from qoop.query.result import Result

@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from qoop.catalog.errors import Busy, ConfigError, QoopError, SessionClosed
-from qoop.interfaces.server.postgres.catalog import PgCatalog
+from qoop.interfaces.server.postgres.catalog.questions import PgCatalog
+from qoop.interfaces.server.postgres.catalog.settings import REPORTED, ClientSettings, time_zone
+from qoop.interfaces.server.postgres.catalog.viewer import Activity, Viewer
 from qoop.interfaces.server.postgres.client import Client
-from qoop.interfaces.server.postgres.client_settings import REPORTED, ClientSettings, time_zone
 from qoop.interfaces.server.postgres.door import Cancel, Door, let_in
 from qoop.interfaces.server.postgres.messages import Gone, Wire
 from qoop.interfaces.server.postgres.sqlstates import failed
-from qoop.interfaces.server.postgres.viewer import Activity, Viewer
 from qoop.interfaces.server.service import Service
 from qoop.interfaces.server.timeouts import ClientLimits, Place, first_to_go, listening_socket
 
@@ -207,7 +207,7 @@ class _Connection:
         self.wire = wire
 
     def activity(self, client: Client, own: bool) -> Activity:
-        """What pg_stat_activity shows of it. own: its texts, too."""
+        """Its row of pg_stat_activity. own: its texts, too."""
         application = client.settings["application_name"] if own else ""
         query, started = (client.text, client.text_since) if own else ("<insufficient privilege>", None)
         return Activity(self.key[0], self.user, application, self.address, self._begun, started, client.state, query)

@@ -13,10 +13,10 @@ from itertools import takewhile
 from qoop.catalog.errors import BindError
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items, quoted, without_end
 from qoop.catalog.value import value
-from qoop.interfaces.server.postgres.carriers import NAMED, carrier, cast_type
-from qoop.interfaces.server.postgres.catalog_data import functions, relations
-from qoop.interfaces.server.postgres.catalog_functions import TABLE_MACROS
-from qoop.interfaces.server.postgres.text_functions import duckdb_call
+from qoop.interfaces.server.postgres.catalog.carriers import NAMED, carrier, cast_type
+from qoop.interfaces.server.postgres.catalog.data import functions, relations
+from qoop.interfaces.server.postgres.catalog.functions import TABLE_MACROS
+from qoop.interfaces.server.postgres.catalog.text_functions import duckdb_call
 from qoop.planner import lock
 from qoop.query.statements.parameters import literal
 
@@ -261,6 +261,8 @@ class _Rewriting:
         word = words[at]
         if word.kind != "word" or word.text.lower() not in _RESERVED or _follow(words, at + 1, "time"):
             return 0
+        if not word.says("AT") and not _is_name(words, at):
+            return 0
         self._done.append(quoted(word.text))
         return 1
 
@@ -332,9 +334,9 @@ class _Rewriting:
         follows = end + (1 if _follow(words, end, "as") else 0)
         alias = words[follows] if follows < len(words) else None
         called = f"{words[at].text}({self._inner(words[at + 2 : end - 1])})"
-        if alias is None or alias.name is None or alias.says(*_BEHIND_TABLE) or _follow(words, follows + 1, "("):
-            if words[at].says("VALUES", "SELECT") or alias is None or _follow(words, follows + 1, "("):
-                return 0
+        if words[at].says("VALUES", "SELECT") or _follow(words, follows + 1, "("):
+            return 0
+        if alias is None or alias.name is None or alias.says(*_BEHIND_TABLE):
             self._done.append(f"(SELECT {called} AS {words[at].text}) AS {words[at].text}")
             return end - at
         self._done.append(f"(SELECT {called} AS {alias.text}) AS {alias.text}")

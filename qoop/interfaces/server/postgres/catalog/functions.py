@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from qoop.catalog.lexer import quoted
-from qoop.interfaces.server.postgres.carriers import carrier
-from qoop.interfaces.server.postgres.catalog_data import Function, functions
+from qoop.interfaces.server.postgres.catalog.carriers import carrier
+from qoop.interfaces.server.postgres.catalog.data import Function, functions
 
 USER, DATABASE, PROCESS, SETTINGS = "qoop_user", "qoop_database", "qoop_process", "qoop_settings"
 """Variables of a connection: what the macros know of the client whose question it is."""
@@ -30,6 +30,32 @@ _PROCESS = f"CAST(getvariable('{PROCESS}') AS INTEGER)"
 _READS = "'SELECT|USAGE|CONNECT|EXECUTE|MEMBER|SET'"
 _ALLOWED = f"regexp_matches(upper({{}}), {_READS})"
 _PLAIN_NAME = "regexp_full_match(a, '[a-z_][a-z0-9_$]*')"
+
+NAMES_VIEWS = {
+    "classes": "SELECT oid AS qoop_oid, relname AS qoop_name, relnamespace AS qoop_schema FROM pgc.pg_class",
+    "types": "SELECT oid AS qoop_oid, name AS qoop_name, sql_name AS qoop_sql_name FROM pgc.pg_sql_names",
+    "functions": "SELECT oid AS qoop_oid, proname AS qoop_name FROM pgc.pg_proc",
+    "schemas": "SELECT oid AS qoop_oid, nspname AS qoop_name FROM pgc.pg_namespace",
+}
+"""Names by numbers. Their columns have names that no question has: the argument of a macro is read within its query."""
+
+
+def _number(view: str, condition: str) -> str:
+    """The number of a name, or that which the argument is."""
+    found = f"(SELECT min(qoop_oid) FROM pgc.qoop_{view} WHERE {condition})"
+    return f"coalesce(TRY_CAST(CAST(a AS VARCHAR) AS BIGINT), {found})"
+
+
+def _found(view: str, type_: str, condition: str) -> str:
+    """The number of a name, NULL where there is none."""
+    return f"(SELECT CAST(min(qoop_oid) AS {carrier(type_)}) FROM pgc.qoop_{view} WHERE {condition})"
+
+
+def _text_of(view: str, name: str) -> str:
+    """The name of a number; the number itself where there is none, and a sign for 0."""
+    found = f"(SELECT min({name}) FROM pgc.qoop_{view} WHERE qoop_oid = a)"
+    return f"CASE WHEN a = 0 THEN '-' ELSE coalesce({found}, CAST(a AS VARCHAR)) END"
+
 
 MACROS: Sequence[tuple[str, str, str]] = (
     ("version", "", "'PostgreSQL 16.0, as far as qoop speaks it'"),
@@ -78,42 +104,27 @@ MACROS: Sequence[tuple[str, str, str]] = (
     ("txid_current_snapshot", "", "'1:1:'"), ("pg_current_snapshot", "", "'1:1:'"),
     *((f"{family}_{bound}", "a", "CAST(split_part(CAST(a AS VARCHAR), ':', 1) AS BIGINT)")
       for family in ("txid_snapshot", "pg_snapshot") for bound in ("xmin", "xmax")),
-    ("format_type", "a,m", "(SELECT CASE WHEN t.oid = 1700 AND m > 4 THEN 'numeric(' || ((m - 4) >> 16) || ',' || "
-     "((m - 4) & 65535) || ')' ELSE s.sql_name END FROM pgc.pg_type t JOIN pgc.pg_sql_names s ON s.oid = t.oid "
-     "WHERE t.oid = a)"),
+    ("format_type", "a,m", "(SELECT CASE WHEN qoop_oid = 1700 AND m > 4 THEN 'numeric(' || ((m - 4) >> 16) || ',' || "
+     "((m - 4) & 65535) || ')' ELSE qoop_sql_name END FROM pgc.qoop_types WHERE qoop_oid = a)"),
     *((f"has_{what}_privilege", form, _ALLOWED.format(form[-1]))
       for what in ("table", "schema", "database", "any_column", "function", "type", "language", "sequence",
                    "tablespace", "server", "foreign_data_wrapper", "parameter") for form in ("a,b", "a,b,c")),
     *(("has_column_privilege", form, _ALLOWED.format(form[-1])) for form in ("a,b,c", "a,b,c,d")),
     ("pg_has_role", "a,b", f"CAST(a AS VARCHAR) IN (CAST(getvariable('{USER}') AS VARCHAR), '{USER_NUMBER}')"),
     ("pg_has_role", "a,b,c", "CAST(a AS VARCHAR) = CAST(b AS VARCHAR)"),
-    ("pg_regclass_number", "a", "coalesce(TRY_CAST(CAST(a AS VARCHAR) AS BIGINT), (SELECT min(k.oid) FROM "
-     "pgc.pg_class k "
-     "WHERE k.relname = split_part(CAST(a AS VARCHAR), '.', -1)))"),
-    ("to_regclass", "a", "(SELECT CAST(min(k.oid) AS DECIMAL(31,0)) FROM pgc.pg_class k WHERE k.relname = "
-     "trim(split_part(CAST(a AS VARCHAR), '.', -1), '\"'))"),
-    ("pg_regclass_text", "a", "CASE WHEN a = 0 THEN '-' ELSE coalesce((SELECT CASE WHEN k.relnamespace = 13000 THEN "
-     "'information_schema.' ELSE '' END || quote_ident(k.relname) FROM pgc.pg_class k WHERE k.oid = a), CAST(a AS "
-     "VARCHAR)) END"),
-    ("pg_regtype_number", "a", "coalesce(TRY_CAST(CAST(a AS VARCHAR) AS BIGINT), (SELECT min(s.oid) FROM "
-     "pgc.pg_sql_names s "
-     "WHERE lower(CAST(a AS VARCHAR)) IN (s.sql_name, s.name)))"),
-    ("to_regtype", "a", "(SELECT CAST(min(s.oid) AS DECIMAL(32,0)) FROM pgc.pg_sql_names s WHERE lower(a) IN "
-     "(s.sql_name, s.name))"),
-    ("pg_regtype_text", "a", "CASE WHEN a = 0 THEN '-' ELSE coalesce((SELECT s.sql_name FROM pgc.pg_sql_names s WHERE "
-     "s.oid = a), CAST(a AS VARCHAR)) END"),
-    ("pg_regproc_number", "a", "coalesce(TRY_CAST(CAST(a AS VARCHAR) AS BIGINT), (SELECT min(f.oid) FROM "
-     "pgc.pg_proc f "
-     "WHERE f.proname = split_part(CAST(a AS VARCHAR), '.', -1)))"),
-    ("to_regproc", "a", "(SELECT CAST(min(f.oid) AS DECIMAL(33,0)) FROM pgc.pg_proc f WHERE f.proname = a)"),
-    ("pg_regproc_text", "a", "CASE WHEN a = 0 THEN '-' ELSE coalesce((SELECT min(f.proname) FROM pgc.pg_proc f "
-     "WHERE f.oid = a), "
-     "CAST(a AS VARCHAR)) END"),
-    ("pg_regnamespace_number", "a", "coalesce(TRY_CAST(CAST(a AS VARCHAR) AS BIGINT), (SELECT min(n.oid) FROM "
-     "pgc.pg_namespace n WHERE n.nspname = CAST(a AS VARCHAR)))"),
-    ("to_regnamespace", "a", "(SELECT CAST(min(n.oid) AS DECIMAL(34,0)) FROM pgc.pg_namespace n WHERE n.nspname = a)"),
-    ("pg_regnamespace_text", "a", "coalesce((SELECT n.nspname FROM pgc.pg_namespace n WHERE n.oid = a), CAST(a AS "
-     "VARCHAR))"),
+    ("pg_regclass_number", "a", _number("classes", "qoop_name = split_part(CAST(a AS VARCHAR), '.', -1)")),
+    ("to_regclass", "a", _found("classes", "regclass", "qoop_name = trim(split_part(a, '.', -1), '\"')")),
+    ("pg_regclass_text", "a", _text_of(
+        "classes", "CASE qoop_schema WHEN 13000 THEN 'information_schema.' ELSE '' END || quote_ident(qoop_name)")),
+    ("pg_regtype_number", "a", _number("types", "lower(CAST(a AS VARCHAR)) IN (qoop_sql_name, qoop_name)")),
+    ("to_regtype", "a", _found("types", "regtype", "lower(a) IN (qoop_sql_name, qoop_name)")),
+    ("pg_regtype_text", "a", _text_of("types", "qoop_sql_name")),
+    ("pg_regproc_number", "a", _number("functions", "qoop_name = split_part(CAST(a AS VARCHAR), '.', -1)")),
+    ("to_regproc", "a", _found("functions", "regproc", "qoop_name = a")),
+    ("pg_regproc_text", "a", _text_of("functions", "qoop_name")),
+    ("pg_regnamespace_number", "a", _number("schemas", "qoop_name = CAST(a AS VARCHAR)")),
+    ("to_regnamespace", "a", _found("schemas", "regnamespace", "qoop_name = a")),
+    ("pg_regnamespace_text", "a", _text_of("schemas", "qoop_name")),
     ("pg_regrole_number", "a", "coalesce(TRY_CAST(CAST(a AS VARCHAR) AS BIGINT), CASE CAST(a AS VARCHAR) "
      f"WHEN 'qoop' THEN 10 ELSE {USER_NUMBER} END)"),
     ("pg_regrole_text", "a", f"CASE a WHEN 10 THEN 'qoop' WHEN {USER_NUMBER} THEN CAST(getvariable('{USER}') AS "

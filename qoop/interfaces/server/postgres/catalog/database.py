@@ -10,18 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 import duckdb
 
 from qoop.catalog.lexer import quoted
-from qoop.interfaces.server.postgres.carriers import CHAR, CHARACTERS, carrier
-from qoop.interfaces.server.postgres.catalog_data import Relation, base_types, functions, relations
-from qoop.interfaces.server.postgres.catalog_functions import (
+from qoop.interfaces.server.postgres.catalog.carriers import CHAR, CHARACTERS, carrier
+from qoop.interfaces.server.postgres.catalog.data import Relation, base_types, functions, relations
+from qoop.interfaces.server.postgres.catalog.functions import (
     ACTIVITY,
     ACTIVITY_TYPE,
+    NAMES_VIEWS,
     SETTINGS,
     TABLE_MACROS,
     USER_NUMBER,
     macros,
 )
-from qoop.interfaces.server.postgres.catalog_sql import SCHEMA_OF_INFORMATION, Numbers
-from qoop.interfaces.server.postgres.types import pg_type
+from qoop.interfaces.server.postgres.catalog.translation import SCHEMA_OF_INFORMATION, Numbers
+from qoop.interfaces.server.postgres.catalog.types import pg_type
 
 _FIRST = 16_384
 """The number of the first table of the server; 10 is that of the owner of all."""
@@ -170,7 +171,8 @@ def create(connection: duckdb.DuckDBPyConnection, tables: Tables, views: Tables)
         *(_table(one) for one in relations() if not _view_of(one)),
     ]  # fmt: skip
     connection.execute("; ".join(statements))
-    connection.execute("; ".join(macros()))
+    views_of_names = (f"CREATE VIEW pgc.qoop_{name} AS {query}" for name, query in NAMES_VIEWS.items())
+    connection.execute("; ".join((*views_of_names, *macros())))
     for name, (columns, rows) in _ROWS.items():
         _insert(connection, f"{name} ({columns})", rows)
     _insert_types(connection)

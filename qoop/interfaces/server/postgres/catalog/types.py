@@ -11,7 +11,6 @@ from decimal import Decimal
 from typing import Any
 
 from qoop.catalog.value import value
-from qoop.interfaces.server.postgres.messages import sized
 
 Encoder = Callable[[Any], bytes]
 
@@ -21,6 +20,11 @@ _FIRST_TIME = datetime.datetime(2000, 1, 1)
 _FIRST_INSTANT = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _MINUS = 0x4000  # sign of a numeric
+
+
+def sized(data: bytes | None) -> bytes:
+    """A value after its length; None: NULL."""
+    return b"\xff\xff\xff\xff" if data is None else len(data).to_bytes(4, "big") + data
 
 
 @value

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from qoop.catalog.value import value
-from qoop.interfaces.server.postgres.client_settings import ClientSettings
+from qoop.interfaces.server.postgres.catalog.settings import ClientSettings
 
 
 @value

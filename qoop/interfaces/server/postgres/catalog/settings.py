@@ -38,7 +38,7 @@ _FIXED = (
 @cache
 def defaults() -> Mapping[str, str]:
     """The settings of PostgreSQL and their values, by names in lower case."""
-    lines = files(__package__).joinpath("catalog_data/settings.txt").read_text(encoding="ascii").splitlines()
+    lines = files(f"{__package__}.data").joinpath("settings.txt").read_text(encoding="ascii").splitlines()
     return {name: value for name, _, value in (line.partition("=") for line in lines)}
 
 
@@ -135,4 +135,4 @@ def _zones() -> frozenset[str]:
 def time_zone() -> str:
     """The zone in which the server computes."""
     [(zone,)] = ask("SELECT current_setting('TimeZone')")
-    return "UTC" if _is_same_zone(zone, "UTC") else str(zone)
+    return "UTC" if _is_same_zone(str(zone), "UTC") else str(zone)

@@ -17,9 +17,9 @@ from qoop.catalog import arrow_output
 from qoop.catalog.errors import BindError, Cancelled, Forbidden, QoopError, QueryError, Timeout
 from qoop.catalog.lexer import Lexeme, lexed, quoted
 from qoop.catalog.opening import open_duckdb
-from qoop.interfaces.server.postgres.carriers import selected, shown
-from qoop.interfaces.server.postgres.catalog_database import create
-from qoop.interfaces.server.postgres.catalog_functions import (
+from qoop.interfaces.server.postgres.catalog.carriers import selected, shown
+from qoop.interfaces.server.postgres.catalog.database import create
+from qoop.interfaces.server.postgres.catalog.functions import (
     ACTIVITY,
     ACTIVITY_TYPE,
     DATABASE,
@@ -30,8 +30,8 @@ from qoop.interfaces.server.postgres.catalog_functions import (
     SETTINGS,
     USER,
 )
-from qoop.interfaces.server.postgres.catalog_sql import SCHEMA_OF_INFORMATION, Numbers, as_duckdb
-from qoop.interfaces.server.postgres.viewer import Viewer
+from qoop.interfaces.server.postgres.catalog.translation import SCHEMA_OF_INFORMATION, Numbers, as_duckdb
+from qoop.interfaces.server.postgres.catalog.viewer import Viewer
 from qoop.planner import lock
 from qoop.planner.parse_tree import Node, is_common_table, nodes, tree_of
 from qoop.query.result import Result
@@ -170,7 +170,7 @@ def _made(known: tuple[Columns, Columns]) -> _Kept:
 
 
 def _variables(viewer: Viewer, activity: bool) -> Mapping[str, str]:
-    """What the macros know of a client, as expressions."""
+    """The variables of a client's connection, as expressions."""
     settings = viewer.settings()
     names, values = (f"[{', '.join(map(literal, texts))}]" for texts in (settings.keys(), settings.values()))
     found = {

@@ -1,0 +1,152 @@
+"""What the catalog answers: types that DuckDB does not have, names of numbers, regular expressions, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pg_client import psycopg
+from server_world import BEN
+from shop import Shop, open_shop
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Shop]:
+    with open_shop() as found:
+        yield found
+
+
+@pytest.fixture
+def ana(shop: Shop) -> Iterator[Any]:
+    with psycopg.connect(shop.url, autocommit=True) as connection:
+        yield connection
+
+
+def test_columns_have_the_types_of_postgresql(ana: Any) -> None:
+    text = (
+        "SELECT c.oid, c.relkind, c.relnatts, c.relpages, c.reltuples, c.relhasindex, array_agg(a.atttypid) AS types, "
+        "c.oid::regclass, count(*) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relname = 'sales' "
+        "GROUP BY ALL"
+    )
+    for binary in (False, True):
+        found = ana.execute(text, binary=binary)
+        assert [column.type_code for column in found.description] == [26, 18, 21, 23, 700, 16, 1028, 25, 20]
+        [row] = found.fetchall()
+        assert row[2:6] == (6, 0, -1.0, False) and row[7:] == ("sales", 6)
+        assert sorted(row[6]) == [16, 23, 25, 1082, 1114, 1700]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("SELECT oid::regclass, oid::regclass::text FROM pg_class WHERE relname = 'pg_am'", [("pg_am", "pg_am")]),
+        (
+            "SELECT 'pg_class'::regclass::oid, 'information_schema.tables'::regclass::text",
+            [(1259, "information_schema.tables")],
+        ),
+        (
+            "SELECT format_type(t.oid, NULL), format_type(oid, -1) FROM pg_type t WHERE typname = 'int4'",
+            [("integer", "integer")],
+        ),
+        ("SELECT s.typname, s.typinput FROM pg_type s WHERE s.typreceive = 'int8recv'::regproc", [("int8", "int8in")]),
+        ("SELECT nspname::regnamespace FROM pg_namespace n WHERE n.oid = 'public'::regnamespace", [("public",)]),
+        ("SELECT typname FROM pg_type WHERE typname ~ 'imestam' AND typname !~* '^_|TZ$'", [("timestamp",)]),
+        (
+            "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'pg\\_cat%' OR nspname LIKE 'publi\\_'",
+            [("pg_catalog",)],
+        ),
+        ("SELECT relname FROM pg_class WHERE relkind = ANY (ARRAY['v']) AND relnamespace = 2200", [("cheap",)]),
+        ("SELECT a[1] FROM string_to_array(current_setting('search_path'), ', ') a", [('"$user"',)]),
+        ("SELECT has_table_privilege('sales', 'SELECT'), has_table_privilege('sales', 'INSERT')", [(True, False)]),
+        (
+            "SELECT parse_ident('Public.\"Odd\"\"x\"'), quote_ident('Odd'), quote_ident('plain')",
+            [(["public", 'Odd"x'], '"Odd"', "plain")],
+        ),
+        ("SELECT array_lower(conkey, 1) FROM pg_constraint", []), ("SELECT * FROM pg_partition_ancestors(16384)", []),
+        (
+            "SELECT data_type, udt_name FROM information_schema.columns WHERE column_name = 'sold'",
+            [("timestamp without time zone", "timestamp")],
+        ),
+        ("SELECT p.proargnames, pg_get_functiondef(p.oid) FROM pg_proc p WHERE proname = 'version'", [(None, None)]),
+    ],
+)  # fmt: skip
+def test_questions_are_answered_as_postgresql_does(ana: Any, text: str, rows: list[Any]) -> None:
+    assert ana.execute(text).fetchall() == rows
+
+
+def test_columns_have_the_names_of_postgresql(ana: Any) -> None:
+    text = (
+        "SELECT version(), current_schema, oid::text, 'x'::name, 1 + 1, CASE WHEN true THEN 1 END, "
+        "(SELECT max(oid) FROM pg_class), coalesce(relname, ''), relname r FROM pg_class LIMIT 1"
+    )
+    assert [column.name for column in ana.execute(text).description] == [
+        "version", "current_schema", "oid", "name", "?column?", "case", "max", "coalesce", "r",
+    ]  # fmt: skip
+
+
+def test_every_relation_of_postgresql_is_there_with_all_its_columns(ana: Any) -> None:
+    names = ana.execute(
+        "SELECT n.nspname, c.relname, c.relnatts FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE n.nspname <> 'public'"
+    ).fetchall()
+    assert len(names) > 190
+    for schema, name, count in names:
+        assert len(ana.execute(f'SELECT * FROM {schema}."{name}" LIMIT 1').description) == count, name
+
+
+def test_what_does_not_exist_is_said(ana: Any) -> None:
+    for text, words in (
+        ("SELECT 'nix'::regclass", 'relation "nix" does not exist'), ("SELECT nix FROM pg_class", "nix"),
+        ("SELECT pg_reload_conf()", "refused"), ("FETCH 1 FROM nix", 'no cursor "nix"'),
+        ("SHOW nix", 'no setting "nix"'), ("SET nix = 1", "SET nix"), ("FETCH SIDEWAYS FROM c", "direction"),
+    ):  # fmt: skip
+        with pytest.raises(psycopg.Error, match=words):
+            ana.execute(text)
+
+
+def test_settings_last_as_long_as_their_transaction(ana: Any) -> None:
+    ana.execute("SET application_name = 'first'")
+    assert ana.execute("SELECT set_config('my.own', 'x', false), current_setting('application_name')").fetchone() == (
+        "x",
+        "first",
+    )
+    for end, application in (("COMMIT", "second"), ("ROLLBACK", "second")):
+        ana.execute("BEGIN")
+        ana.execute(f"SET application_name = '{'second' if end == 'COMMIT' else 'third'}'")
+        ana.execute("SET LOCAL work_mem = '64MB'")
+        assert ana.execute("SHOW work_mem").fetchone() == ("64MB",)
+        ana.execute(end)
+        assert ana.execute("SHOW application_name").fetchone() == (application,)
+        assert ana.execute("SHOW work_mem").fetchone() == ("4096",)
+    assert ana.info.parameter_status("application_name") == "second"
+    ana.execute("RESET ALL")
+    assert ana.execute("SELECT current_setting('my.own', true)").fetchone() == (None,)
+    with pytest.raises(psycopg.Error, match="it stays"):
+        ana.execute("SELECT set_config('client_encoding', 'latin1', false)")
+
+
+def test_a_user_finds_and_ends_own_connections_alone(shop: Shop, ana: Any) -> None:
+    as_ben = {"host": "127.0.0.1", "port": shop.port, "user": "ben", "password": BEN}
+    with (
+        psycopg.connect(shop.url, autocommit=True, application_name="other") as other,
+        psycopg.connect(**as_ben, autocommit=True) as ben,
+    ):
+        of_other, of_ben = (one.execute("SELECT pg_backend_pid()").fetchone()[0] for one in (other, ben))
+        ben.execute("SELECT 'private'")
+        found = dict(ana.execute("SELECT pid, query FROM pg_stat_activity").fetchall())
+        assert found[of_other] == "SELECT pg_backend_pid()" and "private" not in found[of_ben]
+        assert ana.execute("SELECT pg_cancel_backend(%s)", [of_ben]).fetchone() == (False,)
+        assert ana.execute("SELECT pg_terminate_backend(%s)", [of_other]).fetchone() == (True,)
+        with pytest.raises(psycopg.OperationalError):
+            other.execute("SELECT 1")
+        assert ben.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_plan_as_json(ana: Any) -> None:
+    [plans] = ana.execute("EXPLAIN (FORMAT JSON) SELECT region, sum(price) FROM public.sales GROUP BY 1").fetchone()
+    assert {"Node Type", "Total Cost", "Plan Rows"} <= plans[0]["Plan"].keys()
+    [[line], *_] = ana.execute("EXPLAIN (COSTS, FORMAT text) SELECT * FROM shop.public.sales").fetchall()
+    assert "(cost=0.00.." in line
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="ANALYZE"):
+        ana.execute("EXPLAIN (ANALYZE, FORMAT JSON) SELECT 1")
