@@ -1,4 +1,4 @@
-"""What the catalog answers: types that DuckDB does not have, names of numbers, regular expressions, settings."""
+"""Answers of the catalog: types that DuckDB lacks, names of numbers, regular expressions, settings, connections."""
 
 from __future__ import annotations
 
