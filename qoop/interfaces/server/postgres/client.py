@@ -14,13 +14,14 @@ from qoop.catalog.errors import Cancelled, QoopError, QueryError, TooMuch
 from qoop.interfaces.server.postgres import messages
 from qoop.interfaces.server.postgres.catalog.questions import CatalogAnswer, CatalogQuestion, PgCatalog, is_of_catalog
 from qoop.interfaces.server.postgres.catalog.text_functions import with_duckdb_calls
+from qoop.interfaces.server.postgres.catalog.translation import column_names
 from qoop.interfaces.server.postgres.catalog.viewer import Viewer
 from qoop.interfaces.server.postgres.copying import copy_of
 from qoop.interfaces.server.postgres.cursors import Cursors, SqlCursor
 from qoop.interfaces.server.postgres.explaining import Explained, explained_plan, explaining
 from qoop.interfaces.server.postgres.messages import Gone, Reader, Wire
 from qoop.interfaces.server.postgres.parameter_types import parameter_types
-from qoop.interfaces.server.postgres.parameters import expression
+from qoop.interfaces.server.postgres.parameters import expression, parameter_count, with_expressions
 from qoop.interfaces.server.postgres.portals import Answer, Portal, Prepared, all_rows, columns_of, described, text_rows
 from qoop.interfaces.server.postgres.public_schema import without_public
 from qoop.interfaces.server.postgres.rows import Columns, Write, description, formats_of, rows
@@ -39,8 +40,6 @@ from qoop.interfaces.server.postgres.utility_statements import (
 )
 from qoop.interfaces.server.queries import UserQuery
 from qoop.interfaces.server.service import as_ours
-from qoop.query.statements.parameters import with_texts
-from qoop.query.statements.statement import parameters_of
 from qoop.query.statements.words import split
 
 if TYPE_CHECKING:
@@ -193,13 +192,12 @@ class Client:
         if len(forms) not in (0, 1, sizes):
             raise QueryError(f"there are {len(forms)} forms of {sizes} values")
         forms = forms if len(forms) == sizes else [*forms, 0][:1] * sizes
-        types = [*statement.types, *[0] * (sizes - len(statement.types))]
-        values = {str(n): expression(*one) for n, one in enumerate(zip(types, forms, data, strict=False), 1)}
+        types = self._types(statement, 0) if 1 in forms else statement.types
+        types = [*types, *[0] * (sizes - len(types))]
+        values = [expression(*one) for one in zip(types, forms, data, strict=False)]
         formats = body.numbers(2)
         self._forget_portal(name)
-        self._keep(
-            self._portals, name, Portal(with_texts(statement.text, values) if values else statement.text, formats)
-        )
+        self._keep(self._portals, name, Portal(with_expressions(statement.text, values), formats))
         self._wire.put(messages.message(b"2"))
 
     def _describe(self, kind: bytes, name: str) -> None:
@@ -215,17 +213,16 @@ class Client:
         self._wire.put(messages.message(b"t", messages.short(len(types)), *map(messages.unsigned, types)))
         self._wire.put(described(self._columns(statement, types), ()))
 
-    def _types(self, statement: Prepared) -> list[int]:
-        names = {name for _, found in parameters_of(statement.text) for name in found} if statement.text else set()
-        count = max(len(names), len(statement.types))
+    def _types(self, statement: Prepared, otherwise: int = _TEXT) -> list[int]:
+        """The types of its parameters: as the client says, else as the text does."""
+        count = max(parameter_count(statement.text), len(statement.types))
         known = parameter_types(statement.text, self._service.session) if count else {}
         types = [*statement.types, *[0] * (count - len(statement.types))]
-        return [one or known.get(number, _TEXT) for number, one in enumerate(types, 1)]
+        return [one or known.get(number, otherwise) for number, one in enumerate(types, 1)]
 
     def _columns(self, statement: Prepared, types: Sequence[int]) -> Columns:
         """The columns of a statement whose parameters have no values yet."""
-        values = {str(number): expression(oid, 0, None) for number, oid in enumerate(types, 1)}
-        text = with_texts(statement.text, values) if values else statement.text
+        text = with_expressions(statement.text, [expression(oid, 0, None) for oid in types])
         if not text or copy_of(text) is not None:
             return ()
         if (found := utility(text, self._status)) is not None:
@@ -250,7 +247,7 @@ class Client:
         found = self._service.described(self._user, self._plain(text), "postgres")
         if found is None:
             raise QueryError("the columns of this statement are known once it is bound: describe the portal")
-        return found[0]
+        return _named(text, found[0])
 
     def _execute(self, portal: Portal, most: int) -> None:
         if not portal.text:
@@ -384,7 +381,13 @@ class Client:
             cursor = SqlCursor(statement, found.columns, iter([found.rows]), None, self._cursors.keep_few)
         else:
             query, first, parts = self._started(statement.query)
-            cursor = SqlCursor(statement, columns_of(first), chain([first], parts), query, self._cursors.keep_few)
+            cursor = SqlCursor(
+                statement,
+                _named(statement.query, columns_of(first)),
+                chain([first], parts),
+                query,
+                self._cursors.keep_few,
+            )
             self._runs = None
         self._cursors.add(cursor)
 
@@ -442,7 +445,7 @@ class Client:
     def _query(self, text: str, requested: Sequence[int], write: Write | None) -> Answer:
         query, first, parts = self._started(text)
         try:
-            columns = columns_of(first)
+            columns = _named(text, columns_of(first))
             formats = formats_of(requested, columns)
         except BaseException as error:
             self._runs = None
@@ -498,6 +501,14 @@ class Client:
         if answer.copy is not None:
             self._wire.put(answer.copy.end(answer.sent))
         self._wire.put(messages.complete(answer.tag))
+
+
+def _named(text: str, columns: Columns) -> Columns:
+    """The columns of a query by the names that PostgreSQL has for those that the text does not name."""
+    names = column_names(text)
+    if names is None or len(names) != len(columns):
+        return columns
+    return tuple((name or own, type_) for name, (own, type_) in zip(names, columns, strict=True))
 
 
 class _BrokenTransaction(QueryError):

@@ -47,7 +47,7 @@ def _limit(words: Sequence[Lexeme], place: int) -> int | None:
 
 
 def _column(words: Sequence[Lexeme], place: int, session: Session) -> int | None:
-    """The type of the column that stands on the other side of a comparison, if all tables that have one agree."""
+    """The type of the column on the other side of a comparison, if the tables of the text that have one agree."""
     if place > 1 and words[place - 1].text in _COMPARED:
         name = words[place - 2].name
     elif place + 2 < len(words) and words[place + 1].text in _COMPARED:
@@ -57,7 +57,8 @@ def _column(words: Sequence[Lexeme], place: int, session: Session) -> int | None
         return None
     if name is None:
         return None
-    tables = session.tables().values()
+    named = {(word.name or "").lower() for word in words}
+    tables = [table for table_name, table in session.tables().items() if table_name.lower() in named]
     types = {
         pg_type(type_).oid for table in tables for column, type_ in table.columns if column.lower() == name.lower()
     }

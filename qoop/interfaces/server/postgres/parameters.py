@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from qoop.catalog.errors import QueryError
+from qoop.catalog.lexer import Lexeme, lexed
 from qoop.interfaces.server.postgres.catalog.types import ELEMENTS, NAMES, of_numeric
 from qoop.interfaces.server.postgres.messages import Reader
 from qoop.query.statements.parameters import literal
@@ -105,3 +106,32 @@ def _elements(reader: Reader) -> Sequence[Any]:
         raise QueryError(f"a list of PostgreSQL's type {oid} is not taken in binary form: send a text")
     sizes = ((reader.number(4)) for _ in range(count))
     return [None if size < 0 else decode(reader.raw(size)) for size in sizes]
+
+
+def parameter_count(text: str) -> int:
+    """The number of a text's parameters: the largest of ``$1``, ``$2`` and so on.
+
+    >>> parameter_count("DECLARE c CURSOR FOR SELECT '$3' FROM t WHERE a > $2"), parameter_count("FROM t")
+    (2, 0)
+    """
+    return max((number for _, number in _parameters(text)), default=0)
+
+
+def with_expressions(text: str, expressions: Sequence[str]) -> str:
+    """The text with expressions in the place of its parameters, whatever statement it is. Raises QueryError.
+
+    >>> with_expressions("SELECT $1, $1 + $2", ["1", "NULL"])
+    'SELECT 1, 1 + NULL'
+    """
+    done, at = "", 0
+    for word, number in _parameters(text):
+        if not 1 <= number <= len(expressions):
+            raise QueryError(f"the parameter ${number} has no value; there are {len(expressions)} values")
+        done += text[at : word.start] + expressions[number - 1]
+        at = word.end
+    return done + text[at:]
+
+
+def _parameters(text: str) -> list[tuple[Lexeme, int]]:
+    words = (word for word in lexed(text).words if word.kind == "parameter")
+    return [(word, int(name)) for word in words if (name := word.text[1:].strip()).isdecimal()]

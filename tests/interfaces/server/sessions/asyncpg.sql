@@ -24,6 +24,7 @@ SELECT DISTINCT *, basetype::regtype::text AS basetype_name, elemtype::regtype::
 SELECT t.oid, t.typelem AS elemtype, t.typtype AS kind FROM pg_catalog.pg_type AS t WHERE t.oid = 1007;
 --= 23
 SELECT oid FROM pg_catalog.pg_type WHERE typname = 'int4';
+SELECT pg_advisory_unlock_all();
 CLOSE ALL;
 UNLISTEN *;
 RESET ALL;

@@ -100,6 +100,8 @@ MACROS: Sequence[tuple[str, str, str]] = (
     ("array_to_string", "a,b,c", "list_aggregate([coalesce(x, c) FOR x IN CAST(a AS VARCHAR[])], 'string_agg', b)"),
     ("_pg_expandarray", "a", "{'x': a[1], 'n': 1}"),
     ("clock_timestamp", "", "now()"), ("statement_timestamp", "", "now()"), ("pg_xid_age", "a", "1"),
+    ("pg_advisory_unlock_all", "", "''"), ("pg_advisory_unlock", "a", "false"), ("pg_advisory_unlock", "a,b", "false"),
+    ("pg_advisory_unlock_shared", "a", "false"),
     ("txid_current", "", "1::BIGINT"), ("pg_current_xact_id", "", "1::BIGINT"),
     ("txid_current_snapshot", "", "'1:1:'"), ("pg_current_snapshot", "", "'1:1:'"),
     *((f"{family}_{bound}", "a", "CAST(split_part(CAST(a AS VARCHAR), ':', 1) AS BIGINT)")

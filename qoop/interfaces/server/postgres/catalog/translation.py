@@ -487,38 +487,71 @@ def _last_as(words: Sequence[Lexeme], at: int, end: int) -> int | None:
 def _listed(text: str) -> str:
     r"""The values of a list of PostgreSQL's whose type is open: each fits what it is compared with.
 
-    >>> _listed("'{r,\"a b\"}'"), _listed("'{}'")
+    >>> _listed("'{r, \"a b\"}'"), _listed("'{}'")
     ("'r', 'a b'", 'NULL')
     """
     inner = text[2:-2].replace("''", "'")
     try:
-        [values] = csv.reader([inner], escapechar="\\", doublequote=False, strict=True) if inner else [[]]
+        [values] = (
+            csv.reader([inner], escapechar="\\", doublequote=False, strict=True, skipinitialspace=True)
+            if inner
+            else [[]]
+        )
     except (csv.Error, ValueError) as error:
         raise BindError(f"{text} is no list of PostgreSQL's: {error}") from error
     return ", ".join(map(literal, values)) or "NULL"
 
 
-def _named(words: Sequence[Lexeme]) -> Sequence[Lexeme]:
-    """The words with names for the columns of the outermost SELECT that have none, as PostgreSQL names them."""
+def column_names(text: str) -> list[str | None] | None:
+    """The names that PostgreSQL has for the columns of a query, None for each that DuckDB has the same for.
+
+    None: the columns are not those of a list, but of a star or of another statement.
+
+    >>> column_names("SELECT count(*), a, 1 + 1, b::text FROM t"), column_names("SELECT * FROM t")
+    (['count', None, '?column?', 'b'], None)
+    """
+    words = lexed(without_end(text)).words
+    items = _outermost(words)
+    if items is None or any(_has_star(words[start:after]) for start, after in items):
+        return None
+    return [_column_name(words[start:after]) for start, after in items]
+
+
+def _has_star(item: Sequence[Lexeme]) -> bool:
+    """True for an item of many columns."""
+    return any(
+        (word.text == "*" and (place == 0 or item[place - 1].text == ".")) or word.says("COLUMNS", "UNPACK")
+        for place, word in enumerate(item)
+    )
+
+
+def _outermost(words: Sequence[Lexeme]) -> list[tuple[int, int]] | None:
+    """The items of the outermost SELECT; None where there is none."""
     first = next((place for place, word in enumerate(words) if word.says("SELECT") and _depth(words, place) == 0), None)
     if first is None:
-        return words
+        return None
     first += 1
     if first < len(words) and words[first].says("DISTINCT", "ALL"):
         first += 1
         if _follow(words, first, "on", "("):
             first = behind_closing(words, first + 1)
-    found = [*words[:first]]
-    ends = ("FROM", "WHERE", "UNION", "ORDER", "LIMIT", "GROUP", "INTO", "EXCEPT", "INTERSECT", "OFFSET", "HAVING")
-    after = first
-    for start, after in list_items(words, first, ends):
+    return list(list_items(words, first, _BEHIND_LIST))
+
+
+def _named(words: Sequence[Lexeme]) -> Sequence[Lexeme]:
+    """The words with names for the columns of the outermost SELECT that have none, as PostgreSQL names them."""
+    items = _outermost(words)
+    if items is None:
+        return words
+    found = [*words[: items[0][0]]]
+    for start, after in items:
         found += words[start:after]
         name = _column_name(words[start:after])
         if name is not None:
             found += [Lexeme("word", "AS", 0), Lexeme("quoted", quoted(name), 0)]
         if _follow(words, after, ","):
             found.append(words[after])
-    return [*found, *words[after:]]
+    return [*found, *words[items[-1][1] :]]
 
 
 def _depth(words: Sequence[Lexeme], place: int) -> int:
@@ -551,6 +584,10 @@ def _column_name(item: Sequence[Lexeme]) -> str | None:
     return name
 
 
+_BEHIND_LIST = (
+    "FROM", "WHERE", "UNION", "ORDER", "LIMIT", "GROUP", "INTO", "EXCEPT", "INTERSECT", "OFFSET", "HAVING", "QUALIFY",
+    "WINDOW", "USING", "FETCH",
+)  # fmt: skip
 _BEFORE_OPERAND = ("AND", "OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "THEN", "ELSE", "BETWEEN", "FROM", "WHEN")
 
 
