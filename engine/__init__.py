@@ -18,6 +18,7 @@
     kernel_options.py the options of DuckDB for one task
     instance.py       the DuckDB that a task runs in: its files and options
     functions/        functions of Python inside a kernel
+    processes/        child processes for texts that are not trusted
     profiling/        what DuckDB says of a task that has run
     one_pipeline.py   finds queries whose rows can leave DuckDB as a stream
     stage_sql.py      checks that a stage's SQL only reads its inputs

@@ -23,6 +23,7 @@
     readable.py    the operators of a stage in words that its user knows
     plan_json.py   plans as JSON
     lock.py        the rights of SQL in a locked session
+    light.py       the texts that cannot take much memory or time
     options.py     DuckDB's options that change results
     collector.py   pauses garbage collection while a query is planned
 """

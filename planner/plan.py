@@ -159,6 +159,10 @@ ELASTIC_SECONDS = 0.5
 costs the shortest queries a tenth of their time, and those of a second nothing that could be measured."""
 
 
+ISOLATED = "DuckDB plans the whole query, in a process of its own"
+"""The reason of a stage whose text may take any memory, or any time, before or besides what DuckDB counts."""
+
+
 @value
 class Stage:
     """One fragment of a plan, run as `width` independent tasks.
@@ -211,7 +215,8 @@ class Stage:
         DuckDB takes threads while it runs a query, and returns them between two pieces of work, if the largest number
         was set at the beginning.
         """
-        return self.slots if self._has_slots and self.estimate.task_seconds >= ELASTIC_SECONDS else 0
+        fixed = self.opaque == ISOLATED or self.estimate.task_seconds < ELASTIC_SECONDS
+        return self.slots if self._has_slots and not fixed else 0
 
     @property
     def begins_on_any(self) -> bool:

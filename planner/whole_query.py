@@ -59,11 +59,11 @@ def _columns(size: TableSize, times: Mapping[str, int]) -> float:
     return max(len(named), sum(named) / 2) if named else len(size.columns)
 
 
-def whole_plan(bound: Bound, seconds: float, slots: int, shareable: bool) -> Plan:
+def whole_plan(bound: Bound, seconds: float, slots: int, shareable: bool, reason: str = OWN_PLAN) -> Plan:
     """The plan that hands the text to DuckDB.
 
     seconds: the estimate, of one thread. slots: the most that its task can use. shareable: the text means the same
-    whenever and wherever it runs.
+    whenever and wherever it runs. reason: that it is not taken apart.
     """
     stage = Stage(
         id="s1",
@@ -77,7 +77,7 @@ def whole_plan(bound: Bound, seconds: float, slots: int, shareable: bool) -> Pla
         signature=_signature(bound),
         slots=slots,
         estimate=Estimate(task_seconds=seconds, task_memory=BASE_MEMORY),
-        opaque=OWN_PLAN,
+        opaque=reason,
         whole=True,
         shareable=shareable,
         label="DuckDB",

@@ -18,6 +18,7 @@ from qoop.engine.events import CallsObserved, Committed, Event, TaskStopped, Tas
 from qoop.engine.failures import Stopped, is_fatal
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.kernel import Kernel
+from qoop.engine.processes.isolated_kernel import IsolatedKernel, is_isolated
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.growing import Output, Timed
 from qoop.engine.storage.guard import Origin
@@ -120,15 +121,22 @@ class Watcher(Protocol):
 
 
 class AttemptRunner:
-    """Runs attempts in kernels, and gives what they make to the store. report: takes events of running attempts."""
+    """Runs attempts in kernels, and gives what they make to the store. report: takes events of running attempts.
+    isolated: runs those of texts that are not trusted."""
 
     def __init__(
-        self, store: Store, inputs: LocalInputs, memory: MemoryReleaser, report: Callable[[Event], None]
+        self,
+        store: Store,
+        inputs: LocalInputs,
+        memory: MemoryReleaser,
+        report: Callable[[Event], None],
+        isolated: IsolatedKernel,
     ) -> None:
         self._store = store
         self._inputs = inputs
         self._memory_releaser = memory
         self._report = report
+        self._isolated = isolated
         self._work_watch = WorkWatch(report)
 
     def run(self, kernel: Kernel, attempt: LocalAttempt, spec: TaskSpec, waited: float) -> list[Event]:
@@ -136,24 +144,25 @@ class AttemptRunner:
 
         spec: its own, with the memory that it may use now. waited: seconds for which it waited for a worker.
         """
+        runs = self._isolated if is_isolated(spec) else kernel
         try:
             attempt.check()
             with attempt.lock:
-                attempt.kernel = kernel
+                attempt.kernel = runs
             try:
-                return [TaskSucceeded(spec.attempt, *self._run(kernel, attempt, spec, waited), kernel.profile)]
+                return [TaskSucceeded(spec.attempt, *self._run(runs, attempt, spec, waited), runs.profile)]
             finally:
                 with attempt.lock:
                     attempt.kernel = None
         except Stopped:
             return [revoked(spec) if attempt.revoked else TaskStopped(spec.attempt)]
         except Exception as error:
-            if is_fatal(error):
+            if runs is kernel and is_fatal(error):
                 kernel.restart()
             return failed(spec, changed_table(spec) or error)
 
     def _run(
-        self, kernel: Kernel, attempt: LocalAttempt, spec: TaskSpec, waited: float
+        self, kernel: Kernel | IsolatedKernel, attempt: LocalAttempt, spec: TaskSpec, waited: float
     ) -> tuple[Committed, TaskAccount]:
         reading, writing = Stopwatch(), Stopwatch()
         began, cpu_began = time.perf_counter(), time.thread_time()

@@ -55,6 +55,8 @@ from qoop.engine.events import (
 from qoop.engine.failures import Stopped
 from qoop.engine.functions.measured import Ledger
 from qoop.engine.kernel import Kernel
+from qoop.engine.processes.isolated_kernel import IsolatedKernel
+from qoop.engine.processes.pool import ProcessPool
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.retention import Retention
@@ -109,6 +111,7 @@ class LocalBackend:
         self._capacity = _capacity(slots, memory)
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._scratch = Scratch(spill_dir)
+        self.processes = ProcessPool()
         try:
             self.store = Store(_for_outputs(memory), self._scratch.path, retention, self._events.put)
         except BaseException:
@@ -116,7 +119,8 @@ class LocalBackend:
             raise
         self._inputs = LocalInputs(self.store, elsewhere)
         self._memory_releaser = MemoryReleaser(memory)
-        self._runner = AttemptRunner(self.store, self._inputs, self._memory_releaser, self._events.put)
+        isolated = IsolatedKernel(self.processes, self._scratch.path / "processes")
+        self._runner = AttemptRunner(self.store, self._inputs, self._memory_releaser, self._events.put, isolated)
         self._ledger = Ledger()
         self._work: deque[LocalAttempt] = deque()
         self._changed = LastFirst()  # guards `_work` and what decides whether a worker leaves
@@ -314,6 +318,7 @@ class LocalBackend:
         self._staff(0)
         for thread in (*self._workers, *self._helpers):
             thread.join()
+        self.processes.close()
         self._runner.close()
         self._memory_releaser.close()
         end_short_turns()

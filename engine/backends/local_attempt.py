@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import CheckpointError, QoopError, Revoked
 from qoop.engine.events import CheckpointLost, Event, TaskFailed
 from qoop.engine.failures import Stopped, to_failure
-from qoop.engine.kernel import Kernel
 from qoop.engine.task import CheckpointKey, TaskSpec
 from qoop.planner.plan import Resources
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from qoop.engine.backends.ahead import FetchedAhead
+    from qoop.engine.kernel import Kernel
+    from qoop.engine.processes.isolated_kernel import IsolatedKernel
 
     Ahead = FetchedAhead[tuple[CheckpointKey, int | None], pa.Table]
 
@@ -41,7 +42,7 @@ class LocalAttempt:
     stop: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    kernel: Kernel | None = None
+    kernel: Kernel | IsolatedKernel | None = None
     revoked: bool = False
     came: float = field(default_factory=time.perf_counter)
     queued: bool = False

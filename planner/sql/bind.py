@@ -55,6 +55,21 @@ class Bound:
     functions: Mapping[str, UserFunction] = field(default_factory=dict)
 
 
+@value
+class BinderContents:
+    """All that a binder knows, so that one in another process can know it, too.
+
+    tables: name, version and columns of each. views: names in lower case. definitions: of views and macros, in
+    the order in which they came.
+    settings: the SET options in force.
+    """
+
+    tables: tuple[tuple[str, str, tuple[TypedName, ...]], ...] = ()
+    views: tuple[str, ...] = ()
+    definitions: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+
+
 def at_present(bound: Bound) -> Bound:
     """The query with the present time as its timestamp."""
     return changed(bound, timestamp=QueryTimestamp.now(dict(bound.settings).get("timezone")))
@@ -75,6 +90,7 @@ class Binder:
         self._functions = Functions()
         self._duckdb: duckdb.DuckDBPyConnection | None = None
         self._waiting: list[str] = []  # definitions that DuckDB gets before its next use
+        self._definitions: list[str] = []  # of views and macros, and their ends
         for name, setting in (settings or {}).items():
             self.set(name, setting)
 
@@ -150,6 +166,9 @@ class Binder:
                 self._synced().execute(text)
             except duckdb.Error as error:
                 raise _explained(error, text, 0, self._here()) from error
+            if text in self._definitions:
+                self._definitions.remove(text)
+            self._definitions.append(text)
 
     def set(self, name: str, value: str) -> None:
         """Apply a SET option. Raises QueryError where DuckDB refuses it."""
@@ -172,6 +191,24 @@ class Binder:
         """The SET options in force."""
         with self._lock:
             return tuple(sorted(self._settings.items()))
+
+    def contents(self) -> BinderContents:
+        """All that it knows now, but for functions of Python."""
+        with self._lock:
+            tables = tuple((name, *known) for name, known in self._tables.items())
+            definitions, settings = tuple(self._definitions), tuple(sorted(self._settings.items()))
+            return BinderContents(tables, tuple(sorted(self._views)), definitions, settings)
+
+    @classmethod
+    def of(cls, contents: BinderContents, locked: bool) -> Binder:
+        """A binder that knows the same as another."""
+        made = cls(dict(contents.settings), locked)
+        for table in contents.tables:
+            made.add_table(*table)
+        for definition in contents.definitions:
+            made.define(definition)
+        made._views.update(contents.views)
+        return made
 
     def bind(self, text: str, at: str | None = None) -> Bound:
         """Parse and check one SELECT statement. at: its timestamp; None: now.
@@ -208,14 +245,16 @@ class Binder:
             functions,
         )
 
-    def bind_whole(self, text: str, names: Iterable[str]) -> Bound:
+    def bind_whole(self, text: str, names: Iterable[str], columns: tuple[TypedName, ...] | None = None) -> Bound:
         """Check one SELECT statement that DuckDB is to run as it is. names: in lower case, of the tables it may read.
+        columns: of the result of a text that another binder of the same contents has checked.
 
         Raises ParseError or BindError."""
         text = without_end(text)
-        refuse_foreign(text, self._knows)
+        if columns is None:
+            refuse_foreign(text, self._knows)
         with self._lock:
-            columns = self._describe(text)
+            columns = self._describe(text) if columns is None else columns
             tables = {name: self._tables[name] for name in names}
             settings, functions = tuple(sorted(self._settings.items())), self._functions.named(text)
             return Bound(text, None, tables, columns, settings, functions=functions)

@@ -20,6 +20,7 @@
     writing.py        the answer in files
     bundle.py         a suspended job as a folder
     copies.py         finds copies of tables that hold the same rows
+    isolation/        texts that are bound in child processes
     drawing/          pictures, tables and formats of output
     streams.py        signals, warnings and streams of a command line
     interrupts.py     Ctrl-C while DuckDB does something short

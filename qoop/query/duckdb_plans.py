@@ -233,11 +233,7 @@ class DuckDBPlans:
 
     def _made(self, text: str, slots: int) -> DuckDBPlan:
         bound, tables = self._tables.bind_whole(text)
-        sizes = {
-            name: TableSize(table.rows, tuple(column for column, _ in table.columns)) for name, table in tables.items()
-        }
-        seconds = seconds_from_footers(text, sizes)
-        return DuckDBPlan(bound, tables, whole_plan(bound, seconds, slots, self._shareable(bound)))
+        return DuckDBPlan(bound, tables, whole_plan(bound, seconds_of(text, tables), slots, self._shareable(bound)))
 
     def _shareable(self, bound: Bound) -> bool:
         """True if other queries may use its output. Whether its text is steady is checked last: that takes DuckDB 10
@@ -257,6 +253,14 @@ class DuckDBPlans:
         known = self._known.pop(key, None)
         if known is not None:
             self._characters -= len(known.bound.text)
+
+
+def seconds_of(text: str, tables: Mapping[str, Table]) -> float:
+    """Seconds of one thread that DuckDB should take for a text over these tables, by their footers."""
+    sizes = {
+        name: TableSize(table.rows, tuple(column for column, _ in table.columns)) for name, table in tables.items()
+    }
+    return seconds_from_footers(text, sizes)
 
 
 def known_best(own: DuckDBPlan, own_seconds: float) -> Known | None:

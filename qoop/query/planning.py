@@ -27,9 +27,10 @@ from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.finish import Done, finish_time
-from qoop.planner.plan import Plan, Resources
+from qoop.planner.plan import ISOLATED, Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
 from qoop.planner.variants import Variant
+from qoop.planner.whole_query import whole_plan
 from qoop.query.config import Config
 from qoop.query.duckdb_plans import (
     GOES_ON,
@@ -39,6 +40,7 @@ from qoop.query.duckdb_plans import (
     as_they_turned_out,
     known_best,
     possible_slots,
+    seconds_of,
 )
 from qoop.query.job import Planned, Prepared
 from qoop.query.job_lessons import JobLessons, Present
@@ -146,6 +148,8 @@ class QueryPlanning:
         self._tables.check_open()
         self._learn()
         begun = time.perf_counter()
+        if at is None and self._tables.isolates(text):
+            return self._isolated(text, begun)
         text = self._tables.as_read(text)
         share = self.usable
         staged = at is not None or self._in_stages_only(text)
@@ -154,6 +158,13 @@ class QueryPlanning:
             return self._staged(text, at, share, begun)
         chosen = self._at_once(own, text, share, begun) or self._after_quick_search(own, text, share, begun)
         return replace(chosen, last_resort=own.plan)
+
+    def _isolated(self, text: str, begun: float) -> Planned:
+        """The plan of a text that child processes bind and run: DuckDB's, and no other."""
+        bound, tables = self._tables.bind_isolated(text)
+        slots = possible_slots(int(self.usable.cpu), self._config.slots)
+        plan = whole_plan(bound, seconds_of(text, tables), slots, shareable=False, reason=ISOLATED)
+        return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0)
 
     def _own(self, text: str, slots: int) -> DuckDBPlan:
         """DuckDB's own plan for this number of slots."""
@@ -317,6 +328,8 @@ class QueryPlanning:
     def alternatives(self, text: str, grid: Grid | None = None, at: str | None = None) -> Alternatives:
         """As `Session.alternatives`. at: see `Binder.bind`."""
         self._learn()
+        if self._tables.isolates(text):
+            raise QueryError("the text runs whole in a process of its own, so its plan has no alternatives: EXPLAIN it")
         query = self._tables.as_read(query_text(text))
         return self._alternatives(query, grid or self._grid(self.usable), at is None, lambda: self.prepare(query, at))
 

@@ -26,12 +26,14 @@ from qoop.query.plan_keys import named_tables, versions
 from qoop.query.plan_store import PlanStore
 from qoop.query.statements.definitions import Definitions
 from qoop.query.statements.normal_text import normal_text
+from qoop.query.statements.statement import query_text
 from qoop.query.statements.views import View
 
 if TYPE_CHECKING:
     from qoop.catalog.functions.function import UserFunction
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
+    from qoop.query.isolation.text_isolation import TextIsolation
     from qoop.query.statements.databases.attached import Attached
     from qoop.query.statements.databases.passwords import PasswordFile
     from qoop.query.statements.settings import Settings
@@ -77,6 +79,7 @@ class SessionTables:
         self._places: dict[str, TableOrigin] = {}  # where tables came from, by name in lower case
         self._named = _NamedTables({})
         self._passwords: dict[str, PasswordFile | None] = {}  # of attached databases, by name in lower case
+        self.isolation: TextIsolation | None = None  # of texts that are not light; None: this process binds all
         self._unreadable: dict[str, CatalogError] = {}  # tables that could not be looked at, by name in lower case
 
     @classmethod
@@ -328,6 +331,25 @@ class SessionTables:
         """The same for a query that DuckDB runs as a whole, with all tables that it may name."""
         with self.naming():
             bound = self.binder.bind_whole(text, self.named(text))
+            return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
+
+    def one_query(self, text: str) -> str:
+        """As `query_text`; a long text that a child process has read is not parsed again."""
+        return text if self.isolation is not None and self.isolation.is_query(text) else query_text(text)
+
+    def isolates(self, text: str) -> bool:
+        """True for a text that is bound and run in processes of its own."""
+        if self.isolation is None:
+            return False
+        return self.isolation.is_needed(text, self.catalog.tables(), self.definitions.views())
+
+    def bind_isolated(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
+        """As `bind_whole`, for a text that a child process binds. No lock is held meanwhile."""
+        assert self.isolation is not None
+        columns = self.isolation.describe(text, self.binder.contents())
+        text = self.definitions.expanded(text)
+        with self.naming():
+            bound = self.binder.bind_whole(text, self.named(text), columns)
             return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
 
     def are_as_before(self, tables: Mapping[str, Table]) -> bool:

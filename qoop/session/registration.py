@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from qoop.catalog.functions.function import UserFunction
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
+    from qoop.engine.processes.pool import ProcessPool
+    from qoop.query.config import Config
+    from qoop.query.isolation.text_isolation import TextIsolation
 
 
 class FunctionOptions(TypedDict, total=False):
@@ -38,6 +41,18 @@ class Registration:
     """Tables and functions of a session: its base. Thread-safe."""
 
     _tables: SessionTables
+    config: Config
+
+    def isolate(self, processes: ProcessPool) -> None:
+        """Bind and run texts in child processes from now on, unless they are known to take little memory."""
+        from qoop.query.isolation.text_isolation import TextIsolation  # few sessions have texts that are not trusted
+
+        self._tables.isolation = TextIsolation(processes, self.config.memory, self.config.locked)
+
+    @property
+    def isolation(self) -> TextIsolation | None:
+        """See `isolate`; None: all texts are bound in this process."""
+        return self._tables.isolation
 
     @interruptible()
     def register(self, name: str, source: object, *, version: int | None = None) -> None:

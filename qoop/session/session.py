@@ -173,7 +173,7 @@ class Session(Registration):
         def pivot_values(query: str) -> Result:
             return answer(self.start(self.planning.plan(query), chosen, timeout=timeout), watch)
 
-        with self._written_out(query_text(with_parameters(text, parameters)), pivot_values) as query:
+        with self._written_out(self._tables.one_query(with_parameters(text, parameters)), pivot_values) as query:
             planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
             reuse = resume if resume is not None else self.config.reuse and plan is None
             job = self.start(planned, chosen, timeout=timeout, resume=reuse)

@@ -65,10 +65,10 @@ def add(
     parser.add_argument("--connections", type=int, default=1000, metavar="N", help=connections)
     idle = "seconds after which a connection of HTTP without a request is closed (60)"
     parser.add_argument("--idle", type=float, default=60.0, metavar="SECONDS", help=idle)
-    ending = "seconds that queries may go on once the server is to end (30)"
+    ending = "seconds that queries may go on once the server is to end (3)"
     page = "show all queries in a browser on this machine, at an address with a secret, which is printed"
     parser.add_argument("--page", action="store_true", help=page)
-    parser.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help=ending)
+    parser.add_argument("--grace", type=float, default=3.0, metavar="SECONDS", help=ending)
     parser.set_defaults(run=lambda options: _run(options, open_session))
     return parser
 
@@ -97,6 +97,8 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
         audit = around.enter_context(closing(AuditLog.at(options.audit)))
         session = around.enter_context(_locked_session(options, open_session))
         service = Service(session, users, audit, options.queries, spans)
+        if session.isolation is not None:
+            session.isolation.warm()
         with ExitStack() as servers:
             server = servers.enter_context(http(service, place, client_limits, options.answers))
             _say(f"qoop serves {len(session.tables())} tables at {server.address}")

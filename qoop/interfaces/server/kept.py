@@ -105,7 +105,7 @@ class KeptQueries:
     def ask(self, user: User, text: str, parameters: Parameters = ()) -> Kept:
         """Begin a query. Raises what `Service.admit` does, and QueryError, ParseError, Forbidden for its text."""
         text = with_parameters(text, parameters)
-        only_statement(text)
+        only_statement(text, self._service.session.isolation)
         self._forget_old(user)
         query = self._service.admit(user, text, "http")
         kept = Kept(query.id, user.name, text, time.time())

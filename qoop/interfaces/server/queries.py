@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, Forbidden, QueryError, Suspended, Timeout, TooMuch
+from qoop.query.isolation.text_isolation import checked_by
 from qoop.query.statements.parameters import Parameters
 from qoop.query.statements.pivots import is_open
 from qoop.query.statements.statement import Explain, Query, ShowFunctions, ShowTables, Statement, statements
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qoop.interfaces.server.users import User
+    from qoop.query.isolation.text_isolation import TextIsolation
     from qoop.query.job import Job, Planned
     from qoop.query.result import Result
     from qoop.session.session import Session
@@ -106,9 +108,10 @@ class UserQuery:
 
         Raises what `Session.submit` does.
         """
-        statement = self._statement()
-        if isinstance(statement, Query) and not is_open(statement.text):
-            self._begun(self._job(statement.text))
+        with checked_by(self._check_time):
+            statement = self._statement()
+            if isinstance(statement, Query) and not self._is_open(statement):
+                self._begun(self._job(statement.text))
         return self.job
 
     def described(self) -> Planned | None:
@@ -117,10 +120,11 @@ class UserQuery:
         Raises what `Session.submit` does.
         """
         self._described = True
-        statement = self._statement()
-        if not isinstance(statement, Query) or is_open(statement.text):
-            return None
-        return self._session.planning.plan(statement.text)
+        with checked_by(self._check_time):
+            statement = self._statement()
+            if not isinstance(statement, Query) or self._is_open(statement):
+                return None
+            return self._session.planning.plan(statement.text)
 
     def _count(self, part: Result) -> None:
         self.check()
@@ -133,21 +137,36 @@ class UserQuery:
     def _answer(self) -> Iterator[Result]:
         job = self.job
         if job is None:
-            statement = self._statement()
-            if not isinstance(statement, Query):
-                yield self._session.execute(statement)
-                return
-            job = self._job(statement.text)
-            self._begun(job)
-        yield from job.parts()
+            with checked_by(self._check_time):
+                statement = self._statement()
+                if not isinstance(statement, Query):
+                    answer = self._session.execute(statement)
+                else:
+                    job = self._job(statement.text)
+                    self._begun(job)
+        if job is None:
+            yield answer
+        else:
+            yield from job.parts()
 
     def _statement(self) -> Statement:
-        return only_statement(with_parameters(self.text, self._parameters))
+        return only_statement(with_parameters(self.text, self._parameters), self._session.isolation)
+
+    def _is_open(self, query: Query) -> bool:
+        """True for a PIVOT whose values have to be queried first; a long text has none."""
+        isolation = self._session.isolation
+        return not (isolation is not None and isolation.is_query(query.text)) and is_open(query.text)
+
+    def _check_time(self) -> float:
+        """The seconds that it may still take. Raises Timeout, and Cancelled."""
+        self.check()
+        left = self.user.limits.longest_query - self.seconds
+        if left <= 0:
+            raise Timeout(f"the query has taken more than {self.user.limits.longest_query:g} s before it began")
+        return left
 
     def _job(self, text: str) -> Job:
-        left, tenant = self.user.limits.longest_query - self.seconds, self.user.tenant
-        if left <= 0:
-            raise Timeout(f"the query has waited for more than {self.user.limits.longest_query:g} s")
+        left, tenant = self._check_time(), self.user.tenant
         limit = None if math.isinf(left) else left
         if self._bundle is not None:
             return self._session.resume(self._bundle, timeout=limit, tenant=tenant)
@@ -167,17 +186,19 @@ class UserQuery:
             raise Cancelled(self._cancelled)
 
 
-def only_statement(text: str) -> Statement:
-    """The statement of a text, if a server answers it. Raises ParseError, QueryError, Forbidden.
+def only_statement(text: str, isolation: TextIsolation | None) -> Statement:
+    """The statement of a text, if a server answers it. isolation: reads long texts. Raises ParseError, QueryError,
+    Forbidden.
 
     The session is that of all users: none may change what others see.
     """
-    found = statements(text)
+    is_long = isolation is not None and isolation.is_long(text)
+    found = isolation.statements(text) if isolation is not None and is_long else statements(text)
     if len(found) != 1:
         raise QueryError(f"a server answers one statement at a time, not {len(found)}")
     [statement] = found
     match statement:
-        case Explain(text=text) if is_open(text):
+        case Explain(text=text) if not is_long and is_open(text):
             raise Forbidden("a server does not EXPLAIN a PIVOT without values: it would find them beyond its limits")
         case Query() | ShowTables() | ShowFunctions() | Explain(what="plan" | "alternatives"):
             return statement

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -48,6 +49,8 @@ class Service:
         if not session.config.locked:
             raise ConfigError("a server needs a locked session: connect(locked=True)")
         self.session, self.users, self.queries = session, users, queries
+        if isinstance(session.backend, LocalBackend) and sys.platform == "linux":
+            session.isolate(session.backend.processes)
         self._audit, self._counts, self._spans = audit, Counts(), spans
         self._lock = threading.Lock()
         self._running: dict[tuple[str, str], UserQuery] = {}

@@ -133,11 +133,21 @@ class Definitions:
                 self._check_web(path)
             elif is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
                 self._read_file(path)
+        expanded = self._expanded(text)
+        if expanded != text:
+            self._binder.describe(text)
+        return expanded
+
+    def expanded(self, text: str) -> str:
+        """As `as_read`, for a text that a binder with the same contents has checked: nothing binds it here."""
+        with self._lock:
+            return self._expanded(self.plainly(self._without_macros(text)))
+
+    def _expanded(self, text: str) -> str:
+        """A text with its views, whose tables are up to date."""
         expanded = self._views.expand(text)
         expanded = text if expanded == text else self.with_plain_names(self._without_macros(expanded))
         self._check_again(expanded)
-        if expanded != text:
-            self._binder.describe(text)
         return expanded
 
     def _without_macros(self, text: str) -> str:

@@ -40,7 +40,9 @@ _LATE = 4.0
 """A short job whose task takes longer than that multiple of its estimate is not short: others share its CPU."""
 
 MEMORY_PART = 0.25
-"""All extra attempts together get that part of what the kernels of a machine may use, on top of it."""
+"""All extra attempts together get that part of what the kernels of a machine may use, on top of it,"""
+LEAST_MEMORY = float(32 << 20)
+"""and each no less than the smallest task asks for: else a short query waits on a small machine."""
 
 
 def most_extra(capacity: Resources) -> int:
@@ -143,7 +145,8 @@ def extra_grant(
         number = most_extra(capacity)
         if taken[machine] >= number - (not brief):
             continue
-        resources = Resources(1, float(math.floor(min(capacity.memory * MEMORY_PART / number, allowed))))
+        share = max(LEAST_MEMORY, capacity.memory * MEMORY_PART / number)
+        resources = Resources(1, float(math.floor(min(share, allowed))))
         for demand in request.demands:
             if demand.resources.fits(resources):
                 return Grant(demand.job, demand.task, machine, resources, extra=True)

@@ -1,0 +1,77 @@
+"""The nursery: a process that has loaded all that its children need, and forks one when its parent asks for it.
+
+A fork takes some 10 ms and shares the memory of the modules; a start of Python takes 0.4 s. A process with threads,
+such as a server, had better not fork; the nursery has none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+from qoop.engine.processes.child import end_with_parent, serve
+
+_MODULES = ("duckdb", "pyarrow", "qoop.engine.kernel", "qoop.engine.processes.task_in_process")
+
+
+class Nursery:
+    """The nursery as its parent sees it. Not thread-safe.
+
+    modules: that its children have loaded, on top of those of the engine.
+    """
+
+    def __init__(self, modules: tuple[str, ...]) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), *_MODULES, *modules],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C at a terminal is for the parent
+                env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
+            )
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def fork(self) -> socket.socket:
+        """A new child, which may take some time to come: the end of a connection to it."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+        return ours
+
+    def close(self) -> None:
+        """End the nursery and all its children."""
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def main(control: socket.socket) -> None:
+    """Fork a child for each connection that comes, until the parent is gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system removes those that have ended
+    nursery = os.getpid()
+    while True:
+        data, files, _, _ = socket.recv_fds(control, 1, 1)
+        if not data:
+            return
+        connection = socket.socket(fileno=files[0])
+        if os.fork() == 0:
+            control.close()
+            end_with_parent(nursery)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            serve(connection)
+            os._exit(0)
+        connection.close()
+
+
+if __name__ == "__main__":
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
+    main(socket.socket(fileno=int(sys.argv[1])))

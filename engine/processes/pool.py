@@ -1,0 +1,69 @@
+"""The child processes of a session: a few wait for a call, so that a call waits for none."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from qoop.engine.processes.nursery import Nursery
+from qoop.engine.processes.process import ChildProcess
+
+_WARM = 2  # processes that wait
+
+
+class ProcessPool:
+    """Child processes, forked ahead once one was needed. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._modules: tuple[str, ...] = ()
+        self._lock = threading.Lock()
+        self._nursery: Nursery | None = None
+        self._idle: list[ChildProcess] = []
+        self._busy: set[ChildProcess] = set()
+        self._closed = False
+
+    def preload(self, module: str) -> None:
+        """Have the processes load a module before the first call: it holds functions that they are to run."""
+        with self._lock:
+            self._modules = (*self._modules, module)
+
+    def warm(self) -> None:
+        """Have processes that wait for a call."""
+        with self._lock:
+            while not self._closed and len(self._idle) < _WARM:
+                self._idle.append(self._forked())
+
+    @contextlib.contextmanager
+    def process(self) -> Iterator[ChildProcess]:
+        """A process for one call, or several, of this caller. Another takes its place if it is killed."""
+        with self._lock:
+            process = self._idle.pop() if self._idle else self._forked()
+            self._busy.add(process)
+        try:
+            yield process
+        finally:
+            with self._lock:
+                self._busy.discard(process)
+                keep = process.fit and not self._closed and len(self._idle) < _WARM
+                if keep:
+                    self._idle.append(process)
+            if not keep:
+                process.kill()
+            self.warm()
+
+    def close(self) -> None:
+        """End all processes. Calls that run raise ExecutionError."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            nursery, self._nursery = self._nursery, None
+        for process in idle:
+            process.kill()
+        if nursery is not None:
+            nursery.close()
+
+    def _forked(self) -> ChildProcess:
+        if self._nursery is None or not self._nursery.is_alive:
+            self._nursery = Nursery(self._modules)
+        return ChildProcess(self._nursery.fork())

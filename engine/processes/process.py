@@ -1,0 +1,157 @@
+"""A child process as its parent sees it: one call at a time, within limits, and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import duckdb
+
+from qoop.catalog import errors
+from qoop.catalog.errors import ExecutionError, OutOfMemory
+from qoop.engine.processes.child import HEADER
+
+_INTERVAL = 0.02  # seconds between two checks of a call
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_SLACK = 32 << 20  # bytes beyond the limit at which the process is killed: its allocations fail before, as a rule
+
+
+class Limits(NamedTuple):
+    """The limits of a call. memory: bytes on top of what the idle process has. check: called some 50 times a second;
+    raises what ends the call."""
+
+    memory: int
+    check: Callable[[], object] = lambda: None
+
+
+class ChildProcess:
+    """One child process. Not thread-safe.
+
+    known: what its caller has sent it before, and it still has. fit: it has ended its last call, and can take another.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._id = 0  # until the first frame
+        self._base = 0  # bytes that it has without work
+        self.known: object = None
+        self.fit = True
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[object],
+        limits: Limits,
+        receive: Callable[[bytearray], object] = lambda data: None,
+    ) -> Any:
+        """The result of `function(reply, *arguments)` in the child, a function of a module. receive: gets what
+        `reply.send` does. Arguments and result are values of JSON.
+
+        Raises the errors of the call and of the check; OutOfMemory if it needs more than it may have; ExecutionError if
+        the process ends. After all but the first it is killed.
+        """
+        self.fit = False
+        try:
+            self._begin(limits)
+            request = json.dumps((function.__module__, function.__name__, arguments, limits.memory)).encode()
+            self._send(len(request).to_bytes(8) + request, limits)
+            while True:
+                kind, data = self._frame(limits)
+                if kind == b"R":
+                    self.fit = self._is_small()
+                    return json.loads(data)
+                if kind == b"E":
+                    self.fit = self._is_small()
+                    raise _error(json.loads(data))
+                receive(data)
+        except OSError as error:
+            raise ExecutionError(_DIED) from error
+        finally:
+            if not self.fit:
+                self.kill()
+
+    def kill(self) -> None:
+        """End the process, whatever it does."""
+        self.fit = False
+        self._socket.close()
+        if self._id:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._id, signal.SIGKILL)
+            self._id = 0
+
+    def _begin(self, limits: Limits) -> None:
+        """Wait until the process has begun."""
+        if not self._id:
+            _, data = self._frame(limits)
+            self._id = int(data)
+            self._base = self._memory()
+
+    def _send(self, data: bytes, limits: Limits) -> None:
+        view = memoryview(data)
+        self._socket.settimeout(_INTERVAL)
+        while view:
+            try:
+                view = view[self._socket.send(view) :]
+            except TimeoutError:
+                limits.check()
+
+    def _frame(self, limits: Limits) -> tuple[bytes, bytearray]:
+        kind, size = HEADER.unpack(self._bytes(HEADER.size, limits))
+        return kind, self._bytes(size, limits)
+
+    def _bytes(self, size: int, limits: Limits) -> bytearray:
+        data, begun = bytearray(size), time.monotonic()
+        view = memoryview(data)
+        self._socket.settimeout(_INTERVAL)
+        while view:
+            try:
+                count = self._socket.recv_into(view)
+            except TimeoutError:
+                count = -1
+            if count == 0:
+                raise ExecutionError(_DIED)
+            if count > 0:
+                view = view[count:]
+            if count < 0 or time.monotonic() - begun > _INTERVAL:
+                begun = time.monotonic()
+                self._check(limits)
+        return data
+
+    def _check(self, limits: Limits) -> None:
+        limits.check()
+        if self._memory() > self._base + limits.memory + _SLACK:
+            raise OutOfMemory(f"the query needs more than {limits.memory / 1e6:,.0f} MB")
+
+    def _memory(self) -> int:
+        """Bytes of its memory that no file holds; 0: unknown."""
+        try:
+            with open(f"/proc/{self._id}/statm", encoding="ascii") as file:
+                _, resident, shared, *_ = map(int, file.read().split())
+        except (OSError, ValueError):
+            return 0
+        return (resident - shared) * _PAGE
+
+    def _is_small(self) -> bool:
+        return self._memory() < self._base + _SLACK
+
+
+_DIED = "the process of the query has ended: DuckDB crashed, or the system needed its memory"
+
+
+def _error(described: dict[str, Any]) -> Exception:
+    """The error of a call, of its own class where that is ours or DuckDB's."""
+    places = {"qoop.catalog.errors": errors, duckdb.OutOfMemoryException.__module__: duckdb}
+    kind = getattr(places.get(described["module"]), described["class"], None)
+    if described["class"] == "MemoryError":
+        return MemoryError(described["message"])
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        return ExecutionError(f"{described['class']}: {described['message']}")
+    error = kind(described["message"])
+    vars(error).update(described["facts"])
+    return error

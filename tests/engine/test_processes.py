@@ -1,0 +1,170 @@
+"""Child processes that run calls within limits: what they answer, how they fail, and that none outlives its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from waits import PATIENCE, until
+
+from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, QueryError
+from qoop.engine.processes.child import Reply
+from qoop.engine.processes.pool import ProcessPool
+from qoop.engine.processes.process import ChildProcess, Limits
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
+ROOMY = Limits(256 << 20)
+
+
+def doubled(reply: Reply, number: int) -> int:
+    reply.send(b"x" * number)
+    return 2 * number
+
+
+def own_id(reply: Reply) -> int:
+    return os.getpid()
+
+
+def refused(reply: Reply) -> None:
+    raise QueryError("not this")
+
+
+def strange(reply: Reply) -> None:
+    raise LookupError("of a class that is not ours")
+
+
+def allocates(reply: Reply, size: int) -> int:
+    return len(bytearray(size))
+
+
+def sleeps(reply: Reply) -> None:
+    time.sleep(120)
+
+
+def dies(reply: Reply) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def preference(reply: Reply) -> str:
+    return Path("/proc/self/oom_score_adj").read_text()
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPool]:
+    pool = ProcessPool()
+    pool.preload(__name__)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def importable() -> Iterator[None]:
+    """Children find this module by its name."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), *sys.path]))
+    yield
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_call_has_a_result_and_bytes(pool: ProcessPool) -> None:
+    received = bytearray()
+    with pool.process() as process:
+        assert process.call(doubled, [21], ROOMY, received.extend) == 42
+    assert received == b"x" * 21
+
+
+def test_a_process_serves_one_call_after_the_other(pool: ProcessPool) -> None:
+    with pool.process() as process:
+        first = process.call(own_id, [], ROOMY)
+        assert process.call(own_id, [], ROOMY) == first != os.getpid()
+
+
+def test_errors_of_ours_keep_their_class_and_others_tell_it(pool: ProcessPool) -> None:
+    with pool.process() as process:
+        with pytest.raises(QueryError, match="not this"):
+            process.call(refused, [], ROOMY)
+        with pytest.raises(ExecutionError, match="LookupError: of a class that is not ours"):
+            process.call(strange, [], ROOMY)
+        assert process.fit
+
+
+def test_an_allocation_beyond_the_limit_fails_and_the_process_goes_on(pool: ProcessPool) -> None:
+    with pool.process() as process:
+        with pytest.raises(MemoryError):
+            process.call(allocates, [1 << 30], ROOMY)
+        assert process.call(doubled, [1], ROOMY) == 2
+
+
+def test_a_check_that_raises_ends_the_process_at_once(pool: ProcessPool) -> None:
+    begun = time.monotonic()
+
+    def check() -> None:
+        if time.monotonic() - begun > 0.1:
+            raise Cancelled("enough")
+
+    with pool.process() as process:
+        child = process.call(own_id, [], ROOMY)
+        with pytest.raises(Cancelled, match="enough"):
+            process.call(sleeps, [], Limits(ROOMY.memory, check))
+        assert not process.fit
+    until(lambda: not is_alive(child))
+    assert time.monotonic() - begun < 60
+
+
+def test_a_process_that_dies_costs_its_own_call_alone(pool: ProcessPool) -> None:
+    with pool.process() as process, pytest.raises(ExecutionError, match="the process of the query has ended"):
+        process.call(dies, [], ROOMY)
+    with pool.process() as process:
+        assert process.call(doubled, [2], ROOMY) == 4
+
+
+def test_a_process_over_its_limit_is_killed_where_allocations_do_not_fail(
+    pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChildProcess, "_memory", lambda self: 1 << 40 if self._base else 1)
+    with pool.process() as process, pytest.raises(OutOfMemory, match="needs more than 268 MB"):
+        process.call(sleeps, [], ROOMY)
+
+
+def test_the_system_takes_children_first_where_memory_is_short(pool: ProcessPool) -> None:
+    with pool.process() as process:
+        assert int(process.call(preference, [], ROOMY)) == 1000
+
+
+def test_close_ends_all_processes_even_while_they_work() -> None:
+    pool = ProcessPool()
+    pool.preload(__name__)
+    children: list[int] = []
+    failures: list[Exception] = []
+
+    def work() -> None:
+        with pool.process() as process:
+            children.append(process.call(own_id, [], ROOMY))
+            try:
+                process.call(sleeps, [], ROOMY)
+            except ExecutionError as error:
+                failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    until(lambda: len(children) == 1)
+    pool.close()
+    thread.join(PATIENCE)
+    assert len(failures) == 1
+    until(lambda: not is_alive(children[0]))

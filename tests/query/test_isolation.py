@@ -1,0 +1,169 @@
+"""Texts that a session binds and runs in child processes: their answers, errors and ends are those of DuckDB's."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from waits import PATIENCE, until
+
+import qoop
+from qoop.engine.backends.local import LocalBackend
+from qoop.planner.plan import ISOLATED
+from qoop.query.isolation.text_isolation import checked_by
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
+
+HEAVY = [
+    "SELECT len(range(7)) AS n, 'x' AS \"Text\"",
+    "SELECT median(price) AS m, list(id ORDER BY id) AS ids FROM sales GROUP BY id % 3 ORDER BY m",
+    "SELECT repeat(name, 2) AS r, x FROM here JOIN sales ON id = x WHERE x < 4 ORDER BY ALL",
+    "SELECT list_transform([1, 2], v -> v + x) AS l FROM here ORDER BY x LIMIT 3",
+    "SELECT len(range(id)) AS n, label FROM cheap ORDER BY n",
+    "FROM range(3) t(i)",
+    "SELECT id, lpad(name, 12, '.') AS p FROM sales WHERE id IN (" + ", ".join(map(str, range(4000))) + ") ORDER BY id",
+    "SELECT id FROM sales WHERE name = rpad('n', 4, '9')",
+    "SELECT list(d) AS l FROM (SELECT DATE '2024-01-02' AS d), (SELECT 1::HUGEINT AS h) GROUP BY h",
+    "PIVOT (SELECT id % 2 AS even, list_sum(range(id)) AS s FROM sales) ON even USING sum(s)",
+]
+VIEW = "SELECT id, name AS label FROM sales WHERE price < 30"
+
+
+@pytest.fixture(scope="module")
+def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("isolation") / "sales.parquet"
+    rows = "SELECT range AS id, 'n' || range AS name, range * 1.5 AS price FROM range(5000)"
+    duckdb.sql(f"COPY ({rows}) TO '{path}'")
+    return path
+
+
+@pytest.fixture(scope="module")
+def session(sales: Path) -> Iterator[qoop.Session]:
+    with qoop.connect(slots=2, memory="500MB", locked=True) as session:
+        session.register("sales", sales)
+        session.register("here", pa.table({"x": list(range(10))}))
+        session.sql(f"CREATE VIEW cheap AS {VIEW}")
+        assert isinstance(session.backend, LocalBackend)
+        session.isolate(session.backend.processes)
+        yield session
+
+
+@pytest.fixture(scope="module")
+def oracle(sales: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE sales AS FROM '{sales}'")
+        connection.execute("CREATE TABLE here AS SELECT range AS x FROM range(10)")
+        connection.execute(f"CREATE VIEW cheap AS {VIEW}")
+        yield connection
+
+
+@pytest.mark.parametrize("text", HEAVY)
+def test_an_answer_of_a_child_process_is_that_of_duckdb(
+    session: qoop.Session, oracle: duckdb.DuckDBPyConnection, text: str
+) -> None:
+    expected = oracle.sql(text)
+    found = session.sql(text)
+    assert (list(found.columns), list(found.types)) == (expected.columns, list(map(str, expected.types)))
+    rows = expected.fetchall()
+    assert found.fetchall() == rows != []
+
+
+def test_a_heavy_text_runs_whole_in_a_process_of_its_own(session: qoop.Session) -> None:
+    plan = session.planning.plan("SELECT median(price) FROM sales").plan
+    assert [stage.opaque for stage in plan.stages] == [ISOLATED]
+    assert session.planning.plan("SELECT sum(price) FROM sales").plan.root.opaque != ISOLATED
+    [[_, text]] = session.sql("EXPLAIN SELECT median(price) FROM sales").fetchall()
+    assert "in a process of its own" in text
+    with pytest.raises(qoop.QueryError, match="no alternatives"):
+        session.sql("EXPLAIN ALTERNATIVES SELECT median(price) FROM sales")
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("SELECT nope(range(3))", qoop.BindError, "nope does not exist"),
+        ("SELECT len(range(3)) FROM nowhere", qoop.Forbidden, "'nowhere' is not a registered table"),
+        ("SELECT repeat(getenv('HOME'), 2)", qoop.Forbidden, r"getenv\(\) is refused"),
+        ("SELECT repeat(content, 2) FROM read_text('/etc/hostname')", qoop.Forbidden, r"read_text\(\) is refused"),
+        ("SELECT repeat(column0, 2) FROM '/etc/hostname'", qoop.Forbidden, "not a registered table"),
+        ("SELECT list(CAST(name AS INT)) FROM sales", qoop.ExecutionError, "Could not convert string 'n0'"),
+        ("SELECT list(id FROM sales", qoop.ParseError, "syntax error"),
+    ],
+)
+def test_the_errors_are_those_of_the_session(
+    session: qoop.Session, text: str, error: type[qoop.QoopError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        session.sql(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT len(list_transform(range(100000000), x -> x::VARCHAR || 'abc'))",
+        "SELECT sum(length(repeat('x', x * 300000000))) FROM here",
+        "SELECT median(a.id + b.id) FROM sales a, sales b, here",
+    ],
+)
+def test_a_query_beyond_its_memory_fails_alone(session: qoop.Session, text: str) -> None:
+    with pytest.raises(qoop.ExecutionError, match=r"memory|process of the query has ended"):
+        session.sql(text)
+    assert session.sql("SELECT len(range(3))").fetchall() == [(3,)]
+
+
+def test_a_function_that_cannot_be_interrupted_is_cancelled_at_once(session: qoop.Session) -> None:
+    job = session.submit("SELECT levenshtein(repeat('a', 400000), repeat('b', 400000))")
+    until(lambda: bool(session.backend.processes._busy))
+    begun = time.monotonic()
+    job.cancel()
+    with pytest.raises(qoop.Cancelled):
+        job.result()
+    assert time.monotonic() - begun < PATIENCE  # it takes minutes
+
+
+def test_a_text_that_binds_for_long_is_given_up_when_its_caller_says_so(session: qoop.Session) -> None:
+    begun = time.monotonic()
+
+    def check() -> None:
+        if time.monotonic() - begun > 0.1:
+            raise qoop.Timeout("too long")
+
+    text = "SELECT list(id) FROM sales WHERE " + " AND ".join(f"id <> {number}" for number in range(20_000))
+    with checked_by(check), pytest.raises(qoop.Timeout, match="too long"):
+        session.planning.plan(text)
+    assert session.sql("SELECT len(range(3))").fetchall() == [(3,)]
+
+
+def test_a_table_that_comes_later_is_known_to_the_child_processes(session: qoop.Session) -> None:
+    session.register("later", pa.table({"y": [4, 5]}))
+    assert session.sql("SELECT list(y) FROM later").fetchall() == [([4, 5],)]
+    session.register("later", pa.table({"y": ["a"]}))
+    assert session.sql("SELECT list(y) FROM later").fetchall() == [(["a"],)]
+    session.unregister("later")
+    with pytest.raises(qoop.Forbidden, match="'later' is not a registered table"):
+        session.sql("SELECT list(y) FROM later")
+
+
+def test_a_large_answer_comes_in_pieces(session: qoop.Session) -> None:
+    found = session.sql("SELECT i, repeat('x', 50) AS r FROM range(500000) t(i) ORDER BY i")
+    assert len(found) == 500_000
+    assert found.fetchmany(2) == [(0, 50 * "x"), (1, 50 * "x")]
+
+
+def test_a_row_has_at_most_32_megabytes(session: qoop.Session) -> None:
+    with pytest.raises(qoop.ExecutionError, match="a row of the answer has 40 MB"):
+        session.sql("SELECT repeat('x', 40000000)")
+
+
+def test_options_of_the_session_hold_in_child_processes(session: qoop.Session) -> None:
+    session.sql("SET default_null_order = 'nulls_first'")
+    try:
+        rows = session.sql("SELECT unnest([1, NULL]) AS a, len(range(2)) ORDER BY a").fetchall()
+        assert rows == [(None, 2), (1, 2)]
+    finally:
+        session.sql("RESET default_null_order")
