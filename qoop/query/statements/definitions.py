@@ -141,7 +141,7 @@ class Definitions:
     def expanded(self, text: str) -> str:
         """As `as_read`, for a text that a binder with the same contents has checked: nothing binds it here."""
         with self._lock:
-            return self._expanded(self.plainly(self._without_macros(text)))
+            return self._expanded(self.with_plain_names(self._without_macros(text)))
 
     def _expanded(self, text: str) -> str:
         """A text with its views, whose tables are up to date."""
