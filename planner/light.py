@@ -105,7 +105,7 @@ def is_light(text: str, tables: Collection[str] = ()) -> bool:
     """
     if len(text) > LONG:
         return False
-    words = [word for word in lexed(text).words if word.kind != "comment"]
+    words = lexed(text).words
     if not words or not _ends_with(text, words[-1]):
         return False
     return _Reading(words, tables).is_light()
