@@ -23,8 +23,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import duckdb
+
 HEADER = struct.Struct(">cQ")
 _PR_SET_PDEATHSIG = 1
+_RESERVED = 512 << 20 if duckdb.__version__.startswith("2.") else 0
+"""Bytes that instances of DuckDB 2.0 map when they are opened, and do not use: the parent counts those that are used."""
 _NICE = 5  # texts that are trusted run in the parent, and go first where the processor is short
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -55,7 +59,7 @@ def serve(connection: socket.socket) -> None:
             module, name, arguments, memory = json.loads(stream.read(int.from_bytes(header)))
             try:
                 function = getattr(importlib.import_module(module), name)
-                with _limited(base + memory):
+                with _limited(base + memory + _RESERVED):
                     result = function(reply, *arguments)
                 reply.frame(b"R", json.dumps(result).encode())
             except Exception as error:

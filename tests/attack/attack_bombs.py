@@ -34,10 +34,10 @@ MOST_ENDING = 5.0
 _PORT = re.compile(r"http://[^:]+:(\d+)")
 
 KINDS = {
-    "a list of texts": "SELECT len(list_transform(range({n}), x -> x::VARCHAR || 'abc'))",
+    "a list of texts": "SELECT len(list_transform(range({n}), lambda x: x::VARCHAR || 'abc'))",
     "a repeated text": "SELECT length(repeat('x', {n} * 20))",
     "a range in a filter": "SELECT count(*) FROM sales WHERE id = len(range({n} * 3))",
-    "a sum of a list": "SELECT list_sum(list_transform(range({n} * 10), x -> x * x))",
+    "a sum of a list": "SELECT list_sum(list_transform(range({n} * 10), lambda x: x * x))",
     "a distance": "SELECT levenshtein(repeat('a', 200000), repeat('b', 200000))",
     "a padded text": "SELECT length(lpad('a', {n} * 15, 'b'))",
     "a range of a column": "SELECT sum(len(range(id * {n}))) FROM sales WHERE id < 40",
@@ -49,7 +49,7 @@ KINDS = {
     "a long chain of AND": "SELECT count(*) FROM sales WHERE {ands}",
     "a long UNION": "SELECT count(*) FROM ({unions})",
     "a chain of joins": "SELECT count(*) FROM sales s0 {joins}",
-    "nested lists": "SELECT len(list_transform(range(100000), x -> list_transform(range(100000), y -> x + y)))",
+    "nested lists": "SELECT len(list_transform(range(100000), lambda x: list_transform(range(100000), lambda y: x + y)))",
     "a pattern": "SELECT repeat('a', 300) LIKE '%a%a%a%a%a%a%a%b'",
     "a recursive text": "WITH RECURSIVE t AS (SELECT 'x' AS s UNION ALL SELECT s || s FROM t) SELECT max(s) FROM t",
 }

@@ -23,7 +23,7 @@ HEAVY = [
     "SELECT len(range(7)) AS n, 'x' AS \"Text\"",
     "SELECT median(price) AS m, list(id ORDER BY id) AS ids FROM sales GROUP BY id % 3 ORDER BY m",
     "SELECT repeat(name, 2) AS r, x FROM here JOIN sales ON id = x WHERE x < 4 ORDER BY ALL",
-    "SELECT list_transform([1, 2], v -> v + x) AS l FROM here ORDER BY x LIMIT 3",
+    "SELECT list_transform([1, 2], lambda v: v + x) AS l FROM here ORDER BY x LIMIT 3",
     "SELECT len(range(id)) AS n, label FROM cheap ORDER BY n",
     "FROM range(3) t(i)",
     "SELECT id, lpad(name, 12, '.') AS p FROM sales WHERE id IN (" + ", ".join(map(str, range(4000))) + ") ORDER BY id",
@@ -105,7 +105,7 @@ def test_the_errors_are_those_of_the_session(
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT len(list_transform(range(100000000), x -> x::VARCHAR || 'abc'))",
+        "SELECT len(list_transform(range(100000000), lambda x: x::VARCHAR || 'abc'))",
         "SELECT sum(length(repeat('x', x * 300000000))) FROM here",
         "SELECT median(a.id + b.id) FROM sales a, sales b, here",
     ],
