@@ -308,3 +308,19 @@ def test_the_end_of_the_server(world: World) -> None:
         connection = connected(world, "ben", BEN, port=server.port, autocommit=True)
     with pytest.raises(psycopg.OperationalError, match=r"the server ends|closed the connection"):
         connection.execute("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ("SELECT length(repeat('x', 2000000000)), version()", "does not call repeat"),
+        ("SELECT len(generate_series(1, 1000000000)) FROM pg_class", "small numbers alone"),
+        ("SELECT len(generate_series(1, 1000 * 1000 * 1000)), version()", "small numbers alone"),
+        ("SELECT len(generate_series(1, '1000000000'::INT)), version()", "small numbers alone"),
+        ("WITH RECURSIVE r AS (SELECT version() AS s UNION ALL SELECT s || s FROM r) SELECT max(s) FROM r", "recurs"),
+        ("SELECT " + "||".join(["version()"] * 40), "joins few short texts"),
+    ],
+)
+def test_a_question_about_the_catalog_makes_no_large_values(world: World, question: str, message: str) -> None:
+    with connected(world) as client, pytest.raises(psycopg.errors.InsufficientPrivilege, match=message):
+        client.execute(question)

@@ -30,6 +30,7 @@ from qoop.interfaces.server.postgres.catalog.functions import (
     SETTINGS,
     USER,
 )
+from qoop.interfaces.server.postgres.catalog.growth import growth_in
 from qoop.interfaces.server.postgres.catalog.translation import SCHEMA_OF_INFORMATION, Numbers, as_duckdb
 from qoop.interfaces.server.postgres.catalog.viewer import Viewer
 from qoop.planner import lock
@@ -98,6 +99,11 @@ class PgCatalog:
             with self._lock:
                 kept.viewers.remove(viewer)
                 self._close_idle(kept)
+
+    def may_name_table(self, text: str) -> bool:
+        """True if a word of the text is the name of a table or view of the session."""
+        names = {name.lower() for columns in self._known() for name in columns}
+        return any((word.name or "").lower() in names for word in lexed(text).words)
 
     def close(self) -> None:
         """Forget it, once its last question is answered."""
@@ -205,6 +211,10 @@ class CatalogQuestion:
         return self._answered(text, run=False)
 
     def _answered(self, text: str, run: bool) -> CatalogAnswer | None:
+        if (growth := growth_in(text)) is not None:
+            if self._catalog.may_name_table(text):
+                return None  # the session runs it, within the limits of the client
+            raise Forbidden(growth)
         about_activity = "pg_stat_activity" in text.lower()
         with _at_a_time, self._catalog.connection_of(self._viewer, about_activity) as (connection, kept):
             late = threading.Timer(_LONGEST, self.stop, ("it took too long",))
