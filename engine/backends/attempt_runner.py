@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -18,15 +19,16 @@ from qoop.engine.events import CallsObserved, Committed, Event, TaskStopped, Tas
 from qoop.engine.failures import Stopped, is_fatal
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.kernel import Kernel
-from qoop.engine.processes.isolated_kernel import IsolatedKernel, is_isolated
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.growing import Output, Timed
 from qoop.engine.storage.guard import Origin
 from qoop.engine.task import AttemptId, CheckpointKey, TaskAccount, TaskSpec
-from qoop.planner.plan import Resources
+from qoop.planner.plan import ISOLATED, Resources
 
 if TYPE_CHECKING:
     from qoop.engine.backends.local_attempt import Ahead
+    from qoop.engine.processes.isolated_kernel import IsolatedKernel
+    from qoop.engine.processes.pool import ProcessPool
 
 Read = tuple[CheckpointKey, int | None]
 """An output, and which partition of it is to be read; None: all."""
@@ -122,7 +124,7 @@ class Watcher(Protocol):
 
 class AttemptRunner:
     """Runs attempts in kernels, and gives what they make to the store. report: takes events of running attempts.
-    isolated: runs those of texts that are not trusted."""
+    folder: for the tasks that run in child processes, since their texts are not trusted."""
 
     def __init__(
         self,
@@ -130,21 +132,34 @@ class AttemptRunner:
         inputs: LocalInputs,
         memory: MemoryReleaser,
         report: Callable[[Event], None],
-        isolated: IsolatedKernel,
+        folder: Path,
     ) -> None:
         self._store = store
         self._inputs = inputs
         self._memory_releaser = memory
         self._report = report
-        self._isolated = isolated
+        self._folder = folder
         self._work_watch = WorkWatch(report)
+
+    @cached_property
+    def processes(self) -> ProcessPool:
+        """The child processes, none of which is there before it is needed."""
+        from qoop.engine.processes.pool import ProcessPool  # few sessions have texts that are not trusted
+
+        return ProcessPool()
+
+    @cached_property
+    def _isolated(self) -> IsolatedKernel:
+        from qoop.engine.processes.isolated_kernel import IsolatedKernel  # as above
+
+        return IsolatedKernel(self.processes, self._folder)
 
     def run(self, kernel: Kernel, attempt: LocalAttempt, spec: TaskSpec, waited: float) -> list[Event]:
         """Run an attempt to its end; returns what is to be reported of it.
 
         spec: its own, with the memory that it may use now. waited: seconds for which it waited for a worker.
         """
-        runs = self._isolated if is_isolated(spec) else kernel
+        runs = self._isolated if spec.stage.opaque == ISOLATED else kernel
         try:
             attempt.check()
             with attempt.lock:
@@ -198,5 +213,7 @@ class AttemptRunner:
         return committed, TaskAccount(waited, reading.seconds, rest, writing.seconds)
 
     def close(self) -> None:
-        """Watch no work any more."""
+        """Watch no work any more, and end the child processes."""
         self._work_watch.close()
+        if "processes" in self.__dict__:
+            self.processes.close()

@@ -7,9 +7,8 @@ threads; the driver keeps the sum of grants within the capacity, so the other wo
 Memory, of which anonymous memory of the process is meant: half goes to the kernels (DuckDB's `memory_limit`,
 divided among attempts by the driver), and a quarter of what is left besides Python and its libraries (0.11 GB) to
 outputs held in memory, beyond which they are spilled. DuckDB's own plan, which keeps none on the way, has more of it
-while it runs alone (`ALONE_SHARE`). The rest is for what neither counts: batches that are made and
-cut, and what DuckDB takes beyond its limit. What is free goes back to the system where little is left
-(`release_memory`).
+while it runs alone (`ALONE_SHARE`). The rest is for what neither counts: batches that are made and cut, and what DuckDB
+takes beyond its limit. What is free goes back to the system where little is left (`release_memory`).
 
 `resize` takes slots and memory away at once. Of the attempts that are under way, those begun last go first: they
 lose least. An elastic one goes on with what is left; any other keeps what it was granted as long as it runs. When
@@ -55,8 +54,6 @@ from qoop.engine.events import (
 from qoop.engine.failures import Stopped
 from qoop.engine.functions.measured import Ledger
 from qoop.engine.kernel import Kernel
-from qoop.engine.processes.isolated_kernel import IsolatedKernel
-from qoop.engine.processes.pool import ProcessPool
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.retention import Retention
@@ -70,13 +67,13 @@ if TYPE_CHECKING:
     from qoop.engine.node_queues.node import QueueingNode
     from qoop.engine.node_queues.policy import NodeQueueing
     from qoop.engine.node_queues.ticket import Ticket
+    from qoop.engine.processes.pool import ProcessPool
 
 MACHINE: MachineId = "local"
 KERNEL_SHARE = 0.5
 ALONE_SHARE = 0.75  # for DuckDB's own plan while it runs alone, less the outputs held: it keeps none on the way
 STORE_SHARE = KERNEL_SHARE * STORE_PER_KERNEL
 _PROCESS = 110_000_000  # bytes that Python, its libraries and a plan take
-
 _MOST_SPARE = 2  # workers on top of the slots that stay, once they were needed; opening a kernel takes 50 to 100 ms
 
 _NOTHING = Retention()
@@ -111,7 +108,6 @@ class LocalBackend:
         self._capacity = _capacity(slots, memory)
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._scratch = Scratch(spill_dir)
-        self.processes = ProcessPool()
         try:
             self.store = Store(_for_outputs(memory), self._scratch.path, retention, self._events.put)
         except BaseException:
@@ -119,8 +115,8 @@ class LocalBackend:
             raise
         self._inputs = LocalInputs(self.store, elsewhere)
         self._memory_releaser = MemoryReleaser(memory)
-        isolated = IsolatedKernel(self.processes, self._scratch.path / "processes")
-        self._runner = AttemptRunner(self.store, self._inputs, self._memory_releaser, self._events.put, isolated)
+        folder = self._scratch.path / "processes"
+        self._runner = AttemptRunner(self.store, self._inputs, self._memory_releaser, self._events.put, folder)
         self._ledger = Ledger()
         self._work: deque[LocalAttempt] = deque()
         self._changed = LastFirst()  # guards `_work` and what decides whether a worker leaves
@@ -152,6 +148,11 @@ class LocalBackend:
     def spilled(self) -> int:
         """Bytes on disk for want of memory: outputs of tasks, and what DuckDB sorts, joins and groups."""
         return self.store.spilled + self._scratch.bytes
+
+    @property
+    def processes(self) -> ProcessPool:
+        """The child processes of tasks whose texts are not trusted."""
+        return self._runner.processes
 
     def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False, ahead: Ahead | None = None) -> None:
         """Begin an attempt; what it reads is kept for the job until it is released. queued: it was reported that it is.
@@ -318,7 +319,6 @@ class LocalBackend:
         self._staff(0)
         for thread in (*self._workers, *self._helpers):
             thread.join()
-        self.processes.close()
         self._runner.close()
         self._memory_releaser.close()
         end_short_turns()

@@ -18,7 +18,7 @@ from qoop.engine.processes.process import Limits
 from qoop.engine.processes.task_in_process import run_task
 from qoop.engine.storage.growing import Begin, InMemory, Made, Output
 from qoop.engine.task import TaskSpec
-from qoop.planner.plan import ISOLATED, Resources
+from qoop.planner.plan import Resources
 
 if TYPE_CHECKING:
     from qoop.engine.functions.calls import Tell
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 _MARGIN = 64 << 20  # bytes on top of DuckDB's limit: vectors of rows, batches on their way
 _numbers = count()
-
-
-def is_isolated(spec: TaskSpec) -> bool:
-    """True for a task that has to run in a process of its own."""
-    return spec.stage.opaque == ISOLATED
 
 
 class IsolatedKernel:
