@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pg_client import psycopg
+import pytest
+
+psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
 SESSIONS = sorted((Path(__file__).parent / "sessions").glob("*.sql"))
 _ANSWERED = (psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK, psycopg.pq.ExecStatus.EMPTY_QUERY)

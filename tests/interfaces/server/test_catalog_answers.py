@@ -63,6 +63,14 @@ def test_columns_have_the_types_of_postgresql(ana: Any) -> None:
             "SELECT parse_ident('Public.\"Odd\"\"x\"'), quote_ident('Odd'), quote_ident('plain')",
             [(["public", 'Odd"x'], '"Odd"', "plain")],
         ),
+        ("SELECT EXISTS (SELECT FROM pg_class c JOIN LATERAL (SELECT c.oid AS o) y ON true)", [(True,)]),
+        ("SELECT substring(relname from '[aeiou]+'), to_regclass('sales')::text FROM pg_class WHERE relname = 'sales'",
+         [("a", "sales")]),
+        ("SELECT relname FROM pg_class WHERE relkind = ANY('{\"v\", \"f\"}') AND relnamespace = 2200", [("cheap",)]),
+        ("SELECT quote_literal(region), to_char(day, 'DD.MM.YYYY') FROM public.sales WHERE id = 31",
+         [("'r1'", "01.02.2026")]),
+        ("SELECT count(*) FROM sales WHERE sold >= TO_TIMESTAMP('2026-01-05 00:00:00.000', 'YYYY-MM-DD HH24:MI:SS.US')",
+         [(4,)]),
         ("SELECT array_lower(conkey, 1) FROM pg_constraint", []), ("SELECT * FROM pg_partition_ancestors(16384)", []),
         (
             "SELECT data_type, udt_name FROM information_schema.columns WHERE column_name = 'sold'",
@@ -80,6 +88,10 @@ def test_columns_have_the_names_of_postgresql(ana: Any) -> None:
         "SELECT version(), current_schema, oid::text, 'x'::name, 1 + 1, CASE WHEN true THEN 1 END, "
         "(SELECT max(oid) FROM pg_class), coalesce(relname, ''), relname r FROM pg_class LIMIT 1"
     )
+    of_data = ana.execute(
+        "SELECT count(*), id::text, price * 2, name AS n FROM sales JOIN customers USING (id) GROUP BY ALL"
+    )
+    assert [column.name for column in of_data.description] == ["count", "id", "?column?", "n"]
     assert [column.name for column in ana.execute(text).description] == [
         "version", "current_schema", "oid", "name", "?column?", "case", "max", "coalesce", "r",
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -111,11 +112,15 @@ def _blob(one: str) -> bytes:
     return b"\\x" + data.hex().encode()
 
 
+_PLAIN_ELEMENT = re.compile(r"""[^\s{},"\\]+""")
+"""Texts that stand in an array without quotes."""
+
+
 def _array(values: Sequence[Any]) -> bytes:
     r"""A list in PostgreSQL's notation.
 
-    >>> _array([1, None, True]), _array(['a "b"', "NULL"])
-    (b'{1,NULL,t}', b'{"a \\"b\\"","NULL"}')
+    >>> _array([1, None, True]), _array(['a "b"', "NULL", "c"])
+    (b'{1,NULL,t}', b'{"a \\"b\\"","NULL",c}')
     """
     return ("{" + ",".join(map(_element, values)) + "}").encode()
 
@@ -128,5 +133,7 @@ def _element(one: Any) -> str:
     if isinstance(one, bytes):
         return f'"\\\\x{one.hex()}"'
     if isinstance(one, int | float):
+        return str(one)
+    if _PLAIN_ELEMENT.fullmatch(str(one)) and str(one).upper() != "NULL":
         return str(one)
     return '"' + str(one).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 
 from qoop.catalog.lexer import quoted
 from qoop.interfaces.server.postgres.catalog.carriers import carrier
@@ -29,6 +30,7 @@ END, SET = "qoop_end_backend", "qoop_set_config"
 _PROCESS = f"CAST(getvariable('{PROCESS}') AS INTEGER)"
 _READS = "'SELECT|USAGE|CONNECT|EXECUTE|MEMBER|SET'"
 _ALLOWED = f"regexp_matches(upper({{}}), {_READS})"
+_STARTED = datetime.now(UTC).isoformat()
 _PLAIN_NAME = "regexp_full_match(a, '[a-z_][a-z0-9_$]*')"
 
 NAMES_VIEWS = {
@@ -71,6 +73,8 @@ MACROS: Sequence[tuple[str, str, str]] = (
     ("pg_terminate_backend", "a", f"{END}({_PROCESS}, CAST(a AS BIGINT), true)"),
     ("pg_terminate_backend", "a,b", f"{END}({_PROCESS}, CAST(a AS BIGINT), true)"),
     ("pg_table_is_visible", "a", "a NOT BETWEEN 12000 AND 16383"),  # information_schema is not on the path
+    ("pg_postmaster_start_time", "", f"CAST('{_STARTED}' AS TIMESTAMPTZ)"),
+    ("pg_conf_load_time", "", f"CAST('{_STARTED}' AS TIMESTAMPTZ)"),
     ("pg_is_in_recovery", "", "false"), ("pg_is_wal_replay_paused", "", "false"), ("pg_trigger_depth", "", "0"),
     ("pg_client_encoding", "", "'UTF8'"), ("getdatabaseencoding", "", "'UTF8'"), ("pg_my_temp_schema", "", "0"),
     ("pg_is_other_temp_schema", "a", "false"), ("pg_relation_is_publishable", "a", "false"),
@@ -86,16 +90,17 @@ MACROS: Sequence[tuple[str, str, str]] = (
     ("pg_total_relation_size", "a", "0::BIGINT"), ("pg_indexes_size", "a", "0::BIGINT"),
     ("pg_database_size", "a", "0::BIGINT"), ("pg_tablespace_size", "a", "0::BIGINT"),
     ("pg_size_pretty", "a", "CASE WHEN abs(a) < 10240 THEN CAST(a AS BIGINT) || ' bytes' WHEN abs(a) < 10485760 THEN "
-     "round(a / 1024) || ' kB' WHEN abs(a) < 10737418240 THEN round(a / 1048576) || ' MB' ELSE "
-     "round(a / 1073741824) || ' GB' END"),
+     "CAST(round(a / 1024) AS BIGINT) || ' kB' WHEN abs(a) < 10737418240 THEN "
+     "CAST(round(a / 1048576) AS BIGINT) || ' MB' ELSE "
+     "CAST(round(a / 1073741824) AS BIGINT) || ' GB' END"),
     ("quote_ident", "a", f"CASE WHEN {_PLAIN_NAME} THEN a ELSE '\"' || replace(a, '\"', '\"\"') || '\"' END"),
     ("quote_literal", "a", "'''' || replace(CAST(a AS VARCHAR), '''', '''''') || ''''"),
     ("quote_nullable", "a", "coalesce('''' || replace(CAST(a AS VARCHAR), '''', '''''') || '''', 'NULL')"),
     ("parse_ident", "a", "[CASE WHEN x[1] = '\"' THEN replace(x[2:-2], '\"\"', '\"') ELSE lower(x) END "
      "FOR x IN regexp_extract_all(a, '\"(?:[^\"]|\"\")*\"|[^.\"\\s]+')]"),
     ("array_lower", "a,d", "CASE WHEN len(a) > 0 THEN 1 END"),
-    ("array_upper", "a,d", "CASE WHEN len(a) > 0 THEN len(a) END"), ("array_ndims", "a", "CASE WHEN len(a) > 0 "
-     "THEN 1 END"),
+    ("array_upper", "a,d", "CASE WHEN len(a) > 0 THEN CAST(len(a) AS INTEGER) END"),
+    ("cardinality", "a", "CAST(len(a) AS INTEGER)"), ("array_ndims", "a", "CASE WHEN len(a) > 0 THEN 1 END"),
     ("array_to_string", "a,b", "list_aggregate(CAST(a AS VARCHAR[]), 'string_agg', b)"),
     ("array_to_string", "a,b,c", "list_aggregate([coalesce(x, c) FOR x IN CAST(a AS VARCHAR[])], 'string_agg', b)"),
     ("_pg_expandarray", "a", "{'x': a[1], 'n': 1}"),

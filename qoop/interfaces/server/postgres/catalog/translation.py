@@ -14,7 +14,7 @@ from qoop.catalog.errors import BindError
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items, quoted, without_end
 from qoop.catalog.value import value
 from qoop.interfaces.server.postgres.catalog.carriers import NAMED, carrier, cast_type
-from qoop.interfaces.server.postgres.catalog.data import functions, relations
+from qoop.interfaces.server.postgres.catalog.data import base_types, functions, relations
 from qoop.interfaces.server.postgres.catalog.functions import TABLE_MACROS
 from qoop.interfaces.server.postgres.catalog.text_functions import duckdb_call
 from qoop.planner import lock
@@ -234,13 +234,20 @@ class _Rewriting:
             self._done[-1] = f"'[{self._done[-1][2:-2]}]'"
         if name in NAMED and not is_list:
             self._to_named(name, to_text=_casts_to_text(words, end))
-        elif name in _TEXT_TYPES and not is_list and (kind := _NUMBERS.get(self._done[-1].lower())) is not None:
+        elif name in _TEXT_TYPES and not is_list and (kind := self._shown_as()) is not None:
             self._wrap(lambda operand: f"pg_{kind}_text({operand})")
         elif (type_ := cast_type(name)) is not None:
             self._done += ["::", type_ + ("[]" if is_list else "")]
         else:
             self._done += ["::", *(word.text for word in words[first:end])]
         return end - at
+
+    def _shown_as(self) -> str | None:
+        """The type of the operand if it is a number shown as a name: by its column, or a call of to_regclass."""
+        first = self._done[_operand_start(self._done)].lower()
+        if first.startswith("to_") and first.removeprefix("to_") in NAMED:
+            return first.removeprefix("to_")
+        return _NUMBERS.get(self._done[-1].lower())
 
     def _to_named(self, kind: str, to_text: bool) -> None:
         """Cast the operand to a regclass or the like."""
@@ -319,9 +326,31 @@ class _Rewriting:
         if name == "age" and _is_of_transactions(words[at + 2 : behind_closing(words, at + 1) - 1]):
             self._done.append("pg_xid_age")
             return 1
+        if name == "substring" and (count := self._substring(words, at)):
+            return count
         if name in _SETS:
             return self._set(name, words, at)
         return self._in_from(words, at) if self._begins_table() and name not in _TABLES else 0
+
+    def _empty_list(self, words: Sequence[Lexeme], at: int) -> int:
+        """SELECT without columns, as in EXISTS."""
+        if not words[at].says("SELECT") or at + 1 >= len(words) or not words[at + 1].says("FROM", "WHERE"):
+            return 0
+        self._clauses[-1] = "SELECT"
+        self._done += ["SELECT", "1"]
+        return 1
+
+    def _substring(self, words: Sequence[Lexeme], at: int) -> int:
+        """``substring(x FROM pattern)``: the part that matches, or that of the pattern's parentheses."""
+        end = behind_closing(words, at + 1)
+        pattern = words[end - 2]
+        if pattern.kind != "string" or not words[end - 3].says("FROM"):
+            return 0
+        group = 1 if "(" in pattern.text else 0
+        self._done.append(
+            f"nullif(regexp_extract({self._inner(words[at + 2 : end - 3])}, {pattern.text}, {group}), '')"
+        )
+        return end - at
 
     def _begins_table(self) -> bool:
         """True where a table begins in FROM."""
@@ -334,7 +363,7 @@ class _Rewriting:
         follows = end + (1 if _follow(words, end, "as") else 0)
         alias = words[follows] if follows < len(words) else None
         called = f"{words[at].text}({self._inner(words[at + 2 : end - 1])})"
-        if words[at].says("VALUES", "SELECT") or _follow(words, follows + 1, "("):
+        if words[at].says("VALUES", "SELECT", "LATERAL", "ONLY", "ROWS") or _follow(words, follows + 1, "("):
             return 0
         if alias is None or alias.name is None or alias.says(*_BEHIND_TABLE):
             self._done.append(f"(SELECT {called} AS {words[at].text}) AS {words[at].text}")
@@ -376,7 +405,7 @@ _RULES: Sequence[Callable[[_Rewriting, Sequence[Lexeme], int], int]] = (
     _Rewriting._schema, _Rewriting._operator, _Rewriting._sign, _Rewriting._like, _Rewriting._collation,
     _Rewriting._among, _Rewriting._cast, _Rewriting._cast_call, _Rewriting._number_of_schema,
     _Rewriting._keyword_call, _Rewriting._system_column, _Rewriting._call,
-    _Rewriting._reserved,
+    _Rewriting._reserved, _Rewriting._empty_list,
 )  # fmt: skip
 _NOUNS = {"regclass": "relation", "regtype": "type", "regproc": "function", "regnamespace": "schema", "regrole": "role"}
 _BEHIND_TABLE = (
@@ -578,9 +607,9 @@ def _column_name(item: Sequence[Lexeme]) -> str | None:
         if before.text in (")", "]") or before.name is not None or before.kind in ("string", "number"):
             return None  # an alias without AS
     name = _call_name(inner) if last.text == ")" else "?column?"
-    if name == "?column?" and end < len(item):
-        types = [word.name for word in item[end + 1 : _type_end(item, end + 1)] if word.name is not None]
-        return types[-1].lower() if types else name
+    if name == "?column?" and (last_cast := _last_cast(item, len(item))) is not None:
+        type_ = " ".join(word.text for word in item[last_cast + 1 :] if word.text not in ("pg_catalog", "."))
+        return _TYPE_NAMES.get(type_.lower(), type_.strip('"').lower())
     return name
 
 
@@ -588,6 +617,10 @@ _BEHIND_LIST = (
     "FROM", "WHERE", "UNION", "ORDER", "LIMIT", "GROUP", "INTO", "EXCEPT", "INTERSECT", "OFFSET", "HAVING", "QUALIFY",
     "WINDOW", "USING", "FETCH",
 )  # fmt: skip
+_TYPE_NAMES = {one.sql_name: one.name for one in base_types()} | {
+    "int": "int4", "decimal": "numeric", "float": "float8", "string": "text",
+}  # fmt: skip
+"""The names that columns have by the type that a value is cast to."""
 _BEFORE_OPERAND = ("AND", "OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "THEN", "ELSE", "BETWEEN", "FROM", "WHEN")
 
 
