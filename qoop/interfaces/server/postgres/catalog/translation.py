@@ -80,10 +80,10 @@ def as_duckdb(text: str, numbers: Numbers, database: str = "") -> str:
     """A question in PostgreSQL's SQL as DuckDB takes it. database: a name that may stand before those of schemas.
 
     >>> numbers = Numbers({"regclass": {"t": 16384}})
-    >>> as_duckdb("SELECT c.relname::pg_catalog.text WHERE relname OPERATOR(pg_catalog.~) 'x'", numbers)
-    "SELECT c.relname :: VARCHAR WHERE regexp_matches(relname, 'x')"
-    >>> as_duckdb("SELECT t.oid = ANY (p.polroles), 'public.t'::regclass AS t", numbers)
-    'SELECT list_contains(p.polroles, t.oid), CAST(16384 AS DECIMAL(31,0)) AS t'
+    >>> as_duckdb("SELECT relname::pg_catalog.text AS x WHERE relname OPERATOR(pg_catalog.~) 'x'", numbers)
+    "SELECT relname :: VARCHAR AS x WHERE regexp_matches(relname, 'x')"
+    >>> as_duckdb("SELECT t.oid = ANY (p.polroles) AS a, 'public.t'::regclass AS t", numbers)
+    'SELECT list_contains(p.polroles, t.oid) AS a , CAST(16384 AS DECIMAL(31,0)) AS t'
     """
     return _Rewriting(numbers, database).text_of(_named(lexed(without_end(text)).words))
 
