@@ -251,8 +251,9 @@ class CheckpointDirectory:
         self.remove(saved)
 
     def trim(self, seconds: float, bytes_: float) -> int:
-        """Remove checkpoints without a use for so many seconds, then the least worth while beside those that stay there
-        are more bytes than that; none that a living process needs. Returns the bytes that were freed."""
+        """Remove checkpoints whose last use is longer ago, then those of the least worth until `bytes_` are left.
+
+        It removes none that a living process needs. Returns the bytes that were freed."""
         with self._users.alone():
             self._collect()
             before = sum(size for _, size in self._sizes())

@@ -318,7 +318,7 @@ class Job:
         self._handle.cancel()
 
     def stop(self, seconds: float) -> None:
-        """Cancel it once its running tasks have ended, at most so many seconds from now; no new ones start.
+        """Cancel it once its running tasks have ended, or after these seconds; no new ones start.
 
         Returns when it has ended. The outputs of these tasks are kept as others are."""
         with suppress(ConfigError, CheckpointError), self._handle.pinned(f"stop-{self.id}", seconds):

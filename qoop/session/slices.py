@@ -53,7 +53,7 @@ def slices(
     token: str = "",
     **options: Unpack[ConnectOptions],
 ) -> Iterator[Slice]:
-    """Run a query in slices of so many seconds; the iterator ends after the slice that has the answer.
+    """Run a query in slices of this length; the iterator ends after the slice that has the answer.
 
     Each slice opens a session, goes on from the outputs at `place`, and stops itself in time. A process that can run
     only one takes ``next(qoop.slices(...))``, and passes its token to the next process.
@@ -91,7 +91,7 @@ def _slices(
 
 
 class LambdaContext(Protocol):
-    """What AWS Lambda passes to a handler beside the event, as far as it is needed."""
+    """The second argument of a handler of AWS Lambda, as far as it is needed."""
 
     def get_remaining_time_in_millis(self) -> int:
         """Milliseconds until the function is killed."""

@@ -24,7 +24,7 @@ class Stops:
         self._ends: dict[str, float] = {}
 
     def announce(self, why: str, seconds: float) -> None:
-        """The process ends in so many seconds. A second announcement for the same reason does not prolong it."""
+        """The process ends in these seconds. A second announcement for the same reason does not prolong it."""
         end = time.monotonic() + seconds
         with self._lock:
             self._ends[why] = min(end, self._ends.get(why, end))
@@ -47,7 +47,7 @@ class Stops:
 
 @contextmanager
 def stopped_by_signals(stops: Stops, seconds: float) -> Iterator[None]:
-    """Within the block SIGTERM and SIGUSR1 announce the end in so many seconds; a second SIGTERM ends the process at
+    """Within the block SIGTERM and SIGUSR1 announce the end in these seconds; a second SIGTERM ends the process at
     once. Other threads than the main one leave signals alone."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -78,15 +78,15 @@ def stopped_by_notices(stops: Stops, source: NoticeSource | None, every: float =
     ended = threading.Event()
 
     def check() -> None:
-        standing, delay = "", 0.0
+        announced, delay = "", 0.0
         while not ended.wait(delay):
             delay, notice = every, source.check()
-            if notice is not None and notice.why != standing:
-                standing = notice.why
-                stops.announce(standing, notice.seconds)
-            elif notice is None and standing:
-                stops.withdraw(standing)
-                standing = ""
+            if notice is not None and notice.why != announced:
+                announced = notice.why
+                stops.announce(announced, notice.seconds)
+            elif notice is None and announced:
+                stops.withdraw(announced)
+                announced = ""
 
     thread = threading.Thread(target=check, name="qoop-notices", daemon=True)
     thread.start()

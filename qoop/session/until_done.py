@@ -61,7 +61,7 @@ class LifeOptions:
 
 @value
 class Output:
-    """Where the answer goes: a file, whose ending is its format, or a table of the session's folder of tables.
+    """The place of the answer: a file, whose ending is its format, or a table of the session's folder of tables.
 
     replace: it may exist before.
     """

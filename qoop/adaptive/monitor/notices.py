@@ -37,7 +37,7 @@ _AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
 
 @value
 class MachineNotice:
-    """The machine will be taken away in `seconds`. why: who says so, as a noun."""
+    """The machine will be taken away in `seconds`. why: the source, as a noun."""
 
     why: str
     seconds: float
