@@ -3,6 +3,7 @@
 ::
 
     errors.py         the error tree, drawn at its top
+    faults.py         faults of a configuration, all in one message
     catalog.py        the tables of a session by name, and their statistics
     table.py          a table: name, schema and version over a source that can be read in splits
     functions/        functions of Python that queries may call

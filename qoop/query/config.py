@@ -185,11 +185,24 @@ def _from_file(path: Path) -> dict[str, object]:
     unknown = values.keys() - IN_FILES
     if unknown:
         raise ConfigError(f"{path} has no option {', '.join(sorted(unknown))}; there are {', '.join(IN_FILES)}")
+    environment = {f"QOOP_{name.upper()}": _as_text(name, value) for name, value in values.items()}
     try:
-        configure(environment={f"QOOP_{name.upper()}": _as_text(name, value) for name, value in values.items()})
+        configure(environment=environment)
     except ConfigError as error:
-        raise ConfigError(f"in {path}: {error}") from error
+        faults = _faults(environment) or [str(error)]
+        raise ConfigError("\n".join(f"in {path}: {fault}" for fault in faults)) from error
     return values
+
+
+def _faults(environment: Mapping[str, str]) -> list[str]:
+    """The faults of each option that is not valid by itself."""
+    faults = []
+    for option in OPTIONS:
+        try:
+            _chosen(option, None, environment)
+        except ConfigError as error:
+            faults.append(str(error) if option.name in str(error) else f"{option.name}: {error}")
+    return faults
 
 
 def _refuse_places(path: Path, values: Mapping[str, object], own: Path) -> None:

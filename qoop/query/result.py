@@ -97,6 +97,11 @@ class Result:
         return self._settings
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of the rows, as Arrow."""
+        return int(self._raw.nbytes)
+
+    @property
     def columns(self) -> list[str]:
         """The names of the columns."""
         return [name for name, _ in self._columns]

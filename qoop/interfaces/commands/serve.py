@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import ConfigError
-from qoop.interfaces.server.users import Users, new_user, read_users
+from qoop.interfaces.commands.serve_check import check_config, check_options
+from qoop.interfaces.server.identity.users_file import read_users
+from qoop.interfaces.server.users import Users, new_user
 
 if TYPE_CHECKING:
     from qoop.interfaces.server.flight import FlightServer
@@ -43,9 +45,8 @@ def add(
     parser.add_argument("--flight-port", type=int, metavar="N", help="of Arrow Flight SQL; without it there is none")
     pg_port = "of PostgreSQL's protocol; without it there is none"
     parser.add_argument("--pg-port", type=int, metavar="N", help=pg_port)
-    parser.add_argument(
-        "--users", metavar="FILE", type=Path, help="the users; without it, any program on this machine may connect"
-    )
+    users = "the users, read again when the file changes and at SIGHUP; without it, any local program may connect"
+    parser.add_argument("--users", metavar="FILE", type=Path, help=users)
     parser.add_argument("--new-user", metavar="NAME", help="print a new token, and its lines for the file of users")
     password = "with --new-user: ask for a password, or read a line, in place of a new token"
     parser.add_argument("--password", action="store_true", help=password)
@@ -53,7 +54,14 @@ def add(
     parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
     names = "a name clients may call this server by; repeatable"
     parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help=names)
-    parser.add_argument("--audit", metavar="FILE", type=Path, help="a line of JSON for each statement (stderr)")
+    audit = "a line of JSON for each statement (stderr); -: to stdout"
+    parser.add_argument("--audit", metavar="FILE|-", type=Path, help=audit)
+    slow = "a line of JSON for each query of --slow-seconds or more; -: to stdout"
+    parser.add_argument("--slow-log", metavar="FILE|-", type=Path, help=slow)
+    seconds = "from when on a query is slow (1)"
+    parser.add_argument("--slow-seconds", type=float, default=1.0, metavar="SECONDS", help=seconds)
+    check = "name all faults of the options, the files and the data, and end with 2 if there are any, else with 0"
+    parser.add_argument("--check-config", action="store_true", help=check)
     answers = "where queries that go on without their client (POST /queries) outlive the server"
     parser.add_argument("--answers", metavar="DIR", type=Path, help=answers)
     log = "a line of JSON for each message of the log (lines of text on stderr)"
@@ -77,14 +85,18 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
     if options.new_user is not None:
         return _print_user(options.new_user, options.password)
     http = _http()
+    if options.check_config:
+        return _print_faults(options, open_session)
     from qoop.interfaces.server.audit import AuditLog
+    from qoop.interfaces.server.identity.reloading import Reloading
     from qoop.interfaces.server.logs import logged
     from qoop.interfaces.server.postgres.server import PostgresServer
     from qoop.interfaces.server.service import Service
+    from qoop.interfaces.server.slow_log import SlowLog
     from qoop.interfaces.server.spans import exported
     from qoop.interfaces.server.timeouts import ClientLimits, Place
 
-    _check(options)
+    check_options(options)
     place = Place(options.host, options.port, options.tls_cert, options.tls_key)
     users = Users() if options.users is None else read_users(options.users)
     place.check(users.are_identified)
@@ -95,10 +107,13 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
         around.enter_context(logged(options.log))
         spans = around.enter_context(exported()) if options.otel else None
         audit = around.enter_context(closing(AuditLog.at(options.audit)))
+        slow = options.slow_log and around.enter_context(closing(SlowLog.at(options.slow_log, options.slow_seconds)))
         session = around.enter_context(_locked_session(options, open_session))
-        service = Service(session, users, audit, options.queries, spans)
+        service = Service(session, users, audit, options.queries, spans, slow)
         if session.isolation is not None:
             session.isolation.warm()
+        if options.users is not None:
+            around.enter_context(Reloading(options.users, service.reload)).at_hangup()
         with ExitStack() as servers:
             server = servers.enter_context(http(service, place, client_limits, options.answers))
             _say(f"qoop serves {len(session.tables())} tables at {server.address}")
@@ -118,11 +133,13 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
     return 0
 
 
-def _check(options: argparse.Namespace) -> None:
-    if min(options.queries, options.connections) < 1:
-        raise ConfigError("--queries and --connections must be 1 or more")
-    if not (options.idle > 0 and options.grace >= 0):
-        raise ConfigError("--idle must be above 0 seconds, and --grace at least 0")
+def _print_faults(options: argparse.Namespace, open_session: Callable[[argparse.Namespace], Session]) -> int:
+    faults, valid = check_config(options, lambda: _locked_session(options, open_session))
+    for fault in faults:
+        _say(f"qoop: {fault}")
+    if not faults:
+        _say(f"qoop: {valid}")
+    return 2 if faults else 0
 
 
 def _http() -> type[HttpServer]:

@@ -12,16 +12,19 @@ runs and counts it → `answers` writes its parts as Arrow, JSON or CSV → `aud
     flight_metadata.py  its questions about tables, types and abilities
     http.py        POST /sql, /queries, /healthz, /metrics
     http_server.py the threads of its queries, and where it listens
+    identity/      the file of users, read again when it changes, and tokens of OpenID Connect
     kept.py        queries that go on without their client, across the end of the server
     limits.py      limits of users and tenants; requests a minute
     listening.py   the socket of HTTP, TLS, connections that dawdle, a thread of its own
-    logs.py        the log as lines of JSON
-    metrics.py     counts, as the text that Prometheus reads
+    logs.py        the log as lines of JSON; files that lines are added to
+    metrics.py     counts and present values for Prometheus
     postgres/      PostgreSQL's wire protocol
     queries.py     one query of a user, from its text to its last row
     service.py     the queries of all users on one session
+    slow_log.py    a line of JSON for each slow query
     spans.py       spans of OpenTelemetry
     timeouts.py    the address that is listened to, and limits for all clients
-    users.py       the file of users: tokens and passwords as digests, tenants, limits
+    turns.py       the queue of each user and tenant
+    users.py       the users: tokens and passwords as digests, limits of tenants
     verifiers.py   verifiers of passwords by SCRAM
 """

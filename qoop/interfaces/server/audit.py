@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from qoop.catalog.errors import ConfigError
 from qoop.catalog.value import value
+from qoop.interfaces.server.logs import LineLog
 
 _LONGEST = 100_000  # characters of a statement that are written
 
@@ -44,30 +42,23 @@ class Entry:
 
 
 class AuditLog:
-    """The stream that the lines go to; may be used by several threads."""
+    """The log that the lines go to. Thread-safe."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._lock = threading.Lock()
+        self._lines = LineLog(stream)
 
     @classmethod
     def at(cls, path: Path | None) -> AuditLog:
-        """A log at the end of a file that only its owner reads; None: on stderr. Raises ConfigError."""
-        if path is None:
-            return cls(sys.stderr)
-        try:
-            return cls(os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w", encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"cannot write the audit log {path}: {error.strerror}") from error
+        """A log at the end of a file that only its owner reads; "-": on stdout; None: on stderr. Raises ConfigError."""
+        log = cls(sys.stderr)
+        if path is not None:
+            log._lines = LineLog.at(path, "the audit log")
+        return log
 
     def write(self, entry: Entry) -> None:
         """Write one line. Raises OSError: a statement that cannot be logged must not seem to be."""
-        line = entry.line(datetime.now(UTC)) + "\n"
-        with self._lock:
-            self._stream.write(line)
-            self._stream.flush()
+        self._lines.write(entry.line(datetime.now(UTC)))
 
     def close(self) -> None:
         """Close the file."""
-        if self._stream is not sys.stderr:
-            self._stream.close()
+        self._lines.close()

@@ -152,7 +152,7 @@ class _Api:
         if "origin" in request.headers:  # a page of the web, which uses its reader's network
             raise Forbidden("no page of the web may ask: the request has an Origin")
         header, address = request.headers.get("authorization"), request.client.host if request.client else ""
-        if header is not None and header.lower().startswith("basic "):  # a password takes its time
+        if header is not None and self._service.users.may_wait(header):
             user = await run_in_threadpool(self._service.users.of_header, header, address)
         else:
             user = self._service.users.of_header(header)
@@ -288,7 +288,8 @@ def _running(query: UserQuery) -> dict[str, object]:
 
 def _now(query: UserQuery) -> str:
     """The state of a query that has not ended: queued until its first task begins."""
-    return QUEUED if query.job is not None and query.job.state == "QUEUED" else RUNNING
+    queued = not query.turn.is_set() or (query.job is not None and query.job.state == "QUEUED")
+    return QUEUED if queued else RUNNING
 
 
 def _kept(kept: Kept, query: UserQuery | None) -> dict[str, object]:

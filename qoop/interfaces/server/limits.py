@@ -1,4 +1,4 @@
-"""Limits of a user or of a tenant: of one query, of queries at a time, and of requests a minute."""
+"""Limits of a user or of a tenant: of one query, of queries at a time, of the queue, and of requests a minute."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 
 from qoop.catalog.errors import ConfigError, TooMuch, TooOften
-from qoop.catalog.sizes import memory_of
+from qoop.catalog.faults import Faults
+from qoop.catalog.sizes import memory_of, parse_bytes
 from qoop.catalog.value import value
 
 MINUTE = 60.0
@@ -19,40 +21,54 @@ _REMEMBERED = 10_000
 
 @value
 class Limits:
-    """longest_query: in seconds. rows: of an answer. queries: that may run at a time. rate: requests a minute. Of a
-    tenant alone are slots, and memory in bytes: those that its tasks may hold at a time."""
+    """longest_query: in seconds. rows: of an answer. result_bytes: of an answer, as Arrow. queries: that may run at a
+    time. queue: that may wait besides. rate: requests a minute. slots, memory in bytes: those that its tasks may hold
+    at a time."""
 
     longest_query: float = math.inf
     rows: float = math.inf
+    result_bytes: float = math.inf
     queries: float = math.inf
+    queue: float = 0.0
     rate: float = math.inf
     slots: float = math.inf
     memory: float = math.inf
 
     @classmethod
     def of(cls, place: str, table: Mapping[str, object]) -> Limits:
-        """Those of a table of TOML; a limit that is not there is none. Raises ConfigError, which names the place."""
-        return cls(**{name: _limit(place, name, table) for name in LIMITS})
+        """Those of a table of TOML; a limit that is not there is none. Raises ConfigError, which names each fault."""
+        faults = Faults()
+        limits = {name: faults.read(partial(_limit, place, name, table), _DEFAULTS[name]) for name in LIMITS}
+        faults.check()
+        return cls(**limits)
 
 
-LIMITS = tuple(field.name for field in fields(Limits))
+_DEFAULTS: Mapping[str, float] = {field.name: field.default for field in fields(Limits)}  # type: ignore[misc]
+LIMITS = tuple(_DEFAULTS)
+_SIZES = ("result_bytes", "memory")
 OF_USERS = tuple(name for name in LIMITS if name not in ("slots", "memory"))
 
 
 def _limit(place: str, option: str, table: Mapping[str, object]) -> float:
-    limit = table.get(option, math.inf)
-    if option == "memory" and option in table:
-        return _memory(place, limit)
-    if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
-        raise ConfigError(f"{place}: {option} must be a number above 0, not {limit!r}")
-    return float(limit)
+    if option not in table:
+        return _DEFAULTS[option]
+    limit = table[option]
+    if option in _SIZES:
+        return _size(place, option, limit)
+    number = float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else math.nan
+    if not (number > 0 or (option == "queue" and number == 0)):
+        least = "of at least 0" if option == "queue" else "above 0"
+        raise ConfigError(f"{place}: {option} must be a number {least}, not {limit!r}")
+    return number
 
 
-def _memory(place: str, amount: object) -> float:
+def _size(place: str, option: str, amount: object) -> float:
     try:
-        return memory_of("it", amount)  # type: ignore[arg-type]  # it says so
+        if option == "memory":
+            return memory_of("it", amount)  # type: ignore[arg-type]  # it says so
+        return parse_bytes(amount)  # type: ignore[arg-type]
     except ConfigError as error:
-        raise ConfigError(f"{place}: memory: {error}") from error
+        raise ConfigError(f"{place}: {option}: {error}") from error
 
 
 class Rates:

@@ -1,18 +1,53 @@
-"""The log of a server as lines of JSON, for what collects logs."""
+"""The log of a server as lines of JSON, for what collects logs; and files that lines are added to."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 from qoop.catalog.errors import ConfigError
 
 LOGGERS = ("qoop", "uvicorn.error")
+
+
+class LineLog:
+    """The stream that lines go to. Thread-safe."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+
+    @classmethod
+    def at(cls, path: Path, what: str) -> LineLog:
+        """A log at the end of a file that only its owner reads; "-": on stdout. what: its name in errors.
+
+        Raises ConfigError.
+        """
+        if str(path) == "-":
+            return cls(sys.stdout)
+        try:
+            return cls(os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w", encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"cannot write {what} {path}: {error.strerror}") from error
+
+    def write(self, line: str) -> None:
+        """Write one line at once. Raises OSError."""
+        with self._lock:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Close the file; a standard stream stays open."""
+        if self._stream not in (sys.stdout, sys.stderr):
+            self._stream.close()
 
 
 class JsonLines(logging.Formatter):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, Forbidden, QueryError, Suspended, Timeout, TooMuch
+from qoop.catalog.sizes import size
+from qoop.engine.replay import JobReplay
 from qoop.query.isolation.text_isolation import checked_by
 from qoop.query.statements.parameters import Parameters
 from qoop.query.statements.pivots import is_open
@@ -47,7 +49,8 @@ class UserQuery:
         self.id = id or secrets.token_hex(8)
         self._bundle = bundle
         self.user, self.text, self.by = user, text, by
-        self.rows, self.since = 0, time.monotonic()
+        self.rows, self.size, self.since = 0, 0, time.monotonic()
+        self.turn, self._turn_at = threading.Event(), math.inf
         self.job: Job | None = None
         self._session, self._parameters, self._ended = session, parameters, ended
         self._lock = threading.Lock()
@@ -60,8 +63,16 @@ class UserQuery:
         return time.monotonic() - self.since
 
     @property
+    def queue_seconds(self) -> float:
+        """Seconds for which it waited: for its turn, and then for its first task."""
+        waited = min(self._turn_at, time.monotonic()) - self.since
+        if self.job is None:
+            return waited
+        return waited + JobReplay.of(self.job.history()).waited(self.job.status().elapsed)
+
+    @property
     def waits(self) -> bool:
-        """True if it has no slot now: it is planned, waits for a slot, or hands out its rows."""
+        """True if it has no slot now: it waits for its turn, is planned, waits for a slot, or hands out its rows."""
         return self.job is None or (not self.job.wait(0) and self.job.status().used.cpu == 0)
 
     def parts(self) -> Iterator[Result]:
@@ -81,6 +92,7 @@ class UserQuery:
         with self._lock:
             self._cancelled = self._cancelled or why
             job = self.job
+        self.turn.set()  # a query that waits for its turn ends
         if job is not None:
             job.cancel()
 
@@ -108,6 +120,7 @@ class UserQuery:
 
         Raises what `Session.submit` does.
         """
+        self._wait_for_turn()
         with checked_by(self._check_time):
             statement = self._statement()
             if isinstance(statement, Query) and not self._is_open(statement):
@@ -120,6 +133,7 @@ class UserQuery:
         Raises what `Session.submit` does.
         """
         self._described = True
+        self._wait_for_turn()
         with checked_by(self._check_time):
             statement = self._statement()
             if not isinstance(statement, Query) or self._is_open(statement):
@@ -132,11 +146,25 @@ class UserQuery:
             raise TooMuch(
                 f"the answer has more than the {self.user.limits.rows:,.0f} rows that {self.user.name} may have"
             )
+        if self.size + part.nbytes > self.user.limits.result_bytes:
+            most = size(self.user.limits.result_bytes)
+            raise TooMuch(f"the answer has more than the {most} that {self.user.name} may have")
         self.rows += len(part)
+        self.size += part.nbytes
+
+    def _wait_for_turn(self) -> None:
+        """Wait in the queue of the user and the tenant. Raises Cancelled, Timeout."""
+        limit = self.user.limits.longest_query
+        self.turn.wait(None if math.isinf(limit) else max(0.0, limit - self.seconds))
+        self.check()
+        if not self.turn.is_set():
+            raise Timeout(f"the query has waited for its turn for more than {limit:g} s")
+        self._turn_at = min(self._turn_at, time.monotonic())
 
     def _answer(self) -> Iterator[Result]:
         job = self.job
         if job is None:
+            self._wait_for_turn()
             with checked_by(self._check_time):
                 statement = self._statement()
                 if not isinstance(statement, Query):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import threading
 import time
@@ -17,11 +18,13 @@ from qoop.interfaces.server.audit import AuditLog, Entry
 from qoop.interfaces.server.limits import Limits, Rates, TextQuota
 from qoop.interfaces.server.metrics import Counts
 from qoop.interfaces.server.queries import UserQuery
+from qoop.interfaces.server.turns import Owner, Turns
 from qoop.interfaces.server.users import User, Users
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from qoop.interfaces.server.slow_log import SlowLog
     from qoop.interfaces.server.spans import Spans
     from qoop.planner.plan import Plan
     from qoop.planner.sql.bind import TypedName
@@ -34,6 +37,8 @@ _log = logging.getLogger(__name__)
 
 _TO_CANCEL = 10.0
 """Seconds that cancelled queries may take to end; kernels need 0.2, and their threads a machine that is not full."""
+_OF_ONE_QUERY = ("longest_query", "rows", "result_bytes")
+"""Limits of each query, of which the lesser holds."""
 _POLL_SECONDS = 0.02  # seconds between two looks whether the last query has ended
 
 
@@ -44,7 +49,13 @@ class Service:
     """
 
     def __init__(
-        self, session: Session, users: Users, audit: AuditLog, queries: int = 100, spans: Spans | None = None
+        self,
+        session: Session,
+        users: Users,
+        audit: AuditLog,
+        queries: int = 100,
+        spans: Spans | None = None,
+        slow: SlowLog | None = None,
     ) -> None:
         if not session.config.locked:
             raise ConfigError("a server needs a locked session: connect(locked=True)")
@@ -52,14 +63,24 @@ class Service:
         if isinstance(session.backend, LocalBackend) and sys.platform == "linux":
             session.isolate(session.backend.processes)
         self._audit, self._counts, self._spans = audit, Counts(), spans
+        self._slow, self._turns = slow, Turns()
         self._lock = threading.Lock()
         self._running: dict[tuple[str, str], UserQuery] = {}
         self._closing = False
         self._rates = Rates()
         self.quota = TextQuota()
         self._unread: dict[tuple[str, str], tuple[UserQuery, float]] = {}  # and since when
-        for tenant, limits in users.tenants.items():
-            session.cluster.limit_tenant(tenant, limits.slots, limits.memory)
+        self._limit_tenants(users.tenants)
+
+    def reload(self, users: Users) -> None:
+        """Take over the users of a file that has changed. Running queries keep their limits, except those of slots and
+        memory."""
+        self._limit_tenants(dict.fromkeys(self.users.tenants, Limits()) | dict(users.tenants))
+        self.users.replace(users)
+
+    def _limit_tenants(self, tenants: Mapping[str, Limits]) -> None:
+        for tenant, limits in tenants.items():
+            self.session.cluster.limit_tenant(tenant, limits.slots, limits.memory)
 
     @property
     def closing(self) -> bool:
@@ -79,8 +100,9 @@ class Service:
         """Let a query in; its reader then asks for `parts`, and says when it is at their `end`.
 
         id: that of no other query of the user that runs. bundle: where it was suspended. again: it was let in before,
-        by a server that has ended. Raises Busy.
+        by a server that has ended. Raises Busy, and NotKnown for a user that was removed.
         """
+        user = self.users.current(user)
         limited = replace(user, limits=self.limits(user))
         query = UserQuery(self.session, limited, text, by, self._ended, parameters, id, bundle)
         try:
@@ -89,6 +111,7 @@ class Service:
                     self._check_limits(user)
                 if (user.name, query.id) in self._running:
                     raise Busy("this very query runs already")
+                self._turns.enter(query.turn, self._owners(user, again))
                 self._running[user.name, query.id] = query
         except Busy as error:
             self._tell(query, "refused", error)
@@ -153,7 +176,8 @@ class Service:
     def limits(self, user: User) -> Limits:
         """The limits of one query of a user: its own and its tenant's, whichever is less."""
         own, tenant = user.limits, self.users.of_tenant(user.tenant)
-        return replace(own, longest_query=min(own.longest_query, tenant.longest_query), rows=min(own.rows, tenant.rows))
+        lesser = {name: min(getattr(own, name), getattr(tenant, name)) for name in _OF_ONE_QUERY}
+        return replace(own, **lesser)
 
     def of(self, user: User) -> list[UserQuery]:
         """The queries of a user that run now, the oldest first."""
@@ -212,16 +236,16 @@ class Service:
             raise Busy("the server ends, and takes no more queries")
         if len(self._running) >= self.queries:
             raise Busy(f"{self.queries} queries run, which is as many as may")
-        self._check_number(user.name, user.limits, sum(one.user.name == user.name for one in self._running.values()))
-        of_tenant = sum(one.user.tenant == user.tenant for one in self._running.values())
-        limits = self.users.of_tenant(user.tenant)
-        self._check_number(f"the tenant {user.tenant}", limits, of_tenant)
+        self._turns.check(self._owners(user))
         self._rates.take(user.name, user.limits.rate)
-        self._rates.take(f"the tenant {user.tenant}", limits.rate)
+        self._rates.take(f"the tenant {user.tenant}", self.users.of_tenant(user.tenant).rate)
 
-    def _check_number(self, owner: str, limits: Limits, running: int) -> None:
-        if running >= limits.queries:
-            raise Busy(f"{running} queries of {owner} run, which is as many as may")
+    def _owners(self, user: User, again: bool = False) -> tuple[Owner, Owner]:
+        """The user and its tenant, with their limits. again: all queries that were let in before may wait."""
+        tenant = self.users.of_tenant(user.tenant)
+        names = ((user.name, user.limits), (f"the tenant {user.tenant}", tenant))
+        owners = (Owner(name, one.queries, math.inf if again else one.queue) for name, one in names)
+        return next(owners), next(owners)
 
     def _ended(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
         try:
@@ -231,6 +255,7 @@ class Service:
         finally:
             with self._lock:
                 self._running.pop((query.user.name, query.id), None)
+                self._turns.leave(query.turn)
 
     def _count(self, job: Job, seconds: float) -> None:
         replay = JobReplay.of(job.history())
@@ -239,7 +264,9 @@ class Service:
 
     def _tell(self, query: UserQuery, outcome: str, error: Exception | None) -> None:
         seconds, kind = query.seconds, type(error).__name__ if error is not None else ""
-        self._counts.ended(outcome, kind, query.rows, seconds)
+        self._counts.ended(outcome, kind, query.user.tenant, query.rows, query.size, seconds)
+        if self._slow is not None and outcome != "refused":
+            self._slow.ended(query, outcome)
         failure = f"{kind}: {error}" if error is not None else ""
         if self._spans is not None:
             self._spans.tell(query, outcome, error)
@@ -253,6 +280,11 @@ class Service:
         return {
             "queries_running": ("Queries that have not ended", len(running)),
             "queries_waiting": ("Of these, those without a slot", sum(query.waits for query in running)),
+            "queries_queued": (
+                "Of these, those that wait for their turn",
+                sum(not one.turn.is_set() for one in running),
+            ),
+            "users": ("Users in the file of users", len(self.users)),
             "slots": ("Slots that tasks may have", session.available.cpu),
             "slots_used": ("Slots that tasks have", sum(one.cpu for one in used)),
             "memory_bytes": ("Memory that tasks may have", session.available.memory),

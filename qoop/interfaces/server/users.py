@@ -1,23 +1,7 @@
-"""The file of users: their tokens and passwords, tenants and limits.
+"""The users of a server: the user of a token or a password, and the limits of tenants.
 
-It is TOML, with a table for each user. ``qoop serve --new-user NAME`` prints one with a new token::
-
-    [ana]
-    token = "sha256:9f86…"    # or: password = "scrypt:<salt>:<digest>"
-    scram = "SCRAM-SHA-256$…" # the same one's verifier, for clients of PostgreSQL
-    tenant = "dashboards"     # by default the name of the user
-    longest_query = 60        # seconds
-    rows = 1000000            # of an answer
-    queries = 4               # at a time
-    rate = 600                # requests a minute
-
-    [tenants.dashboards]      # the same limits, for all of its users together
-    queries = 10
-    slots = 2                 # that their tasks may hold at a time
-    memory = "2GB"            # the same
-
-The file holds digests only. That of a token is a plain SHA-256, as tokens are 256 random bits, and so is quick; that of
-a password is scrypt, and one that was right is remembered by a digest under a key of this process.
+They are read from a file (`users_file`), which may be read again while the server runs. A password that was right is
+remembered by a digest under a key of this process.
 """
 
 from __future__ import annotations
@@ -28,28 +12,22 @@ import hashlib
 import hmac
 import os
 import secrets
-import stat
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import field
+from typing import Protocol
 
 from qoop.catalog.errors import Busy, ConfigError, NotKnown
 from qoop.catalog.value import value
-from qoop.interfaces.server.limits import LIMITS, OF_USERS, Limits, Rates
+from qoop.interfaces.server.limits import Limits, Rates
 from qoop.interfaces.server.verifiers import (
     OF_PASSWORD,
     OF_TOKEN,
     Verifier,
     decoy_verifier,
     new_verifier,
-    read_verifier,
 )
 
-_OPTIONS = ("token", "password", "scram", "tenant", *OF_USERS)
-_TENANTS = "tenants"
-"""The table of the file that is not of a user."""
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _WAITING = 8
 """Passwords that may wait to be checked: each takes 16 MB and 50 ms, one at a time, and a thread of its request."""
 _WRONG = 30
@@ -62,33 +40,83 @@ _DECOY_VERIFIER = Verifier(OF_TOKEN, bytes(16), bytes(32), bytes(32))
 @value
 class User:
     """A user of the server. secret: the digest of the token or password. verifier: the same for SCRAM. limits: its
-    own."""
+    own. issued: the user has a token of the issuer, and no entry in the file."""
 
     name: str
     tenant: str
     secret: str = ""
     limits: Limits = Limits()
     verifier: Verifier | None = None
+    issued: bool = False
 
 
 ANYBODY = User("anybody", "")
 """The user where there is no file of users; only on this machine."""
 
 
-class Users:
-    """The users of a server. users: None, if any client may connect."""
+class TokenIssuer(Protocol):
+    """Issues tokens to users that are not in the file."""
 
-    def __init__(self, users: Mapping[str, User] | None = None, tenants: Mapping[str, Limits] | None = None) -> None:
-        self._users = users
-        self._tenants = tenants or {}
-        self._by_token = {user.secret: user for user in (users or {}).values() if user.secret.startswith("sha256:")}
+    def user(self, token: str) -> User:
+        """The user of a token. Raises NotKnown, Busy."""
+
+
+@value
+class _File:
+    """The content of a file of users. users: None, if any client may connect. by_token: the users with tokens."""
+
+    users: Mapping[str, User] | None
+    tenants: Mapping[str, Limits]
+    issuer: TokenIssuer | None
+    by_token: Mapping[str, User] = field(init=False)
+    of_strangers: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        users = (self.users or {}).values()
+        by_token = {user.secret: user for user in users if user.secret.startswith("sha256:")}
+        object.__setattr__(self, "by_token", by_token)
+        text = "".join(sorted(user.secret for user in users))  # the same when the server begins again
+        object.__setattr__(self, "of_strangers", hashlib.sha256(text.encode()).digest())
+
+
+class Users:
+    """The users of a server. users: None, if any client may connect. issuer: of tokens for users of another list."""
+
+    def __init__(
+        self,
+        users: Mapping[str, User] | None = None,
+        tenants: Mapping[str, Limits] | None = None,
+        issuer: TokenIssuer | None = None,
+    ) -> None:
+        self._file = _File(users, tenants or {}, issuer)
         self._key = secrets.token_bytes(32)
-        secrets_text = "".join(sorted(user.secret for user in (users or {}).values()))
-        self._of_strangers = hashlib.sha256(secrets_text.encode()).digest()  # the same when the server begins again
-        self._right: dict[bytes, User] = {}
+        self._right: dict[bytes, str] = {}
+        """The secret in the file for each password that was right."""
+        self._issued: dict[str, tuple[str, str]] = {}
+        """The name and the secret in the file of each user that came with a password."""
         self._one_at_a_time = threading.Lock()
         self._waiting = threading.BoundedSemaphore(_WAITING)
         self._wrong, self._counting = Rates(), threading.Lock()
+
+    @property
+    def _users(self) -> Mapping[str, User] | None:
+        return self._file.users
+
+    def replace(self, users: Users) -> None:
+        """Take over the users and tenants of others at once; tokens and passwords that are no longer there end."""
+        self._file = users._file
+
+    def current(self, user: User) -> User:
+        """A user as it is now, for a connection that has been open for a while. Raises NotKnown."""
+        if self._users is None or (user.issued and self._file.issuer is not None):
+            return user
+        if (found := self._users.get(user.name)) is None:
+            raise NotKnown(f"there is no user {user.name} any more")
+        return found
+
+    def __len__(self) -> int:
+        """The number of users in the file."""
+        return len(self._users or {})
 
     @property
     def are_identified(self) -> bool:
@@ -107,7 +135,7 @@ class Users:
         user = (self._users or {}).get(name)
         if user is not None and (user.verifier is not None or clear):
             return user.verifier
-        key = hmac.digest(self._of_strangers, name.encode(errors="surrogatepass"), "sha256")
+        key = hmac.digest(self._file.of_strangers, name.encode(errors="surrogatepass"), "sha256")
         others = [one.verifier for one in (self._users or {}).values() if clear or one.verifier is not None]
         like = others[int.from_bytes(key, "big") % len(others)] if others else _DECOY_VERIFIER
         return None if like is None else decoy_verifier(like, key)
@@ -120,11 +148,11 @@ class Users:
     @property
     def tenants(self) -> Mapping[str, Limits]:
         """The limits of tenants, by name."""
-        return self._tenants
+        return self._file.tenants
 
     def of_tenant(self, tenant: str) -> Limits:
         """The limits of all users of a tenant together."""
-        return self._tenants.get(tenant, Limits())
+        return self._file.tenants.get(tenant, Limits())
 
     def of_header(self, header: str | None, address: str = "") -> User:
         """The user of an Authorization header, which is ``Bearer TOKEN`` or ``Basic …``. Raises as `of_password`."""
@@ -139,10 +167,24 @@ class Users:
 
     def of_token(self, token: str) -> User:
         """The user with that token. Raises NotKnown."""
-        user = self._by_token.get(token_digest(token))  # its time depends on digests, not on tokens
+        file, digest = self._file, token_digest(token)
+        user = file.by_token.get(digest)  # its time depends on digests, not on tokens
+        if user is None:
+            name, secret = self._issued.get(digest, ("", ""))
+            user = (file.users or {}).get(name)
+            user = user if user is not None and user.secret == secret else None
+        if user is None and file.issuer is not None and may_be_signed(token):
+            user = file.issuer.user(token)
+            if user.name in (file.users or {}):
+                raise NotKnown(f"the token is of {user.name}, which is a name in the file of users")
         if user is None:
             raise NotKnown("no user has that token")
         return user
+
+    def may_wait(self, header: str) -> bool:
+        """True for an Authorization header whose check takes its time: a password, or a token of an issuer."""
+        kind, _, credentials = header.partition(" ")
+        return kind.lower() == "basic" or (self._file.issuer is not None and may_be_signed(credentials))
 
     def of_password(self, name: str, password: str, address: str = "") -> User:
         """The user of that name with that password, or with that token in its place. address: of the client, if known.
@@ -155,14 +197,15 @@ class Users:
         if user is not None and hmac.compare_digest(user.secret, token_digest(password)):
             return user
         digest = hmac.digest(self._key, f"{len(name)} {name}{password}".encode(errors="surrogatepass"), "sha256")
-        if digest not in self._right:
-            self._right[digest] = self._checked(user, password, address or f"the user {name}")
-        return self._right[digest]
+        if user is None or self._right.get(digest) != user.secret:
+            user = self._checked(user, password, address or f"the user {name}")
+            self._right[digest] = user.secret
+        return user
 
     def token_of(self, user: User) -> str:
         """A token for a user that came with a password, valid as long as this process."""
-        token = hmac.digest(self._key, f"the token of {user.name}".encode(), "sha256").hex()
-        self._by_token[token_digest(token)] = user
+        token = hmac.digest(self._key, f"the token of {user.name} {user.secret}".encode(), "sha256").hex()
+        self._issued[token_digest(token)] = user.name, user.secret
         return token
 
     def _checked(self, user: User | None, password: str, source: str) -> User:
@@ -213,73 +256,9 @@ def new_user(name: str, password: str | None = None) -> tuple[str, str]:
     return secret, f'[{quoted}]\n{digest}\nscram = "{verifier}"\n'
 
 
-def read_users(path: Path) -> Users:
-    """The users of a file. Raises ConfigError, which names the file and the user."""
-    import tomllib
-
-    try:
-        if path.stat().st_mode & _OTHERS_MAY_WRITE:
-            raise ConfigError(f"{path} may be written by other users of this machine: chmod go-w it first")
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
-    if not tables.keys() - {_TENANTS}:
-        raise ConfigError(f"{path} has no users; qoop serve --new-user NAME prints the lines of one")
-    tenants = _tenants(f"{path}: {_TENANTS}", tables.pop(_TENANTS, {}))
-    users = {name: _user(f"{path}: {name}", name, table) for name, table in tables.items()}
-    unknown = tenants.keys() - {user.tenant for user in users.values()}
-    if unknown:
-        raise ConfigError(f"{path} has limits of {', '.join(sorted(unknown))}, which no user is of")
-    return Users(users, tenants)
-
-
-def _tenants(place: str, table: object) -> dict[str, Limits]:
-    if not isinstance(table, dict) or not all(isinstance(one, dict) for one in table.values()):
-        raise ConfigError(f"{place} must be tables of limits, such as [tenants.dashboards]")
-    for name, limits in table.items():
-        _check_options(f"{place}.{name}", limits, LIMITS)
-    return {name: Limits.of(f"{place}.{name}", limits) for name, limits in table.items()}
-
-
-def _check_options(place: str, table: Mapping[str, object], known: Sequence[str]) -> None:
-    unknown = table.keys() - set(known)
-    if unknown:
-        raise ConfigError(f"{place} has no option {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-
-
-def _user(place: str, name: str, table: object) -> User:
-    if not isinstance(table, dict):
-        raise ConfigError(f"{place} must be the table of a user, such as [ana]")
-    _check_options(place, table, _OPTIONS)
-    tenant = table.get("tenant", name)
-    if not isinstance(tenant, str):
-        raise ConfigError(f"{place}: tenant must be a text, not {tenant!r}")
-    return User(name, tenant, _secret(place, table), Limits.of(place, table), _verifier(place, table))
-
-
-def _verifier(place: str, table: Mapping[str, object]) -> Verifier | None:
-    try:
-        return read_verifier(str(table["scram"])) if "scram" in table else None
-    except ValueError as error:
-        raise ConfigError(f"{place}: scram is no verifier as qoop serve --new-user prints it: {error}") from None
-
-
-def _secret(place: str, table: Mapping[str, Any]) -> str:
-    kinds = {"token": ("sha256", [64]), "password": ("scrypt", [32, 128])}
-    [*names] = kinds.keys() & table.keys()
-    if len(names) != 1:
-        raise ConfigError(f"{place} needs either a token or a password")
-    kind, lengths = kinds[names[0]]
-    algorithm, *digits = str(table[names[0]]).split(":")
-    if algorithm != kind or [len(part) for part in digits] != lengths or not _are_hex(digits):
-        raise ConfigError(f"{place}: {names[0]} must be a digest, {kind}:…, as qoop serve --new-user prints it")
-    return str(table[names[0]]).lower()
-
-
-def _are_hex(parts: list[str]) -> bool:
-    return all(digit in "0123456789abcdefABCDEF" for part in parts for digit in part)
+def may_be_signed(token: str) -> bool:
+    """True for a token in the form of a signed one (RFC 7519): three parts with dots between them."""
+    return token.count(".") == 2
 
 
 def _basic(encoded: str) -> tuple[str, str]:

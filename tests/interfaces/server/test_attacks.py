@@ -20,8 +20,9 @@ from waits import until
 
 from qoop.catalog.errors import ConfigError, NotKnown
 from qoop.interfaces.server.http_server import HttpServer
+from qoop.interfaces.server.identity.users_file import read_users
 from qoop.interfaces.server.timeouts import ClientLimits, Place
-from qoop.interfaces.server.users import Users, new_user, read_users
+from qoop.interfaces.server.users import Users, new_user
 
 
 @pytest.mark.parametrize("path", ["/sql", "/queries", "/metrics"])

@@ -192,7 +192,7 @@ def test_health_and_metrics(world: World) -> None:
 def numbers(world: World) -> dict[str, float]:
     text = world.ask("GET", "/metrics").body.decode()
     lines = [line for line in text.splitlines() if not line.startswith("#")]
-    assert all(re.fullmatch(r'qoop_\w+(\{\w+="[^"]*"\})? [0-9.e+]+', line) for line in lines), text
+    assert all(re.fullmatch(r'(qoop|process)_\w+(\{\w+="[^"]*"\})? [0-9.e+]+', line) for line in lines), text
     return {name: float(number) for name, number in (line.rsplit(" ", 1) for line in lines)}
 
 

@@ -17,10 +17,11 @@ from waits import until
 import qoop
 from qoop.catalog.errors import Busy, ConfigError, TooMuch, TooOften
 from qoop.interfaces.server.audit import AuditLog
+from qoop.interfaces.server.identity.users_file import read_users
 from qoop.interfaces.server.limits import Limits, Rates
 from qoop.interfaces.server.logs import logged
 from qoop.interfaces.server.service import Service
-from qoop.interfaces.server.users import User, Users, read_users, token_digest
+from qoop.interfaces.server.users import User, Users, token_digest
 
 NIGHT = Limits(queries=2, rows=100)
 
@@ -111,7 +112,8 @@ def test_the_file_has_tenants(tmp_path: Path) -> None:
         ("[tenants.night]\nqueries = 3", "limits of night, which no user is of"),
         (
             "[tenants.day]\nslotz = 3",
-            "tenants.day has no option slotz; there are longest_query, rows, queries, rate, slots, memory",
+            "tenants.day has no option slotz; "
+            "there are longest_query, rows, result_bytes, queries, queue, rate, slots, memory",
         ),
         ('[tenants.day]\nmemory = "much"', "tenants.day: memory: 'much' is not a size"),
         ("[tenants.day]\nmemory = 5", "tenants.day: memory: it must be at least 16MiB"),

@@ -16,10 +16,11 @@ from server_world import ANA, BEN, PAT, ZOE, World, certified
 
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError, NotKnown
+from qoop.interfaces.server.identity.users_file import read_users
 from qoop.interfaces.server.postgres.scram import Server, binding_of
 from qoop.interfaces.server.postgres.server import PostgresServer
 from qoop.interfaces.server.timeouts import ClientLimits, Place
-from qoop.interfaces.server.users import new_user, read_users
+from qoop.interfaces.server.users import new_user
 from qoop.interfaces.server.verifiers import new_verifier, read_verifier
 
 
