@@ -27,8 +27,8 @@ import duckdb
 
 HEADER = struct.Struct(">cQ")
 _PR_SET_PDEATHSIG = 1
-_RESERVED = 512 << 20 if duckdb.__version__.startswith("2.") else 0
-"""Bytes that instances of DuckDB 2.0 map when they are opened, and do not use: the parent counts those that are."""
+_RESERVED = (512 if duckdb.__version__.startswith("2.") else 256) << 20
+"""Bytes that DuckDB maps and does not use: the parent counts those that are used, and ends what has too many."""
 _NICE = 5  # texts that are trusted run in the parent, and go first where the processor is short
 _PLAIN = (str, int, float, bool, type(None))
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from qoop.engine.processes.isolated_task import IsolatedTask
 from qoop.engine.processes.pool import ProcessPool
-from qoop.engine.processes.process import Limits
+from qoop.engine.processes.process import ChildProcess, Limits
 from qoop.engine.processes.task_in_process import run_task
 from qoop.engine.storage.growing import Begin, InMemory, Made, Output
 from qoop.engine.task import TaskSpec
@@ -62,10 +62,16 @@ class IsolatedKernel:
                     output.add([(0, batch) for batch in batches])
 
             process = stack.enter_context(self._pool.process())
-            process.call(run_task, [IsolatedTask.of(spec, folder).written()], limits, receive)
+            stack.callback(self._remove_spill, process)
+            process.call(run_task, [IsolatedTask.of(spec, folder, self._folder).written()], limits, receive)
             assert output is not None  # its schema came first
             _check_tables(spec)
             return output.finish()
+
+    def _remove_spill(self, process: ChildProcess) -> None:
+        """Remove what a process has left that was killed."""
+        if not process.fit:
+            shutil.rmtree(self._folder / str(process.id), ignore_errors=True)
 
     def part_over(self) -> float | None:
         """None: the process does not say."""

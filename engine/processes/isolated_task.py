@@ -99,16 +99,16 @@ class IsolatedTask:
     tables: tuple[IsolatedTable, ...]
 
     @classmethod
-    def of(cls, spec: TaskSpec, folder: Path) -> IsolatedTask:
-        """The task of a spec. Tables in memory are written to the folder."""
+    def of(cls, spec: TaskSpec, folder: Path, spill: Path) -> IsolatedTask:
+        """The task of a spec. Tables in memory are written to the folder; processes spill to one of their own each."""
         stage = spec.stage
         tables = tuple(
             _isolated(item.name, spec.tables[item.table], item.columns, folder / f"{number}.arrow")
             for number, item in enumerate(stage.table_inputs)
         )
         row_bytes = stage.estimate.bytes / max(1.0, stage.estimate.rows)
-        cpu, memory = spec.resources.cpu, spec.resources.memory
-        return cls(stage.sql, spec.settings, cpu, memory, row_bytes, spec.locked, str(folder / "spill"), tables)
+        cpu, memory = spec.resources.cpu, _COUNTED * spec.resources.memory
+        return cls(stage.sql, spec.settings, cpu, memory, row_bytes, spec.locked, str(spill), tables)
 
     def as_spec(self) -> TaskSpec:
         """The spec for a kernel. Only its text, tables, options and resources are those of the parent's."""
@@ -136,6 +136,8 @@ def read_task(data: Any) -> IsolatedTask:
 
 
 _CODEC = Codec({})
+_COUNTED = 0.75
+"""The part of the memory of a task that is the limit of DuckDB; the rest is for what it does not count."""
 
 
 def _isolated(name: str, table: Table, columns: Sequence[str], file: Path) -> IsolatedTable:

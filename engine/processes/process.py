@@ -33,12 +33,14 @@ class Limits(NamedTuple):
 class ChildProcess:
     """One child process. Not thread-safe.
 
-    known: what its caller has sent it before, and it still has. fit: it has ended its last call, and can take another.
+    id: of the process; 0 until its first call. known: what its caller has sent it before, and it still has. fit: it has
+    ended its last call, and can take another.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._id = 0  # until the first frame
+        self.id = 0  # until the first frame
+        self._handle: int | None = None
         self._base = 0  # bytes that it has without work
         self.known: object = None
         self.fit = True
@@ -70,8 +72,6 @@ class ChildProcess:
                     self.fit = self._is_small()
                     raise _error(json.loads(data))
                 receive(data)
-        except OSError as error:
-            raise ExecutionError(_DIED) from error
         finally:
             if not self.fit:
                 self.kill()
@@ -80,16 +80,21 @@ class ChildProcess:
         """End the process, whatever it does."""
         self.fit = False
         self._socket.close()
-        if self._id:
+        if self._handle is not None:  # of this process, even if another has its number by now
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._id, signal.SIGKILL)
-            self._id = 0
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            os.close(self._handle)
+            self._handle = None
 
     def _begin(self, limits: Limits) -> None:
         """Wait until the process has begun."""
-        if not self._id:
+        if not self.id:
             _, data = self._frame(limits)
-            self._id = int(data)
+            self.id = int(data)
+            try:
+                self._handle = os.pidfd_open(self.id)
+            except OSError as error:
+                raise ExecutionError(_DIED) from error
             self._base = self._memory()
 
     def _send(self, data: bytes, limits: Limits) -> None:
@@ -100,6 +105,8 @@ class ChildProcess:
                 view = view[self._socket.send(view) :]
             except TimeoutError:
                 limits.check()
+            except OSError as error:
+                raise ExecutionError(_DIED) from error
 
     def _frame(self, limits: Limits) -> tuple[bytes, bytearray]:
         kind, size = HEADER.unpack(self._bytes(HEADER.size, limits))
@@ -114,6 +121,8 @@ class ChildProcess:
                 count = self._socket.recv_into(view)
             except TimeoutError:
                 count = -1
+            except OSError as error:
+                raise ExecutionError(_DIED) from error
             if count == 0:
                 raise ExecutionError(_DIED)
             if count > 0:
@@ -131,7 +140,7 @@ class ChildProcess:
     def _memory(self) -> int:
         """Bytes of its memory that no file holds; 0: unknown."""
         try:
-            with open(f"/proc/{self._id}/statm", encoding="ascii") as file:
+            with open(f"/proc/{self.id}/statm", encoding="ascii") as file:
                 _, resident, shared, *_ = map(int, file.read().split())
         except (OSError, ValueError):
             return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,7 +28,9 @@ def run_task(reply: Reply, task: Any) -> None:
     """Run an isolated task and send its rows: each frame is an Arrow stream of a schema and one batch."""
     found = read_task(task)
     if not _kernels:
-        _kernels.append(Kernel(Path(found.spill)))
+        spill = Path(found.spill) / str(os.getpid())
+        spill.mkdir()
+        _kernels.append(Kernel(spill / "kernel"))
     versions = {table.name: table.version for table in found.tables}
     if any(_versions.get(name, version) != version for name, version in versions.items()):
         _kernels[0].restart()  # DuckDB may have kept the footer of a file that has changed since

@@ -167,3 +167,16 @@ def test_options_of_the_session_hold_in_child_processes(session: qoop.Session) -
         assert rows == [(None, 2), (1, 2)]
     finally:
         session.sql("RESET default_null_order")
+
+
+def test_a_process_spills_for_one_query_after_the_other_and_leaves_nothing(session: qoop.Session) -> None:
+    text = "SELECT repeat('x', 9) AS r, i FROM range(9000000) t(i) ORDER BY hash(i), i"
+    for offset in (0, 1):
+        assert len(session.sql(f"{text} LIMIT 8000000 OFFSET {offset}").fetchmany(2)) == 2
+    job = session.submit(text)
+    until(lambda: bool(session.backend.processes._busy))
+    job.cancel()
+    with pytest.raises(qoop.Cancelled):
+        job.result()
+    folder = session.backend._scratch.path / "processes"
+    until(lambda: not [path for path in folder.rglob("*") if path.is_file()])
