@@ -13,8 +13,8 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 LEAST_MEMORY = 16 * 2**20
 """Bytes: less runs nothing."""
 
-_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)\s*", re.IGNORECASE)
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*", re.IGNORECASE)
 
 
 def parse_bytes(value: int | str) -> int:
@@ -34,7 +34,7 @@ def parse_bytes(value: int | str) -> int:
 
 
 def parse_seconds(value: float | str) -> float:
-    """Seconds of a length of time such as 30, "30", "30 s", "500 ms", "2 min", "1.5 h" or "1 d"; or infinity.
+    """Seconds of a length of time such as 30, "30", "30 s", "500 ms", "2 min" (or "2m"), "1.5 h" or "1 d"; or infinity.
 
     >>> parse_seconds("30 s"), parse_seconds("2min"), parse_seconds(7), parse_seconds("inf")
     (30.0, 120.0, 7.0, inf)

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from qoop.query.result import Result
     from qoop.session.opening import connect, resume, sql
     from qoop.session.session import Session
+    from qoop.session.slices import lambda_handler, slices
 
     __version__: str
 
@@ -107,9 +108,11 @@ __all__ = [
     "UnknownTable",
     "__version__",
     "connect",
+    "lambda_handler",
     "load_ipython_extension",
     "replay",
     "resume",
+    "slices",
     "sql",
 ]
 
@@ -124,9 +127,11 @@ _HOME = {
     "Result": "qoop.query.result",
     "Session": "qoop.session.session",
     "connect": "qoop.session.opening",
+    "lambda_handler": "qoop.session.slices",
     "load_ipython_extension": "qoop.interfaces.notebook",
     "replay": "qoop.adaptive.profiles",
     "resume": "qoop.session.opening",
+    "slices": "qoop.session.slices",
     "sql": "qoop.session.opening",
 }
 

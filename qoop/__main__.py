@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from qoop.session.session import Session
 
 _USAGE, _INTERRUPTED = 2, 130
-_COMMANDS = ("explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile", "serve", "cluster", "page")
+_COMMANDS = (
+    "explain", "resume", "replay", "calibrate", "tpcds", "bench", "profile", "serve", "cluster", "page", "run", "runs"
+)  # fmt: skip
 """The meaning of a first word even if there is a file of that name; that one is ./tpcds."""
 
 _MAY_BE_COMMAND = re.compile(r"^\s*(?:\\|\.[a-z?])", re.M | re.I)
@@ -114,6 +116,7 @@ def _add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser],
     _add_cluster(commands, words)
     _add_serve(commands, words)
     _add_page(commands, words)
+    _add_run(commands, words)
     _add_group(commands, words, "profile", _PROFILE, "qoop.interfaces.commands.profile")
     _add_group(commands, words, "tpcds", _TPCDS, "qoop.tpcds.cli")
     _add_group(commands, words, "bench", _BENCH, "qoop.tpcds.bench_cli")
@@ -188,6 +191,17 @@ def _add_page(commands: argparse._SubParsersAction[argparse.ArgumentParser], wor
         import_module("qoop.interfaces.page.command").add(commands)
     else:
         commands.add_parser("page", help="Show a trace in the browser: go to any time of it")
+
+
+def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser], words: Sequence[str]) -> None:
+    """Add ``run`` and ``runs``; their module is loaded only to run them."""
+    if words[:1] in (["run"], ["runs"]):
+        run = import_module("qoop.interfaces.commands.run")
+        _add_session_options(run.add_run(commands, _session, _show, _format))
+        run.add_runs(commands)
+    else:
+        commands.add_parser("run", help="Run a query that survives its process, until it is done")
+        commands.add_parser("runs", help="List the unfinished queries of a folder of checkpoints; remove what is old")
 
 
 def _add_page_option(parser: argparse.ArgumentParser) -> None:

@@ -25,7 +25,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from dataclasses import fields as fields_of
 from hashlib import blake2b
@@ -100,12 +100,15 @@ class Unsaved:
 
 @value
 class _Candidate:
-    """A checkpoint that may be removed. worth: seconds it took to make, by byte and by second since its last use."""
+    """A checkpoint that may be removed. worth: seconds it took to make, by byte and by second since its last use.
+
+    age: seconds since its last use."""
 
     name: str
     data: str
     bytes: int
     worth: float
+    age: float
 
 
 def usual_budget(root: Path) -> int:
@@ -156,7 +159,7 @@ class CheckpointDirectory:
             if not needed:
                 self.unpin([committed.key])
             return present
-        name = _name(committed.key)
+        name = checkpoint_name(committed.key)
         unique = f"{name}.{self._users.own}-{next(self._numbers)}"
         data, draft = self.root / f"{unique}.arrow", self.root / f"{unique}.json"
         try:
@@ -184,7 +187,7 @@ class CheckpointDirectory:
 
     def _commit(self, key: CheckpointKey, draft: Path) -> Saved | None:
         """Make a draft the manifest, unless there is one of that key by now that can be believed."""
-        name = _name(key)
+        name = checkpoint_name(key)
         manifest = self.root / f"{name}.json"
         with self._users.alone():
             present = read_manifest(manifest, self._key)
@@ -201,7 +204,7 @@ class CheckpointDirectory:
         """The checkpoint of that key, or None if there is none that can be believed. It is not removed before
         `unpin`. Raises CheckpointError if the directory cannot be read, or has no space to record that it is needed.
         """
-        name = _name(key)
+        name = checkpoint_name(key)
         try:
             if not (self.root / f"{name}.json").exists():
                 return None
@@ -229,11 +232,11 @@ class CheckpointDirectory:
 
     def unpin(self, keys: Sequence[CheckpointKey]) -> None:
         """No job of this process needs these any more; they stay until their space is needed."""
-        self._users.unpin([_name(key) for key in keys])
+        self._users.unpin([checkpoint_name(key) for key in keys])
 
     def remove(self, saved: Saved) -> None:
         """Forget a checkpoint that proved unreadable; first the manifest, unless it was made again, then the data."""
-        name = _name(saved.committed.key)
+        name = checkpoint_name(saved.committed.key)
         with self._users.alone():
             if self._data_of(name) == saved.path.name:
                 _remove(self.root / f"{name}.json")
@@ -243,9 +246,23 @@ class CheckpointDirectory:
     def set_aside(self, saved: Saved, folder: Path) -> None:
         """Move a checkpoint that is not to be used any more to a folder, for people. It goes if it cannot be moved."""
         with contextlib.suppress(OSError):
-            for path in (self.root / f"{_name(saved.committed.key)}.json", saved.path):
+            for path in (self.root / f"{checkpoint_name(saved.committed.key)}.json", saved.path):
                 shutil.move(path, folder / path.name)
         self.remove(saved)
+
+    def trim(self, seconds: float, bytes_: float) -> int:
+        """Remove checkpoints whose last use is longer ago, then those of the least worth until `bytes_` are left.
+
+        It removes none that a living process needs. Returns the bytes that were freed."""
+        with self._users.alone():
+            self._collect()
+            before = sum(size for _, size in self._sizes())
+            old = [one for one in self._candidates() if one.age > seconds]
+            self._drop(old)
+            left = sum(size for _, size in self._sizes())
+            if left > bytes_:
+                self._evict(int(left - bytes_))
+            return before - sum(size for _, size in self._sizes())
 
     def close(self) -> None:
         """Let go of the directory."""
@@ -291,10 +308,14 @@ class CheckpointDirectory:
         for one in sorted(self._candidates(), key=lambda item: item.worth):
             if gone >= bytes_:
                 break
-            (self.root / f"{one.name}.json").unlink(missing_ok=True)
-            (self.root / one.data).unlink(missing_ok=True)
+            self._drop([one])
             gone += one.bytes
         return gone
+
+    def _drop(self, unneeded: Iterable[_Candidate]) -> None:
+        for one in unneeded:
+            (self.root / f"{one.name}.json").unlink(missing_ok=True)
+            (self.root / one.data).unlink(missing_ok=True)
 
     def _candidates(self) -> Iterator[_Candidate]:
         needed, now = self._users.needed(), time.time()
@@ -308,7 +329,7 @@ class CheckpointDirectory:
                 size = path.stat().st_size + (saved.path.stat().st_size if saved is not None else 0)
                 seconds = saved.committed.seconds if saved is not None else 0.0  # it is of no use to us
                 name = saved.path.name if saved is not None else self._data_of(match["name"]) or path.name
-                yield _Candidate(match["name"], name, size, seconds / max(1, size) / age)
+                yield _Candidate(match["name"], name, size, seconds / max(1, size) / age, age)
 
     def _sizes(self) -> Iterator[tuple[str, int]]:
         with os.scandir(self.root) as entries:
@@ -381,7 +402,8 @@ def _remove(*paths: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _name(key: CheckpointKey) -> str:
+def checkpoint_name(key: CheckpointKey) -> str:
+    """The name of the files of a checkpoint, without their endings."""
     text = json.dumps([key.signature, key.layout, key.part])
     return blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from qoop.catalog.errors import ConfigError, ExecutionError, QoopError, Timeout
+from qoop.catalog.errors import CheckpointError, ConfigError, ExecutionError, QoopError, Timeout
 from qoop.catalog.paths import absolute
 from qoop.catalog.value import value
 from qoop.engine.history import Decided, Record, Succeeded
@@ -315,6 +316,15 @@ class Job:
     def cancel(self) -> None:
         """Stop it; running kernels end within 0.2 s. No effect on a job that has ended."""
         self._handle.cancel()
+
+    def stop(self, seconds: float) -> None:
+        """Cancel it once its running tasks have ended, or after these seconds; no new ones start.
+
+        Returns when it has ended. The outputs of these tasks are kept as others are."""
+        with suppress(ConfigError, CheckpointError), self._handle.pinned(f"stop-{self.id}", seconds):
+            self._handle.cancel()  # an error: it has ended, or its outputs are not needed to be known
+        self._handle.cancel()
+        self._handle.wait()
 
     def forget(self) -> None:
         """Cancel the job if it runs, and release its outputs: the answer is no longer required."""

@@ -15,6 +15,10 @@
     rare.py           statements that few sessions run: databases, macros, extensions, prepared ones, moves
     explanations.py   EXPLAIN in its forms
     earlier_runs.py   runs that did not end, and the reason why a new run cannot use their outputs
+    until_done.py     runs a query over the lives of many processes
+    lives.py          the records of such runs, and their list
+    stops.py          announced ends of the process: signals, its time, notices
+    slices.py         a query in slices of time; `lambda_handler`
     pages.py          the live page, loaded by its name
     suspension.py     writes a job to a bundle, and goes on with one
 """

@@ -18,7 +18,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import duckdb
 
@@ -33,6 +33,9 @@ from qoop.query.plan_keys import is_steady, planner_version
 from qoop.query.statements.normal_text import normal_text
 
 FORMAT, VERSION = "qoop-run", 1
+
+UNTIL_DONE = "until-done"
+"""The folder of the records of runs until done (:mod:`qoop.session.lives`)."""
 
 _MOST = 1000
 """Files at most; beyond, the oldest are removed."""
@@ -144,6 +147,7 @@ class EarlierRuns:
 
     def __init__(self, checkpoints: Path, key: bytes | None) -> None:
         self._folder = checkpoints / "runs"
+        self._lives = checkpoints / UNTIL_DONE
         self._key = key
 
     def begin(self, planned: Planned) -> StartedRun:
@@ -161,11 +165,20 @@ class EarlierRuns:
             return StartedRun()
 
     def is_unfinished(self, text: str) -> bool:
-        """True if a run of the text has not ended, whether it is under way or not."""
+        """True if a run of the text has not ended, whether it is under way or not, or is to survive its process."""
         digest = normal_text(text).digest
+        if (self._lives / f"{digest}.json").exists():
+            return True
         with contextlib.suppress(OSError):  # no run has begun
             return any(name.startswith(digest) for name in os.listdir(self._folder))
         return False
+
+    def listed(self) -> Iterator[tuple[Path, str, bool]]:
+        """All runs that have not ended: file, text, and whether a process runs it."""
+        for path in sorted(self._folder.glob("*.json")):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, NotSealed), path.open("rb") as file:
+                text = _query(opened(file.read(), self._key)).text
+                yield path, text, is_locked(file)
 
     def _write(self, path: Path, now: QueryFacts) -> FileIO:
         file = open_private(path, "x")
@@ -232,6 +245,16 @@ class EarlierRuns:
             return 0.0
 
         return sorted(names, key=written, reverse=True)
+
+
+def is_locked(file: IO[bytes]) -> bool:
+    """True if a process holds the lock of the file."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
 
 
 def _query(body: Mapping[str, Any]) -> QueryFacts:

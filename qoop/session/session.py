@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from qoop.query.statements.parameters import Parameters
     from qoop.session.cursors import Cursor
     from qoop.session.pages import OpenPage
+    from qoop.session.until_done import Life, UntilDoneOptions
 
 
 class Session(Registration):
@@ -311,6 +312,12 @@ class Session(Registration):
         resumption = Resumption(self._tables, self.planning, self.backend, self.set, start)
         return resumption.resume(absolute(path), data, trust)
 
+    def run_until_done(self, text: str, **options: Unpack[UntilDoneOptions]) -> Life:
+        """Run a query in this process and those after it: see :func:`qoop.session.until_done.run_until_done`."""
+        from qoop.session.until_done import run_until_done  # few sessions do so
+
+        return run_until_done(self, text, **options)
+
     @interruptible()
     def alternatives(self, text: str, grid: Grid | None = None) -> Alternatives:
         """The plans of a query worth keeping: for every share of the grid one that is close to the best.
@@ -454,8 +461,7 @@ class Session(Registration):
     def close(self) -> None:
         """Cancel the jobs that run, join all threads and remove temporary files. Results stay valid.
 
-        Raises DiskFull, after all that, if a checkpoint could not be written and no job has reported it.
-        """
+        Raises DiskFull, after all that, if a checkpoint could not be written and no job has reported it."""
         if not self._tables.creator_process.is_here:  # it is the parent's to close
             return
         self._tables.shut()

@@ -9,6 +9,7 @@
     profile.py       ``qoop profile``: list, show, draw, convert, statistics
     replay.py        ``qoop replay``: tells a trace and checks it
     resume.py        ``qoop resume``: goes on with a suspended job
+    run.py           ``qoop run`` and ``qoop runs``: queries that survive their processes
     serve.py         ``qoop serve``: its options, the session, the end at a signal
     serve_check.py   ``qoop serve --check-config``: all faults of a configuration
     words.py         the words of a command line in the order in which argparse takes them

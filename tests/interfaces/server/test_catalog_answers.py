@@ -111,6 +111,7 @@ def test_what_does_not_exist_is_said(ana: Any) -> None:
     for text, words in (
         ("SELECT 'nix'::regclass", 'relation "nix" does not exist'), ("SELECT nix FROM pg_class", "nix"),
         ("SELECT pg_reload_conf()", "refused"), ("FETCH 1 FROM nix", 'no cursor "nix"'),
+        ("SELECT qoop_end_backend(1, 2, true), version()", "refused"), (f"SET my.own = '{'x' * 5000}'", "at most"),
         ("SHOW nix", 'no setting "nix"'), ("SET nix = 1", "SET nix"), ("FETCH SIDEWAYS FROM c", "direction"),
     ):  # fmt: skip
         with pytest.raises(psycopg.Error, match=words):
@@ -136,6 +137,14 @@ def test_settings_last_as_long_as_their_transaction(ana: Any) -> None:
     assert ana.execute("SELECT current_setting('my.own', true)").fetchone() == (None,)
     with pytest.raises(psycopg.Error, match="it stays"):
         ana.execute("SELECT set_config('client_encoding', 'latin1', false)")
+
+
+def test_a_client_has_so_many_settings(ana: Any) -> None:
+    with pytest.raises(psycopg.Error, match="at most 400 settings"):
+        for number in range(400):
+            ana.execute(f"SET my.own{number} = 'x'")
+    ana.execute("DISCARD ALL")
+    ana.execute("SET my.own = 'x'")
 
 
 def test_a_user_finds_and_ends_own_connections_alone(shop: Shop, ana: Any) -> None:

@@ -28,6 +28,7 @@ from qoop.interfaces.server.timeouts import ClientLimits, Place, first_to_go, li
 
 _CONNECTIONS = 200  # of clients that were let in, at a time
 _STRANGERS = 300  # concurrent connections without authentication; one more ends the oldest
+_SHOWN = 1024  # characters of a statement that pg_stat_activity shows
 _IDLE = 3600.0  # seconds until a client that says nothing is sent away
 _POLL_SECONDS = 0.05  # seconds between two looks whether clients have gone
 _TO_END = 5.0  # seconds that connections may take to end with the server; their queries have ended before
@@ -209,7 +210,7 @@ class _Connection:
     def activity(self, client: Client, own: bool) -> Activity:
         """Its row of pg_stat_activity. own: its texts, too."""
         application = client.settings["application_name"] if own else ""
-        query, started = (client.text, client.text_since) if own else ("<insufficient privilege>", None)
+        query, started = (client.text[:_SHOWN], client.text_since) if own else ("<insufficient privilege>", None)
         return Activity(self.key[0], self.user, application, self.address, self._begun, started, client.state, query)
 
     @property

@@ -8,7 +8,7 @@ from importlib.resources import files
 from zoneinfo import available_timezones
 
 from qoop.catalog.duckdb_introspection import ask
-from qoop.catalog.errors import Forbidden, QueryError
+from qoop.catalog.errors import Forbidden, QueryError, TooMuch
 
 REPORTED = {
     "server_version": "server_version", "server_encoding": "server_encoding", "client_encoding": "client_encoding",
@@ -29,6 +29,7 @@ _ONLY = {
     "bytea_output": ("hex",), "role": ("none",),
 }  # fmt: skip
 """Settings that decide what a value is sent as, and the values that they must have."""
+_MOST, _LONGEST = 400, 4_000
 _FIXED = (
     "server_version", "server_version_num", "server_encoding", "is_superuser", "in_hot_standby", "integer_datetimes",
     "max_connections", "block_size", "lc_collate", "lc_ctype", "ssl", "wal_level", "max_identifier_length",
@@ -111,6 +112,8 @@ class ClientSettings:
                 f"a server does not SET {name or 'nothing'}: its session is that of all users, and PostgreSQL has no "
                 "such setting"
             )
+        if len(name) + len(to or "") > _LONGEST or (name not in self._values and len(self._values) >= _MOST):
+            raise TooMuch(f"a client has at most {_MOST} settings, of {_LONGEST:,} characters each")
         if name in _FIXED:
             raise Forbidden(f"a server does not SET {name}: it stays {self._first[name]}")
         if to is None or name not in _ONLY:

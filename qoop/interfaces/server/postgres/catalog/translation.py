@@ -13,7 +13,7 @@ from itertools import takewhile
 from qoop.catalog.errors import BindError
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items, quoted, without_end
 from qoop.catalog.value import value
-from qoop.interfaces.server.postgres.catalog.carriers import NAMED, carrier, cast_type
+from qoop.interfaces.server.postgres.catalog.carriers import NAMED, cast_type
 from qoop.interfaces.server.postgres.catalog.data import base_types, functions, relations
 from qoop.interfaces.server.postgres.catalog.functions import TABLE_MACROS
 from qoop.interfaces.server.postgres.catalog.text_functions import duckdb_call
@@ -650,8 +650,3 @@ def _call_name(inner: Sequence[Lexeme]) -> str:
             return _column_name(inner[at + 2 : place]) or inner[(place or 1) - 1].name or "?column?"
         return (inner[at].name or "").lower()
     return "?column?"
-
-
-def carrier_columns(columns: Sequence[tuple[str, str]]) -> str:
-    """Columns of a relation as CREATE TABLE has them."""
-    return ", ".join(f"{quoted(name)} {carrier(type_)}" for name, type_ in columns)

@@ -1,0 +1,157 @@
+"""``qoop run QUERY --until-done`` and ``qoop runs PLACE``: queries that survive their processes."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import ConfigError
+from qoop.catalog.sizes import parse_bytes, parse_seconds, size, span
+from qoop.catalog.user_key import chosen_key
+
+if TYPE_CHECKING:
+    from qoop.query.result import Result
+    from qoop.session.session import Session
+
+UNFINISHED = 75
+"""The exit code EX_TEMPFAIL of sysexits.h: try again."""
+
+RUN = "Run a query that survives its process: the same command goes on where the last one stopped"
+RUNS = "List the unfinished queries of a folder of checkpoints; remove what is old"
+_CODES = f"""exit codes:
+  0    done; the answer was printed, or written whole to --out
+  1    an error, in one message on stderr
+  2    wrong usage
+  {UNFINISHED}   stopped in time (SIGTERM, SIGUSR1, --for, --until, a notice): run the same command again
+  130  interrupted; what is on disk is kept
+
+A place that is full, gone or read-only costs a warning: the query goes on in memory, and a killed one starts again.
+With QOOP_CHECKPOINT_FULL=error it is an error. Outputs of other versions are not used; a line says so."""
+_TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+
+
+def add_run(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    open_session: Callable[[argparse.Namespace], Session],
+    show: Callable[[argparse.Namespace, Result], None],
+    format: Callable[[str], str],
+) -> argparse.ArgumentParser:
+    """Add ``qoop run``, and return its parser, which still lacks the options of a session."""
+    parser = commands.add_parser(
+        "run", help=RUN, description=f"{RUN}.", epilog=_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("query", metavar="QUERY|FILE", help="SQL, or a file that has it")
+    parser.add_argument("paths", metavar="DIR", nargs="*", help="what --data takes, too")
+    stop = "stop in time before the end of the process, with exit code 75; needs --checkpoints PLACE"
+    parser.add_argument("--until-done", action="store_true", required=True, help=stop)
+    ends = parser.add_mutually_exclusive_group()
+    ends.add_argument("--for", dest="seconds", metavar="TIME", type=parse_seconds, help="the process may take, as 14m")
+    ends.add_argument("--until", metavar="HH:MM", type=_time_of_day, help="the process may run, in local time")
+    grace = "before an end, or after a signal, in which running tasks may end and outputs are written (5)"
+    parser.add_argument("--grace", metavar="TIME", type=parse_seconds, default=5.0, help=grace)
+    notices = "follow the notices of aws, gce or azure; auto: of the platform that the firmware names; none (auto)"
+    parser.add_argument("--notices", metavar="CLOUD", default="auto", help=notices)
+    out = "write the answer there, once and whole: .parquet, .csv, .json, or a table of --tables"
+    parser.add_argument("--out", metavar="FILE|TABLE", help=out)
+    parser.add_argument("--replace", action="store_true", help="--out may exist; it is replaced")
+    parser.add_argument("--format", type=format, metavar="FORMAT", help="how to print the answer without --out (table)")
+    parser.set_defaults(run=lambda options: _run(options, open_session, show))
+    return parser
+
+
+def add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``qoop runs``."""
+    what = f"{RUNS}. Nothing that a living process needs is removed."
+    parser = commands.add_parser("runs", help=RUNS, description=what)
+    parser.add_argument("place", metavar="PLACE", help="the folder of --checkpoints")
+    older = "remove outputs without a use for so long, and records of runs that no process runs, such as 7d"
+    parser.add_argument("--remove-older", metavar="TIME", type=parse_seconds, help=older)
+    larger = "remove the outputs of the least worth until no more is left, such as 10GB"
+    parser.add_argument("--shrink-to", metavar="SIZE", type=parse_bytes, help=larger)
+    parser.set_defaults(run=_runs)
+
+
+def _run(
+    options: argparse.Namespace,
+    open_session: Callable[[argparse.Namespace], Session],
+    show: Callable[[argparse.Namespace, Result], None],
+) -> int:
+    from qoop.adaptive.monitor.notices import source_named
+    from qoop.session.stops import Stops, stopped_by_signals
+    from qoop.session.until_done import END_OF_TIME, LifeOptions, output_of, run_life
+
+    if options.checkpoints is None and "QOOP_CHECKPOINTS" not in os.environ:
+        raise ConfigError("qoop run --until-done needs --checkpoints PLACE, for what it keeps")
+    stops, text = Stops(), _text(options.query)
+    seconds = options.until if options.seconds is None else options.seconds
+    if seconds is not None:
+        stops.announce(END_OF_TIME, seconds)
+    options.data = [*options.data, *options.paths]
+    options.staged = True  # the one output of a single task would exist at its end alone
+    with stopped_by_signals(stops, options.grace), closing(open_session(options)) as session:
+        limits = LifeOptions(stops, options.grace, source_named(options.notices), _say)
+        life = run_life(session, text, limits, output_of(options.out, options.replace))
+    if life.result is not None and options.out is None:
+        show(options, life.result)
+    else:
+        _say(life.message)
+    return 0 if life.done else UNFINISHED
+
+
+def _text(query: str) -> str:
+    """The text to run. Raises ConfigError."""
+    if not os.path.isfile(query):
+        if query.endswith(".sql"):
+            raise ConfigError(f"there is no file {query}")
+        return query
+    try:
+        return Path(query).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {query}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{query} is not UTF-8: see byte {error.start + 1}") from error
+
+
+def _time_of_day(text: str) -> float:
+    """Seconds until that time of day comes next."""
+    from qoop.session.until_done import ends_at
+
+    match = _TIME_OF_DAY.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time of day, such as 06:00")
+    return ends_at(time.time(), int(match[1]), int(match[2]))
+
+
+def _runs(options: argparse.Namespace) -> int:
+    from qoop.engine.storage.manifest import CheckpointDirectory
+    from qoop.query.drawing.terminal import shortened
+    from qoop.session.lives import forget_old, unfinished_runs
+
+    place, key = Path(options.place).expanduser(), chosen_key()
+    if "://" in options.place or not place.is_dir():
+        raise ConfigError(f"{options.place} is no folder of checkpoints on this machine")
+    if options.remove_older is not None or options.shrink_to is not None:
+        age = math.inf if options.remove_older is None else options.remove_older
+        most = math.inf if options.shrink_to is None else options.shrink_to
+        with closing(CheckpointDirectory(place, None, key)) as folder:
+            _say(f"removed {size(folder.trim(age, most))} of outputs, {forget_old(place, key, age)} records")
+    runs = unfinished_runs(place, key)
+    for run in runs:
+        far = f"{run.made} of {run.outputs} outputs, {size(run.bytes)}" if run.outputs else "progress not recorded"
+        state = "running" if run.living else "stopped"
+        print(f"{state}  {far}, life {run.lives}, {span(run.age)} ago: {shortened(' '.join(run.text.split()), 60)}")
+    if not runs:
+        _say(f"no unfinished query in {place}")
+    return 0
+
+
+def _say(line: str) -> None:
+    print(f"qoop: {line}", file=sys.stderr, flush=True)

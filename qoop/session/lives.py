@@ -1,0 +1,191 @@
+"""Records of runs until done: a query that survives its processes has one in the folder of checkpoints.
+
+::
+
+    DIR/until-done/<text>.json    its text, how many processes have run it, the outputs of its plan
+    DIR/until-done/<text>.lock    the process that runs it holds this lock; the system releases it at its end
+
+The names of the outputs say how far a run is, even if its process was killed: those with a manifest are on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from qoop.catalog.forks import forget_private, keep_private
+from qoop.catalog.signed_json import NotSealed, opened, sealed
+from qoop.catalog.stores.private import make_folder, open_private
+from qoop.catalog.stores.whole_file import write_whole
+from qoop.catalog.value import value
+from qoop.engine.storage.manifest import checkpoint_name, manifests
+from qoop.engine.task import checkpoint_key
+from qoop.planner.plan import Plan
+from qoop.query.statements.normal_text import normal_text
+from qoop.session.earlier_runs import UNTIL_DONE, EarlierRuns, is_locked
+
+_FORMAT = "qoop-until-done"
+
+
+@value
+class LifeRecord:
+    """begun: seconds since 1970 at the start of the first process. lives: the processes that have run it.
+
+    outputs: the names of all outputs of the plan. written: the file that the answer is about to be renamed to; empty:
+    there is no answer yet.
+    """
+
+    text: str
+    begun: float
+    lives: int = 0
+    outputs: tuple[str, ...] = ()
+    written: str = ""
+
+
+class RunLives:
+    """The record of one query in a folder. The process that has its lock is the only one that writes it."""
+
+    def __init__(self, checkpoints: Path, key: bytes | None, text: str) -> None:
+        self._path = checkpoints / UNTIL_DONE / f"{normal_text(text).digest}.json"
+        self._key = key
+        self._lock: FileIO | None = None
+        self.record = _read(self._path, key) or LifeRecord(text, time.time())
+        self._written, self._since = self.record.written, _modified(self._path)
+
+    def take(self) -> bool:
+        """Begin a life. False if another living process runs the query. Raises OSError if nothing can be written."""
+        make_folder(self._path.parent)
+        lock = open_private(self._path.with_suffix(".lock"), "a")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            return False
+        keep_private(lock.fileno())
+        self._lock = lock
+        self._write(replace(self.record, lives=self.record.lives + 1, written=""))
+        return True
+
+    def plan(self, plan: Plan, say: Callable[[str], object]) -> None:
+        """The query runs by this plan from now on. say: is called with a line if that cannot be recorded."""
+        keys = [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]
+        try:
+            self._write(replace(self.record, outputs=tuple(map(checkpoint_name, keys))))
+        except OSError as error:
+            say(f"{self._path.parent} cannot be written ({error.strerror}): `qoop runs` may show an earlier plan")
+
+    def writes(self, path: Path) -> None:
+        """The answer is about to be renamed to that path. Without a record of it the next life makes it again."""
+        with contextlib.suppress(OSError):
+            self._write(replace(self.record, written=str(path.absolute())))
+
+    def has_written(self, path: Path) -> bool:
+        """True if an earlier process wrote the answer to that path, and was killed before it could say so."""
+        with contextlib.suppress(OSError):
+            return self._written == str(path.absolute()) and path.stat().st_mtime >= self._since
+        return False
+
+    def end(self, answered: bool) -> None:
+        """Release the lock. answered: the record is not needed any more."""
+        if self._lock is None:
+            return
+        if answered:
+            with contextlib.suppress(OSError):  # the folder is gone, and the record with it
+                self._path.unlink(missing_ok=True)
+                self._path.with_suffix(".lock").unlink(missing_ok=True)
+        forget_private(self._lock.fileno())
+        self._lock.close()
+        self._lock = None
+
+    def _write(self, record: LifeRecord) -> None:
+        self.record = record
+        if self._lock is not None:
+            write_whole(self._path, sealed({"format": _FORMAT, **asdict(record)}, self._key))
+
+
+@value
+class UnfinishedRun:
+    """A run that has not ended. living: a process runs it. made, outputs: of its plan; None: not known, as of queries
+    that no `run_until_done` runs. bytes: of those made. age: seconds since its last record."""
+
+    text: str
+    living: bool
+    lives: int
+    made: int | None
+    outputs: int | None
+    bytes: int
+    age: float
+
+
+def unfinished_runs(checkpoints: Path, key: bytes | None) -> list[UnfinishedRun]:
+    """The runs of a folder that have not ended, the newest first."""
+    sizes = {checkpoint_name(one.committed.key): one.end for one in manifests(checkpoints, key)}
+    lives = {path.stem: (path, record) for path, record in _records(checkpoints, key)}
+    found = [_listed(path, record, sizes) for path, record in lives.values()]
+    for path, text, living in EarlierRuns(checkpoints, key).listed():
+        if normal_text(text).digest not in lives:
+            found.append(UnfinishedRun(text, living, 1, None, None, 0, _age(path)))
+    return sorted(found, key=lambda run: run.age)
+
+
+def forget_old(checkpoints: Path, key: bytes | None, seconds: float) -> int:
+    """Remove the records of runs that no process runs, and whose last one is older; how many they were."""
+    old = [path for path, record in _records(checkpoints, key) if not _is_living(path)]
+    old += [path for path, _, living in EarlierRuns(checkpoints, key).listed() if not living]
+    old = [path for path in old if _age(path) > seconds]
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(old)
+
+
+def _listed(path: Path, record: LifeRecord, sizes: dict[str, int]) -> UnfinishedRun:
+    made = [sizes[name] for name in record.outputs if name in sizes]
+    living = _is_living(path)
+    return UnfinishedRun(record.text, living, record.lives, len(made), len(record.outputs), sum(made), _age(path))
+
+
+def _is_living(path: Path) -> bool:
+    with contextlib.suppress(OSError), path.with_suffix(".lock").open("rb") as lock:
+        return is_locked(lock)
+    return False
+
+
+def _age(path: Path) -> float:
+    return max(0.0, time.time() - _modified(path))
+
+
+def _modified(path: Path) -> float:
+    """Seconds since 1970 of the last change; the present if there is no file."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return time.time()
+
+
+def _records(checkpoints: Path, key: bytes | None) -> Iterator[tuple[Path, LifeRecord]]:
+    for path in sorted((checkpoints / UNTIL_DONE).glob("*.json")):
+        record = _read(path, key)
+        if record is not None:
+            yield path, record
+
+
+def _read(path: Path, key: bytes | None) -> LifeRecord | None:
+    """None: there is no record, or not with this key."""
+    try:
+        return _record(opened(path.read_bytes(), key))
+    except (OSError, ValueError, KeyError, TypeError, NotSealed):
+        return None
+
+
+def _record(body: dict[str, Any]) -> LifeRecord:
+    if body["format"] != _FORMAT:
+        raise ValueError("another format")
+    outputs: Sequence[str] = body["outputs"]
+    return LifeRecord(
+        str(body["text"]), float(body["begun"]), int(body["lives"]), tuple(map(str, outputs)), str(body["written"])
+    )

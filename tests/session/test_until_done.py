@@ -1,0 +1,222 @@
+"""A query that survives its processes: they stop in time, or are killed, and the next one goes on."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from waits import until
+
+import qoop
+from qoop.__main__ import main
+
+TEXT = "SELECT k % 7 AS k, sum(v) AS total FROM facts GROUP BY 1 ORDER BY 1"
+WAITS = (
+    "SELECT k, later(total) AS total FROM (SELECT k % 7 AS k, sum(v)::BIGINT AS total FROM facts GROUP BY 1) ORDER BY 1"
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    table = pa.table({"k": [n % 1000 for n in range(600_000)], "v": range(600_000)})
+    pq.write_table(table, folder / "facts.parquet", row_group_size=100_000)
+    return folder
+
+
+def expected(data: Path, text: str = TEXT) -> list[tuple[object, ...]]:
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE VIEW facts AS FROM '{data / 'facts.parquet'}'")
+        rows = connection.execute(text).fetchall()
+    assert rows
+    return rows
+
+
+def session(data: Path, place: Path, slots: int = 2, memory: str = "500MB") -> qoop.Session:
+    return qoop.connect(data, slots=slots, memory=memory, checkpoints=place, staged=True)
+
+
+def command(text: str, data: Path, place: Path, *more: str) -> list[str]:
+    return ["run", text, str(data), "--until-done", "--checkpoints", str(place), "--notices", "none", *more]
+
+
+def registered(found: qoop.Session, gate: threading.Event) -> None:
+    """A function whose tasks last until the gate is open."""
+
+    def later(total: int) -> int:
+        gate.wait(60)
+        return total
+
+    found.register_function("later", later, ["BIGINT"], "BIGINT", version="1")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_stops_a_run_and_the_next_one_goes_on(
+    data: Path, tmp_path: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, gate = tmp_path / "place", threading.Event()
+
+    def stop() -> None:
+        until(lambda: any(place.glob("*.json")))
+        listed(place)
+        subprocess.run([sys.executable, "-m", "qoop", "runs", str(place), "--shrink-to", "0"], check=True)
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+        threading.Timer(0.6, gate.set).start()
+
+    with session(data, place) as first:
+        registered(first, gate)
+        thread = threading.Thread(target=stop)
+        thread.start()
+        life = first.run_until_done(WAITS, grace=0.4, notices="none")
+        thread.join()
+    assert not life.done and life.result is None
+    assert life.message.startswith(f"stopped by {number.name}: ") and life.message.endswith("the same command goes on")
+    assert any(place.glob("*.json")), "what a living run needs is not removed"
+    [line] = listed(place)
+    assert line.startswith("stopped  ") and "life 1" in line and " 0 of" not in line
+    said: list[str] = []
+    with session(data, place, memory="300MB") as second:
+        registered(second, gate)
+        life = second.run_until_done(WAITS, say=said.append, notices="none")
+    assert life.done and life.result is not None and life.result.fetchall() == expected(data)
+    assert any(line.startswith("continued: ") for line in said), said
+    assert listed(place) == []
+    assert main(["runs", str(place), "--remove-older", "0"]) == 0 and not list(place.glob("*.arrow"))
+
+
+def listed(place: Path) -> list[str]:
+    command = [sys.executable, "-m", "qoop", "runs", str(place)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_the_end_of_its_time_is_exit_code_75_and_the_same_command_ends_the_query(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, out = tmp_path / "place", tmp_path / "answer.parquet"
+    same = command(TEXT, data, place, "--out", str(out))
+    assert main([*same, "--for", "0.1"]) == 75
+    assert "stopped by the end of its time: 0 of" in capsys.readouterr().err and not out.exists()
+    assert main(same) == 0
+    assert duckdb.sql(f"FROM '{out}'").fetchall() == expected(data)
+    assert main(same) == 1 and f"{out} exists: --replace" in capsys.readouterr().err
+    assert main([*same, "--replace"]) == 0
+    assert main(command(TEXT, data, place, "--out", "answer.xlsx")) == 1
+    assert "its ending must be .parquet, .csv, .json" in capsys.readouterr().err
+    assert main(command(TEXT, data, place, "--out", "answer")) == 1
+    assert "the table answer needs a folder" in capsys.readouterr().err
+
+
+def test_an_answer_that_was_written_by_a_killed_process_is_not_made_again(data: Path, tmp_path: Path) -> None:
+    place, out = tmp_path / "place", tmp_path / "answer.parquet"
+    script = (
+        "import os, sys, qoop\n"
+        "from qoop.session import lives\n"
+        "lives.RunLives.end = lambda self, answered: os.kill(os.getpid(), 9)\n"
+        "with qoop.connect(sys.argv[1], slots=1, checkpoints=sys.argv[2]) as found:\n"
+        "    found.run_until_done(sys.argv[3], out=sys.argv[4])\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, str(data), str(place), TEXT, str(out)])
+    assert ended.returncode == -signal.SIGKILL and out.exists()
+    before = out.stat().st_mtime_ns
+    with session(data, place) as found:
+        life = found.run_until_done(TEXT, out=out)
+        assert life.done and "an earlier process wrote" in life.message
+        assert out.stat().st_mtime_ns == before
+        with pytest.raises(qoop.ConfigError, match=r"exists: --replace"):
+            found.run_until_done(TEXT, out=out)
+
+
+def test_lives_that_are_killed_without_notice_end_with_the_right_answer(data: Path, tmp_path: Path) -> None:
+    place, out, draw = tmp_path / "place", tmp_path / "answer.csv", random.Random(7)
+    text = (
+        "SELECT a.k % 97 AS k, count(*) AS n FROM facts a JOIN facts b USING (k) WHERE b.v < 3000 GROUP BY 1 ORDER BY 1"
+    )
+    for seconds in (1.0, 1.5, 2.0):
+        size = ("--slots", str(draw.choice((1, 2))), "--memory", f"{draw.randint(300, 2000)}MB")
+        words = [sys.executable, "-m", "qoop", *command(text, data, place, *size, "--out", str(out), "--replace")]
+        with subprocess.Popen(words, stderr=subprocess.DEVNULL) as life:
+            try:
+                life.wait(seconds)
+            except subprocess.TimeoutExpired:
+                life.kill()
+    assert main(command(text, data, place, "--out", str(out), "--replace")) == 0
+    assert duckdb.sql(f"FROM '{out}'").fetchall() == expected(data, text)
+    assert list(tmp_path.glob("*answer*")) == [out] and listed(place) == []
+
+
+def test_two_processes_with_the_same_query_go_on_side_by_side(data: Path, tmp_path: Path) -> None:
+    place, said, gate = tmp_path / "place", list[str](), threading.Event()
+    with session(data, place) as first, session(data, place) as second:
+        for found in (first, second):
+            registered(found, gate)
+        thread = threading.Thread(target=lambda: first.run_until_done(WAITS, notices="none"))
+        thread.start()
+        until(lambda: any((place / "until-done").glob("*.lock")))
+        until(lambda: any(line.startswith("running") for line in listed(place)))
+        threading.Timer(0.2, gate.set).start()
+        life = second.run_until_done(WAITS, say=said.append, notices="none")
+        thread.join()
+    assert life.result is not None and life.result.fetchall() == expected(data)
+    assert said[0].startswith("another process runs this query here")
+
+
+def test_places_that_cannot_be_used_are_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", TEXT, str(data), "--until-done"]) == 1
+    assert "needs --checkpoints PLACE" in capsys.readouterr().err
+    file = tmp_path / "file"
+    file.write_text("")
+    assert main(command(TEXT, data, file / "place", "--format", "csv")) == 0
+    shown = capsys.readouterr()
+    assert "cannot be written" in shown.err and "goes on in memory" in shown.err
+    assert shown.out.splitlines()[1:] == [f"{k},{total}" for k, total in expected(data)]
+    assert main(["runs", str(file)]) == 1 and "is no folder of checkpoints" in capsys.readouterr().err
+    assert main(command("nowhere.sql", data, tmp_path / "place")) == 1
+    assert "there is no file nowhere.sql" in capsys.readouterr().err
+    with qoop.connect(data, slots=1) as found, pytest.raises(qoop.ConfigError, match="needs a place"):
+        found.run_until_done(TEXT)
+
+
+def test_slices_hand_on_a_token(data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    first = next(qoop.slices(TEXT, 0.02, place, data=[data], slots=1))
+    assert not first.done and first.token.endswith("-1") and "stopped by the end of the slice" in first.message
+    last = list(qoop.slices(TEXT, 60, place, data=[data], slots=2, memory="500MB", token=first.token))[-1]
+    assert last.done and last.result is not None and last.result.fetchall() == expected(data)
+    with pytest.raises(qoop.ConfigError, match="is of another query or place"):
+        qoop.slices(TEXT, 60, tmp_path / "other", token=first.token)
+
+
+class Context:
+    """The second argument of a handler of AWS Lambda."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int((self.end - time.monotonic()) * 1000)
+
+
+def test_a_function_with_a_limit_calls_itself_again(data: Path, tmp_path: Path) -> None:
+    events: list[dict[str, object]] = [
+        {"query": TEXT, "place": str(tmp_path / "place"), "data": [str(data)], "slots": 1}
+    ]
+    reply = qoop.lambda_handler(events[0], Context(2.05), events.append)
+    assert not reply["done"] and reply["rows"] is None and reply["event"] == events[1]
+    reply = qoop.lambda_handler(events[1], Context(60), events.append)
+    assert reply["done"] and reply["event"] is None and len(events) == 2
+    assert [row.replace(" ", "") for row in reply["rows"]] == [
+        f'{{"k":{k},"total":{total}}}' for k, total in expected(data)
+    ]
+    with pytest.raises(qoop.ConfigError, match="the event lacks place"):
+        qoop.lambda_handler({"query": TEXT}, Context(60))
+    with pytest.raises(qoop.ConfigError, match="a slice needs more than 2 s"):
+        qoop.lambda_handler(events[0], Context(1))
