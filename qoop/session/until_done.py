@@ -143,7 +143,7 @@ def run_life(session: Starting, text: str, options: LifeOptions, output: Output 
     if the session has no checkpoints, or the output exists."""
     config = session.config
     if config.checkpoints is None:
-        raise ConfigError("a query that survives its process needs a place for its outputs: set --checkpoints PLACE")
+        raise ConfigError("a query that survives its process needs --checkpoints PLACE (checkpoints=PLACE)")
     lives = None
     if isinstance(config.checkpoints, Path):  # a store has no locks
         lives = RunLives(config.checkpoints, chosen_key(), query_text(text))
@@ -166,6 +166,7 @@ def _take(lives: RunLives, say: Callable[[str], object]) -> RunLives | None:
             return lives
         say("another process runs this query here; each goes on, and uses the outputs of both")
     except OSError as error:
+        lives.end(answered=False)
         say(f"the place of the checkpoints cannot be written ({error.strerror}); the query goes on in memory")
     return None
 

@@ -169,9 +169,16 @@ def test_two_processes_with_the_same_query_go_on_side_by_side(data: Path, tmp_pa
     assert said[0].startswith("another process runs this query here")
 
 
-def test_places_that_cannot_be_used_are_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_places_that_cannot_be_used_are_named(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert main(["run", TEXT, str(data), "--until-done"]) == 1
     assert "needs --checkpoints PLACE" in capsys.readouterr().err
+    monkeypatch.setenv("QOOP_CONFIG", str(tmp_path / "qoop.toml"))
+    (tmp_path / "qoop.toml").write_text(f'checkpoints = "{tmp_path}/kept"\n')
+    assert main(["run", TEXT, str(data), "--until-done", "--notices", "none"]) == 0 and (tmp_path / "kept").is_dir()
+    monkeypatch.delenv("QOOP_CONFIG")
+    assert len(capsys.readouterr().out.splitlines()) > 7
     file = tmp_path / "file"
     file.write_text("")
     assert main(command(TEXT, data, file / "place", "--format", "csv")) == 0
@@ -181,7 +188,7 @@ def test_places_that_cannot_be_used_are_named(data: Path, tmp_path: Path, capsys
     assert main(["runs", str(file)]) == 1 and "is no folder of checkpoints" in capsys.readouterr().err
     assert main(command("nowhere.sql", data, tmp_path / "place")) == 1
     assert "there is no file nowhere.sql" in capsys.readouterr().err
-    with qoop.connect(data, slots=1) as found, pytest.raises(qoop.ConfigError, match="needs a place"):
+    with qoop.connect(data, slots=1) as found, pytest.raises(qoop.ConfigError, match="needs --checkpoints PLACE"):
         found.run_until_done(TEXT)
 
 

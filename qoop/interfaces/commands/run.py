@@ -88,8 +88,6 @@ def _run(
     from qoop.session.stops import Stops, stopped_by_signals
     from qoop.session.until_done import END_OF_TIME, LifeOptions, output_of, run_life
 
-    if options.checkpoints is None and "QOOP_CHECKPOINTS" not in os.environ:
-        raise ConfigError("qoop run --until-done needs --checkpoints PLACE, for what it keeps")
     stops, text = Stops(), _text(options.query)
     seconds = options.until if options.seconds is None else options.seconds
     if seconds is not None:
