@@ -330,12 +330,12 @@ def _open(path: str, stamp: Stamp, by_content: bool) -> ParquetFile:
     if not by_content:
         return _open_stamped(path, stamp)
     file = content_file(path, "content", content_digest)
-    return _local_file(file, _read_tail(path))
+    return _local_file(file, footer_bytes(path))
 
 
 @lru_cache(maxsize=20_000)
 def _open_stamped(path: str, stamp: Stamp) -> ParquetFile:
-    tail = _read_tail(path)
+    tail = footer_bytes(path)
     file = File(path, _digest(stamp, tail), stamp)
     check_unchanged([file])  # the footer was read at this stamp: the cache may hold both
     return _local_file(file, tail)
@@ -381,8 +381,8 @@ def _checked(path: str, groups: Sequence[int]) -> tuple[int, ...]:
     return tuple(groups)
 
 
-def _read_tail(path: str) -> bytes:
-    """The footer with the eight bytes that end the file."""
+def footer_bytes(path: str) -> bytes:
+    """The footer with the eight bytes that end the file. Raises SourceError."""
     with reading(path), open(path, "rb") as stream:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, size - 8))
@@ -406,7 +406,7 @@ def _footer(file: ParquetFile) -> Footer | None:
     """The footer of a file; None if pyarrow does not take it."""
     if file.version is not None:
         return Footer(_remote_metadata(file.version), None)
-    tail = _read_tail(file.file.path)
+    tail = footer_bytes(file.file.path)
     try:
         metadata = read_footer(tail)
         sound = describes_its_columns(tail, metadata)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from qoop.adaptive.cluster.recording.trace import TraceFile
     from qoop.adaptive.schedulers.base import Scheduler
     from qoop.engine.node_queues.policy import NodeQueueing
+    from qoop.programs.views.views import MaterializedViews
     from qoop.session.earlier_runs import EarlierRuns
     from qoop.session.pages import OpenPage
 
@@ -53,12 +54,15 @@ class SessionParts:
     trace: TraceFile | None
     tables: SessionTables
     pages: list[OpenPage] = field(default_factory=list)
+    views: list[MaterializedViews] = field(default_factory=list)
     background: PlannerThread = field(default_factory=lambda: PlannerThread(BACKGROUND_NICE))
 
     def close(self) -> None:
         """As `Session.close`."""
         for page in self.pages:
             page.close()
+        for views in self.views:
+            views.close()
         self.background.close()
         self.sizing.end()
         try:

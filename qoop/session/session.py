@@ -42,7 +42,7 @@ from qoop.query.plan_store import PlanStore
 from qoop.query.planning import QueryPlanning
 from qoop.query.result import Result
 from qoop.query.statements.statement import Statement, query_text, statements
-from qoop.query.statements.table_storage import DRAFTS
+from qoop.query.statements.table_storage import DRAFTS, has_views
 from qoop.query.tables import SessionTables
 from qoop.session.execution import Execution
 from qoop.session.options import JobTerms, SessionOptions
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from qoop.programs.approximate.planning import SessionQueries
     from qoop.programs.iterate.curves import Kind
     from qoop.programs.iterate.iteration import Iteration
+    from qoop.programs.views.views import MaterializedViews, ViewStatus
     from qoop.query.statements.parameters import Parameters
     from qoop.session.cursors import Cursor
     from qoop.session.pages import OpenPage
@@ -94,6 +95,8 @@ class Session(Registration):
             clean(config.tables, DRAFTS)
         if config.tables is not None and any(config.tables.glob("[!._]*.parquet")):
             self.register_folder(config.tables)
+            if has_views(config.tables):
+                _ = self._materialized
         if config.watch_machine or (config.watch_machine is None and config.ray is None and is_limited()):
             self._options.watch(True)
 
@@ -458,6 +461,10 @@ class Session(Registration):
         """
         self._options.set(name, value)
 
+    def materialized_views(self) -> list[ViewStatus]:
+        """The materialized views: how old each is, how it is refreshed, and what its last refresh took."""
+        return self._materialized.statuses()
+
     def close(self) -> None:
         """Cancel the jobs that run, join all threads and remove temporary files. Results stay valid.
 
@@ -491,6 +498,15 @@ class Session(Registration):
         return f"<Session with {counted(self.config.slots, 'slot')}, {self.config.memory / 1e9:.1f} GB, {state}>"
 
     # Inside
+
+    @property
+    def _materialized(self) -> MaterializedViews:
+        with self._tables.naming():
+            if not self._parts.views:
+                from qoop.session.materialized import views_of
+
+                self._parts.views.append(views_of(self))
+            return self._parts.views[0]
 
     def _execution(self, watch: Callable[[Job], object] | None = None) -> Execution:
         return Execution(self, self._tables, self._options, self._texts, watch)

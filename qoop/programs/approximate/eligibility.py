@@ -40,17 +40,20 @@ _NOT_GROWN = {
 Columns = tuple[tuple[str, str], ...]
 
 
-def growth_of(bound: Bound, tables: Mapping[str, Table], describe: Callable[[str], Columns]) -> Growth | NotGrowing:
+def growth_of(
+    bound: Bound, tables: Mapping[str, Table], describe: Callable[[str], Columns], *, all_rows: bool = False
+) -> Growth | NotGrowing:
     """The sums by which a query grows, or the reason why it does not grow.
 
-    tables: by lower-case name. describe: the columns of a text over them."""
+    tables: by lower-case name. describe: the columns of a text over them. all_rows: also the number of all rows of a
+    table, which is known without a sum."""
     reasons = []
     try:
         query = _read(bound)
         known = _known(query, tables)
         for core in cores(query, known):
             try:
-                return _growth(bound, core, known, describe)
+                return _growth(bound, core, known, describe, all_rows)
             except Refused as refused:
                 reasons.append(str(refused))
     except Refused as refused:
@@ -81,7 +84,9 @@ def _known(query: exp.Expression, tables: Mapping[str, Table]) -> Mapping[str, T
     return found
 
 
-def _growth(bound: Bound, core: Core, tables: Mapping[str, Table], describe: Callable[[str], Columns]) -> Growth:
+def _growth(
+    bound: Bound, core: Core, tables: Mapping[str, Table], describe: Callable[[str], Columns], all_rows: bool
+) -> Growth:
     select = core.select
     _check(select)
     own = bound.columns if core.around is None else _described(select, describe)
@@ -92,7 +97,7 @@ def _growth(bound: Bound, core: Core, tables: Mapping[str, Table], describe: Cal
     reading = Reading(names, keys)
     values = [names.value_of(item) for item in select.expressions]
     figures = {place: figure_of(reading, place, one) for place, one in enumerate(values) if _is_estimated(one)}
-    if not keys and _is_of_all_rows(select):
+    if not keys and not all_rows and _is_of_all_rows(select):
         figures = {place: _known_by_footers(one, reading) for place, one in figures.items()}
         if figures and all(one.kind == "rows" for one in figures.values()):
             raise Refused("the number of its rows is known")

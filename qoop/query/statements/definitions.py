@@ -70,6 +70,7 @@ class Definitions:
         self._locked = locked
         self._created: set[str] = set()  # tables that statements have created, in lower case
         self._views = Views()
+        self._materialized: set[str] = set()  # created tables that are editions of materialized views, in lower case
         self._macros: DefinedMacros | None = None  # once there is one
         self.schemas = Schemas(folder, table_storage.check_name)
         self._files: set[str] = set()  # paths of files that queries have read
@@ -186,6 +187,7 @@ class Definitions:
     def table_came(self, name: str) -> None:
         """A table with this name is registered: it replaces a view of that name."""
         self._created.discard(name.lower())
+        self._materialized.discard(name.lower())
         self._files.discard(name)
         if name in self._views:
             self._binder.drop_view(name)
@@ -250,7 +252,8 @@ class Definitions:
                 table_storage.check_name(self._folder, name)
             if statement.replace:
                 self._check_own(name)
-            return None if self._taken(name, statement.replace and name not in self._views, statement.unless) else name
+            replace = statement.replace and name not in self._views and name.lower() not in self._materialized
+            return None if self._taken(name, replace, statement.unless) else name
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -267,15 +270,52 @@ class Definitions:
     def create_table(self, name: str, result: Result) -> None:
         """Store the rows of a query as a table. Raises DiskFull, QueryError for types that cannot be stored."""
         with self._changing:
-            folder = self._folder
-            kept = (
-                table_storage.in_memory(name, result)
-                if folder is None
-                else table_storage.in_folder(folder, name, result)
-            )
-            with self._lock:
-                self._register(name, kept)
-                self._created.add(name.lower())
+            self._store(name, result)
+
+    def _store(self, name: str, result: Result, note: str = "") -> None:
+        folder = self._folder
+        kept = (
+            table_storage.in_memory(name, result)
+            if folder is None
+            else table_storage.in_folder(folder, name, result, note)
+        )
+        with self._lock:
+            self._register(name, kept)
+            self._created.add(name.lower())
+
+    def free_view_name(self, parts: tuple[str, ...], replace: bool, unless: bool) -> str | None:
+        """The name for a new materialized view; None if it exists, and `unless`. replace: another materialized view
+        may have it. Raises as `free_name`; Forbidden in a locked session."""
+        if self._locked:
+            raise Forbidden("a locked session makes no materialized views")
+        with self._lock:
+            name = self.schemas.full(parts)
+            if self._folder is not None:
+                table_storage.check_name(self._folder, name)
+            return None if self._taken(name, replace and name.lower() in self._materialized, unless) else name
+
+    def publish(self, name: str, result: Result, note: str = "") -> None:
+        """Store the rows of a materialized view in place of those of before. note: see `table_storage.noted`.
+
+        Raises as `create_table`."""
+        with self._changing, self._lock:
+            self._store(name, result, note)
+            self._materialized.add(name.lower())
+
+    def know_materialized(self, name: str) -> None:
+        """Treat a table of the folder as a materialized view."""
+        with self._lock:
+            self._materialized.add(name.lower())
+
+    def is_materialized(self, name: str) -> bool:
+        """True for the name of a materialized view."""
+        return name.lower() in self._materialized
+
+    def drop_materialized(self, name: str) -> None:
+        """Drop a materialized view. Raises UnknownTable."""
+        with self._changing, self._lock:
+            self._drop_table(name, "TABLE")
+            self._materialized.discard(name.lower())
 
     def create_empty(
         self, statement: CreateEmpty, made: Callable[[pa.Table, Columns], Result], settings: Settings
@@ -363,6 +403,8 @@ class Definitions:
         """The name of a table that statements may change. Raises UnknownTable, CatalogError."""
         if name in self._views:
             raise CatalogError(f"{name} is a view: only tables can be changed")
+        if name.lower() in self._materialized:
+            raise CatalogError(f"{name} is a materialized view: REFRESH MATERIALIZED VIEW {quoted(name)} computes it")
         table = self._catalog.table(name)
         if not self.is_own(table):
             raise CatalogError(
@@ -392,6 +434,8 @@ class Definitions:
             self._drop(name, statement.kind, statement.exists)
 
     def _drop(self, name: str, kind: str, exists: bool = False) -> None:
+        if name.lower() in self._materialized:
+            raise CatalogError(f"{name} is a materialized view: DROP MATERIALIZED VIEW drops it")
         is_view, is_table = name in self._views, self._catalog.find(name) is not None
         if (is_view and kind == "TABLE") or (is_table and kind == "VIEW"):
             it_is = "view" if is_view else "table"
@@ -419,12 +463,20 @@ class Definitions:
     def _taken(self, name: str, replace: bool, unless: bool) -> bool:
         """True if the name exists, and the statement has IF NOT EXISTS. Raises CatalogError if it has neither that nor
         OR REPLACE."""
-        kind = "view" if name in self._views else "table" if self._catalog.find(name) is not None else None
+        kind = self._kind(name)
         if kind is None or replace:
             return False
         if unless:
             return True
         raise CatalogError(f"there is a {kind} {name} already; CREATE OR REPLACE {kind.upper()} takes its place")
+
+    def _kind(self, name: str) -> str | None:
+        """What has the name; None: nothing."""
+        if name in self._views:
+            return "view"
+        if name.lower() in self._materialized:
+            return "materialized view"
+        return "table" if self._catalog.find(name) is not None else None
 
     def _check_web(self, path: str) -> None:
         """Raise SourceError unless the extension is loaded by which DuckDB reads from the web."""

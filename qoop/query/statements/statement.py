@@ -19,6 +19,7 @@ from qoop.catalog.errors import ParseError, QueryError
 from qoop.catalog.lexer import LexedText, known_text, lexed, without_end
 from qoop.catalog.value import value
 from qoop.query.statements.databases.schemas import OfSchemas, ShowSchemas, schema_created, schema_dropped
+from qoop.query.statements.materialized import OfMaterialized, is_of_materialized, materialized
 from qoop.query.statements.reading import (
     ChangeTable,
     CopyTo,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from qoop.query.statements.macros.reading import OfMacros
     from qoop.query.statements.prepared import OfSessionState
 
-_MAY_BE_OURS = re.compile(r"\b(?:alternatives|history|approximate)\b", re.I)
+_MAY_BE_OURS = re.compile(r"\b(?:alternatives|history|approximate|materialized)\b", re.I)
 _MAY_BE_PRAGMA = re.compile(r"\b(?:pragma|import)\b", re.I)
 _MAY_BE_MACRO = re.compile(r"\b(?:macro|function)\b", re.I)
 _IS_QUERY = re.compile(r"\s*(?:select|from|with|values)\b", re.I)
@@ -108,7 +109,7 @@ class _Parsed:
     parameters: frozenset[str]
 
 
-Made = CreateView | CreateTable | CreateEmpty | ChangeTable | Rename | Drop | CopyTo
+Made = CreateView | CreateTable | CreateEmpty | ChangeTable | Rename | Drop | CopyTo | OfMaterialized
 Statement: TypeAlias = (
     "Query | Approximate | SetOption | Explain | ShowTables | ShowFunctions | Made | OfSessionState | OfDatabases "
     "| OfSchemas | OfMacros | OfExtensions | OfMoves"
@@ -132,13 +133,15 @@ def statements(text: str) -> tuple[Statement, ...]:
     _check_characters(text)
     if _MAY_BE_OURS.search(text):
         parts = split(text)
-        if any(_ours(Words(part)) for part in parts):
+        if any(_ours(Words(part)) or is_of_materialized(Words(part)) for part in parts):
             return tuple(one for part in parts for one in _of_part(part))
     return tuple(map(_statement, _parsed(text)))
 
 
 def _of_part(text: str) -> tuple[Statement, ...]:
     words = Words(text)
+    if is_of_materialized(words):
+        return (materialized(words, query_text),)
     ours = _ours(words)
     return tuple(map(_statement, _parsed(text))) if ours is None else (ours(query_text(words.statement)),)
 
@@ -153,6 +156,8 @@ def parameters_of(text: str) -> list[tuple[str, frozenset[str]]]:
     """
     _check_characters(text)
     words = Words(text)
+    if is_of_materialized(words):
+        return [(text, frozenset())]
     found = _parsed(text if _ours(words) is None else words.rest)
     return [(item.query, frozenset(map(folded, item.parameters))) for item in found]
 

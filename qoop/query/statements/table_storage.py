@@ -8,7 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import DiskFull, QueryError
+import pyarrow as pa
+
+from qoop.catalog.errors import DiskFull, QueryError, SourceError
 from qoop.catalog.sources.parquet import ParquetSource
 from qoop.catalog.stores.private import make_private
 from qoop.engine.storage.scratch import Scratch
@@ -20,9 +22,9 @@ _PART_OF_PATH = re.compile(r"""[/\\:*?"<>|\[\]=\x00-\x1f\x7f]""")
 _OF_WINDOWS = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.I)
 _MOST_BYTES = 200  # file systems take 255, endings and drafts included
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+_NOTE = "qoop_view"
 
+if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.query.result import Result
 
@@ -33,15 +35,18 @@ def in_memory(name: str, result: Result) -> pa.Table:
     return result.lossless()
 
 
-def in_folder(folder: Path, name: str, result: Result) -> Path:
-    """The rows as ``folder/name.parquet``, in place of an earlier file. Raises DiskFull, and QueryError for a type
-    that Parquet would change."""
+def in_folder(folder: Path, name: str, result: Result, note: str = "") -> Path:
+    """The rows as ``folder/name.parquet``, in place of an earlier file. note: is written into the file, see `noted`.
+
+    Raises DiskFull, and QueryError for a type that Parquet would change."""
     path = _file(folder, name)
     scratch = Scratch(folder, DRAFTS)
     draft = scratch.path / path.name
     try:
         _refuse(name, _of_types(result, "TIME WITH TIME ZONE"), "Parquet")  # which keeps it in UTC
-        result.copy_to(draft, "(FORMAT parquet)")
+        text = note.replace("'", "''")
+        noted = f", KV_METADATA {{{_NOTE}: '{text}'}}" if note else ""
+        result.copy_to(draft, f"(FORMAT parquet{noted})")
         _refuse(name, _changed(result, draft), "Parquet")
         make_private(draft)
         os.replace(draft, path)
@@ -51,6 +56,24 @@ def in_folder(folder: Path, name: str, result: Result) -> Path:
     finally:
         scratch.close()
     return path
+
+
+def noted(path: Path) -> bytes | None:
+    """The note in the file of a table; None: there is none, or no such file."""
+    from qoop.catalog.sources.footer import read_footer
+    from qoop.catalog.sources.parquet import footer_bytes
+
+    try:
+        tail = footer_bytes(str(path))
+        found = read_footer(tail).metadata if _NOTE.encode() in tail else None
+    except (OSError, pa.ArrowException, SourceError):
+        return None  # the query that reads it says what is wrong
+    return None if found is None else found.get(_NOTE.encode())
+
+
+def has_views(folder: Path) -> bool:
+    """True if the file of some table has a note."""
+    return any(noted(path) is not None for path in folder.glob("[!._]*.parquet"))
 
 
 def check_name(folder: Path, name: str) -> None:

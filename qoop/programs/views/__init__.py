@@ -1,0 +1,19 @@
+"""Materialized views: the answer to a query is kept, and refreshed at the cost of what has changed.
+
+    new files ──a query over these alone──> partial groups, a leaf of the tree ──merged by eight──> nodes
+    open nodes ──merged and finished──> the rows of an edition, written with the record of its files
+
+Nothing is ever subtracted: a replaced, removed or late file changes its leaf and the nodes above.
+
+::
+
+    tree.py         which parts there are, by content; pure
+    delta.py        which query has partial groups, or the reason why it has none
+    merging.py      merges partial groups and finishes them
+    parts.py        partial groups by digest, in memory or in a folder
+    planning.py     plans over pinned tables
+    refreshing.py   computes the rows of an edition
+    edition.py      the record of an edition and the definition of a view
+    views.py        the views of a session
+    owner.py        the process that refreshes a view in a folder
+"""

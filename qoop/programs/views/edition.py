@@ -1,0 +1,90 @@
+"""An edition of a view: what it was computed from, and when. It is written into the file of its rows, with the
+definition of the view, so that rows and record change at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, get_args
+
+from qoop.catalog.signed_json import NotAsWritten, NotSealed, opened, sealed
+from qoop.catalog.table import FilesSource
+from qoop.catalog.value import value
+from qoop.programs.views.tree import Tree
+from qoop.query.statements.materialized import RefreshMode, ViewOptions
+
+if TYPE_CHECKING:
+    from qoop.catalog.table import Table
+
+_FORMAT = "qoop-view-1"
+
+
+@value
+class Definition:
+    """name: of the view. text: its query."""
+
+    name: str
+    text: str
+    options: ViewOptions
+
+
+@value
+class Base:
+    """A table that an edition was computed from. files: identities by path; none of other tables."""
+
+    version: str
+    files: Mapping[str, str]
+
+    @classmethod
+    def of(cls, table: Table) -> Base:
+        """The base that a table is now."""
+        source = table.source
+        return cls(table.version, dict(source.identities()) if isinstance(source, FilesSource) else {})
+
+
+@value
+class Edition:
+    """at: the time when its tables were looked at, in seconds since 1970. bases: by name of table.
+
+    tree: of its partial groups; without leaves if it was computed anew. why_full: the reason of that; empty: it was
+    not. rows: of the view. rows_read: of the files, or tables, that were read for it. seconds: that it took.
+    """
+
+    at: float
+    bases: Mapping[str, Base]
+    tree: Tree
+    why_full: str
+    rows: int
+    rows_read: int
+    seconds: float
+
+
+def written(definition: Definition, edition: Edition, key: bytes) -> str:
+    """The definition and the edition as a sealed text."""
+    options = definition.options
+    body = {
+        "format": _FORMAT, "name": definition.name, "text": definition.text, "target_lag": options.target_lag,
+        "refresh_mode": options.refresh_mode, "at": edition.at, "why_full": edition.why_full, "rows": edition.rows,
+        "rows_read": edition.rows_read, "seconds": edition.seconds, "leaves": edition.tree.leaves,
+        "bases": {name: [base.version, dict(base.files)] for name, base in edition.bases.items()},
+    }  # fmt: skip
+    return sealed(body, key)
+
+
+def read(text: bytes, name: str, key: bytes) -> tuple[Definition, Edition] | None:
+    """What `written` has written for a view of this name; None for any other text."""
+    try:
+        return _read(opened(text, key), name)
+    except (NotAsWritten, NotSealed, KeyError, TypeError, ValueError):
+        return None  # the file is a table, or a view of another user
+
+
+def _read(body: Mapping[str, Any], name: str) -> tuple[Definition, Edition] | None:
+    mode: RefreshMode = body["refresh_mode"]
+    if body["format"] != _FORMAT or body["name"] != name or mode not in get_args(RefreshMode):
+        return None
+    bases = {one: Base(version, files) for one, (version, files) in body["bases"].items()}
+    leaves = tuple(tuple((path, identity) for path, identity in leaf) for leaf in body["leaves"])
+    made = Edition(
+        body["at"], bases, Tree(leaves), body["why_full"], body["rows"], body["rows_read"], body["seconds"]
+    )
+    return Definition(name, body["text"], ViewOptions(body["target_lag"], mode)), made

@@ -1,0 +1,77 @@
+"""Partial groups by the digest of what they mean: in memory, or as files of a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from qoop.catalog.errors import DiskFull
+from qoop.catalog.stores.private import make_folder, make_private
+from qoop.catalog.value import value
+
+if TYPE_CHECKING:
+    from qoop.catalog.table import Columns
+
+_TYPES = b"qoop_types"
+_ENDING = ".arrow"
+
+
+@value
+class Part:
+    """rows: of a query. columns: their names and types."""
+
+    rows: pa.Table
+    columns: Columns
+
+
+class Parts:
+    """folder: made when the first part comes; None: parts live in memory."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._parts: dict[str, Part] = {}
+
+    def get(self, digest: str) -> Part | None:
+        """The part of a digest, if it is there and undamaged."""
+        if self._folder is None:
+            return self._parts.get(digest)
+        try:
+            with pa.memory_map(str(self._folder / f"{digest}{_ENDING}")) as file:
+                rows = pa.ipc.open_file(file).read_all()
+            columns = json.loads(rows.schema.metadata[_TYPES])
+        except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
+            return None  # it is computed again
+        return Part(rows, tuple((name, type_) for name, type_ in columns))
+
+    def put(self, digest: str, part: Part) -> Part:
+        """Keep a part; returns it. Raises DiskFull."""
+        if self._folder is None:
+            self._parts[digest] = part
+            return part
+        rows = part.rows.replace_schema_metadata({_TYPES: json.dumps(part.columns).encode()})
+        path = self._folder / f"{digest}{_ENDING}"
+        draft = path.with_suffix(f".{os.getpid()}")
+        try:
+            make_folder(self._folder)
+            with pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+                writer.write_table(rows)
+            make_private(draft)
+            os.replace(draft, path)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise DiskFull(f"{self._folder} cannot be written: {error.strerror or error}") from error
+        return part
+
+    def keep_only(self, digests: Collection[str]) -> None:
+        """Forget all other parts."""
+        if self._folder is None:
+            self._parts = {digest: part for digest, part in self._parts.items() if digest in digests}
+            return
+        for path in self._folder.glob("*") if self._folder.is_dir() else ():
+            if path.suffix != _ENDING or path.stem not in digests:
+                path.unlink(missing_ok=True)

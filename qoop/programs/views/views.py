@@ -1,0 +1,313 @@
+"""The materialized views of a session: their definitions, refreshes and states."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from qoop.catalog.errors import CatalogError, QoopError, QueryError, UnknownTable
+from qoop.catalog.user_key import user_key
+from qoop.catalog.value import value
+from qoop.programs.views import edition as editions
+from qoop.programs.views.edition import Base, Definition, Edition
+from qoop.programs.views.owner import folder_lock
+from qoop.programs.views.parts import Parts
+from qoop.programs.views.planning import ViewSession
+from qoop.programs.views.refreshing import Refreshing
+from qoop.query.statements import table_storage
+from qoop.query.statements.materialized import (
+    AlterMaterialized,
+    CreateMaterialized,
+    DropMaterialized,
+    RefreshMaterialized,
+    RefreshMode,
+    options_with,
+)
+from qoop.query.statements.plain_names import reads
+
+_FOLDER = ".views"
+"""The folder of partial results, within the folder of tables."""
+
+
+@value
+class ViewStatus:
+    """A materialized view now.
+
+    as_of: the time when its tables were looked at for its edition, in seconds since 1970. lag: seconds since the
+    oldest change that is in no edition; 0: there is none. target_lag: its goal; None: statements refresh it.
+    incremental: its last edition was made of the parts of new files. why_full: else the reason.
+    rows: of the view. rows_read, seconds: of the last refresh. files: that the edition is of.
+    error: of the last refresh; empty: it succeeded.
+    """
+
+    name: str
+    as_of: float
+    lag: float
+    target_lag: float | None
+    refresh_mode: RefreshMode
+    incremental: bool
+    why_full: str
+    rows: int
+    rows_read: int
+    seconds: float
+    files: int
+    error: str
+
+
+class _View:
+    """One view. refreshing: is used under `lock`. error: of the last refresh."""
+
+    def __init__(self, definition: Definition, edition: Edition, refreshing: Refreshing) -> None:
+        self.definition = definition
+        self.edition = edition
+        self.refreshing = refreshing
+        self.lock = threading.RLock()
+        self.error = ""
+
+
+class MaterializedViews:
+    """The views of one session. Thread-safe."""
+
+    def __init__(self, session: ViewSession) -> None:
+        self._session = session
+        self._definitions = session.tables.definitions
+        self._views: dict[str, _View] = {}
+        self._lock = threading.Lock()
+        self._open_folder()
+
+    def close(self) -> None:
+        """Release all that the views use; their editions stay."""
+        for view in self._all():
+            with view.lock:
+                view.refreshing.close()
+
+    # Statements
+
+    def create(self, statement: CreateMaterialized) -> None:
+        """Create a view with its first edition. Raises CatalogError, QueryError, Forbidden, and the errors of jobs."""
+        name = self._definitions.free_view_name(statement.name, statement.replace, statement.unless)
+        if name is None:
+            return
+        if reads(statement.text, name):
+            raise CatalogError(f"the materialized view {name} would read itself")
+        text = self._definitions.with_plain_names(statement.text)
+        definition = Definition(name, text, statement.options)
+        refreshing = self._refreshing(definition)
+        self._check_mode(definition, refreshing)
+        with self._exclusively(name):
+            found = refreshing.refreshed(None, anew=True)
+            assert found is not None
+            rows, made = found
+            before = self._views.pop(name.lower(), None)
+            if before is not None:
+                before.refreshing.close()
+            view = _View(definition, made, refreshing)
+            self._publish(view, rows, made, definition)
+            with self._lock:
+                self._views[name.lower()] = view
+
+    def refresh(self, statement: RefreshMaterialized) -> int:
+        """Make a new edition, if the tables have changed; returns the rows of the view. Raises UnknownTable, and what
+        the query and its jobs raise; then the old edition stays."""
+        view = self._view(statement.name)
+        self.refresh_view(view.definition.name, statement.full)
+        return view.edition.rows
+
+    def refresh_view(self, name: str, full: bool = False) -> bool:
+        """The same for a name; True if there is a new edition."""
+        view = self._views[name.lower()]
+        with view.lock, self._exclusively(name):
+            self._read_again(view)
+            try:
+                found = view.refreshing.refreshed(view.edition, full)
+                if found is not None:
+                    self._publish(view, *found, view.definition)
+            except QoopError as error:
+                view.error = str(error)
+                raise
+            view.error = ""
+            return found is not None
+
+    def alter(self, statement: AlterMaterialized) -> None:
+        """Change the options of a view. Raises UnknownTable, ConfigError, QueryError."""
+        view = self._view(statement.name)
+        name = view.definition.name
+        with view.lock, self._exclusively(name):
+            self._read_again(view)
+            changed = replace(view.definition, options=options_with(view.definition.options, statement.changes))
+            refreshing = self._refreshing(changed)
+            self._check_mode(changed, refreshing)
+            view.refreshing.close()
+            view.refreshing = refreshing
+            found = refreshing.refreshed(view.edition, changed.options != view.definition.options)
+            assert found is not None
+            self._publish(view, *found, changed)
+
+    def drop(self, statement: DropMaterialized) -> None:
+        """Drop a view with its edition. Raises UnknownTable."""
+        try:
+            view = self._view(statement.name)
+        except UnknownTable:
+            if statement.exists:
+                return
+            raise
+        name = view.definition.name
+        with view.lock, self._exclusively(name):
+            self._definitions.drop_materialized(name)
+            with self._lock:
+                self._views.pop(name.lower(), None)
+            view.refreshing.close()
+            self._parts(name).keep_only(())
+
+    def explained(self, statement: CreateMaterialized) -> str:
+        """How the view of a CREATE would be refreshed. Raises QueryError, CatalogError."""
+        refreshing = self._refreshing(Definition(statement.name[-1], statement.text, statement.options))
+        try:
+            way = refreshing.way()
+        finally:
+            refreshing.close()
+        if way.delta is None:
+            return f"Each refresh computes the view anew: {way.why_full}."
+        delta, lines = way.delta, ["A refresh is incremental: it reads the new and changed files of "
+                                   f"{way.delta.growth.fact.name}."]  # fmt: skip
+        lines.append(f"Each group of files keeps partial groups: {delta.leaf_sql}")
+        if delta.beside:
+            lines.append(f"A change of {', '.join(delta.beside)} computes all partial groups again.")
+        if delta.exact:
+            lines.append(f"Read whole after a change: {', '.join(delta.exact)}.")
+        return "\n".join(lines)
+
+    def statuses(self) -> list[ViewStatus]:
+        """All views, in order of name."""
+        return [self._status(view) for view in sorted(self._all(), key=lambda view: view.definition.name)]
+
+    def targets(self) -> Mapping[str, float]:
+        """The lag goals of the views that have one, by name."""
+        options = {view.definition.name: view.definition.options.target_lag for view in self._all()}
+        return {name: target for name, target in options.items() if target is not None}
+
+    def behind(self, name: str) -> float | None:
+        """The time of the oldest change that the edition of a view does not have; None: there is none."""
+        view = self._views[name.lower()]
+        self._session.tables.check_again(view.definition.text)
+        times = [self._oldest(base, before) for base, before in self._compared(view)]
+        return min((time_ for time_ in times if time_ is not None), default=None)
+
+    # Inside
+
+    def _all(self) -> list[_View]:
+        with self._lock:
+            known = list(self._views.values())
+            for view in known:
+                if not self._definitions.is_materialized(view.definition.name):  # the program has replaced it
+                    del self._views[view.definition.name.lower()]
+            return list(self._views.values())
+
+    def _view(self, parts: tuple[str, ...]) -> _View:
+        name = self._definitions.schemas.full(parts, self._definitions.has)
+        views = {view.definition.name.lower(): view for view in self._all()}
+        if name.lower() not in views:
+            there = ", ".join(sorted(view.definition.name for view in views.values())) or "none"
+            raise UnknownTable(f"there is no materialized view {name}; there are: {there}")
+        return views[name.lower()]
+
+    def _refreshing(self, definition: Definition) -> Refreshing:
+        full = definition.options.refresh_mode == "full"
+        return Refreshing(definition.text, full, self._session, self._parts(definition.name))
+
+    def _check_mode(self, definition: Definition, refreshing: Refreshing) -> None:
+        """Raise QueryError for a view that must be incremental and cannot be."""
+        way = refreshing.way()
+        if way.delta is None and definition.options.refresh_mode == "incremental":
+            refreshing.close()
+            raise QueryError(f"the view {definition.name} cannot be incremental: {way.why_full}")
+
+    def _parts(self, name: str) -> Parts:
+        return Parts(self._folder_of(name))
+
+    def _folder_of(self, name: str) -> Path | None:
+        folder = self._session.folder
+        return None if folder is None else folder / _FOLDER / name.lower()
+
+    @contextmanager
+    def _exclusively(self, name: str) -> Iterator[None]:
+        """Within the block no other process makes editions of the view. Raises CatalogError if one does so."""
+        folder = self._folder_of(name)
+        if folder is None:
+            yield
+            return
+        with folder_lock(folder) as is_mine:
+            if not is_mine:
+                raise CatalogError(f"another process refreshes the materialized view {name} at present")
+            yield
+
+    def _publish(self, view: _View, rows, made: Edition, definition: Definition) -> None:
+        note = "" if self._session.folder is None else editions.written(definition, made, user_key())
+        self._definitions.publish(definition.name, rows, note)
+        view.edition, view.definition = made, definition
+
+    def _read_again(self, view: _View) -> None:
+        """Take over the edition that another process has made."""
+        found = self._noted(view.definition.name)
+        if found is not None:
+            view.definition, view.edition = found
+
+    def _open_folder(self) -> None:
+        """Know the views in the folder of tables."""
+        if self._session.folder is None:
+            return
+        for name in self._definitions.listed():
+            found = self._noted(name)
+            if found is not None:
+                self._definitions.know_materialized(name)
+                self._views[name.lower()] = _View(*found, self._refreshing(found[0]))
+
+    def _noted(self, name: str) -> tuple[Definition, Edition] | None:
+        folder = self._session.folder
+        note = None if folder is None else table_storage.noted(folder / f"{name}.parquet")
+        return None if note is None else editions.read(note, name, user_key())
+
+    def _compared(self, view: _View) -> list[tuple[Base | None, Base | None]]:
+        """The present and the recorded state of each table of the view."""
+        catalog = self._session.tables.catalog
+        found = []
+        for name, before in view.edition.bases.items():
+            table = catalog.find(name)
+            now = None if table is None else Base(before.version, before.files) if table.version == before.version else Base.of(table)
+            found.append((now, before))
+        return found
+
+    def _oldest(self, now: Base | None, before: Base | None) -> float | None:
+        """The time of the oldest change between two states of a table; None: they are equal."""
+        if now == before:
+            return None
+        if now is None or before is None:
+            return time.time()
+        return min((_changed_at(path) for path, one in now.files.items() if before.files.get(path) != one), default=time.time())
+
+    def _status(self, view: _View) -> ViewStatus:
+        self._read_again(view)
+        made, options, error = view.edition, view.definition.options, view.error
+        try:
+            since = self.behind(view.definition.name)
+        except QoopError as unreadable:
+            since, error = made.at, error or str(unreadable)
+        files = sum(len(base.files) for base in made.bases.values())
+        lag = 0.0 if since is None else max(0.0, time.time() - since)
+        return ViewStatus(
+            view.definition.name, made.at, lag, options.target_lag, options.refresh_mode, not made.why_full,
+            made.why_full, made.rows, made.rows_read, made.seconds, files, error,
+        )  # fmt: skip
+
+
+def _changed_at(path: str) -> float:
+    """The time of the last change of a file; the present for one that is not on this machine."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return time.time()
