@@ -40,25 +40,35 @@ _NOT_GROWN = {
 Columns = tuple[tuple[str, str], ...]
 
 
-def growth_of(
-    bound: Bound, tables: Mapping[str, Table], describe: Callable[[str], Columns], *, all_rows: bool = False
-) -> Growth | NotGrowing:
+def growth_of(bound: Bound, tables: Mapping[str, Table], describe: Callable[[str], Columns]) -> Growth | NotGrowing:
     """The sums by which a query grows, or the reason why it does not grow.
 
-    tables: by lower-case name. describe: the columns of a text over them. all_rows: also the number of all rows of a
-    table, which is known without a sum."""
-    reasons = []
+    tables: by lower-case name. describe: the columns of a text over them."""
+    refused = None
+    for found in growths(bound, tables, describe):
+        if isinstance(found, Growth):
+            return found
+        refused = refused or found
+    return refused or NotGrowing("it has no aggregates")
+
+
+def growths(
+    bound: Bound, tables: Mapping[str, Table], describe: Callable[[str], Columns], *, all_rows: bool = False
+) -> Iterator[Growth | NotGrowing]:
+    """For each SELECT with sums: how the query grows by these, or why it does not. all_rows: also by the number of all
+    rows of a table, which is known without a sum."""
     try:
         query = _read(bound)
         known = _known(query, tables)
-        for core in cores(query, known):
-            try:
-                return _growth(bound, core, known, describe, all_rows)
-            except Refused as refused:
-                reasons.append(str(refused))
+        selects = list(cores(query, known))
     except Refused as refused:
-        reasons.append(str(refused))
-    return NotGrowing(reasons[0] if reasons else "it has no aggregates")
+        yield NotGrowing(str(refused))
+        return
+    for core in selects:
+        try:
+            yield _growth(bound, core, known, describe, all_rows)
+        except Refused as refused:
+            yield NotGrowing(str(refused))
 
 
 def _read(bound: Bound) -> exp.Expression:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.table import FilesSource
 from qoop.catalog.value import value
 from qoop.planner.sql.sources import tables_read
-from qoop.programs.approximate.eligibility import PIECES, Columns, growth_of
+from qoop.programs.approximate.eligibility import PIECES, Columns, growths
 from qoop.programs.approximate.growth import NotGrowing
 
 if TYPE_CHECKING:
@@ -34,15 +34,23 @@ class Delta:
 
 
 def delta_of(bound: Bound, tables: Mapping[str, Table], describe: Callable[[str], Columns]) -> Delta | str:
-    """The delta of a query, or the reason why there is none. tables: by lower-case name. describe: the columns of a
-    query over them."""
-    growth = growth_of(bound, tables, describe, all_rows=True)
+    """The delta of a query, by its largest table that has one; or the reason why there is none.
+
+    tables: by lower-case name. describe: the columns of a query over them."""
+    found = [_delta(growth) for growth in growths(bound, tables, describe, all_rows=True)]
+    deltas = [one for one in found if isinstance(one, Delta)]
+    if deltas:
+        return max(deltas, key=lambda delta: delta.growth.fact.rows)
+    return next((one for one in found if isinstance(one, str)), "it has no aggregates")
+
+
+def _delta(growth: Growth | NotGrowing) -> Delta | str:
     if isinstance(growth, NotGrowing):
         return growth.reason
     name = growth.fact.name
-    whole = sorted({f"{one.op.replace('_', ' ')}" for one in growth.terms if one.is_of_values or one.z is not None})
-    if whole:
-        return f"its {', '.join(whole)} cannot be merged from parts"
+    apart = sorted({one.op.replace("_", " ") for one in growth.terms if one.is_of_values or one.z is not None})
+    if apart:
+        return f"its {', '.join(apart)} cannot be merged from parts"
     if not isinstance(growth.fact.source, FilesSource):
         return f"{name}, the table of its sums, does not consist of files"
     beside = _read([growth.rest_sql]) - {PIECES}

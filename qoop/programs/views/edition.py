@@ -84,7 +84,5 @@ def _read(body: Mapping[str, Any], name: str) -> tuple[Definition, Edition] | No
         return None
     bases = {one: Base(version, files) for one, (version, files) in body["bases"].items()}
     leaves = tuple(tuple((path, identity) for path, identity in leaf) for leaf in body["leaves"])
-    made = Edition(
-        body["at"], bases, Tree(leaves), body["why_full"], body["rows"], body["rows_read"], body["seconds"]
-    )
+    made = Edition(body["at"], bases, Tree(leaves), body["why_full"], body["rows"], body["rows_read"], body["seconds"])
     return Definition(name, body["text"], ViewOptions(body["target_lag"], mode)), made

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.lexer import quoted
 from qoop.programs.approximate.core import CORE
 from qoop.query.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from qoop.programs.approximate.growth import Growth, Term
     from qoop.programs.approximate.eligibility import Columns
+    from qoop.programs.approximate.growth import Growth, Term
 
 _TOTALS = "qoop_totals"
 
@@ -26,6 +26,7 @@ class Merging:
         self._growth = growth
         self._types = types
         self._connection = opened(settings, threads=1)
+        self._connection.execute("SET arrow_lossless_conversion = true")
 
     def close(self) -> None:
         """Release the memory."""
@@ -71,14 +72,18 @@ class Merging:
         return f"{self._growth.measures[int(name[1:])].merged_by}({name})"
 
     def _create(self, name: str, parts: Sequence[pa.Table], columns: Columns) -> None:
-        empty = ", ".join(f"NULL::{type_} AS {quoted(column)}" for column, type_ in columns)
-        self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS SELECT {empty} LIMIT 0")
-        casts = ", ".join(f"{quoted(column)}::{type_}" for column, type_ in columns)
-        for part in parts:
-            named = part.rename_columns([column for column, _ in columns])
-            arrow_input.register(self._connection, "qoop_part", named)
-            self._connection.execute(f"INSERT INTO {quoted(name)} SELECT {casts} FROM qoop_part")
-            self._connection.unregister("qoop_part")
+        """Make a table of the rows of all parts."""
+        named = [part.rename_columns([column for column, _ in columns]) for part in parts]
+        if named:
+            arrow_input.register(self._connection, "qoop_rows", pa.concat_tables(named))
+            items = ", ".join(f"{quoted(column)}::{type_} AS {quoted(column)}" for column, type_ in columns)
+            text = f"SELECT {items} FROM qoop_rows"
+        else:
+            items = ", ".join(f"NULL::{type_} AS {quoted(column)}" for column, type_ in columns)
+            text = f"SELECT {items} LIMIT 0"
+        self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS {text}")
+        if named:
+            self._connection.unregister("qoop_rows")
 
     def _final_sql(self) -> str:
         """The query that makes the rows of the view from the totals."""

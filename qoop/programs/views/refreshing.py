@@ -114,13 +114,11 @@ class Refreshing:
         self._rows_read = sum(table.rows for table in tables.values())
         return self._run(bound.text)
 
-    def _by_parts(
-        self, way: Way, bound: Bound, tables: Mapping[str, Table], before: Tree
-    ) -> tuple[Tree, Result]:
+    def _by_parts(self, way: Way, bound: Bound, tables: Mapping[str, Table], before: Tree) -> tuple[Tree, Result]:
         assert way.delta is not None and way.merging is not None
         delta, fact = way.delta, tables[way.delta.fact]
         files = Base.of(fact).files
-        sizes = {piece: 0 for piece in files}
+        sizes = dict.fromkeys(files, 0)
         for piece in fact.source.pieces():
             sizes[piece.file] += piece.rows
         tree = before.following(files, sizes.__getitem__)
@@ -133,7 +131,9 @@ class Refreshing:
         leaves = {digest(leaf): leaf for leaf in tree.leaves if leaf}
         parts = [self._part(head, children, leaves, way, fact) for head in heads]
         exact = self._exact(delta, bound, tables)
-        found = way.merging.final([part.rows for part in parts], {name: (one.rows, one.columns) for name, one in exact.items()})
+        found = way.merging.final(
+            [part.rows for part in parts], {name: (one.rows, one.columns) for name, one in exact.items()}
+        )
         self._parts.keep_only({*children, *leaves, *self._exact_digests(delta, bound, tables).values()})
         return tree, Result(found, bound.columns, bound.settings)
 

@@ -19,6 +19,7 @@ from qoop.programs.views.owner import folder_lock
 from qoop.programs.views.parts import Parts
 from qoop.programs.views.planning import ViewSession
 from qoop.programs.views.refreshing import Refreshing
+from qoop.query.result import Result
 from qoop.query.statements import table_storage
 from qoop.query.statements.materialized import (
     AlterMaterialized,
@@ -192,9 +193,12 @@ class MaterializedViews:
         return {name: target for name, target in options.items() if target is not None}
 
     def behind(self, name: str) -> float | None:
-        """The time of the oldest change that the edition of a view does not have; None: there is none."""
-        view = self._views[name.lower()]
-        self._session.tables.check_again(view.definition.text)
+        """The time of the oldest change that the edition of a view does not have; None: there is none. Raises
+        SourceError, TableChanged."""
+        view, tables = self._views[name.lower()], self._session.tables
+        tables.check_again(view.definition.text)
+        found = {one: tables.catalog.find(one) for one in view.edition.bases}
+        _ = tables.pinned({one: table for one, table in found.items() if table is not None})
         times = [self._oldest(base, before) for base, before in self._compared(view)]
         return min((time_ for time_ in times if time_ is not None), default=None)
 
@@ -246,7 +250,7 @@ class MaterializedViews:
                 raise CatalogError(f"another process refreshes the materialized view {name} at present")
             yield
 
-    def _publish(self, view: _View, rows, made: Edition, definition: Definition) -> None:
+    def _publish(self, view: _View, rows: Result, made: Edition, definition: Definition) -> None:
         note = "" if self._session.folder is None else editions.written(definition, made, user_key())
         self._definitions.publish(definition.name, rows, note)
         view.edition, view.definition = made, definition
@@ -278,7 +282,13 @@ class MaterializedViews:
         found = []
         for name, before in view.edition.bases.items():
             table = catalog.find(name)
-            now = None if table is None else Base(before.version, before.files) if table.version == before.version else Base.of(table)
+            now = (
+                None
+                if table is None
+                else Base(before.version, before.files)
+                if table.version == before.version
+                else Base.of(table)
+            )
             found.append((now, before))
         return found
 
@@ -288,7 +298,9 @@ class MaterializedViews:
             return None
         if now is None or before is None:
             return time.time()
-        return min((_changed_at(path) for path, one in now.files.items() if before.files.get(path) != one), default=time.time())
+        return min(
+            (_changed_at(path) for path, one in now.files.items() if before.files.get(path) != one), default=time.time()
+        )
 
     def _status(self, view: _View) -> ViewStatus:
         self._read_again(view)

@@ -1,0 +1,274 @@
+"""Materialized views over files that come, go and change: each edition equals DuckDB's answer over its files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import duckdb
+import pytest
+
+import qoop
+from qoop.catalog.errors import CatalogError, ConfigError, Forbidden, QueryError, SourceError, UnknownTable
+from qoop.programs.views.views import ViewStatus
+
+DIM = "SELECT i AS k, 'n' || i % 4 AS name FROM range(6) t(i)"
+VIEWS = {
+    "groups": "SELECT k, sum(v) AS s, count(*) AS c, avg(p) AS a, min(f) AS low, max(v) AS high FROM sales GROUP BY k",
+    "joined": "SELECT name, sum(p) AS s, count(v) AS c FROM sales JOIN dim USING (k) WHERE v % 3 = 0 GROUP BY name",
+    "top": "SELECT k, sum(v) AS s FROM sales GROUP BY k HAVING count(*) > 20 ORDER BY s DESC, k LIMIT 3",
+    "all_rows": "SELECT count(*) AS c, sum(p) AS s FROM sales",
+    "around": """WITH by_k AS (SELECT k, sum(p) AS s FROM sales GROUP BY k)
+                 SELECT name, max(s) AS best, rank() OVER (ORDER BY max(s)) AS place
+                 FROM by_k JOIN dim USING (k) GROUP BY name""",
+    "sets": "SELECT k, v % 2 AS odd, sum(p) AS s, grouping(k) AS g FROM sales GROUP BY ROLLUP (k, odd)",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "sales"
+    place.mkdir()
+    put(place, "first", 0, 500)
+    return place
+
+
+@pytest.fixture
+def session(folder: Path) -> Iterator[qoop.Session]:
+    with qoop.connect(slots=1, memory="500MB") as opened:
+        opened.register("sales", str(folder))
+        opened.sql(f"CREATE TABLE dim AS {DIM}")
+        yield opened
+
+
+def put(folder: Path, name: str, first: int, rows: int) -> None:
+    draft = folder.parent / "draft"
+    duckdb.sql(f"""COPY (SELECT CASE WHEN i % 11 > 0 THEN i % 7 END AS k, i AS v, (i * 1.5)::DECIMAL(10, 2) AS p,
+                         i / 3.0 AS f FROM range({first}, {first + rows}) t(i)) TO '{draft}' (FORMAT parquet)""")
+    os.replace(draft, folder / f"{name}.parquet")
+
+
+def expected(query: str, folder: Path) -> Counter[str]:
+    """DuckDB's rows over the files of the folder."""
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE VIEW sales AS FROM read_parquet('{folder}/*.parquet')")
+        connection.execute(f"CREATE TABLE dim AS {DIM}")
+        return rounded(connection.execute(query).fetchall())
+
+
+def rounded(rows: list[tuple[object, ...]]) -> Counter[str]:
+    return Counter(repr(tuple(f"{one:.9g}" if isinstance(one, float) else one for one in row)) for row in rows)
+
+
+def status(session: qoop.Session, name: str) -> ViewStatus:
+    return next(one for one in session.materialized_views() if one.name == name)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_each_edition_is_duckdbs_answer_over_the_files_of_the_folder(
+    name: str, session: qoop.Session, folder: Path
+) -> None:
+    draw, query = Random(name), VIEWS[name]
+    session.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_mode = 'incremental') AS {query}")
+    for step in range(9):
+        names = sorted(path.stem for path in folder.iterdir())
+        change = draw.choice(["add", "add", "add", "replace", "remove", "rename"] if len(names) > 1 else ["add"])
+        if change == "remove":
+            (folder / f"{draw.choice(names)}.parquet").unlink()
+        elif change == "rename":
+            (folder / f"{draw.choice(names)}.parquet").rename(folder / f"renamed{step}.parquet")
+        else:
+            target = draw.choice(names) if change == "replace" else f"file{step}"
+            put(folder, target, draw.randrange(2000), draw.randrange(1, 80))
+        session.sql("REFRESH MATERIALIZED VIEW v")
+        found = rounded(session.sql("FROM v").fetchall())
+        assert found and found == expected(query, folder)
+    result = session.sql("FROM v")
+    assert (result.columns, result.types) == (lambda own: (own.columns, own.types))(session.sql(query))
+    assert status(session, "v").files == len(list(folder.iterdir())) and status(session, "v").incremental
+
+
+def test_a_refresh_reads_the_new_files_alone(session: qoop.Session, folder: Path) -> None:
+    session.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['groups']}")
+    assert status(session, "v").rows_read == 500
+    for number in range(20):
+        put(folder, f"file{number:02}", number, 3)
+        session.sql("REFRESH MATERIALIZED VIEW v")
+        assert status(session, "v").rows_read == 3
+    put(folder, "file05", 900, 4)  # replaced: its leaf alone
+    session.sql("REFRESH MATERIALIZED VIEW v")
+    assert status(session, "v").rows_read == 4
+    assert rounded(session.sql("FROM v").fetchall()) == expected(VIEWS["groups"], folder)
+
+
+def test_a_changed_dimension_computes_the_groups_again(session: qoop.Session, folder: Path) -> None:
+    session.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['joined']}")
+    session.sql("INSERT INTO dim VALUES (6, 'six')")
+    session.sql("REFRESH MATERIALIZED VIEW v")
+    found = rounded(session.sql("FROM v").fetchall())
+    assert found == rounded(session.sql(VIEWS["joined"]).fetchall()) and "six" in str(found)
+
+
+def test_readers_have_the_last_edition_until_the_next(session: qoop.Session, folder: Path) -> None:
+    session.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['groups']}")
+    before = session.sql("FROM v").fetchall()
+    put(folder, "late", 0, 50)
+    assert session.sql("FROM v").fetchall() == before and status(session, "v").lag > 0
+    session.sql("REFRESH MATERIALIZED VIEW v")
+    assert session.sql("FROM v").fetchall() != before and status(session, "v").lag == 0
+
+
+def test_a_damaged_file_leaves_the_edition_and_is_named(session: qoop.Session, folder: Path) -> None:
+    session.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['groups']}")
+    before = session.sql("FROM v").fetchall()
+    (folder / "half.parquet").write_bytes((folder / "first.parquet").read_bytes()[:-20])
+    with pytest.raises(SourceError, match=r"half\.parquet"):
+        session.sql("REFRESH MATERIALIZED VIEW v")
+    assert session.sql("FROM v").fetchall() == before
+    assert "half.parquet" in status(session, "v").error and status(session, "v").lag > 0
+    put(folder, "half", 0, 9)
+    session.sql("REFRESH MATERIALIZED VIEW v")
+    assert status(session, "v").error == ""
+    assert rounded(session.sql("FROM v").fetchall()) == expected(VIEWS["groups"], folder)
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("SELECT median(v) AS m FROM sales", "quantile"),
+        ("SELECT count(DISTINCT v) AS d FROM sales", "distinct"),
+        ("SELECT stddev(v) AS d FROM sales", "stddev"),
+        ("SELECT sum(v) AS s, now() AS t FROM sales", "differs from run to run"),
+        ("SELECT k, sum(v) AS s FROM sales GROUP BY k HAVING sum(v) > (SELECT avg(v) FROM sales)", ""),
+    ],
+)
+def test_a_view_that_cannot_be_incremental_says_why(query: str, why: str, session: qoop.Session, folder: Path) -> None:
+    with pytest.raises(QueryError, match=f"cannot be incremental: .*{why}"):
+        session.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_mode = 'incremental') AS {query}")
+    assert session.materialized_views() == []
+    [(_, told)] = session.sql(f"EXPLAIN CREATE MATERIALIZED VIEW v AS {query}").fetchall()
+    assert "anew" in told and why in told
+    if "now()" in query:
+        return
+    session.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    put(folder, "more", 40, 400)
+    session.sql("REFRESH MATERIALIZED VIEW v")
+    assert rounded(session.sql("FROM v").fetchall()) == expected(query, folder)
+    assert why in status(session, "v").why_full and not status(session, "v").incremental
+
+
+def test_statements_refuse_what_cannot_be(session: qoop.Session) -> None:
+    session.sql("CREATE MATERIALIZED VIEW v (key, total) AS SELECT k, sum(v) FROM sales GROUP BY k")
+    assert session.sql("FROM v").columns == ["key", "total"]
+    assert "v" in [name for (name,) in session.sql("SHOW TABLES").fetchall()]
+    refused = {
+        "CREATE MATERIALIZED VIEW v AS SELECT 1 AS a": CatalogError,
+        "CREATE TABLE v AS SELECT 1 AS a": CatalogError,
+        "CREATE OR REPLACE TABLE v AS SELECT 1 AS a": CatalogError,
+        "CREATE OR REPLACE VIEW v AS SELECT 1 AS a": CatalogError,
+        "INSERT INTO v VALUES (1, 2)": CatalogError,
+        "DROP TABLE v": CatalogError,
+        "DROP VIEW v": CatalogError,
+        "REFRESH MATERIALIZED VIEW nothing": UnknownTable,
+        "DROP MATERIALIZED VIEW nothing": UnknownTable,
+        "CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT total FROM v": CatalogError,
+        "CREATE MATERIALIZED VIEW w AS SELECT nothing FROM sales": QueryError,
+        "CREATE MATERIALIZED VIEW w WITH (target_lag = '0 s') AS FROM sales": ConfigError,
+        "CREATE MATERIALIZED VIEW w WITH (target_lag = 'soon') AS FROM sales": ConfigError,
+        "CREATE MATERIALIZED VIEW w WITH (refresh_mode = 'often') AS FROM sales": ConfigError,
+        "CREATE MATERIALIZED VIEW w WITH (lag = '1 s') AS FROM sales": ConfigError,
+        "CREATE MATERIALIZED VIEW w WITH (target_lag) AS FROM sales": QueryError,
+        "CREATE MATERIALIZED VIEW w": QueryError,
+        "REFRESH MATERIALIZED VIEW v now": QueryError,
+        "ALTER MATERIALIZED VIEW v SET (target_lag = '-1 s')": ConfigError,
+    }
+    for text, error in refused.items():
+        with pytest.raises(error):
+            session.sql(text)
+    session.sql("CREATE MATERIALIZED VIEW IF NOT EXISTS v AS SELECT 1 AS a; DROP MATERIALIZED VIEW IF EXISTS nothing")
+    assert session.sql("FROM v").columns == ["key", "total"]
+    session.sql("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT count(*) AS c FROM sales")
+    assert session.sql("FROM v").fetchall() == [(500,)]
+    session.sql("DROP MATERIALIZED VIEW v")
+    with pytest.raises(QueryError):
+        session.sql("FROM v")
+
+
+def test_a_locked_session_makes_no_views(folder: Path) -> None:
+    with qoop.connect(slots=1, memory="500MB", locked=True) as session:
+        session.register("sales", str(folder))
+        with pytest.raises(Forbidden):
+            session.sql("CREATE MATERIALIZED VIEW v AS SELECT sum(p) AS s FROM sales")
+
+
+KEPT = "SELECT k, sum(p) AS s, count(*) AS c FROM sales GROUP BY k"
+
+
+def opened(folder: Path, tables: Path) -> qoop.Session:
+    session = qoop.connect(slots=1, memory="500MB", tables=tables)
+    session.register("sales", str(folder))
+    return session
+
+
+def test_views_and_their_parts_are_durable_in_a_folder_of_tables(folder: Path, tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    with opened(folder, tables) as session:
+        session.sql(f"CREATE MATERIALIZED VIEW v WITH (target_lag = '5 min') AS {KEPT}")
+    put(folder, "more", 40, 7)
+    with opened(folder, tables) as session:
+        [view] = session.materialized_views()
+        assert (view.target_lag, view.files) == (300.0, 1)
+        with pytest.raises(CatalogError):
+            session.sql("INSERT INTO v VALUES (1, 2, 3)")
+        session.sql("REFRESH MATERIALIZED VIEW v")
+        assert status(session, "v").rows_read == 7
+        assert rounded(session.sql("FROM v").fetchall()) == expected(KEPT, folder)
+        session.sql("DROP MATERIALIZED VIEW v")
+    with opened(folder, tables) as session:
+        assert session.materialized_views() == [] and session.sql("SHOW TABLES").fetchall() == [("sales",)]
+
+
+def test_two_sessions_on_one_folder_share_editions(folder: Path, tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    with opened(folder, tables) as one:
+        one.sql(f"CREATE MATERIALIZED VIEW v AS {KEPT}")
+        with opened(folder, tables) as other:
+            put(folder, "more", 40, 7)
+            one.sql("REFRESH MATERIALIZED VIEW v")
+            assert rounded(other.sql("FROM v").fetchall()) == expected(KEPT, folder)
+            assert status(other, "v").files == 2
+            other.sql("REFRESH MATERIALIZED VIEW v")
+            assert status(other, "v").rows_read == 7  # the edition of the other session: nothing was read again
+
+
+KILLED = """
+import sys, os, qoop, signal
+from random import Random
+from threading import Timer
+folder, tables, seconds = sys.argv[1:]
+Timer(float(seconds), os.kill, (os.getpid(), signal.SIGKILL)).start()
+with qoop.connect(slots=1, memory="500MB", tables=tables) as session:
+    session.register("sales", folder)
+    while True:
+        session.sql("REFRESH MATERIALIZED VIEW v FULL")
+        session.sql("REFRESH MATERIALIZED VIEW v")
+"""
+
+
+def test_a_kill_at_any_moment_leaves_a_whole_edition(folder: Path, tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    with opened(folder, tables) as session:
+        session.sql(f"CREATE MATERIALIZED VIEW v AS {KEPT}")
+    for number, seconds in enumerate([0.6, 0.9, 1.3]):
+        put(folder, f"more{number}", number, 9)
+        killed = subprocess.run([sys.executable, "-c", KILLED, str(folder), str(tables), str(seconds)], check=False)
+        assert killed.returncode == -9
+        with opened(folder, tables) as session:
+            assert session.sql("SELECT sum(c) FROM v").fetchall()[0][0] in (500 + 9 * number, 509 + 9 * number)
+            session.sql("REFRESH MATERIALIZED VIEW v")
+            assert rounded(session.sql("FROM v").fetchall()) == expected(KEPT, folder)
