@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from qoop.programs import rounds, steps
+from qoop.programs.views import freshness
 
 
 def program_kinds() -> tuple[type, ...]:
     """The classes of all programs and of the messages to them."""
-    return rounds.RoundEnded, rounds.Finish, rounds.Rounds, steps.StepEnded, steps.Steps
+    of_views = freshness.Seen, freshness.RefreshEnded, freshness.Freshness
+    return rounds.RoundEnded, rounds.Finish, rounds.Rounds, steps.StepEnded, steps.Steps, *of_views

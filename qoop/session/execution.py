@@ -47,9 +47,7 @@ class Execution:
             self.texts.changed()
             return self._change(statement)
         if isinstance(statement, OfMaterialized):
-            from qoop.session.materialized import execute
-
-            return execute(self, statement)
+            return self._materialize(statement)
         match statement:
             case Query(text):
                 return self.query(text)
@@ -83,6 +81,15 @@ class Execution:
                 from qoop.session.rare import execute
 
                 return execute(self, statement)
+
+    def _materialize(self, statement: OfMaterialized) -> Result:
+        from qoop.session import materialized
+
+        self.texts.changed()
+        found = materialized.execute(self.session.views, statement)
+        if found is None:
+            return done()
+        return counted(found) if isinstance(found, int) else Result(*found)
 
     def query(self, text: str) -> Result:
         """The rows of a query."""

@@ -62,12 +62,14 @@ class SessionParts:
         for page in self.pages:
             page.close()
         for views in self.views:
-            views.close()
+            views.stop()
         self.background.close()
         self.sizing.end()
         try:
             self.cluster.close()
         finally:
+            for views in self.views:
+                views.close()
             if self.trace is not None:
                 self.trace.close()
             self.tables.close()

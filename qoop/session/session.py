@@ -43,7 +43,7 @@ from qoop.query.planning import QueryPlanning
 from qoop.query.result import Result
 from qoop.query.statements.statement import Statement, query_text, statements
 from qoop.query.statements.table_storage import DRAFTS, has_views
-from qoop.query.tables import SessionTables
+from qoop.query.tables import SessionTables, weakly
 from qoop.session.execution import Execution
 from qoop.session.options import JobTerms, SessionOptions
 from qoop.session.parts import SessionParts, capacity, made, unfinished_runs
@@ -96,7 +96,7 @@ class Session(Registration):
         if config.tables is not None and any(config.tables.glob("[!._]*.parquet")):
             self.register_folder(config.tables)
             if has_views(config.tables):
-                _ = self._materialized
+                _ = self.views
         if config.watch_machine or (config.watch_machine is None and config.ray is None and is_limited()):
             self._options.watch(True)
 
@@ -463,7 +463,7 @@ class Session(Registration):
 
     def materialized_views(self) -> list[ViewStatus]:
         """The materialized views: how old each is, how it is refreshed, and what its last refresh took."""
-        return self._materialized.statuses()
+        return self.views.statuses()
 
     def close(self) -> None:
         """Cancel the jobs that run, join all threads and remove temporary files. Results stay valid.
@@ -500,12 +500,16 @@ class Session(Registration):
     # Inside
 
     @property
-    def _materialized(self) -> MaterializedViews:
+    def views(self) -> MaterializedViews:
+        """The materialized views, for their statements."""
         with self._tables.naming():
             if not self._parts.views:
-                from qoop.session.materialized import views_of
+                from qoop.programs.views.planning import ViewSession
+                from qoop.programs.views.views import MaterializedViews
 
-                self._parts.views.append(views_of(self))
+                start = partial(weakly(self.start), resume=self.config.reuse)
+                session = ViewSession(self._tables, self.planning, start, self.config.tables, self.cluster.program_log)
+                self._parts.views.append(MaterializedViews(session))
             return self._parts.views[0]
 
     def _execution(self, watch: Callable[[Job], object] | None = None) -> Execution:

@@ -14,6 +14,8 @@ Nothing is ever subtracted: a replaced, removed or late file changes its leaf an
     planning.py     plans over pinned tables
     refreshing.py   computes the rows of an edition
     edition.py      the record of an edition and the definition of a view
+    freshness.py    when to refresh a view with a lag goal; pure
+    owner.py        the thread that refreshes the views of a session by their goals
     views.py        the views of a session
-    owner.py        the process that refreshes a view in a folder
+    folder_lock.py  one process at a time makes editions of a view in a folder
 """

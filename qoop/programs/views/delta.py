@@ -1,4 +1,4 @@
-"""How a view is refreshed: by partial groups of new files, or anew, with the reason."""
+"""The way to refresh a view: by partial groups of new files, or from all rows, with the reason."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @value
 class Delta:
-    """growth: its sums. fact: the table whose files have partial groups. beside: the other tables that these groups
+    """growth: its sums. fact: the table whose files have partial groups. others: the other tables that these groups
     are computed from, by lower-case name; exact: those of the query around the sums."""
 
     growth: Growth
     fact: str
-    beside: tuple[str, ...]
+    others: tuple[str, ...]
     exact: tuple[str, ...]
 
     @property
@@ -53,11 +53,11 @@ def _delta(growth: Growth | NotGrowing) -> Delta | str:
         return f"its {', '.join(apart)} cannot be merged from parts"
     if not isinstance(growth.fact.source, FilesSource):
         return f"{name}, the table of its sums, does not consist of files"
-    beside = _read([growth.rest_sql]) - {PIECES}
+    others = _read([growth.rest_sql]) - {PIECES}
     exact = _read(text for _, text in growth.around.exact) if growth.around is not None else set()
-    if name.lower() in beside | exact:
+    if name.lower() in others | exact:
         return f"{name}, the table of its sums, is read in another part of the query as well"
-    return Delta(growth, name.lower(), tuple(sorted(beside)), tuple(sorted(exact)))
+    return Delta(growth, name.lower(), tuple(sorted(others)), tuple(sorted(exact)))
 
 
 def _read(texts: Iterable[str]) -> set[str]:

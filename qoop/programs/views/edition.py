@@ -43,10 +43,10 @@ class Base:
 
 @value
 class Edition:
-    """at: the time when its tables were looked at, in seconds since 1970. bases: by name of table.
+    """at: the time when its tables were read, in seconds since 1970. bases: by name of table.
 
-    tree: of its partial groups; without leaves if it was computed anew. why_full: the reason of that; empty: it was
-    not. rows: of the view. rows_read: of the files, or tables, that were read for it. seconds: that it took.
+    tree: of its partial groups; without leaves if it was computed from all rows. why_full: the reason of that, or
+    empty. rows: of the view. rows_read: of the files, or tables, that were read for it. seconds: that it took.
     """
 
     at: float
@@ -71,7 +71,7 @@ def written(definition: Definition, edition: Edition, key: bytes) -> str:
 
 
 def read(text: bytes, name: str, key: bytes) -> tuple[Definition, Edition] | None:
-    """What `written` has written for a view of this name; None for any other text."""
+    """The definition and the edition in a text of `written`; None for any other text, or another name."""
     try:
         return _read(opened(text, key), name)
     except (NotAsWritten, NotSealed, KeyError, TypeError, ValueError):

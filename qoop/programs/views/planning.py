@@ -13,6 +13,7 @@ from qoop.programs.approximate.eligibility import PIECES
 from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
+    from qoop.adaptive.program_log import MessageLog
     from qoop.catalog.table import Columns
     from qoop.planner.sql.bind import Bound
     from qoop.programs.views.tree import Leaf
@@ -23,12 +24,17 @@ if TYPE_CHECKING:
 
 @value
 class ViewSession:
-    """What views use of their session. start: starts a job. folder: of created tables; None: they live in memory."""
+    """The parts of a session that views use.
+
+    start: starts a job. folder: of created tables; None: they live in memory. log: a new log of a program's messages;
+    it returns None if the session has no trace.
+    """
 
     tables: SessionTables
     planning: QueryPlanning
     start: Starts
     folder: Path | None
+    log: Callable[[], MessageLog | None]
 
     def bind(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
         """A query over the present tables, and these by lower-case name. Raises QueryError, CatalogError."""

@@ -1,4 +1,4 @@
-"""Computes the rows of a view: by the parts of its delta that are missing, or anew."""
+"""Computes the rows of a view: by the parts of its delta that are missing, or from all rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @value
 class Way:
-    """How the rows of a view are computed. delta: None: anew, because of `why_full`. merging: of its parts."""
+    """A way to compute the rows of a view. delta: None: from all rows, because of `why_full`. merging: of its parts."""
 
     delta: Delta | None
     merging: Merging | None
@@ -33,7 +33,9 @@ class Way:
 
 
 class Refreshing:
-    """Computes the editions of one view. Not thread-safe. text: its query. full: it is always computed anew."""
+    """Computes the editions of one view. Not thread-safe.
+
+    text: its query. full: it is always computed from all rows."""
 
     def __init__(self, text: str, full: bool, session: ViewSession, parts: Parts) -> None:
         self._text, self._full = text, full
@@ -54,27 +56,27 @@ class Refreshing:
         self._way = None
 
     def way(self) -> Way:
-        """How the rows are computed. Raises QueryError, CatalogError."""
+        """The way to compute the rows. Raises QueryError, CatalogError."""
         bound, tables = self._session.bind(self._text)
         return self._way_over(bound, tables)
 
-    def refreshed(self, before: Edition | None, anew: bool = False) -> tuple[Result, Edition] | None:
-        """The rows of the view and their record; None: `before` is of the present tables. anew: from all rows.
+    def refreshed(self, before: Edition | None, whole: bool = False) -> tuple[Result, Edition] | None:
+        """The rows of the view and their record; None: `before` is of the present tables. whole: from all rows.
 
         Raises QueryError, CatalogError, and the errors of jobs.
         """
         at, begun = time.time(), time.monotonic()
         bound, tables = self._session.bind(self._text)
         bases = {name: Base.of(table) for name, table in tables.items()}
-        if before is not None and not anew and before.bases == bases:
+        if before is not None and not whole and before.bases == bases:
             return None
         way, self._rows_read = self._way_over(bound, tables), 0
-        if anew:
+        if whole:
             self._parts.keep_only(())
         if way.delta is None:
-            tree, rows = Tree(), self._computed_anew(bound, tables)
+            tree, rows = Tree(), self._whole(bound, tables)
         else:
-            tree = before.tree if before is not None and not anew else Tree()
+            tree = before.tree if before is not None and not whole else Tree()
             tree, rows = self._by_parts(way, bound, tables, tree)
         seconds = time.monotonic() - begun
         return rows, Edition(at, bases, tree, way.why_full, len(rows), self._rows_read, seconds)
@@ -110,7 +112,7 @@ class Refreshing:
             return Way(None, None, "the query around its sums has other columns over merged sums")
         return Way(delta, merging, "")
 
-    def _computed_anew(self, bound: Bound, tables: Mapping[str, Table]) -> Result:
+    def _whole(self, bound: Bound, tables: Mapping[str, Table]) -> Result:
         self._rows_read = sum(table.rows for table in tables.values())
         return self._run(bound.text)
 
@@ -122,10 +124,10 @@ class Refreshing:
         for piece in fact.source.pieces():
             sizes[piece.file] += piece.rows
         tree = before.following(files, sizes.__getitem__)
-        beside = [f"{name} {tables[name].version}" for name in delta.beside]
+        others = [f"{name} {tables[name].version}" for name in delta.others]
 
         def digest(leaf: Leaf) -> str:
-            return digest_of(delta.leaf_sql, repr(bound.settings), *beside, *(identity for _, identity in leaf))
+            return digest_of(delta.leaf_sql, repr(bound.settings), *others, *(identity for _, identity in leaf))
 
         heads, children = tree.nodes(digest)
         leaves = {digest(leaf): leaf for leaf in tree.leaves if leaf}

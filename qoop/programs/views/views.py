@@ -15,7 +15,8 @@ from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
 from qoop.programs.views import edition as editions
 from qoop.programs.views.edition import Base, Definition, Edition
-from qoop.programs.views.owner import folder_lock
+from qoop.programs.views.folder_lock import folder_lock
+from qoop.programs.views.owner import Owner
 from qoop.programs.views.parts import Parts
 from qoop.programs.views.planning import ViewSession
 from qoop.programs.views.refreshing import Refreshing
@@ -39,7 +40,7 @@ _FOLDER = ".views"
 class ViewStatus:
     """A materialized view now.
 
-    as_of: the time when its tables were looked at for its edition, in seconds since 1970. lag: seconds since the
+    as_of: the time when its tables were read for its edition, in seconds since 1970. lag: seconds since the
     oldest change that is in no edition; 0: there is none. target_lag: its goal; None: statements refresh it.
     incremental: its last edition was made of the parts of new files. why_full: else the reason.
     rows: of the view. rows_read, seconds: of the last refresh. files: that the edition is of.
@@ -79,10 +80,17 @@ class MaterializedViews:
         self._definitions = session.tables.definitions
         self._views: dict[str, _View] = {}
         self._lock = threading.Lock()
+        self._owner = Owner(self, session.log)
         self._open_folder()
+        self._owner.wake()
+
+    def stop(self) -> None:
+        """Begin no further refresh."""
+        self._owner.stop()
 
     def close(self) -> None:
-        """Release all that the views use; their editions stay."""
+        """Wait for the end of a refresh, and release all that the views use; their editions stay."""
+        self._owner.close()
         for view in self._all():
             with view.lock:
                 view.refreshing.close()
@@ -101,7 +109,7 @@ class MaterializedViews:
         refreshing = self._refreshing(definition)
         self._check_mode(definition, refreshing)
         with self._exclusively(name):
-            found = refreshing.refreshed(None, anew=True)
+            found = refreshing.refreshed(None, whole=True)
             assert found is not None
             rows, made = found
             before = self._views.pop(name.lower(), None)
@@ -111,6 +119,7 @@ class MaterializedViews:
             self._publish(view, rows, made, definition)
             with self._lock:
                 self._views[name.lower()] = view
+        self._owner.wake()
 
     def refresh(self, statement: RefreshMaterialized) -> int:
         """Make a new edition, if the tables have changed; returns the rows of the view. Raises UnknownTable, and what
@@ -148,6 +157,7 @@ class MaterializedViews:
             found = refreshing.refreshed(view.edition, changed.options != view.definition.options)
             assert found is not None
             self._publish(view, *found, changed)
+        self._owner.wake()
 
     def drop(self, statement: DropMaterialized) -> None:
         """Drop a view with its edition. Raises UnknownTable."""
@@ -166,19 +176,19 @@ class MaterializedViews:
             self._parts(name).keep_only(())
 
     def explained(self, statement: CreateMaterialized) -> str:
-        """How the view of a CREATE would be refreshed. Raises QueryError, CatalogError."""
+        """The way in which the view of a CREATE would be refreshed, in words. Raises QueryError, CatalogError."""
         refreshing = self._refreshing(Definition(statement.name[-1], statement.text, statement.options))
         try:
             way = refreshing.way()
         finally:
             refreshing.close()
         if way.delta is None:
-            return f"Each refresh computes the view anew: {way.why_full}."
+            return f"Each refresh computes the view from all rows: {way.why_full}."
         delta, lines = way.delta, ["A refresh is incremental: it reads the new and changed files of "
                                    f"{way.delta.growth.fact.name}."]  # fmt: skip
         lines.append(f"Each group of files keeps partial groups: {delta.leaf_sql}")
-        if delta.beside:
-            lines.append(f"A change of {', '.join(delta.beside)} computes all partial groups again.")
+        if delta.others:
+            lines.append(f"A change of {', '.join(delta.others)} computes all partial groups again.")
         if delta.exact:
             lines.append(f"Read whole after a change: {', '.join(delta.exact)}.")
         return "\n".join(lines)
@@ -192,10 +202,17 @@ class MaterializedViews:
         options = {view.definition.name: view.definition.options.target_lag for view in self._all()}
         return {name: target for name, target in options.items() if target is not None}
 
+    def note_error(self, name: str, error: Exception) -> None:
+        """Show an error in the status of a view, until a refresh succeeds."""
+        view = self._views.get(name.lower())
+        if view is not None:
+            view.error = str(error)
+
     def behind(self, name: str) -> float | None:
         """The time of the oldest change that the edition of a view does not have; None: there is none. Raises
         SourceError, TableChanged."""
         view, tables = self._views[name.lower()], self._session.tables
+        self._read_again(view)
         tables.check_again(view.definition.text)
         found = {one: tables.catalog.find(one) for one in view.edition.bases}
         _ = tables.pinned({one: table for one, table in found.items() if table is not None})
@@ -279,7 +296,7 @@ class MaterializedViews:
     def _compared(self, view: _View) -> list[tuple[Base | None, Base | None]]:
         """The present and the recorded state of each table of the view."""
         catalog = self._session.tables.catalog
-        found = []
+        found: list[tuple[Base | None, Base | None]] = []
         for name, before in view.edition.bases.items():
             table = catalog.find(name)
             now = (

@@ -5,6 +5,7 @@
     words.py            a statement, read word by word
     statement.py        texts into statements
     reading.py          CREATE, DROP, COPY and changes of tables
+    materialized.py     CREATE, REFRESH, ALTER, DROP and SHOW of materialized views
     changing.py         tables without rows; INSERT, UPDATE, DELETE, MERGE, ALTER TABLE and COPY … FROM
     prepared.py         PREPARE, EXECUTE, SET VARIABLE, CALL and BEGIN
     session_state.py    the prepared statements and variables of a session

@@ -471,7 +471,7 @@ class Definitions:
         raise CatalogError(f"there is a {kind} {name} already; CREATE OR REPLACE {kind.upper()} takes its place")
 
     def _kind(self, name: str) -> str | None:
-        """What has the name; None: nothing."""
+        """The kind of the object of a name; None: there is none."""
         if name in self._views:
             return "view"
         if name.lower() in self._materialized:

@@ -167,10 +167,10 @@ def _options(words: Words) -> tuple[tuple[str, str], ...]:
         _refuse()
     inner, found = Words(text[1:-1]), []
     while inner.next is not None:
-        name, equals, given = inner.take_name(), inner.take("="), inner.string()
-        if name is None or not equals or given is None:
+        name, equals, setting = inner.take_name(), inner.take("="), inner.string()
+        if name is None or not equals or setting is None:
             raise QueryError("options are written as (target_lag = '30 s', refresh_mode = 'auto')")
-        found.append((name.lower(), given))
+        found.append((name.lower(), setting))
         if not inner.take(",") and inner.next is not None:
             raise QueryError(f"a comma stands between two options, not {inner.next.text}")
     return tuple(found)

@@ -1,0 +1,31 @@
+"""The lock of a view in a folder: one process at a time makes its editions."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from qoop.catalog.errors import DiskFull
+from qoop.catalog.stores.private import make_folder
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[bool]:
+    """Yields True if this process has the folder of a view for itself within the block. Raises DiskFull."""
+    try:
+        make_folder(folder)
+        file = os.open(folder.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise DiskFull(f"{folder} cannot be written: {error.strerror or error}") from error
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(file)
