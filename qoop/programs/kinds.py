@@ -8,5 +8,5 @@ from qoop.programs.views import freshness
 
 def program_kinds() -> tuple[type, ...]:
     """The classes of all programs and of the messages to them."""
-    of_views = freshness.Seen, freshness.RefreshEnded, freshness.Freshness
+    of_views = freshness.Compared, freshness.RefreshEnded, freshness.Freshness
     return rounds.RoundEnded, rounds.Finish, rounds.Rounds, steps.StepEnded, steps.Steps, *of_views

@@ -86,7 +86,7 @@ class Execution:
         from qoop.session import materialized
 
         self.texts.changed()
-        found = materialized.execute(self.session.views, statement)
+        found = materialized.execute(self.session.materialized, statement)
         if found is None:
             return done()
         return counted(found) if isinstance(found, int) else Result(*found)

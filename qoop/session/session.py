@@ -96,7 +96,7 @@ class Session(Registration):
         if config.tables is not None and any(config.tables.glob("[!._]*.parquet")):
             self.register_folder(config.tables)
             if has_views(config.tables):
-                _ = self.views
+                _ = self.materialized
         if config.watch_machine or (config.watch_machine is None and config.ray is None and is_limited()):
             self._options.watch(True)
 
@@ -463,7 +463,7 @@ class Session(Registration):
 
     def materialized_views(self) -> list[ViewStatus]:
         """The materialized views: how old each is, how it is refreshed, and what its last refresh took."""
-        return self.views.statuses()
+        return self.materialized.statuses()
 
     def close(self) -> None:
         """Cancel the jobs that run, join all threads and remove temporary files. Results stay valid.
@@ -500,7 +500,7 @@ class Session(Registration):
     # Inside
 
     @property
-    def views(self) -> MaterializedViews:
+    def materialized(self) -> MaterializedViews:
         """The materialized views, for their statements."""
         with self._tables.naming():
             if not self._parts.views:

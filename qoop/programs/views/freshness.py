@@ -4,9 +4,9 @@
 state         message                           orders
 ============  ================================  ==============================================================
 new           `Begin`                           `Wait` until now: the tables are compared at once
-waiting       `Seen`, nothing has changed       `Wait` a tenth of the goal
-waiting       `Seen`, a change is not due yet   `Wait` until it is due, at most a tenth of the goal
-waiting       `Seen`, a change is due           `Refresh`
+waiting       `Compared`, nothing has changed       `Wait` a tenth of the goal
+waiting       `Compared`, a change is not due yet   `Wait` until it is due, at most a tenth of the goal
+waiting       `Compared`, a change is due           `Refresh`
 refreshing    `RefreshEnded`                    `Wait` a tenth of the goal; after a failure as long as the goal
 any           `Stop`                            `End`
 ended         any                               none: the message came late
@@ -24,14 +24,14 @@ from typing import Literal
 from qoop.adaptive.program import Begin, End, Stop
 from qoop.catalog.value import value
 
-_LOOKS = 10
+_COMPARISONS = 10
 """Comparisons of the tables of a view within its goal."""
 
 _SAFETY = 1.5
 
 
 @value
-class Seen:
+class Compared:
     """The tables were compared with the edition. at: the present time. since: the time of the oldest change; None:
     there is none."""
 
@@ -60,7 +60,7 @@ class Wait:
     until: float
 
 
-Message = Begin | Seen | RefreshEnded | Stop
+Message = Begin | Compared | RefreshEnded | Stop
 Order = Refresh | Wait | End
 
 
@@ -70,9 +70,9 @@ class Freshness:
 
     >>> at, orders = Freshness(10.0).after(Begin()); orders
     (Wait(until=0.0),)
-    >>> at, orders = at.after(Seen(100.0, 99.0)); orders
+    >>> at, orders = at.after(Compared(100.0, 99.0)); orders
     (Wait(until=101.0),)
-    >>> at, orders = at.after(Seen(108.5, 99.0)); orders
+    >>> at, orders = at.after(Compared(108.5, 99.0)); orders
     (Refresh(),)
     >>> at.after(RefreshEnded(109.0, 0.5))[1]
     (Wait(until=110.0),)
@@ -90,12 +90,12 @@ class Freshness:
                 return replace(self, state="waiting"), (Wait(0.0),)
             case (("new" | "waiting" | "refreshing"), Stop()):
                 return replace(self, state="ended"), (End(),)
-            case "waiting", Seen(at, None):
-                return replace(self, since=None), (Wait(at + self.goal / _LOOKS),)
-            case "waiting", Seen(at, float(since)):
+            case "waiting", Compared(at, None):
+                return replace(self, since=None), (Wait(at + self.goal / _COMPARISONS),)
+            case "waiting", Compared(at, float(since)):
                 return self._changed(at, since)
             case "refreshing", RefreshEnded(at, seconds, failed):
-                wait = self.goal if failed else self.goal / _LOOKS
+                wait = self.goal if failed else self.goal / _COMPARISONS
                 seconds = max(self.seconds, seconds) if failed else seconds
                 return replace(self, state="waiting", seconds=seconds, since=None), (Wait(at + wait),)
         return self, ()
@@ -103,7 +103,7 @@ class Freshness:
     def _changed(self, at: float, since: float) -> tuple[Freshness, tuple[Order, ...]]:
         """A file may have a time in the future, and clocks are set back: no change is newer than its comparison."""
         since = min(since, at, at if self.since is None else self.since)
-        due = since + self.goal * (1 - 1 / _LOOKS) - _SAFETY * self.seconds
+        due = since + self.goal * (1 - 1 / _COMPARISONS) - _SAFETY * self.seconds
         if at >= due:
             return replace(self, state="refreshing", since=since), (Refresh(),)
-        return replace(self, since=since), (Wait(min(due, at + self.goal / _LOOKS)),)
+        return replace(self, since=since), (Wait(min(due, at + self.goal / _COMPARISONS)),)

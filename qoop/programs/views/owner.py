@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from qoop.adaptive.program import Begin, Stop
-from qoop.programs.views.freshness import Freshness, Message, Refresh, RefreshEnded, Seen, Wait
+from qoop.programs.views.freshness import Compared, Freshness, Message, Refresh, RefreshEnded, Wait
 
 if TYPE_CHECKING:
     from qoop.adaptive.program_log import MessageLog
@@ -112,7 +112,7 @@ class Owner:
         except Exception as error:
             self._views.note_error(name, error)
             since = time.time()
-        if not program.send(Seen(time.time(), since)) or self._stopped:
+        if not program.send(Compared(time.time(), since)) or self._stopped:
             return
         try:
             self._views.refresh_view(name)
