@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -147,6 +148,18 @@ def test_users_change_while_the_server_runs(session: qoop.Session, tmp_path: Pat
         users_file(path, of_token("ann", "four") + of_token("eve", "five"))
         until(lambda: len(users) == 2)
         assert users.of_token("four").limits == Limits()
+
+
+def test_users_are_read_again_at_sighup(tmp_path: Path) -> None:
+    path, users = users_file(tmp_path / "users.toml", of_token("ann", "one")), Users({})
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        with Reloading(path, users.replace, 600.0) as reloading:
+            reloading.at_hangup()
+            os.kill(os.getpid(), signal.SIGHUP)
+            until(lambda: len(users) == 1)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_password_that_changed_is_no_longer_right() -> None:
