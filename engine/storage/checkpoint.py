@@ -425,9 +425,7 @@ class Store:
         return Outcome(saved) if different is None else Outcome(failure=different)
 
     def _unsaved(self, entry: Entry) -> Unsaved:
-        tables = entry.tables or entry.mapped or ()
-        entry.digested(lambda: self._digester.of(tables))
-        return Unsaved(entry.committed, tables, needed=bool(entry.jobs))
+        return Unsaved(entry.committed, entry.tables or entry.mapped or (), needed=bool(entry.jobs))
 
     def _differs(self, entry: Entry, saved: Saved) -> GuardMismatch | None:
         """The mismatch, if the output of another process, which is present in place of this one, is not the same."""

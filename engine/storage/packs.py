@@ -3,7 +3,8 @@
 ::
 
     data       partition 0 of all outputs, partition 1 of all outputs, …; a segment each, as in `segments`
-    manifest   the facts and the digest of every output; the rows, bytes, length and checksum of its every segment
+    manifest   the facts of every output, and its digest if it has one; the rows, bytes, length and checksum of its
+               every segment
 
 All that a reader of one partition wants of these outputs thus lies side by side, and is one request. Segments stay as
 they were when outputs are packed again: their bytes are copied, and their checksums hold. Every output has its own, so

@@ -19,6 +19,7 @@ from qoop.engine.digest import Digest, Digester, digest_from_json, digest_to_jso
 from qoop.engine.events import Committed
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.guard import Origin
+from qoop.engine.storage.manifest import manifests
 from qoop.engine.storage.retention import Retention
 from qoop.engine.task import CheckpointKey
 from qoop.planner.plan import Stage
@@ -92,11 +93,14 @@ def store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Store]:
     store.close()
 
 
-def put(store: Store, part: int, values: list[int], layout: str = "one", finished: bool = True, width: int = 2) -> None:
+def put(
+    store: Store, part: int, values: list[int], layout: str = "one", finished: bool = True, width: int = 2,
+    durable: bool = False,
+) -> None:  # fmt: skip
     rows = pa.table({"a": pa.array(values, pa.int32())})
     stage = Stage("s7", "SELECT a FROM t", (), (("a", "INTEGER"),), width, "sig", meaning="rows")
     facts = Committed(CheckpointKey("sig", layout, part), (len(values),), (8,), 0.1, width=width, finished=finished)
-    store.put(facts, "job", [rows], origin=Origin(stage, (("TimeZone", "UTC"),)))
+    store.put(facts, "job", [rows], durable, origin=Origin(stage, (("TimeZone", "UTC"),)))
 
 
 def test_equal_outputs_agree_in_any_layout(store: Store) -> None:
@@ -120,6 +124,22 @@ def test_a_difference_is_told_and_nothing_of_it_is_used(store: Store, layout: st
     assert [side["stage"]["sql"] for side in report["sides"]] == ["SELECT a FROM t"] * 2
     assert report["sides"][0]["digest"] != report["sides"][1]["digest"]
     assert report["sides"][0]["settings"] == {"TimeZone": "UTC"} and "duckdb" in report["versions"]
+
+
+@pytest.mark.parametrize("layout", ["one", "other"])
+def test_a_written_output_gets_its_digest_where_another_process_differs(tmp_path: Path, layout: str) -> None:
+    folder = tmp_path / "checkpoints"
+    first, second = (Store(1 << 30, tmp_path, Retention(folder, quarantine=tmp_path / "q")) for _ in range(2))
+    put(first, 0, [1, 2, 3], width=1, durable=True)
+    first.close()
+    assert [(saved.committed.rows, saved.committed.digest) for saved in manifests(folder)] == [((3,), None)]
+    if layout == "other":
+        assert second.present([CheckpointKey("sig", "one", 0)])
+    with pytest.raises(GuardMismatch, match=r"3 rows, .* against 2 rows"):
+        put(second, 0, [1, 2], layout, width=1, durable=True)
+        second.flush()
+    assert not second.present([CheckpointKey("sig", "one", 0)]) and not list(manifests(folder))
+    second.close()
 
 
 def test_unfinished_rows_are_compared_in_their_own_layout_only(store: Store) -> None:

@@ -33,13 +33,13 @@ class Worthwhile:
     """Write what costs less to write than to go without.
 
     every: seconds between failures in the mean (an hour: a laptop that is closed, a spot machine). most_lost: slot
-    seconds of work that a failure may cost at most, by the estimates. byte_seconds: to write a byte and to make the
-    digest that is written with it; output_seconds: for every output (the file, its manifest).
+    seconds of work that a failure may cost at most, by the estimates. byte_seconds: to write a byte and sum it;
+    output_seconds: for every output (the file, its manifest).
     """
 
     every: float = 3600.0
     most_lost: float = 60.0
-    byte_seconds: float = 2e-9
+    byte_seconds: float = 1e-9
     output_seconds: float = 0.002
 
     def stages(self, plan: Plan, share: Resources) -> frozenset[StageId]:
