@@ -157,6 +157,11 @@ class Job:
         return exported_schema(self.plan.columns, self._planned.bound.settings)
 
     @property
+    def at(self) -> str:
+        """The value of ``now()`` in the query, as a TIMESTAMPTZ."""
+        return self._planned.bound.timestamp.at
+
+    @property
     def planning_seconds(self) -> float:
         """Seconds from text to plan, without those for statistics collected on the way."""
         return self._planned.planning_seconds

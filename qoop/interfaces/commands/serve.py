@@ -160,6 +160,11 @@ def _locked_session(options: argparse.Namespace, open_session: Callable[[argpars
     if options.config is not None:
         os.environ["QOOP_CONFIG"] = options.config
     options.data, options.locked = [*options.data, *options.paths], True
+    if options.answers is not None and options.checkpoints is None:
+        from qoop.interfaces.server.kept import CHECKPOINTS
+        from qoop.query.config import configure
+
+        options.checkpoints = configure().checkpoints or options.answers / CHECKPOINTS
     return open_session(options)
 
 

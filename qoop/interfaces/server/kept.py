@@ -7,7 +7,9 @@ Each has a folder of its own::
     ID/bundle/         what it has done, where it was suspended (:mod:`qoop.query.bundle`)
 
 What ``query.json`` says is running when a server begins goes on: from the bundle where there is one, else from the
-text.
+outputs in the session's folder of checkpoints. That folder is here, too, unless the session has another::
+
+    checkpoints/       outputs of tasks and plans, of all queries
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.stores.private import make_folder
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
-from qoop.interfaces.server.queries import UserQuery, only_statement
+from qoop.interfaces.server.queries import Earlier, UserQuery, only_statement
 from qoop.interfaces.server.service import as_ours
+from qoop.query.plan_keys import is_steady
 from qoop.query.result import Result
 from qoop.query.statements.parameters import Parameters
 from qoop.session.texts import with_parameters
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from qoop.interfaces.server.users import User
 
 FORMAT, VERSION = "qoop-kept-query", 1
+CHECKPOINTS = "checkpoints"
+"""The folder of checkpoints within that of answers, for a session that has no other."""
 _FILE, _ANSWER, _BUNDLE = "query.json", "answer.arrow", "bundle"
 _OURS = re.compile("[0-9a-f]{16}")
 """The names of folders of queries."""
@@ -60,7 +65,8 @@ class Kept:
     """A query as its file records it. state: running, done, failed or cancelled. submitted: seconds since 1970.
 
     error, message: the class and the text of what it failed with. columns: names and types of DuckDB of its answer;
-    settings: those that its values are written with.
+    settings: those that its values are written with. at: the value of ``now()`` in it, if its text depends on the
+    moment and it has begun.
     """
 
     id: str
@@ -74,6 +80,7 @@ class Kept:
     message: str = ""
     columns: tuple[tuple[str, str], ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
+    at: str | None = None
 
 
 class KeptQueries:
@@ -122,8 +129,8 @@ class KeptQueries:
             if user is None:
                 self._put(replace(kept, state=FAILED, error="NotKnown", message="the user is not known any more"))
                 continue
-            found = bundle if bundle.is_dir() else None
-            self._begin(kept, self._service.admit(user, kept.sql, "http", id=kept.id, bundle=found, again=True))
+            earlier = Earlier(bundle if bundle.is_dir() else None, kept.at)
+            self._begin(kept, self._service.admit(user, kept.sql, "http", id=kept.id, earlier=earlier))
         return len(left)
 
     def find(self, user: User, id: str) -> Kept | None:
@@ -195,13 +202,25 @@ class KeptQueries:
     def _run(self, kept: Kept, query: UserQuery) -> None:
         error: Exception | None = None
         try:
-            kept = self._write(kept, query)
+            kept = self._write(self._started(kept, query), query)
         except Exception as failed:
             error = failed
         try:
             query.end(error)
         finally:
             self._ended(replace(kept, rows=query.rows, seconds=query.seconds), error)
+
+    def _started(self, kept: Kept, query: UserQuery) -> Kept:
+        """Start a query, and record what ``now()`` is in it: the outputs of a text that reads it depend on it."""
+        job = query.begin()
+        if job is None or kept.at is not None or is_steady(kept.sql):
+            return kept
+        kept = replace(kept, at=job.at)
+        with self._lock:
+            there = kept.id in self._kept
+        if there:
+            self._put(kept)
+        return kept
 
     def _write(self, kept: Kept, query: UserQuery) -> Kept:
         """Write the rows as they come. Returns what is known of them."""

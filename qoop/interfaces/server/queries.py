@@ -7,10 +7,13 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import Cancelled, Forbidden, QueryError, Suspended, Timeout, TooMuch
 from qoop.catalog.sizes import size
+from qoop.catalog.value import value
 from qoop.engine.replay import JobReplay
 from qoop.query.isolation.text_isolation import checked_by
 from qoop.query.statements.parameters import Parameters
@@ -19,8 +22,6 @@ from qoop.query.statements.statement import Explain, Query, ShowFunctions, ShowT
 from qoop.session.texts import with_parameters
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from qoop.interfaces.server.users import User
     from qoop.query.isolation.text_isolation import TextIsolation
     from qoop.query.job import Job, Planned
@@ -28,11 +29,22 @@ if TYPE_CHECKING:
     from qoop.session.session import Session
 
 
+@value
+class Earlier:
+    """A run of the query by a server that has ended; the next run uses its outputs.
+
+    bundle: the folder where it was suspended. at: the value of ``now()`` in it; None: the text does not depend on it.
+    """
+
+    bundle: Path | None = None
+    at: str | None = None
+
+
 class UserQuery:
     """A query that was admitted. One thread asks for its rows, others may cancel it.
 
     user: its limits hold for this query. by: the protocol of the request. id: known to its user only, by default a new
-    one. ended: called once, with the outcome and the error. bundle: the folder of a suspended query to resume.
+    one. ended: called once, with the outcome and the error. earlier: the run that this one continues.
     """
 
     def __init__(
@@ -44,10 +56,10 @@ class UserQuery:
         ended: Callable[[UserQuery, str, Exception | None], None],
         parameters: Parameters = (),
         id: str | None = None,
-        bundle: Path | None = None,
+        earlier: Earlier | None = None,
     ) -> None:
         self.id = id or secrets.token_hex(8)
-        self._bundle = bundle
+        self._earlier = earlier
         self.user, self.text, self.by = user, text, by
         self.rows, self.size, self.since = 0, 0, time.monotonic()
         self.turn, self._turn_at = threading.Event(), math.inf
@@ -196,9 +208,14 @@ class UserQuery:
     def _job(self, text: str) -> Job:
         left, tenant = self._check_time(), self.user.tenant
         limit = None if math.isinf(left) else left
-        if self._bundle is not None:
-            return self._session.resume(self._bundle, timeout=limit, tenant=tenant)
-        return self._session.submit(text, timeout=limit, tenant=tenant, watch=self._begun)
+        match self._earlier:
+            case Earlier(bundle=Path() as bundle):
+                return self._session.resume(bundle, timeout=limit, tenant=tenant)
+            case Earlier(at=str(at)):
+                planned = self._session.planning.plan(text, at)
+                return self._session.start(planned, Terms(tenant=tenant), timeout=limit, resume=True)
+        resume = None if self._earlier is None else True
+        return self._session.submit(text, timeout=limit, resume=resume, tenant=tenant, watch=self._begun)
 
     def _begun(self, job: Job) -> None:
         """A job of the query has begun: that of its answer, or one that finds the values of a PIVOT first."""

@@ -17,13 +17,11 @@ from qoop.engine.replay import JobReplay
 from qoop.interfaces.server.audit import AuditLog, Entry
 from qoop.interfaces.server.limits import Limits, Rates, TextQuota
 from qoop.interfaces.server.metrics import Counts
-from qoop.interfaces.server.queries import UserQuery
+from qoop.interfaces.server.queries import Earlier, UserQuery
 from qoop.interfaces.server.turns import Owner, Turns
 from qoop.interfaces.server.users import User, Users
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from qoop.interfaces.server.slow_log import SlowLog
     from qoop.interfaces.server.spans import Spans
     from qoop.planner.plan import Plan
@@ -94,24 +92,23 @@ class Service:
         by: str,
         parameters: Parameters = (),
         id: str | None = None,
-        bundle: Path | None = None,
-        again: bool = False,
+        earlier: Earlier | None = None,
     ) -> UserQuery:
         """Let a query in; its reader then asks for `parts`, and says when it is at their `end`.
 
-        id: that of no other query of the user that runs. bundle: where it was suspended. again: it was let in before,
-        by a server that has ended. Raises Busy, and NotKnown for a user that was removed.
+        id: that of no other query of the user that runs. earlier: its run by a server that has ended and had let it
+        in. Raises Busy, and NotKnown for a user that was removed.
         """
         user = self.users.current(user)
         limited = replace(user, limits=self.limits(user))
-        query = UserQuery(self.session, limited, text, by, self._ended, parameters, id, bundle)
+        query = UserQuery(self.session, limited, text, by, self._ended, parameters, id, earlier)
         try:
             with self._lock:
-                if not again:
+                if earlier is None:
                     self._check_limits(user)
                 if (user.name, query.id) in self._running:
                     raise Busy("this very query runs already")
-                self._turns.enter(query.turn, self._owners(user, again))
+                self._turns.enter(query.turn, self._owners(user, earlier is not None))
                 self._running[user.name, query.id] = query
         except Busy as error:
             self._tell(query, "refused", error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -176,15 +177,45 @@ LONG = (
 )
 
 
-def test_sigterm_suspends_it_and_the_next_server_goes_on(tmp_path: Path) -> None:
-    data = tmp_path / "data"
+def long_query(folder: Path, text: str = LONG) -> list[tuple[Any, ...]]:
+    """Make the data of a server; return DuckDB's answer."""
+    data = folder / "data"
     data.mkdir()
+    (folder / "my.toml").write_text("slots = 1\nstaged = true\n")
     with duckdb.connect() as connection:
         rows = "SELECT i % 3000 AS k, i AS v FROM range(300000) t(i)"
         connection.execute(f"COPY ({rows}) TO '{data}/big.parquet' (ROW_GROUP_SIZE 20000)")
         connection.execute(f"CREATE VIEW big AS FROM '{data}/big.parquet'")
-        expected = connection.execute(LONG).fetchall()
-    (tmp_path / "my.toml").write_text("slots = 1\nstaged = true\n")
+        return connection.execute(text).fetchall()
+
+
+MANY_TASKS = " UNION ALL ".join(
+    f"SELECT {m} AS m, g, count(*) OVER (ORDER BY g) AS place, n, s FROM ({LONG.replace('% 7', f'% {m}')})"
+    for m in (3, 5, 7, 11)
+)
+
+
+@pytest.mark.parametrize("text", [MANY_TASKS, MANY_TASKS.replace("a.v + b.v", "a.v + b.v + 0 * second(now())")])
+def test_after_a_kill_the_next_server_goes_on_from_the_outputs(tmp_path: Path, text: str) -> None:
+    text = f"FROM ({text}) ORDER BY m, g"
+    expected = long_query(tmp_path, text)
+    (tmp_path / "my.toml").write_text("slots = 2\nstaged = true\n")
+    with serving(tmp_path) as (server, port, _):
+        id = json.loads(asked(port, "POST", "/queries", text))["id"]
+        until(lambda: len(list((tmp_path / "answers/checkpoints").glob("*.json"))) > 3)
+        server.kill()
+        assert server.wait(60) == -signal.SIGKILL
+    with serving(tmp_path) as (server, port, _):
+        until(lambda: json.loads(asked(port, "GET", f"/queries/{id}"))["state"] == "done")
+        rows = json.loads(asked(port, "GET", f"/queries/{id}/result"))
+    assert len(rows) == 26 and [tuple(row.values())[:4] for row in rows] == [row[:4] for row in expected]
+    assert [row["s"] for row in rows] == pytest.approx([s for *_, s in expected])
+    [(found, outputs)] = re.findall(r"continued: (\d+) of (\d+) outputs found", (tmp_path / "log").read_text())
+    assert int(found) >= 3 and int(outputs) > int(found)
+
+
+def test_sigterm_suspends_it_and_the_next_server_goes_on(tmp_path: Path) -> None:
+    expected = long_query(tmp_path)
     with serving(tmp_path) as (server, port, _):
         id = json.loads(asked(port, "POST", "/queries", LONG))["id"]
         until(lambda: json.loads(asked(port, "GET", f"/queries/{id}")).get("fraction", 0) > 0)
@@ -206,7 +237,7 @@ def test_sigterm_suspends_it_and_the_next_server_goes_on(tmp_path: Path) -> None
 def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
     """A server of that folder's data, its port, and what else it said at its start."""
     words = ["serve", "data", "--port", "0", "--grace", "5", "--config", "my.toml", "--answers", "answers"]
-    program = [sys.executable, "-m", "qoop", *words, "--audit", "audit"]
+    program = [sys.executable, "-m", "qoop", *words, "--audit", "audit", "--log", "log"]
     with subprocess.Popen(program, cwd=folder, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         port = int(server.stderr.readline().rpartition(":")[2])
