@@ -69,8 +69,9 @@ class ChildProcess:
                     self.fit = self._is_small()
                     return json.loads(data)
                 if kind == b"E":
-                    self.fit = self._is_small()
-                    raise _error(json.loads(data))
+                    described = json.loads(data)
+                    self.fit = self._is_small() and not _is_full(described)
+                    raise _error(described)
                 receive(data)
         finally:
             if not self.fit:
@@ -151,6 +152,11 @@ class ChildProcess:
 
 
 _DIED = "the process of the query has ended: DuckDB crashed, or the system needed its memory"
+
+
+def _is_full(described: dict[str, Any]) -> bool:
+    """True if DuckDB ran into the limit of the process: it keeps addresses that count, though it uses them no more."""
+    return described["class"] == "OutOfMemoryException" or "llocat" in described["message"]
 
 
 def _error(described: dict[str, Any]) -> Exception:
