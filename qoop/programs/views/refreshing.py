@@ -79,7 +79,8 @@ class Refreshing:
             tree = before.tree if before is not None and not whole else Tree()
             tree, rows = self._by_parts(way, bound, tables, tree)
         seconds = time.monotonic() - begun
-        return rows, Edition(at, bases, tree, way.why_full, len(rows), self._rows_read, seconds)
+        why_full = way.why_full or ("" if before is None or way.delta is None else _remade(way.delta, before, bases))
+        return rows, Edition(at, bases, tree, why_full, len(rows), self._rows_read, seconds)
 
     def _way_over(self, bound: Bound, tables: Mapping[str, Table]) -> Way:
         """The way, worked out again where tables or settings have changed their form."""
@@ -171,6 +172,12 @@ class Refreshing:
     def _run(self, text: str) -> Result:
         assert self._planning is not None
         return self._session.start(self._planning.plan(text)).result()
+
+
+def _remade(delta: Delta, before: Edition, bases: Mapping[str, Base]) -> str:
+    """The reason why all partial groups of an edition were computed again; empty: they were not."""
+    changed = [name for name in delta.others if before.bases.get(name) != bases[name]]
+    return f"{', '.join(changed)} changed, so all partial groups were computed again" if changed else ""
 
 
 def _part_of(result: Result) -> Part:

@@ -113,6 +113,7 @@ def test_a_changed_dimension_computes_the_groups_again(session: qoop.Session, fo
     session.sql("REFRESH MATERIALIZED VIEW v")
     found = rounded(session.sql("FROM v").fetchall())
     assert found == rounded(session.sql(VIEWS["joined"]).fetchall()) and "six" in str(found)
+    assert "dim changed" in status(session, "v").why_full and not status(session, "v").incremental
 
 
 def test_readers_have_the_last_edition_until_the_next(session: qoop.Session, folder: Path) -> None:
