@@ -87,6 +87,7 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
     http = _http()
     if options.check_config:
         return _print_faults(options, open_session)
+    from qoop.interfaces.commands.file_views import create_views
     from qoop.interfaces.server.audit import AuditLog
     from qoop.interfaces.server.identity.reloading import Reloading
     from qoop.interfaces.server.logs import logged
@@ -109,6 +110,7 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
         audit = around.enter_context(closing(AuditLog.at(options.audit)))
         slow = options.slow_log and around.enter_context(closing(SlowLog.at(options.slow_log, options.slow_seconds)))
         session = around.enter_context(_locked_session(options, open_session))
+        not_served = list(create_views(session))
         service = Service(session, users, audit, options.queries, spans, slow)
         if session.isolation is not None:
             session.isolation.warm()
@@ -117,6 +119,8 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
         with ExitStack() as servers:
             server = servers.enter_context(http(service, place, client_limits, options.answers))
             _say(f"qoop serves {len(session.tables())} tables at {server.address}")
+            for message in not_served:
+                _say(message)
             if resumed := server.kept.resume():
                 _say(f"and goes on with {resumed} queries")
             if options.flight_port is not None:
