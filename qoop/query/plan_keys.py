@@ -27,7 +27,7 @@ FORMAT = 3
 """The version of files of plans. It rises when the meaning of a file changes."""
 
 Key = str
-Kind = Literal["plan", "alternatives", "decisions"]
+Kind = Literal["plan", "alternatives", "decisions", "begun"]
 Settings = tuple[tuple[str, str], ...]
 
 _MOMENTS = ("current_timestamp", "current_time", "current_localtime", "current_localtimestamp", "localtime",

@@ -47,6 +47,8 @@ from qoop.query.job import Prepared
 from qoop.query.plan_keys import FORMAT, Key, Kind, all_shared, key_of, may_be_kept, versions
 
 _PER_STAGE, _PER_COLUMN, _PER_DECISION = 2_000, 150, 2_000
+_BEGUN = 4
+"""Plans of a text that runs have begun with, of which the store keeps the last."""
 
 
 @value
@@ -248,6 +250,16 @@ class SessionPlans:
     def add_plan(self, text: str, available: Resources, prepared: Prepared, plan: Plan) -> None:
         """Add the plan of a text for some resources."""
         self._add(text, self._key("plan", text, available), prepared, (plan,))
+
+    def begun(self, text: str) -> tuple[Plan, ...]:
+        """The plans that runs of a text have begun with, on any resources; the last first. Their outputs may exist."""
+        entry = self._find(self._key("begun", text))
+        return () if entry is None else entry.plans
+
+    def add_begun(self, text: str, prepared: Prepared, plan: Plan) -> None:
+        """A run of a text begins with a plan."""
+        others = [one for one in self.begun(text) if one != plan]
+        self._add(text, self._key("begun", text), prepared, (plan, *others)[:_BEGUN])
 
     @collector_waits()
     def alternatives(self, text: str, grid: Grid, prepare: Callable[[], Prepared]) -> Alternatives:

@@ -52,8 +52,13 @@ class QuickPlans:
 
     def keys(self) -> list[CheckpointKey]:
         """The outputs of the plans that other runs may have left, each once."""
-        stages = [stage for one in self.candidates for stage in one.plan.stages if stage.shareable]
-        return list(dict.fromkeys(checkpoint_key(stage, part) for stage in stages for part in range(stage.width)))
+        return keys_of(self.candidates)
+
+
+def keys_of(candidates: Sequence[Candidate]) -> list[CheckpointKey]:
+    """The outputs of plans that other runs may have left, each once."""
+    stages = [stage for one in candidates for stage in one.plan.stages if stage.shareable]
+    return list(dict.fromkeys(checkpoint_key(stage, part) for stage in stages for part in range(stage.width)))
 
 
 @value

@@ -87,6 +87,24 @@ def test_a_run_that_goes_on_says_what_was_found(data: Path, tmp_path: Path, capl
     assert news(job.history(), 0, Terminal())[0].startswith("continued: ")
 
 
+@pytest.mark.parametrize(("before", "after"), [((3, "2GB"), (2, "500MB")), ((4, "500MB"), (1, "1GB"))])
+def test_a_run_goes_on_with_other_slots_and_memory(
+    data: Path, tmp_path: Path, before: tuple[int, str], after: tuple[int, str]
+) -> None:
+    """Plans for other resources divide the work into other parts: the plan that the outputs are of is one to run."""
+    text = "SELECT a.k % 7 AS k, sum(b.v) AS total FROM facts a JOIN facts b ON a.v = b.v GROUP BY 1 ORDER BY 1"
+    sizes = ({"slots": slots, "memory": memory} for slots, memory in (before, after))
+    with qoop.connect(data, checkpoints=tmp_path, staged=True, **next(sizes)) as first:  # type: ignore[arg-type]
+        rows = first.sql(text).fetchall()
+    last = max(tmp_path.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    last.unlink()  # as if it had been killed before the last output was on disk
+    with qoop.connect(data, checkpoints=tmp_path, staged=True, **next(sizes)) as second:  # type: ignore[arg-type]
+        job = second.submit(text)
+        assert job.result().fetchall() == rows == expected(data)
+    [continued] = [record for record in job.history() if isinstance(record, Continued)]
+    assert continued.found > 0 and continued.left == 1
+
+
 def test_an_answer_that_was_there_is_told_as_such(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
