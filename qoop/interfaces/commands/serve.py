@@ -164,7 +164,8 @@ def _locked_session(options: argparse.Namespace, open_session: Callable[[argpars
     if options.config is not None:
         os.environ["QOOP_CONFIG"] = options.config
     options.data, options.locked = [*options.data, *options.paths], True
-    if options.answers is not None and options.checkpoints is None:
+    outlives = options.answers is not None and options.checkpoints is None
+    if outlives and not options.check_config:  # which writes nothing
         from qoop.interfaces.server.kept import CHECKPOINTS
         from qoop.query.config import configure
 
