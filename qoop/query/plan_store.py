@@ -253,13 +253,17 @@ class SessionPlans:
 
     def begun(self, text: str) -> tuple[Plan, ...]:
         """The plans that runs of a text have begun with, on any resources; the last first. Their outputs may exist."""
-        entry = self._find(self._key("begun", text))
-        return () if entry is None else entry.plans
+        return self._begun(self._key("begun", text))
 
     def add_begun(self, text: str, prepared: Prepared, plan: Plan) -> None:
         """A run of a text begins with a plan."""
-        others = [one for one in self.begun(text) if one != plan]
-        self._add(text, self._key("begun", text), prepared, (plan, *others)[:_BEGUN])
+        key = self._key("begun", text)
+        others = [one for one in self._begun(key) if one != plan]
+        self._add(text, key, prepared, (plan, *others)[:_BEGUN])
+
+    def _begun(self, key: Key) -> tuple[Plan, ...]:
+        entry = self._find(key)
+        return () if entry is None else entry.plans
 
     @collector_waits()
     def alternatives(self, text: str, grid: Grid, prepare: Callable[[], Prepared]) -> Alternatives:

@@ -186,7 +186,8 @@ class QueryPlanning:
             return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0, adaptive, share)
         prepared, plan = self._preparation.planned(self.prepare(text, at), share)
         self._plans.add_plan(text, share, prepared, plan)
-        plan = self._begin_with(text, prepared, self._with_most_done(text, plan, share))
+        plan = self._with_most_done(text, plan, share)
+        self._note_begin(text, prepared, plan)
         adaptive = self._adaptive(text, share, prepared.bound, prepared.tables, prepared)
         seconds = time.perf_counter() - begun - prepared.statistics_seconds
         return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, share)
@@ -236,9 +237,10 @@ class QueryPlanning:
         seconds = best.seconds if own.staged_seconds is None or best.present else own.staged_seconds
         if quick.prepared is not None:
             self._plans.add_plan(text, share, quick.prepared, best.candidate.plan)
-            self._begin_with(text, quick.prepared, best.candidate.plan)
         if not best.present and seconds > theirs * self._losses.tolerance(theirs, self._did_not_end(own)):
             return self._by_own(own, text, share, begun)
+        if quick.prepared is not None:
+            self._note_begin(text, quick.prepared, best.candidate.plan)
         adaptive = self._adaptive(text, share, quick.bound, quick.tables, quick.prepared)
         spent = 0.0 if quick.prepared is None else quick.prepared.statistics_seconds
         planning = time.perf_counter() - begun - spent
@@ -253,32 +255,36 @@ class QueryPlanning:
         """True if the answer of DuckDB's plan is present."""
         return plan.root.shareable and bool(self._found([checkpoint_key(plan.root, 0)]))
 
+    @property
+    def _takes_over(self) -> bool:
+        """True if queries take over what other processes have left, and leave outputs to them."""
+        return self._losses.survive and self._config.reuse
+
     def _found(self, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
         """Those of the outputs that are present, if the query may take them over."""
-        return self._present(keys) if self._losses.survive and self._config.reuse else ()
+        return self._present(keys) if self._takes_over else ()
 
-    def _begun(self, text: str, share: Resources) -> list[Candidate]:
+    def _begun(self, text: str, grid: Grid) -> list[Candidate]:
         """The plans of earlier runs, which may have had other resources: where outputs survive, theirs may exist."""
-        if not (self._losses.survive and self._config.reuse):
-            return []
-        return [Candidate(plan, "begun", self._grid(share).machine, self._cost) for plan in self._plans.begun(text)]
+        plans = self._plans.begun(text) if self._takes_over else ()
+        return [Candidate(plan, "begun", grid.machine, self._cost) for plan in plans]
 
-    def _begin_with(self, text: str, prepared: Prepared, plan: Plan) -> Plan:
-        """Note the plan of a run that begins, for runs that go on from its outputs."""
-        if self._losses.survive and self._config.reuse:
+    def _note_begin(self, text: str, prepared: Prepared, plan: Plan) -> None:
+        """Store the plan of a run that begins, for runs that go on from its outputs."""
+        if self._takes_over:
             self._plans.add_begun(text, prepared, plan)
-        return plan
 
     def _with_most_done(self, text: str, plan: Plan, share: Resources) -> Plan:
         """The plan that should end first with the outputs that exist: this one, or that of an earlier run."""
+        grid = self._grid(share)
+        begun = self._begun(text, grid)
+        if not begun:
+            return plan
         from qoop.query.quick_plans import best_of, keys_of
 
-        begun = self._begun(text, share)
-        present = {one.key for one in self._found(keys_of(begun))} if begun else set()
-        if not present:
-            return plan
-        usual = Candidate(plan, "usual", self._grid(share).machine, self._cost)
-        return best_of([usual, *begun], share, doubted=False, present=present).candidate.plan
+        present = {one.key for one in self._found(keys_of(begun))}
+        usual = Candidate(plan, "usual", grid.machine, self._cost)
+        return best_of([usual, *begun], share, doubted=False, present=present).candidate.plan if present else plan
 
     def _quick_plans(self, text: str, share: Resources) -> QuickPlans:
         """The plans of stages that earlier runs have stored, and, if none had these resources, of a quick search."""
@@ -288,12 +294,12 @@ class QueryPlanning:
         if stored is None:
             prepared, plan = self._preparation.planned(self.prepare(text), share)
             quick = quick_plans(prepared, plan, share, grid, self._cost)
-            return replace(quick, candidates=(*quick.candidates, *self._begun(text, share)))
+            return replace(quick, candidates=(*quick.candidates, *self._begun(text, grid)))
         bound, plan, tables = stored
         self._tables.pinned(tables)
         kept = self._plans.kept(text, grid) if self._losses.survive else ()
         before = Candidate(plan, "before", grid.machine, self._cost)
-        stages = [one for one in (*kept, *self._begun(text, share)) if not one.plan.root.whole]
+        stages = [one for one in (*kept, *self._begun(text, grid)) if not one.plan.root.whole]
         return QuickPlans(bound, tables, (before, *stages))
 
     def _grid(self, share: Resources) -> Grid:

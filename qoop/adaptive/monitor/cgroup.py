@@ -2,8 +2,8 @@
 
 Sources: "Control Group v2", "Memory Resource Controller" and "CFS Bandwidth Control" in the documentation of Linux. In
 version 2 ``cpu.max`` holds microseconds of cpu time a period, or ``max``; ``memory.max`` and ``memory.high`` bytes, or
-``max``. Version 1 has a hierarchy of its own for each controller. What a group uses counts against all groups around
-it, so the tightest of them holds.
+``max``. Version 1 has one hierarchy for each controller. What a group uses counts against all groups around it, so the
+tightest of them holds.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Machine:
 
     def _squeezed(self) -> bool:
         """True if memory is short for this process: in its group, if it has one that reports it. What the machine
-        reports includes other groups at limits of their own."""
+        reports includes other groups that are at their limits."""
         waiting = next((known for group in self._groups if (known := group.waiting()) is not None), None)
         if waiting is None and not any(group.memory() < inf for group in self._groups):
             waiting = waiting_percent(self._proc / "pressure" / "memory")

@@ -58,7 +58,7 @@ class AwsNotices:
         self._url, self._now = url, now
 
     def check(self) -> MachineNotice | None:
-        """As `NoticeSource.check`. Each check gets a token of its own, which version 2 requires."""
+        """As `NoticeSource.check`. Each check gets a new token, which version 2 requires."""
         lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
         token = _reply(f"{self._url}/latest/api/token", lifetime, "PUT")
         if token is None:

@@ -24,7 +24,7 @@ _HIGHEST_PORT = 65535
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Raise ConfigError with each number out of its range on a line of its own."""
+    """Raise ConfigError that names each number out of its range, one a line."""
     faults = Faults()
     for name in ("queries", "connections"):
         if getattr(options, name) < 1:
