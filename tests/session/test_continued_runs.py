@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from facts_table import TEXT, WAITS, expected, write_facts
 
 import qoop
 from qoop.__main__ import main
@@ -23,26 +21,10 @@ from qoop.query.drawing.terminal import Terminal
 from qoop.query.drawing.view import news
 from qoop.query.streams import one_line_warnings
 
-TEXT = "SELECT k % 7 AS k, sum(v) AS total FROM facts GROUP BY 1 ORDER BY 1"
-WAITS = (
-    "SELECT k, later(total) AS total FROM (SELECT k % 7 AS k, sum(v)::BIGINT AS total FROM facts GROUP BY 1) ORDER BY 1"
-)
-
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    table = pa.table({"k": [n % 1000 for n in range(600_000)], "v": range(600_000)})
-    pq.write_table(table, folder / "facts.parquet", row_group_size=100_000)
-    return folder
-
-
-def expected(data: Path) -> list[tuple[object, ...]]:
-    with duckdb.connect() as connection:
-        connection.execute(f"CREATE VIEW facts AS FROM '{data / 'facts.parquet'}'")
-        rows = connection.execute(TEXT).fetchall()
-    assert len(rows) == 7
-    return rows
+    return write_facts(tmp_path_factory.mktemp("data"))
 
 
 def session(data: Path, folder: Path, **options: object) -> qoop.Session:
