@@ -24,8 +24,9 @@ KEYS = {
 
 
 _SIZE = ("COLUMNS", "LINES")  # what these say would hold for the program more than what its terminal does
-PATIENCE = 120.0
+PATIENCE = 60.0
 """Seconds after which what is not to be seen will not come any more."""
+_MOST_READS = 100
 
 
 class Screen:
@@ -130,7 +131,10 @@ class Screen:
         self._child.close()
 
     def _read(self) -> None:
-        while not self._child.closed:
+        """Take what the program has written, but not for ever from one that writes all the time."""
+        for _ in range(_MOST_READS):
+            if self._child.closed:
+                return
             try:
                 self._stream.feed(self._child.read_nonblocking(1 << 16, timeout=0))
             except (pexpect.TIMEOUT, pexpect.EOF):

@@ -15,7 +15,9 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import History
 from prompt_toolkit.input import Input
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, VSplit, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.output import Output
@@ -74,6 +76,7 @@ class LiveView:
         self._news = news
         self._available = available
         self._to_background = False
+        self._cancelled = False
         self._line = Buffer(
             multiline=True,
             accept_handler=self._accept,
@@ -90,17 +93,32 @@ class LiveView:
         )
 
     def show(self) -> None:
-        """Show the query until it has ended. Raises SentBack."""
+        """Show the query until it has ended.
+
+        Raises SentBack, or KeyboardInterrupt if Ctrl-C came too late to cancel the query."""
         with on_ctrl_z(self._send_behind):
             if self._job.wait(_PATIENCE):
                 return
             if self._to_background or self._app.run(pre_run=self._begin) == "back":
                 raise SentBack(self._job)
+            if self._pressed_late() or (self._cancelled and self._job.state == "SUCCEEDED"):
+                raise KeyboardInterrupt
 
     @property
     def draft(self) -> str:
         """The unfinished text in the line."""
         return self._line.text
+
+    def _pressed_late(self) -> bool:
+        """Whether Ctrl-C is among the keys that were pressed after the view's last look at the keyboard.
+
+        The terminal made a key of it, not a signal, so that it is lost unless it is found here. The other keys stay for
+        the next prompt."""
+        with self._app.input.raw_mode():
+            keys = [*get_typeahead(self._app.input), *self._app.input.read_keys()]
+        others = [press for press in keys if press.key not in (Keys.ControlC, Keys.SIGINT)]
+        store_typeahead(self._app.input, others)
+        return len(others) < len(keys)
 
     def _send_behind(self) -> None:
         """Send the query to the background at the next refresh."""
@@ -142,6 +160,7 @@ class LiveView:
             if self._line.text:
                 self._line.reset()
             else:
+                self._cancelled = True
                 self._job.cancel()
                 self._typing.stop()
 
