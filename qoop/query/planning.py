@@ -393,13 +393,13 @@ class QueryPlanning:
         """A job runs a plan: later plans use its facts once it has ended."""
         self._lessons.started(planned, job)
 
-    def learn(self, text: str, present: Present) -> int:
+    def learn(self, text: str) -> int:
         """Use the present outputs of a query for later plans. Returns the number of stages with outputs."""
         query, found = self._tables.as_read(query_text(text)), 0
         usual = self.plan(query)
         share = self.usable
         for plan in (usual.plan, *(one.plan for one in self.alternatives(query).kept)):
-            stages, far_off = self._lessons.add_outputs(plan, present)
+            stages, far_off = self._lessons.add_outputs(plan, self._present)
             found += stages
             if far_off:
                 self._plans.forget(query, share, self._grid(share))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +18,10 @@ from qoop.catalog.user_key import chosen_key
 from qoop.catalog.value import value
 from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
+from qoop.engine.events import Committed
 from qoop.engine.storage.manifest import usual_budget
 from qoop.engine.storage.retention import Retention
+from qoop.engine.task import CheckpointKey
 from qoop.planner.plan import Resources
 from qoop.query.config import Config
 from qoop.query.options import SCHEDULERS
@@ -128,6 +131,14 @@ def _program_kinds() -> tuple[type, ...]:
 def capacity(backend: LastingBackend) -> Resources:
     """The resources of all machines together."""
     return sum(backend.machines().values(), Resources())
+
+
+def present_outputs(backend: LastingBackend, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+    """Those of the outputs that are present, for a plan that is being made: they may be evicted meanwhile."""
+    reader = "planning"
+    found = backend.present(keys, reader)
+    backend.release(reader, keys)  # otherwise the outputs stay pinned until the session ends
+    return found
 
 
 def unfinished_runs(config: Config) -> EarlierRuns | None:

@@ -28,9 +28,7 @@ from qoop.catalog.errors import QoopError
 from qoop.catalog.paths import absolute
 from qoop.catalog.sizes import counted
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.events import Committed
 from qoop.engine.storage.scratch import clean
-from qoop.engine.task import CheckpointKey
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Grid
@@ -46,7 +44,7 @@ from qoop.query.statements.table_storage import DRAFTS, has_views
 from qoop.query.tables import SessionTables, weakly
 from qoop.session.execution import Execution
 from qoop.session.options import JobTerms, SessionOptions
-from qoop.session.parts import SessionParts, capacity, made, unfinished_runs
+from qoop.session.parts import SessionParts, capacity, made, present_outputs, unfinished_runs
 from qoop.session.registration import Registration
 from qoop.session.starting import JobStarts, StartOptions
 from qoop.session.texts import RunQuery, Texts, with_parameters
@@ -83,7 +81,7 @@ class Session(Registration):
         earlier_runs = unfinished_runs(config)
         self._options = SessionOptions(config, self._parts.sizing, self._tables)
         self._texts = Texts(config, self._tables)
-        share, present = partial(capacity, self.backend), self.backend.present
+        share, present = partial(capacity, self.backend), partial(present_outputs, self.backend)
         unfinished = earlier_runs.is_unfinished if earlier_runs is not None else None
         self.planning = QueryPlanning(
             self._tables, self.plan_cache, cost, config, share, present, unfinished, self._parts.background
@@ -337,14 +335,7 @@ class Session(Registration):
         These are rows, bytes and seconds. Those of the session's own jobs are used without that. Returns the number of
         stages with measurements, of all plans worth keeping. Raises as `submit` does.
         """
-        reader = "learn"
-
-        def present(keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
-            found = self.backend.present(keys, reader)
-            self.backend.release(reader, keys)  # otherwise the outputs stay pinned until the session ends
-            return found
-
-        return self.planning.learn(text, present)
+        return self.planning.learn(text)
 
     @interruptible()
     def explain(
