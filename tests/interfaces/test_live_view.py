@@ -17,7 +17,7 @@ from qoop.query.job import Job
 
 
 class EndedJob:
-    """A job that has ended, which the view sees once it has looked so many times. keys: are typed at that moment."""
+    """A job that has ended, which the view sees after a number of looks. typed: the keys at that moment."""
 
     def __init__(self, job: Job, looks: float, keys: PipeInput) -> None:
         self.id, self.status, self.state = job.id, job.status, job.state

@@ -110,7 +110,7 @@ class LiveView:
         return self._line.text
 
     def _pressed_late(self) -> bool:
-        """Whether Ctrl-C is among the keys that were pressed after the view's last look at the keyboard.
+        """True if Ctrl-C is among the keys that were pressed after the view's last look at the keyboard.
 
         The terminal made a key of it, not a signal, so that it is lost unless it is found here. The other keys stay for
         the next prompt."""
