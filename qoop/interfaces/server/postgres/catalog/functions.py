@@ -162,7 +162,7 @@ def macros() -> Iterator[str]:
     for name, parameters, expression in MACROS:
         forms[name][parameters] = expression
     for one in functions():
-        if not one.returns_set and one.name not in {name for name, _, _ in MACROS} and _is_callable(one):
+        if not one.returns_set and one.name not in {name for name, _, _ in MACROS} and is_callable(one):
             for count in range(len(one.arguments) - one.defaults, len(one.arguments) + 1):
                 forms[one.name].setdefault(_parameters(count), _nothing(one))
     for name, bodies in forms.items():
@@ -186,7 +186,7 @@ def _parameters(count: int) -> str:
     return ",".join("abcdefghijklmnop"[:count])
 
 
-def _is_callable(one: Function) -> bool:
+def is_callable(one: Function) -> bool:
     """False for functions that read and write the values of types, which no text calls."""
     return one.name.startswith(("pg_", "has_", "to_reg", "txid_", "inet_")) or one.name.endswith("_description")
 

@@ -14,8 +14,21 @@ from qoop.catalog.errors import BindError
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items, quoted, without_end
 from qoop.catalog.value import value
 from qoop.interfaces.server.postgres.catalog.carriers import NAMED, cast_type
-from qoop.interfaces.server.postgres.catalog.data import base_types, functions, relations
+from qoop.interfaces.server.postgres.catalog.column_names import KEYWORD_CALLS, SYSTEM_COLUMNS, named_columns
+from qoop.interfaces.server.postgres.catalog.data import functions, relations
 from qoop.interfaces.server.postgres.catalog.functions import TABLE_MACROS
+from qoop.interfaces.server.postgres.catalog.operands import (
+    CLAUSES,
+    TEXT_TYPES,
+    casts_to_text,
+    follow,
+    is_callable,
+    is_name,
+    last_as,
+    operand_end,
+    operand_start,
+    type_end,
+)
 from qoop.interfaces.server.postgres.catalog.text_functions import duckdb_call
 from qoop.planner import lock
 from qoop.query.statements.parameters import literal
@@ -31,21 +44,10 @@ _RENAMED = {
 """Functions that DuckDB has by another name."""
 _MATCHES = {"~": ("", ""), "!~": ("NOT ", ""), "~*": ("", ", 'i'"), "!~*": ("NOT ", ", 'i'")}
 """Operators of regular expressions, which match a part of a text: DuckDB 1.5's match the whole."""
-_KEYWORD_CALLS = {
-    "current_schema": "current_schema", "current_catalog": "current_database", "current_user": "pg_current_user",
-    "session_user": "pg_current_user", "current_role": "pg_current_user", "user": "pg_current_user",
-    "system_user": "pg_current_user",
-}  # fmt: skip
-"""Functions that are called without parentheses, and the macros that answer."""
-_SYSTEM_COLUMNS = {
-    "xmin": "CAST(1 AS UINTEGER)", "xmax": "CAST(0 AS UINTEGER)", "cmin": "CAST(0 AS UINTEGER)",
-    "cmax": "CAST(0 AS UINTEGER)", "ctid": "'(0,1)'", "tableoid": "CAST(NULL AS UINTEGER)",
-}  # fmt: skip
 _RESERVED = ("at", "describe", "lambda", "pivot", "qualify", "show", "summarize", "unpivot", "anti", "semi", "asof")
 _CALL = "CALL"
 """The clause within the parentheses of a call, where FROM is a word of EXTRACT or TRIM."""
 _SETS = ("generate_series", "unnest", "generate_subscripts")
-_CLAUSES = ("SELECT", "FROM", "WHERE", "ON", "USING", "HAVING", "GROUP", "ORDER", "LIMIT", "VALUES", "JOIN", "WITH")
 _TABLES = frozenset(
     (*lock.TABLE_FUNCTIONS, *TABLE_MACROS, *(one.name for one in functions() if one.returns_set), "json_to_recordset")
 )
@@ -54,7 +56,6 @@ _NUMBERS = {
     name: type_ for one in relations() for name, type_ in one.columns if type_ in ("regproc", "regtype", "regclass")
 }
 """Columns that hold a function, type or table by its number, and are shown as names."""
-_TEXT_TYPES = ("text", "varchar", "name", "bpchar", "cstring")
 
 
 @value
@@ -85,7 +86,7 @@ def as_duckdb(text: str, numbers: Numbers, database: str = "") -> str:
     >>> as_duckdb("SELECT t.oid = ANY (p.polroles) AS a, 'public.t'::regclass AS t", numbers)
     'SELECT list_contains(p.polroles, t.oid) AS a , CAST(16384 AS DECIMAL(31,0)) AS t'
     """
-    return _Rewriting(numbers, database).text_of(_named(lexed(without_end(text)).words))
+    return _Rewriting(numbers, database).text_of(named_columns(lexed(without_end(text)).words))
 
 
 class _Rewriting:
@@ -119,24 +120,24 @@ class _Rewriting:
             if count:
                 return count
         word = words[at]
-        if word.says(*_CLAUSES) and (self._clauses[-1] != _CALL or word.says("SELECT")):
+        if word.says(*CLAUSES) and (self._clauses[-1] != _CALL or word.says("SELECT")):
             self._clauses[-1] = word.text.upper()
         if word.text == "(":
-            self._clauses.append(_CALL if self._done and _is_callable(self._done[-1]) else self._clauses[-1])
+            self._clauses.append(_CALL if self._done and is_callable(self._done[-1]) else self._clauses[-1])
         elif word.text == ")" and len(self._clauses) > 1:
             self._clauses.pop()
         self._done.append(word.text)
         return 1
 
     def _schema(self, words: Sequence[Lexeme], at: int) -> int:
-        if not _follow(words, at + 1, ".") or self._done[-1:] == ["."]:
+        if not follow(words, at + 1, ".") or self._done[-1:] == ["."]:
             return 0
-        if words[at].name == self._database and _follow(words, at + 3, "."):
+        if words[at].name == self._database and follow(words, at + 3, "."):
             return 2
         match (words[at].name or "").lower():
             case "pg_catalog":
                 return 2
-            case "information_schema" if _follow(words, at + 2, "_pg_expandarray"):
+            case "information_schema" if follow(words, at + 2, "_pg_expandarray"):
                 return 2
             case "information_schema":
                 self._done += [SCHEMA_OF_INFORMATION, "."]
@@ -144,7 +145,7 @@ class _Rewriting:
         return 0
 
     def _operator(self, words: Sequence[Lexeme], at: int) -> int:
-        if not words[at].says("OPERATOR") or not _follow(words, at + 1, "(", "pg_catalog", "."):
+        if not words[at].says("OPERATOR") or not follow(words, at + 1, "(", "pg_catalog", "."):
             return 0
         signs = [one.text for one in takewhile(lambda one: one.text != ")", words[at + 4 :])]
         sign, count = "".join(signs), 5 + len(signs)
@@ -160,7 +161,7 @@ class _Rewriting:
         if sign not in _MATCHES:
             self._done.append(sign)
             return 0
-        end = _operand_end(words, at)
+        end = operand_end(words, at)
         negated, option = _MATCHES[sign]
         self._wrap(lambda operand: f"{negated}regexp_matches({operand}, {self._inner(words[at:end])}{option})")
         return end - at
@@ -172,7 +173,7 @@ class _Rewriting:
             before.says("LIKE", "ILIKE") or before.text in ("~~", "~~*", "!~~", "!~~*")
         ):  # fmt: skip
             return 0
-        if "\\" not in words[at].text or _follow(words, at + 1, "escape"):
+        if "\\" not in words[at].text or follow(words, at + 1, "escape"):
             return 0
         text = words[at].text
         pattern = text[1:].replace("\\\\", "\\") if text[:1] in "eE" else text
@@ -185,7 +186,7 @@ class _Rewriting:
         """One collation sorts all texts here."""
         if not words[at].says("COLLATE"):
             return 0
-        return 4 if _follow(words, at + 2, ".") else 2
+        return 4 if follow(words, at + 2, ".") else 2
 
     def _among(self, words: Sequence[Lexeme], at: int) -> int:
         """``= ANY (list)`` as a call: DuckDB takes it only where the list is of no outer query."""
@@ -211,11 +212,11 @@ class _Rewriting:
 
     def _cast_call(self, words: Sequence[Lexeme], at: int) -> int:
         """``CAST(x AS type)``, as ``(x)::type``."""
-        if not words[at].says("CAST") or not _follow(words, at + 1, "("):
+        if not words[at].says("CAST") or not follow(words, at + 1, "("):
             return 0
         end = behind_closing(words, at + 1)
-        place = _last_as(words, at + 2, end - 1)
-        if place is None or _type_end(words, place + 1) != end - 1:
+        place = last_as(words, at + 2, end - 1)
+        if place is None or type_end(words, place + 1) != end - 1:
             return 0
         self._done.append(f"({self._inner(words[at + 2 : place])})" if place - at > 3 else words[at + 2].text)
         self._cast_to(words, place + 1)
@@ -223,8 +224,8 @@ class _Rewriting:
 
     def _cast_to(self, words: Sequence[Lexeme], at: int) -> int:
         """Cast the operand to the type that begins there; returns its words."""
-        end = _type_end(words, at)
-        first = at + 2 if _follow(words, at, "pg_catalog", ".") else at
+        end = type_end(words, at)
+        first = at + 2 if follow(words, at, "pg_catalog", ".") else at
         names = [word for word in words[first:end] if word.name is not None]
         name = (names[-1].name or "").lower() if names else ""
         is_list = words[end - 1].text == "]"
@@ -233,8 +234,8 @@ class _Rewriting:
         if is_list and self._done[-1].startswith("'{"):  # DuckDB reads what stands between, but for its own brackets
             self._done[-1] = f"'[{self._done[-1][2:-2]}]'"
         if name in NAMED and not is_list:
-            self._to_named(name, to_text=_casts_to_text(words, end))
-        elif name in _TEXT_TYPES and not is_list and (kind := self._shown_as()) is not None:
+            self._to_named(name, to_text=casts_to_text(words, end))
+        elif name in TEXT_TYPES and not is_list and (kind := self._shown_as()) is not None:
             self._wrap(lambda operand: f"pg_{kind}_text({operand})")
         elif (type_ := cast_type(name)) is not None:
             self._done += ["::", type_ + ("[]" if is_list else "")]
@@ -244,7 +245,7 @@ class _Rewriting:
 
     def _shown_as(self) -> str | None:
         """The type of the operand if it is a number shown as a name: by its column, or a call of to_regclass."""
-        first = self._done[_operand_start(self._done)].lower()
+        first = self._done[operand_start(self._done)].lower()
         if first.startswith("to_") and first.removeprefix("to_") in NAMED:
             return first.removeprefix("to_")
         return _NUMBERS.get(self._done[-1].lower())
@@ -266,9 +267,9 @@ class _Rewriting:
     def _reserved(self, words: Sequence[Lexeme], at: int) -> int:
         """A name that is a word of DuckDB's grammar alone."""
         word = words[at]
-        if word.kind != "word" or word.text.lower() not in _RESERVED or _follow(words, at + 1, "time"):
+        if word.kind != "word" or word.text.lower() not in _RESERVED or follow(words, at + 1, "time"):
             return 0
-        if not word.says("AT") and not _is_name(words, at):
+        if not word.says("AT") and not is_name(words, at):
             return 0
         self._done.append(quoted(word.text))
         return 1
@@ -278,7 +279,7 @@ class _Rewriting:
         done = self._done
         if words[at].kind != "string" or len(done) < 2 or done[-1] not in ("=", "<>", "!="):
             return 0
-        if _follow(words, at + 1, "::"):
+        if follow(words, at + 1, "::"):
             return 0
         column = done[-2].lower()
         kind = "regnamespace" if column.endswith("namespace") else _NUMBERS.get(column)
@@ -290,27 +291,27 @@ class _Rewriting:
 
     def _keyword_call(self, words: Sequence[Lexeme], at: int) -> int:
         word = words[at]
-        if word.kind != "word" or word.text.lower() not in _KEYWORD_CALLS or _is_name(words, at):
+        if word.kind != "word" or word.text.lower() not in KEYWORD_CALLS or is_name(words, at):
             return 0
-        self._done.append(f"{_KEYWORD_CALLS[word.text.lower()]}()")
-        return 3 if _follow(words, at + 1, "(", ")") else 1
+        self._done.append(f"{KEYWORD_CALLS[word.text.lower()]}()")
+        return 3 if follow(words, at + 1, "(", ")") else 1
 
     def _system_column(self, words: Sequence[Lexeme], at: int) -> int:
         name = words[at].text.lower()
-        if name not in _SYSTEM_COLUMNS or _follow(words, at + 1, "(") or _follow(words, at + 1, "."):
+        if name not in SYSTEM_COLUMNS or follow(words, at + 1, "(") or follow(words, at + 1, "."):
             return 0
         if self._done[-1:] == ["."]:
             self._done.pop()
             self._taken()
         elif name != "xmin" or (at and words[at - 1].says("AS")):
             return 0
-        self._done.append(_SYSTEM_COLUMNS[words[at].text.lower()])
+        self._done.append(SYSTEM_COLUMNS[words[at].text.lower()])
         return 1
 
     def _call(self, words: Sequence[Lexeme], at: int) -> int:
         """Functions of other names, of sets of rows, and of texts with signs for their arguments."""
         name = (words[at].name or "").lower()
-        if not name or not _follow(words, at + 1, "("):
+        if not name or not follow(words, at + 1, "("):
             return 0
         if name in _RENAMED:
             self._done.append(_RENAMED[name])
@@ -360,10 +361,10 @@ class _Rewriting:
     def _in_from(self, words: Sequence[Lexeme], at: int) -> int:
         """A function of one value in FROM, as a table of a row and a column of its name."""
         end = behind_closing(words, at + 1)
-        follows = end + (1 if _follow(words, end, "as") else 0)
+        follows = end + (1 if follow(words, end, "as") else 0)
         alias = words[follows] if follows < len(words) else None
         called = f"{words[at].text}({self._inner(words[at + 2 : end - 1])})"
-        if words[at].says("VALUES", "SELECT", "LATERAL", "ONLY", "ROWS") or _follow(words, follows + 1, "("):
+        if words[at].says("VALUES", "SELECT", "LATERAL", "ONLY", "ROWS") or follow(words, follows + 1, "("):
             return 0
         if alias is None or alias.name is None or alias.says(*_BEHIND_TABLE):
             self._done.append(f"(SELECT {called} AS {words[at].text}) AS {words[at].text}")
@@ -383,9 +384,9 @@ class _Rewriting:
             self._done.append(called if name == "unnest" else f"unnest({called})")
             return end - at
         self._done.append(called)
-        follows = end + (1 if _follow(words, end, "as") else 0)
+        follows = end + (1 if follow(words, end, "as") else 0)
         alias = words[follows] if follows < len(words) else None
-        if alias is None or alias.name is None or _follow(words, follows + 1, "(") or alias.says(*_BEHIND_TABLE):
+        if alias is None or alias.name is None or follow(words, follows + 1, "(") or alias.says(*_BEHIND_TABLE):
             return end - at
         self._done += ["AS", f"{alias.text}({alias.text})"]
         return follows + 1 - at
@@ -395,7 +396,7 @@ class _Rewriting:
 
     def _taken(self) -> str:
         """The last operand, which is removed."""
-        first = _operand_start(self._done)
+        first = operand_start(self._done)
         operand = _joined(self._done[first:])
         del self._done[first:]
         return operand
@@ -418,99 +419,9 @@ def _joined(pieces: Sequence[str]) -> str:
     return " ".join(pieces).replace(" . ", ".")
 
 
-def _follow(words: Sequence[Lexeme], at: int, *texts: str) -> bool:
-    return [one.text.lower() for one in words[at : at + len(texts)]] == list(texts)
-
-
 def _is_of_transactions(words: Sequence[Lexeme]) -> bool:
     """True if an argument is the number of a transaction, and no time."""
     return any(word.text.lower().endswith(("xmin", "xid", "xmax", "transactionid")) for word in words)
-
-
-def _is_name(words: Sequence[Lexeme], at: int) -> bool:
-    """True if the word there is the name of a column or an alias."""
-    before = words[at - 1].text.lower() if at else ""
-    return before in (".", "as") or _follow(words, at + 1, ".")
-
-
-def _operand_start(done: Sequence[str]) -> int:
-    """The first of the pieces that are the last operand: a name with its table, a call, parentheses, or a value."""
-    at = len(done) - 1
-    while at > 0:
-        if done[at] in (")", "]"):
-            at = _opening(done, at)
-            if at > 0 and (done[at] == "[" or _is_callable(done[at - 1])):
-                at -= 1
-                continue
-        if at > 1 and done[at - 1] in (".", "::"):
-            at -= 2
-            continue
-        break
-    return max(at, 0)
-
-
-def _is_callable(piece: str) -> bool:
-    return (piece[0].isalpha() or piece[0] in '_"') and piece.upper() not in (
-        *_CLAUSES, "AND", "OR", "NOT", "IN", "CASE", "WHEN", "THEN", "ELSE", "AS", "BY", "LIKE", "BETWEEN", "IS",
-    )  # fmt: skip
-
-
-def _opening(done: Sequence[str], at: int) -> int:
-    depth = 0
-    for place in range(at, -1, -1):
-        depth += (done[place] in (")", "]")) - (done[place] in ("(", "["))
-        if depth == 0:
-            return place
-    return 0
-
-
-def _operand_end(words: Sequence[Lexeme], at: int) -> int:
-    """The place behind the operand that begins there, with its casts and its collation."""
-    end = behind_closing(words, at) if _follow(words, at, "(") else at + 1
-    while end < len(words):
-        if words[end].text in (".", "::"):
-            end += 2
-        elif words[end].text == "(" and words[end - 1].name is not None:
-            end = behind_closing(words, end)
-        elif words[end].says("COLLATE"):
-            end += 4 if _follow(words, end + 2, ".") else 2
-        else:
-            break
-    return min(end, len(words))
-
-
-def _type_end(words: Sequence[Lexeme], at: int) -> int:
-    """The place behind the type that begins there."""
-    end = at + 1
-    while _follow(words, end, "."):
-        end += 2
-    while end < len(words) and words[end].says("VARYING", "PRECISION"):
-        end += 1
-    if _follow(words, end, "("):
-        end = behind_closing(words, end)
-    for more in (("with", "time", "zone"), ("without", "time", "zone")):
-        if _follow(words, end, *more):
-            end += 3
-    while _follow(words, end, "[", "]"):
-        end += 2
-    return min(end, len(words))
-
-
-def _casts_to_text(words: Sequence[Lexeme], at: int) -> bool:
-    """True if a cast to a text follows, which sees the name."""
-    if not _follow(words, at, "::"):
-        return False
-    names = [(word.name or "").lower() for word in words[at + 1 : _type_end(words, at + 1)] if word.name]
-    return names[-1:] != [] and names[-1] in (*_TEXT_TYPES, "character")
-
-
-def _last_as(words: Sequence[Lexeme], at: int, end: int) -> int | None:
-    depth, found = 0, None
-    for place in range(at, end):
-        depth += (words[place].text == "(") - (words[place].text == ")")
-        if depth == 0 and words[place].says("AS"):
-            found = place
-    return found
 
 
 def _listed(text: str) -> str:
@@ -529,124 +440,3 @@ def _listed(text: str) -> str:
     except (csv.Error, ValueError) as error:
         raise BindError(f"{text} is no list of PostgreSQL's: {error}") from error
     return ", ".join(map(literal, values)) or "NULL"
-
-
-def column_names(text: str) -> list[str | None] | None:
-    """The names that PostgreSQL has for the columns of a query, None for each that DuckDB has the same for.
-
-    None: the columns are not those of a list, but of a star or of another statement.
-
-    >>> column_names("SELECT count(*), a, 1 + 1, b::text FROM t"), column_names("SELECT * FROM t")
-    (['count', None, '?column?', 'b'], None)
-    """
-    words = lexed(without_end(text)).words
-    items = _outermost(words)
-    if items is None or any(_has_star(words[start:after]) for start, after in items):
-        return None
-    return [_column_name(words[start:after]) for start, after in items]
-
-
-def _has_star(item: Sequence[Lexeme]) -> bool:
-    """True for an item of many columns."""
-    return any(
-        (word.text == "*" and (place == 0 or item[place - 1].text == ".")) or word.says("COLUMNS", "UNPACK")
-        for place, word in enumerate(item)
-    )
-
-
-def _outermost(words: Sequence[Lexeme]) -> list[tuple[int, int]] | None:
-    """The items of the outermost SELECT; None where there is none."""
-    first = next((place for place, word in enumerate(words) if word.says("SELECT") and _depth(words, place) == 0), None)
-    if first is None:
-        return None
-    first += 1
-    if first < len(words) and words[first].says("DISTINCT", "ALL"):
-        first += 1
-        if _follow(words, first, "on", "("):
-            first = behind_closing(words, first + 1)
-    return list(list_items(words, first, _BEHIND_LIST))
-
-
-def _named(words: Sequence[Lexeme]) -> Sequence[Lexeme]:
-    """The words with names for the columns of the outermost SELECT that have none, as PostgreSQL names them."""
-    items = _outermost(words)
-    if items is None:
-        return words
-    found = [*words[: items[0][0]]]
-    for start, after in items:
-        found += words[start:after]
-        name = _column_name(words[start:after])
-        if name is not None:
-            found += [Lexeme("word", "AS", 0), Lexeme("quoted", quoted(name), 0)]
-        if _follow(words, after, ","):
-            found.append(words[after])
-    return [*found, *words[items[-1][1] :]]
-
-
-def _depth(words: Sequence[Lexeme], place: int) -> int:
-    return sum((word.text == "(") - (word.text == ")") for word in words[:place])
-
-
-def _column_name(item: Sequence[Lexeme]) -> str | None:
-    """The name that PostgreSQL has for a column; None where DuckDB has the same, or the text says it."""
-    if not item or item[-1].text == "*" or any(word.says("AS") and not _depth(item, n) for n, word in enumerate(item)):
-        return None
-    end = len(item)
-    while end > 1 and (cast := _last_cast(item, end)) is not None:
-        end = cast
-    inner = item[:end]
-    last = inner[-1]
-    if last.says("END") and inner[0].says("CASE"):
-        return "case"
-    if last.name is not None and all((word.text == ".") == bool(n % 2) for n, word in enumerate(inner)):
-        if end < len(item) or last.text.lower() in (*_KEYWORD_CALLS, *_SYSTEM_COLUMNS):
-            return last.name if last.kind == "quoted" else last.text.lower()
-        return None
-    if last.name is not None and end == len(item) and end > 1 and not inner[-2].says(*_BEFORE_OPERAND):
-        before = inner[-2]
-        if before.text in (")", "]") or before.name is not None or before.kind in ("string", "number"):
-            return None  # an alias without AS
-    name = _call_name(inner) if last.text == ")" else "?column?"
-    if name == "?column?" and (last_cast := _last_cast(item, len(item))) is not None:
-        type_ = " ".join(word.text for word in item[last_cast + 1 :] if word.text not in ("pg_catalog", "."))
-        return _TYPE_NAMES.get(type_.lower(), type_.strip('"').lower())
-    return name
-
-
-_BEHIND_LIST = (
-    "FROM", "WHERE", "UNION", "ORDER", "LIMIT", "GROUP", "INTO", "EXCEPT", "INTERSECT", "OFFSET", "HAVING", "QUALIFY",
-    "WINDOW", "USING", "FETCH",
-)  # fmt: skip
-_TYPE_NAMES = {one.sql_name: one.name for one in base_types()} | {
-    "int": "int4", "decimal": "numeric", "float": "float8", "string": "text",
-}  # fmt: skip
-"""The names that columns have by the type that a value is cast to."""
-_BEFORE_OPERAND = ("AND", "OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "THEN", "ELSE", "BETWEEN", "FROM", "WHEN")
-
-
-def _last_cast(item: Sequence[Lexeme], end: int) -> int | None:
-    """The place of the cast that ends there."""
-    for place in range(end - 2, -1, -1):
-        if item[place].text == "::":
-            return place if _type_end(item, place + 1) == end else None
-    return None
-
-
-def _call_name(inner: Sequence[Lexeme]) -> str:
-    """The name of a column that is a call as a whole, or a subquery."""
-    if inner[0].text == "(" and behind_closing(inner, 0) == len(inner):
-        if inner[1].says("SELECT"):
-            items = list(list_items(inner, 2, ("FROM", "WHERE", "UNION", "ORDER", "LIMIT")))
-            first = inner[items[0][0] : items[0][1]]
-            aliased = len(first) > 1 and first[-1].name is not None and first[-2].says("AS")
-            return (first[-1].name or "") if aliased else _column_name(first) or (first[-1].name or "?column?")
-        return _column_name(inner[1:-1]) or (inner[-2].name or "?column?")
-    at = 0
-    while _follow(inner, at + 1, ".") and inner[at].name is not None:
-        at += 2
-    if inner[at].name is not None and _follow(inner, at + 1, "(") and behind_closing(inner, at + 1) == len(inner):
-        if inner[at].says("CAST"):
-            place = _last_as(inner, at + 2, len(inner) - 1)
-            return _column_name(inner[at + 2 : place]) or inner[(place or 1) - 1].name or "?column?"
-        return (inner[at].name or "").lower()
-    return "?column?"
