@@ -16,7 +16,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -490,12 +489,7 @@ def _numbered(names: Iterable[str]) -> list[str]:
     taken: set[str] = set()
     numbered = []
     for name in names:
-        free = next(name_ for name_ in _candidates(name) if name_.lower() not in taken)
-        taken.add(free.lower())
-        numbered.append(free)
+        candidates = (f"{name}_{number}" if number else name for number in range(len(taken) + 1))
+        numbered.append(next(free for free in candidates if free.lower() not in taken))
+        taken.add(numbered[-1].lower())
     return numbered
-
-
-def _candidates(name: str) -> Iterator[str]:
-    yield name
-    yield from (f"{name}_{number}" for number in count(1))
