@@ -15,8 +15,6 @@ Not always, since getting memory again costs page faults: that added 10 to 40 % 
 
 from __future__ import annotations
 
-import os
-import resource
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -27,13 +25,13 @@ import pyarrow as pa
 
 from qoop.catalog.opening import open_duckdb
 from qoop.engine.backends.while_working import WhileWorking
+from qoop.engine.processes.memory import anonymous_memory
 
 _PAUSE, _LONGEST = 0.02, 0.2  # seconds between looks while there is work: longer where much more may come
 _FASTEST = 4e9  # bytes a second that a process takes at most
 _CROWDED = 0.8  # of the memory: above it, what is free goes back in the midst of work
 _GROWTH = 0.05  # of the memory, that must have come since the last time
 _LIMIT = "SET memory_limit = '16MB'"
-_PAGE = resource.getpagesize()
 
 
 class MemoryReleaser:
@@ -90,19 +88,6 @@ class MemoryReleaser:
         malloc_trim = _malloc_trim()
         if malloc_trim is not None:
             malloc_trim(0)
-
-
-def anonymous_memory() -> int:
-    """Resident bytes of this process that no file backs; 0 where the system does not tell."""
-    try:
-        file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)  # a third of the time that `open` takes
-    except OSError:
-        return 0
-    try:
-        _, resident, backed, *_ = os.read(file, 200).split()
-    finally:
-        os.close(file)
-    return (int(resident) - int(backed)) * _PAGE
 
 
 @cache

@@ -16,9 +16,9 @@ import duckdb
 from qoop.catalog import errors
 from qoop.catalog.errors import ExecutionError, OutOfMemory
 from qoop.engine.processes.child import HEADER
+from qoop.engine.processes.memory import anonymous_memory
 
 _INTERVAL = 0.02  # seconds between two checks of a call
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _SLACK = 32 << 20  # bytes beyond the limit at which the process is killed: its allocations fail before, as a rule
 
 
@@ -96,7 +96,7 @@ class ChildProcess:
                 self._handle = os.pidfd_open(self.id)
             except OSError as error:
                 raise ExecutionError(_DIED) from error
-            self._base = self._memory()
+            self._base = anonymous_memory(self.id)
 
     def _send(self, data: bytes, limits: Limits) -> None:
         view = memoryview(data)
@@ -135,20 +135,11 @@ class ChildProcess:
 
     def _check(self, limits: Limits) -> None:
         limits.check()
-        if self._memory() > self._base + limits.memory + _SLACK:
+        if anonymous_memory(self.id) > self._base + limits.memory + _SLACK:
             raise OutOfMemory(f"the query needs more than {limits.memory / 1e6:,.0f} MB")
 
-    def _memory(self) -> int:
-        """Bytes of its memory that no file holds; 0: unknown."""
-        try:
-            with open(f"/proc/{self.id}/statm", encoding="ascii") as file:
-                _, resident, shared, *_ = map(int, file.read().split())
-        except (OSError, ValueError):
-            return 0
-        return (resident - shared) * _PAGE
-
     def _is_small(self) -> bool:
-        return self._memory() < self._base + _SLACK
+        return anonymous_memory(self.id) < self._base + _SLACK
 
 
 _DIED = "the process of the query has ended: DuckDB crashed, or the system needed its memory"

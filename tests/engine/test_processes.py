@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ from waits import PATIENCE, until
 from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, QueryError
 from qoop.engine.processes.child import Reply
 from qoop.engine.processes.pool import ProcessPool
-from qoop.engine.processes.process import ChildProcess, Limits
+from qoop.engine.processes.process import Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
 ROOMY = Limits(256 << 20)
@@ -137,7 +138,8 @@ def test_a_process_that_dies_costs_its_own_call_alone(pool: ProcessPool) -> None
 def test_a_process_over_its_limit_is_killed_where_allocations_do_not_fail(
     pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ChildProcess, "_memory", lambda self: 1 << 40 if self._base else 1)
+    sizes = itertools.chain([1], itertools.repeat(1 << 40))
+    monkeypatch.setattr("qoop.engine.processes.process.anonymous_memory", lambda process: next(sizes))
     with pool.process() as process, pytest.raises(OutOfMemory, match="needs more than 268 MB"):
         process.call(sleeps, [], ROOMY)
 
