@@ -11,6 +11,7 @@
     oracle_process.py   DuckDB's answers from another process
     results.py          results of a long run, kept as they come
     scaling.py          statistics as they would be at a larger scale
+    control_groups.py   limits of memory and CPUs for processes
     memory.py           the peak of anonymous memory
     quantiles.py        quantiles and confidence of a sample
     processes.py        worker processes that do not outlive this one

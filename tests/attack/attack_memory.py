@@ -11,7 +11,6 @@ must lie on a disk.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -23,8 +22,10 @@ from random import Random
 
 from attack_outcome import Outcome
 
+from qoop.catalog.errors import ConfigError
+from qoop.tpcds.control_groups import ControlGroup
+
 SERIES = "memory in a control group"
-GROUPS = Path("/sys/fs/cgroup")
 DATA = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "data")
 HEAVY = (67, 4, 23, 14, 78, 64, 11, 74, 24, 95, 97, 75, 51, 47, 22, 28, 88, 65, 72, 9)
 """The queries of TPC-DS that DuckDB works longest on at scale 10."""
@@ -35,9 +36,8 @@ ROWS = 100_000_000
 SECONDS = 900.0
 
 CHILD = """
-import json, os, sys
-group, memory, kind, what, data, folder, rows = sys.argv[1:8]
-open(os.path.join(group, "cgroup.procs"), "w").write(str(os.getpid()))
+import json, sys
+memory, kind, what, data, folder, rows = sys.argv[1:7]
 import qoop
 from qoop.tpcds import queries
 from qoop.tpcds.memory import PeakMemory
@@ -64,18 +64,16 @@ print(json.dumps({"rows": found, "peak": watched.peak}))
 
 def memory(folder: Path, seed: int, count: int) -> Iterator[Outcome]:
     """That many tries, drawn from the heavy queries and the ways of reading a large answer."""
-    group = first_reason = None
-    with contextlib.suppress(OSError):
-        group = _make_group(f"qoop-attack-{os.getpid()}")
-    if group is None:
-        first_reason = f"skipped: no control group can be made below {GROUPS} (root is needed)"
-        yield Outcome(SERIES, True, first_reason)
+    try:
+        group = ControlGroup(f"qoop-attack-{os.getpid()}", ["memory"])
+    except ConfigError as error:
+        yield Outcome(SERIES, True, f"skipped: {error} (root is needed)")
         return
     try:
         for number, (kind, what) in zip(range(count), _tries(seed), strict=False):
             yield _try(group, folder, kind, what, MEMORY[number % len(MEMORY)])
     finally:
-        _remove_group(group)
+        group.close()
 
 
 def _tries(seed: int) -> Iterator[tuple[str, str]]:
@@ -92,15 +90,16 @@ def _data() -> Path | None:
     return max(found, key=lambda path: float(path.name.removeprefix("tpcds-sf")), default=None)
 
 
-def _try(group: Path, folder: Path, kind: str, what: str, given: int) -> Outcome:
+def _try(group: ControlGroup, folder: Path, kind: str, what: str, given: int) -> Outcome:
     data = str(_data()) if kind == "query" else ANSWER.format(rows=ROWS)
-    _limit(group, int(given / 0.8))
-    arguments = [str(group), str(given), kind, what, data, str(folder), str(ROWS)]
+    group.limit_memory(int(given / 0.8))
+    arguments = [str(given), kind, what, data, str(folder), str(ROWS)]
     began = time.monotonic()
     try:
         done = subprocess.run(
-            [sys.executable, "-c", CHILD, *arguments], capture_output=True, text=True, timeout=SECONDS, check=False
-        )
+            group.inside([sys.executable, "-c", CHILD, *arguments]),
+            capture_output=True, text=True, timeout=SECONDS, check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Outcome(SERIES, False, f"{kind} {what} at {given >> 20} MiB took longer than {SECONDS:.0f} s")
     finally:
@@ -114,37 +113,3 @@ def _try(group: Path, folder: Path, kind: str, what: str, given: int) -> Outcome
     return Outcome(
         SERIES, held, f"{where}: {told['rows']} rows, anonymous at most {peak / 1e6:.0f} of {most / 1e6:.0f} MB"
     )
-
-
-def _make_group(name: str) -> Path:
-    """A group of our own, of version 1 or 2. Raises OSError."""
-    if (GROUPS / "memory").is_dir():
-        own = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if ":memory:" in line)
-        parents = [GROUPS / "memory" / own.partition(":memory:")[2].lstrip("/"), GROUPS / "memory"]
-    else:
-        parents = [GROUPS]
-        with contextlib.suppress(OSError):
-            (GROUPS / "cgroup.subtree_control").write_text("+memory")
-    group = next((parent for parent in parents if parent.is_dir()), parents[-1]) / name
-    group.mkdir()
-    if not (group / "memory.limit_in_bytes").exists() and not (group / "memory.max").exists():
-        group.rmdir()
-        raise OSError("the groups here do not count memory")
-    return group
-
-
-def _limit(group: Path, limit: int) -> None:
-    if (group / "memory.max").exists():
-        (group / "memory.max").write_text(str(limit))
-        with contextlib.suppress(OSError):
-            (group / "memory.swap.max").write_text("0")
-    else:
-        (group / "memory.limit_in_bytes").write_text(str(limit))
-
-
-def _remove_group(group: Path) -> None:
-    for _ in range(50):
-        with contextlib.suppress(OSError):
-            group.rmdir()
-            return
-        time.sleep(0.1)

@@ -1,10 +1,10 @@
 """Machines arrive while a query runs, on real Ray nodes: one of one CPU, and three more after a third of its time.
 
 The nodes are processes of this machine. Where it has fewer processors than nodes they share them. Four nodes are then
-not four times as quick as one, unless each has a part of a processor (`cpu_quota`). The clairvoyant schedule uses their
-measured speed. A node takes seconds to begin, so it begins that long before the arrival, and counts from the time at
-which the job hears of it. The work of beginning a node slows the query in all figures but the clairvoyant's. A run on
-one node, next to which nodes of another cluster begin, measures that loss.
+not four times as quick as one, unless each has a part of a processor (`control_groups`). The clairvoyant schedule uses
+their measured speed. A node takes seconds to begin, so it begins that long before the arrival, and counts from the time
+at which the job hears of it. The work of beginning a node slows the query in all figures but the clairvoyant's. A run
+on one node, next to which nodes of another cluster begin, measures that loss.
 """
 
 from __future__ import annotations

@@ -18,13 +18,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError, ExecutionError
-from qoop.tpcds.on_ray.cpu_quota import CpuQuota
+from qoop.tpcds.control_groups import ControlGroup
 
 if TYPE_CHECKING:
     from qoop.session.session import Session
 
 _OBJECTS = 80 << 20  # bytes of a node's object store, which holds no rows of ours
 _WAIT = 60.0
+_PERIOD = 20_000
+"""Microseconds after which a node may run again: far less than it may take to say that it lives."""
 _SOON = {"health_check_failure_threshold": 3, "health_check_period_ms": 500, "health_check_timeout_ms": 500}
 
 
@@ -32,7 +34,7 @@ class LocalNodes:
     """A cluster on which a session can be opened at `address`. Use as a context manager.
 
     head_cpus: of the head. memory: bytes that each node says it has. processors: that all processes of a node share,
-    whatever it says it has (`cpu_quota`); None: as many as there are. Raises ConfigError if Ray is not installed.
+    whatever it says it has (`control_groups`); None: as many as there are. Raises ConfigError if Ray is not installed.
     """
 
     def __init__(self, head_cpus: int = 0, memory: int = 2 << 30, processors: float | None = None) -> None:
@@ -130,7 +132,7 @@ class _Begun:
     """A node of this process's cluster. quota: of its processes, if they have one."""
 
     node: Any
-    quota: CpuQuota | None
+    quota: ControlGroup | None
 
     def put_away(self) -> None:
         """Its processes are dead."""
@@ -161,7 +163,7 @@ def _begin(cluster: Any, request: Mapping[str, Any]) -> list[_Begun]:
         nodes = [cluster.add_node(wait=request["wait"] and number == 0, **_size(request)) for number in numbers]
         return [_Begun(node, None) for node in nodes]
     with contextlib.ExitStack() as undo:
-        quotas = [CpuQuota(f"qoop-{os.getpid()}-{time.monotonic_ns()}", processors) for _ in numbers]
+        quotas = [_quota(processors) for _ in numbers]
         for quota in quotas:
             undo.callback(quota.close)
         begun = [_Begun(cluster.add_node(wait=False, **_size(request)), quota) for quota in quotas]
@@ -170,6 +172,19 @@ def _begin(cluster: Any, request: Mapping[str, Any]) -> list[_Begun]:
             quota.take(one.node.all_processes["raylet"][0].process.pid)  # all others of the node are below it
         undo.pop_all()
     return begun
+
+
+def _quota(processors: float) -> ControlGroup:
+    """A group whose processes have that many processors together. Raises ConfigError."""
+    if not 0 < processors <= (os.cpu_count() or 1):
+        raise ConfigError(f"a node can have up to {os.cpu_count()} processors, not {processors:g}")
+    group = ControlGroup(f"qoop-{os.getpid()}-{time.monotonic_ns()}", ["cpu"])
+    try:
+        group.limit_cpus(processors, _PERIOD)
+    except OSError as error:
+        group.close()
+        raise ConfigError(f"a node cannot have a part of a processor here: {error}") from error
+    return group
 
 
 def _size(request: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,13 +11,14 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from control_groups import RealGroups
 from waits import until
 
 from qoop.adaptive.monitor.alarm import Alarm
 from qoop.adaptive.monitor.available import safe_memory
 from qoop.adaptive.monitor.cgroup import FirstVersionGroup, Group, groups
 from qoop.adaptive.monitor.machine import Machine
+from qoop.catalog.errors import ConfigError
+from qoop.tpcds.control_groups import ControlGroup
 
 GB = 10**9
 
@@ -115,20 +116,21 @@ with qoop.connect() as session:
 
 
 @pytest.fixture
-def real_groups() -> Iterator[RealGroups]:
-    """Real groups of 2 GB and one and a half CPUs."""
+def real_group() -> Iterator[ControlGroup]:
+    """A real group of 2 GB and one and a half CPUs."""
     try:
-        made = RealGroups(f"qoop-test-{os.getpid()}")
-    except OSError as error:
-        pytest.skip(f"control groups cannot be made here: {error}")
+        made = ControlGroup(f"qoop-test-{os.getpid()}")
+    except ConfigError as error:
+        pytest.skip(str(error))
+    made.limit_memory(2 * GB)
+    made.limit_cpus(1.5)
     yield made
-    made.remove()
+    made.close()
 
 
-def test_a_session_in_a_real_group_follows_its_limits_by_default(real_groups: RealGroups) -> None:
-    enter = " && ".join(f"echo $$ > {folder}/cgroup.procs" for folder in real_groups.folders)
+def test_a_session_in_a_real_group_follows_its_limits_by_default(real_group: ControlGroup) -> None:
     environment = {name: text for name, text in os.environ.items() if name != "QOOP_WATCH_MACHINE"}
-    command = ["sh", "-c", f'{enter} && exec "$0" "$@"', sys.executable, "-c", _IN_GROUP]
+    command = real_group.inside([sys.executable, "-c", _IN_GROUP])
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
@@ -140,15 +142,15 @@ def test_a_session_in_a_real_group_follows_its_limits_by_default(real_groups: Re
             return reply().split(maxsplit=2)
 
         try:
-            limit = real_groups.limit(2 * GB)
+            limit = real_group.limit_memory(2 * GB)
             assert reply().split() == [str(safe_memory(limit)), str(min(2, len(os.sched_getaffinity(0))))]
             assert reply() == "ready\n"
-            limit = real_groups.limit(GB)
+            limit = real_group.limit_memory(GB)
             until(lambda: int(size()[0]) == safe_memory(limit) // 2)
-            real_groups.quota(0.5)
+            real_group.limit_cpus(0.5)
             until(lambda: size()[1] == "1")
             assert "the control group allows" in size()[2]
-            real_groups.limit(3 * GB)  # more than it was opened with
+            real_group.limit_memory(3 * GB)  # more than it was opened with
             until(lambda: int(size()[0]) > GB)
         finally:
             process.stdin.close()
