@@ -19,7 +19,9 @@ from qoop.tpcds.bench import (
     eta,
     interrupt,
     overhead,
+    query_loop,
     resized,
+    resizes,
 )
 from qoop.tpcds.bench.modes import MODES, STAGED, described
 from qoop.tpcds.bench.system_under_test import KINDS, Size
@@ -109,6 +111,23 @@ def _add_continued(commands: Commands) -> None:
     )  # fmt: skip
     parser.add_argument("--staged", action="store_true", help="in stages only, in place of the default options")
     parser.set_defaults(run=_continued)
+
+
+def _add_resizes(commands: Commands) -> None:
+    what = "Change the limits of a container at random while queries run in it: qoop, DuckDB"
+    parser = commands.add_parser("resizes", description=f"{what}. Needs root, to make control groups.")
+    parser.add_argument("directory", metavar="DIR", help="where `qoop tpcds generate` made the tables")
+    parser.add_argument("--queries", metavar="1,3,7-9", help=f"which ones ({','.join(map(str, resizes.QUERIES))})")
+    parser.add_argument("--count", type=int, default=1000, metavar="N", help="resizes of each kind (1000)")
+    parser.add_argument("--every", type=float, default=5.0, metavar="S", help="seconds between resizes (5)")
+    parser.add_argument("--memory", default="2GB", metavar="SIZE", help="limits are 0.25 to 4 times that (2GB)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the sizes (1)")
+    known = ",".join(query_loop.KINDS)
+    parser.add_argument("--kinds", default=known, metavar="A,B", help=f"only these of {known}")
+    parser.add_argument("--shrinks", action="store_true", help="every second limit is below the memory in use")
+    parser.add_argument("--only-resizes", action="store_true", help="no runs that keep one size, and no ratio to these")
+    parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
+    parser.set_defaults(run=_resizes)
 
 
 def _add_overhead(commands: Commands) -> None:
@@ -221,6 +240,20 @@ def _continued(options: argparse.Namespace) -> int:
     done = continued.run(settings, _tell)
     print(continued.table(done, settings))
     return 1 if any(one.error for one in done) else 0
+
+
+def _resizes(options: argparse.Namespace) -> int:
+    done = resizes.run(
+        resizes.ResizesOptions(
+            Path(options.directory), _queries(options) or resizes.QUERIES, _positive("--count", options.count),
+            options.every, _positive("--memory", parse_bytes(options.memory)), options.seed,
+            parse_names(options.kinds, query_loop.KINDS, "system"), options.shrinks,
+            not options.only_resizes, _file(options.results),
+        ),
+        _tell,
+    )  # fmt: skip
+    print(resizes.table(done))
+    return 1 if any(report.failed for report in done if report.kind == "qoop") else 0
 
 
 def _interrupt(options: argparse.Namespace) -> int:
@@ -348,7 +381,7 @@ def _exchanges(commands: Commands) -> None:
 
 _GROUPS: Mapping[str, Sequence[Callable[[Commands], None]]] = {
     "on this machine, next to DuckDB": (
-        _add_shrink, _add_arrive, _add_continued, _add_interrupt, _add_overhead, _add_eta,
+        _add_shrink, _add_arrive, _add_continued, _add_interrupt, _add_resizes, _add_overhead, _add_eta,
     ),
     "in virtual time": (_add_core, _queues, _exchanges, load_commands.add_command, growing_commands.add_command),
     "the paper's evaluation, in virtual time": (

@@ -27,7 +27,7 @@ from rich.console import Console  # noqa: E402
 from rich.progress import Progress  # noqa: E402
 from rich.table import Column, Table  # noqa: E402
 
-TRIES = {"texts": 10_000, "files": 1_000, "memory": 20, "kills": 100, "resizes": 100, "bombs": 18}
+TRIES = {"texts": 10_000, "files": 1_000, "memory": 20, "kills": 100, "bombs": 18}
 """The tries of each series; one that is not here has `OTHERS`."""
 
 OTHERS = 100

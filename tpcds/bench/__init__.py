@@ -10,6 +10,8 @@
     contest.py           starts one, takes resources from it, judges its answer
     shared_steps.py      what DuckDB can keep of a query when it begins again
     resized.py           resources change in mid-query: they go away and come back, or arrive
+    query_loop.py        queries one after another, in a process whose control group changes
+    resizes.py           the limits of a control group change at random
     interrupt.py         the process is killed again and again
     continued.py         the process is killed at a part of its work, and another goes on
     overhead.py          what adaptivity costs where nothing changes
