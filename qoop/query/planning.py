@@ -141,14 +141,15 @@ class QueryPlanning:
         return share if share.cpu >= 1.0 else replace(share, cpu=1.0)
 
     def plan(self, text: str, at: str | None = None) -> Planned:
-        """Bind and plan a query in the caller's thread, or find its earlier plan. at: see `Binder.bind`.
+        """Bind and plan a query in the caller's thread, or find its earlier plan. at: see `Binder.bind`; a text that
+        child processes bind has no earlier outputs that depend on it.
 
         Raises as `Session.submit` does.
         """
         self._tables.check_open()
         self._learn()
         begun = time.perf_counter()
-        if at is None and self._tables.isolates(text):
+        if self._tables.isolates(text):
             return self._isolated(text, begun)
         text = self._tables.as_read(text)
         share = self.usable

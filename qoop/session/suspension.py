@@ -64,8 +64,10 @@ class Resumption:
         bundle, saved = read(folder, trust)
         for place in data:
             self.tables.register_path(place)
+        if self.tables.locked:
+            self._check_session(bundle)
         self._find_tables(bundle, remembered(folder, None if trust else key_of_user()))
-        for name, setting in bundle.settings:
+        for name, setting in bundle.settings if not self.tables.locked else ():
             self.set(name, setting)
         owner, keys = f"bundle-{folder}", [one.committed.key for one in saved]
         adopted = set(self.backend.adopt(saved, owner))
@@ -76,6 +78,16 @@ class Resumption:
             raise
         job.when_ended(lambda: self.backend.release(owner, keys))
         return job
+
+    def _check_session(self, bundle: Bundle) -> None:
+        """Raise ConfigError for a bundle that would change a session which others use: its settings, or its tables."""
+        if bundle.settings != self.tables.binder.settings:
+            now, then = dict(self.tables.binder.settings), dict(bundle.settings)
+            names = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+            raise ConfigError(f"the bundle was made under other settings of {', '.join(names)}")
+        missing = [table.name for table in bundle.tables if self.tables.catalog.find(table.name) is None]
+        if missing:
+            raise ConfigError(f"the bundle reads {', '.join(missing)}, which this session does not have")
 
     def _find_tables(self, bundle: Bundle, contents: Mapping[str, str]) -> None:
         """Find or register the bundle's tables in the session. contents: digests of their files, by version."""
@@ -90,6 +102,8 @@ class Resumption:
         """The plan that ends first, given the outputs that were adopted."""
         query, at = bundle.query, bundle.timestamp
         usual = self.planning.plan(query, at)
+        if self.tables.isolates(query):  # it has no other plan
+            return usual
         others = [one.plan for one in self.planning.alternatives(query, None, at).kept]
         plan = best_plan([usual.plan, *others, *bundle.plans], adopted, self.planning.usable)
         chosen = usual if plan is usual.plan else self.planning.with_plan(query, plan, at)

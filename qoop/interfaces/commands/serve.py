@@ -7,7 +7,7 @@ import getpass
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from qoop.interfaces.server.users import Users, new_user
 
 if TYPE_CHECKING:
     from qoop.interfaces.server.flight import FlightServer
+    from qoop.interfaces.server.handover import Listeners
     from qoop.interfaces.server.http_server import HttpServer
     from qoop.interfaces.server.kept import KeptQueries
     from qoop.interfaces.server.service import Service
@@ -89,6 +90,7 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
         return _print_faults(options, open_session)
     from qoop.interfaces.commands.file_views import create_views
     from qoop.interfaces.server.audit import AuditLog
+    from qoop.interfaces.server.handover import Listeners
     from qoop.interfaces.server.identity.reloading import Reloading
     from qoop.interfaces.server.logs import logged
     from qoop.interfaces.server.postgres.server import PostgresServer
@@ -117,23 +119,31 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
         if options.users is not None:
             around.enter_context(Reloading(options.users, service.reload)).at_hangup()
         with ExitStack() as servers:
-            server = servers.enter_context(http(service, place, client_limits, options.answers))
+            pg_place = replace(place, port=options.pg_port)
+            listeners = servers.enter_context(Listeners(options.answers, (place, pg_place)))
+            server = servers.enter_context(http(service, place, client_limits, options.answers, listeners.listen))
             _say(f"qoop serves {len(session.tables())} tables at {server.address}")
             for message in not_served:
                 _say(message)
             if resumed := server.kept.resume():
                 _say(f"and goes on with {resumed} queries")
+            ends: list[Callable[[], None]] = [server.end_listening]
             if options.flight_port is not None:
-                flight = _flight(service, replace(place, port=options.flight_port), client_limits)
-                _say(f"and, by Flight SQL, at {servers.enter_context(flight).address}")
+                ends.append(
+                    _begin_flight(servers, listeners, service, replace(place, port=options.flight_port), client_limits)
+                )
             if options.pg_port is not None:
-                postgres = PostgresServer(service, replace(place, port=options.pg_port), client_limits)
-                _say(f"and, for clients of PostgreSQL, at {servers.enter_context(postgres).address}")
+                postgres = servers.enter_context(PostgresServer(service, pg_place, client_limits, listeners.listen))
+                ends.append(postgres.end_listening)
+                _say(f"and, for clients of PostgreSQL, at {postgres.address}")
                 if place.certificate is None and (names := ", ".join(users.without_verifier)):
                     _say(f"which does not let in {names}: without TLS it takes a line scram in the file of users")
             if options.page:
                 _say(f"and shows what runs at {session.page().url}")
-            _wait_for_end(service, server.kept, options.grace)
+            if server.kept.is_shared:
+                _say(f"another server on {options.answers} runs: at its end its queries go on here")
+            listeners.offer()
+            _wait_for_end(service, server.kept, options.grace, listeners, ends)
     return 0
 
 
@@ -154,10 +164,24 @@ def _http() -> type[HttpServer]:
     return HttpServer
 
 
-def _flight(service: Service, place: Place, client_limits: ClientLimits) -> FlightServer:
+def _begin_flight(
+    servers: ExitStack, listeners: Listeners, service: Service, place: Place, client_limits: ClientLimits
+) -> Callable[[], None]:
+    """Serve Flight SQL, once another server that hands over its ports has left this one. Returns what ends it."""
     from qoop.interfaces.server.flight import FlightServer  # loads gRPC
+    from qoop.interfaces.server.handover import FlightWhenFree
 
-    return FlightServer(service, place, client_limits)
+    def make() -> FlightServer:
+        return FlightServer(service, place, client_limits)
+
+    def begun(flight: FlightServer) -> None:
+        _say(f"and, by Flight SQL, at {flight.address}")
+
+    if listeners.have_predecessor:
+        return servers.enter_context(FlightWhenFree(place, make, begun)).end_listening
+    flight = servers.enter_context(make())
+    begun(flight)
+    return flight.end_listening
 
 
 def _locked_session(options: argparse.Namespace, open_session: Callable[[argparse.Namespace], Session]) -> Session:
@@ -166,21 +190,30 @@ def _locked_session(options: argparse.Namespace, open_session: Callable[[argpars
     options.data, options.locked = [*options.data, *options.paths], True
     outlives = options.answers is not None and options.checkpoints is None
     if outlives and not options.check_config:  # which writes nothing
-        from qoop.interfaces.server.kept import CHECKPOINTS
+        from qoop.interfaces.server.kept_folder import CHECKPOINTS
         from qoop.query.config import configure
 
         options.checkpoints = configure().checkpoints or options.answers / CHECKPOINTS
     return open_session(options)
 
 
-def _wait_for_end(service: Service, kept: KeptQueries, grace: float) -> None:
-    """Serve until Ctrl-C or another signal; a second signal cancels the running queries."""
+def _wait_for_end(
+    service: Service, kept: KeptQueries, grace: float, listeners: Listeners, ends: Sequence[Callable[[], None]]
+) -> None:
+    """Serve until Ctrl-C or another signal; a second signal cancels the running queries.
+
+    ends: end the listening, and idle connections, where another server has the same sockets.
+    """
     try:
         threading.Event().wait()
     except KeyboardInterrupt:
         _say(f"ending: queries have {grace:g} s")
     try:
-        service.admit_no_more()
+        if listeners.have_successor:
+            for end_listening in ends:
+                end_listening()
+        else:
+            service.admit_no_more()
         if suspended := kept.suspend():
             _say(f"{suspended} queries are suspended, and go on when a server begins with the same --answers")
         service.close(grace)

@@ -102,13 +102,18 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         except (OSError, pa.ArrowException) as error:
             raise ConfigError(f"cannot listen at {place.host}, port {place.port}: {error}") from error
         self.address = f"{scheme}://{place.name}:{self.port}"
+        self._end = threading.Thread(target=self.shutdown, name="qoop-flight-end", daemon=True)
         self._watch.start()
+
+    def end_listening(self) -> None:
+        """Take no more calls, and leave the port; those under way go on."""
+        if self._end.ident is None:
+            self._end.start()
 
     def __exit__(self, *_: object) -> None:
         """End; a client that takes nothing of an answer cannot hold that up."""
-        ending = threading.Thread(target=self.shutdown, name="qoop-flight-end", daemon=True)
-        ending.start()
-        ending.join(_TO_END)
+        self.end_listening()
+        self._end.join(_TO_END)
         self._watch.end()
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -44,7 +45,8 @@ from qoop.catalog.errors import (
     TooOften,
 )
 from qoop.interfaces.server.answers import BLOCK, FORMS, Block, chosen_form, in_blocks
-from qoop.interfaces.server.kept import DONE, QUEUED, RUNNING, Kept, KeptQueries
+from qoop.interfaces.server.kept import KeptQueries
+from qoop.interfaces.server.kept_folder import DONE, RUNNING, Kept
 from qoop.interfaces.server.queries import UserQuery
 from qoop.interfaces.server.service import Service, as_ours
 from qoop.interfaces.server.timeouts import ClientLimits
@@ -59,6 +61,9 @@ _STATUS: tuple[tuple[type[QoopError], int], ...] = (
     (Cancelled, 409), (ExecutionError, 422),
 )  # fmt: skip
 """The status of an error, by its class; the first that fits."""
+
+_QUEUED = "queued"
+"""The state of a query that runs here and has no task yet."""
 
 
 def application(service: Service, threads: Executor, client_limits: ClientLimits, kept: KeptQueries) -> Starlette:
@@ -95,8 +100,9 @@ class _Api:
     async def queries(self, request: Request) -> Response:
         user = await self._user(request)
         found = [_running(one) for one in self._service.of(user)]
-        ended = [_kept(one, None) for one in self._kept.of(user) if one.state != RUNNING]
-        return JSONResponse([*found, *ended])
+        here = {one["id"] for one in found}
+        kept = [_kept(one, None) for one in await run_in_threadpool(self._kept.of, user) if one.id not in here]
+        return JSONResponse([*found, *kept])
 
     async def begin(self, request: Request) -> Response:
         user = await self._user(request)
@@ -289,12 +295,14 @@ def _running(query: UserQuery) -> dict[str, object]:
 def _now(query: UserQuery) -> str:
     """The state of a query that has not ended: queued until its first task begins."""
     queued = not query.turn.is_set() or (query.job is not None and query.job.state == "QUEUED")
-    return QUEUED if queued else RUNNING
+    return _QUEUED if queued else RUNNING
 
 
 def _kept(kept: Kept, query: UserQuery | None) -> dict[str, object]:
     """The facts of a query for its user. query: as it runs."""
     seconds = kept.seconds if query is None else query.seconds
+    if query is None and kept.state == RUNNING:  # in another server
+        seconds = time.time() - kept.submitted
     facts: dict[str, object] = {"id": kept.id, "state": kept.state, "sql": kept.sql, "seconds": round(seconds, 3)}
     facts["rows"] = kept.rows if query is None else query.rows
     if query is not None and query.job is not None:

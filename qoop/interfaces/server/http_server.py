@@ -3,6 +3,8 @@ listens."""
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,7 @@ from qoop.interfaces.server.http import application
 from qoop.interfaces.server.kept import KeptQueries
 from qoop.interfaces.server.listening import Listening
 from qoop.interfaces.server.service import Service
-from qoop.interfaces.server.timeouts import ClientLimits, Place
+from qoop.interfaces.server.timeouts import ClientLimits, Place, listening_socket
 
 _SPARE = 4  # threads beyond those of queries, for what ends them
 
@@ -21,12 +23,17 @@ class HttpServer:
     """The HTTP server in a thread of its own; use it as a context manager.
 
     client_limits: `hosts` gain the place's own. answers: the folder of queries that go on without their client, which
-    outlives the server; by default a temporary one, which the next server removes after a kill. Raises ConfigError for
-    a place that must not be listened to, or cannot be.
+    outlives the server; by default a temporary one, which the next server removes after a kill. listen: opens the
+    socket. Raises ConfigError for a place that must not be listened to, or cannot be.
     """
 
     def __init__(
-        self, service: Service, place: Place, client_limits: ClientLimits, answers: Path | None = None
+        self,
+        service: Service,
+        place: Place,
+        client_limits: ClientLimits,
+        answers: Path | None = None,
+        listen: Callable[[Place], socket.socket] = listening_socket,
     ) -> None:
         place.check(service.users.are_identified)
         client_limits = replace(client_limits, hosts=(*client_limits.hosts, place.host))
@@ -36,12 +43,16 @@ class HttpServer:
         assert folder is not None
         self.kept = KeptQueries(service, folder, lasting=answers is not None)
         app = application(service, self._threads, client_limits, self.kept)
-        self._listening = Listening(app, place, client_limits)
+        self._listening = Listening(app, place, client_limits, listen=listen)
         self.address = self._listening.address
 
     def __enter__(self) -> HttpServer:
         self._listening.__enter__()
         return self
+
+    def end_listening(self) -> None:
+        """Take no more connections, and end those without a request; the others end with the answer to theirs."""
+        self._listening.end_listening()
 
     def __exit__(self, *_: object) -> None:
         """Take no more connections, and end those that there are; close the service first to let them end."""

@@ -1,13 +1,8 @@
-"""Queries that go on without their client, and their answers until these are fetched, across the end of the server.
+"""Queries that go on without their client, and their answers until these are fetched, across the end of servers.
 
-Each has a folder of its own::
-
-    ID/query.json      whose it is, its text, how it stands; written whole, or not at all
-    ID/answer.arrow    its rows as they come, a stream of Arrow in the lossless form
-    ID/bundle/         what it has done, where it was suspended (:mod:`qoop.query.bundle`)
-
-What ``query.json`` says is running when a server begins goes on: from the bundle where there is one, else from the
-outputs in the session's folder of checkpoints. That folder is here, too, unless the session has another::
+A query that is to run and that no server runs goes on in one that finds it: from its bundle where there is one, else
+from the outputs in the session's folder of checkpoints. Those are in the folder of answers
+(:mod:`qoop.interfaces.server.kept_folder`), too, unless the session has another::
 
     checkpoints/       outputs of tasks and plans, of all queries
 """
@@ -15,24 +10,18 @@ outputs in the session's folder of checkpoints. That folder is here, too, unless
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
-import os
-import re
+import logging
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import Cancelled, ConfigError, DiskFull, Suspended
-from qoop.catalog.forks import forget_private, keep_private
-from qoop.catalog.stores.private import make_folder
-from qoop.catalog.stores.whole_file import write_whole
-from qoop.catalog.value import value
+from qoop.catalog.errors import Cancelled, ConfigError, DiskFull, QoopError, Suspended
+from qoop.interfaces.server.kept_folder import CANCELLED, DONE, FAILED, RUNNING, Kept, KeptFolder
 from qoop.interfaces.server.queries import Earlier, UserQuery, only_statement
 from qoop.interfaces.server.service import as_ours
 from qoop.query.plan_keys import is_steady
@@ -44,70 +33,37 @@ if TYPE_CHECKING:
     from qoop.interfaces.server.service import Service
     from qoop.interfaces.server.users import User
 
-FORMAT, VERSION = "qoop-kept-query", 1
-CHECKPOINTS = "checkpoints"
-"""The folder of checkpoints within that of answers, for a session that has no other."""
-_FILE, _ANSWER, _BUNDLE = "query.json", "answer.arrow", "bundle"
-_OURS = re.compile("[0-9a-f]{16}")
-"""The names of folders of queries."""
+_log = logging.getLogger(__name__)
+
 _KEEP = 3600.0
 """Seconds for which an answer is kept that its client has not fetched."""
-_SUBMITTED = "asked"
-"""The key of `Kept.submitted` in files of this version."""
 _MOST = 100
 """Answers of a user that are kept; the oldest go first."""
-
-QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
-
-
-@value
-class Kept:
-    """A query as its file records it. state: running, done, failed or cancelled. submitted: seconds since 1970.
-
-    error, message: the class and the text of what it failed with. columns: names and types of DuckDB of its answer;
-    settings: those that its values are written with. at: the value of ``now()`` in it, if its text depends on the
-    moment and it has begun.
-    """
-
-    id: str
-    user: str
-    sql: str
-    submitted: float
-    state: str = RUNNING
-    rows: int = 0
-    seconds: float = 0.0
-    error: str = ""
-    message: str = ""
-    columns: tuple[tuple[str, str], ...] = ()
-    settings: tuple[tuple[str, str], ...] = ()
-    at: str | None = None
+_POLL_SECONDS = 0.5
+"""Seconds between two looks for queries of servers that have ended, and for queries that another server removed."""
 
 
 class KeptQueries:
     """The queries of a service that go on without their client.
 
-    folder: made if need be; only its owner may read it, and one server at a time uses it. lasting: it outlives the
-    server, so what runs at its end is suspended. Raises ConfigError for a folder that cannot be used.
+    folder: made if need be; only its owner may read it. lasting: it outlives the server, so what runs at its end is
+    suspended, and other servers may share it. Raises ConfigError for a folder that cannot be used.
     """
 
     def __init__(self, service: Service, folder: Path, lasting: bool = False) -> None:
-        try:
-            make_folder(folder)
-            folder.chmod(0o700)
-        except OSError as error:
-            raise ConfigError(f"cannot keep answers in {folder}: {error.strerror}") from error
-        self._service, self._folder, self._lasting = service, folder, lasting
+        self._folder = KeptFolder(folder)
+        self._service, self._lasting = service, lasting
         self._threads = ThreadPoolExecutor(service.queries, "qoop-kept")
         self._lock = threading.Lock()
-        self._held = _held(folder)
-        try:
-            self._kept = {one.id: one for one in _read_all(folder)}
-        except ConfigError:
-            self._unlock()
-            raise
-        _clear(folder)
         self._running: dict[str, UserQuery] = {}
         self._ending = False
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._poll, name="qoop-kept-watch", daemon=True)
+
+    @property
+    def is_shared(self) -> bool:
+        """True if another server used the folder when this one began."""
+        return not self._folder.is_alone
 
     def ask(self, user: User, text: str, parameters: Parameters = ()) -> Kept:
         """Begin a query. Raises what `Service.admit` does, and QueryError, ParseError, Forbidden for its text."""
@@ -116,54 +72,52 @@ class KeptQueries:
         self._forget_old(user)
         query = self._service.admit(user, text, "http")
         kept = Kept(query.id, user.name, text, time.time())
-        (self._folder / kept.id).mkdir(mode=0o700)
-        self._put(kept)
+        try:
+            self._folder.add(kept)
+        except OSError as failed:
+            error = DiskFull(f"cannot keep the query: {failed}")
+            query.end(error)
+            self._folder.remove(kept.id)
+            raise error from failed
         self._begin(kept, query)
         return kept
 
     def resume(self) -> int:
-        """Go on with what ran when the last server ended; return how many queries that are."""
-        left = [one for one in self._kept.values() if one.state == RUNNING]
-        for kept in left:
-            user, bundle = self._service.users.of_name(kept.user), self._folder / kept.id / _BUNDLE
-            if user is None:
-                self._put(replace(kept, state=FAILED, error="NotKnown", message="the user is not known any more"))
-                continue
-            earlier = Earlier(bundle if bundle.is_dir() else None, kept.at)
-            self._begin(kept, self._service.admit(user, kept.sql, "http", id=kept.id, earlier=earlier))
-        return len(left)
+        """Go on with what no server runs, now and from now on; return how many queries that are now."""
+        resumed = self._resume()
+        if self._lasting:
+            self._watch.start()
+        return resumed
 
     def find(self, user: User, id: str) -> Kept | None:
         """A query of a user; None if the user has none of that id, even if another has."""
-        kept = self._kept.get(id)
+        kept = self._folder.find(id)
         return kept if kept is not None and kept.user == user.name else None
 
     def of(self, user: User) -> list[Kept]:
         """All of a user, the oldest first."""
-        return sorted(
-            (one for one in list(self._kept.values()) if one.user == user.name), key=lambda one: one.submitted
-        )
+        return [one for one in self._folder.all() if one.user == user.name]
 
     def running(self, id: str) -> UserQuery | None:
-        """A query as it runs; None if it has ended."""
+        """A query as it runs here; None if it has ended, or another server runs it."""
         return self._running.get(id)
 
     def drop(self, kept: Kept) -> None:
-        """Cancel a query, or forget its answer."""
+        """Cancel a query, or forget its answer. Another server that runs it notices soon."""
+        self._folder.forget(kept.id)
         with self._lock:
-            self._kept.pop(kept.id, None)
             query = self._running.get(kept.id)
         if query is not None:
             query.cancel()  # its thread removes the folder
-        else:
-            _remove(self._folder / kept.id)
+        elif kept.state != RUNNING or self._folder.claim(kept.id) is not None:
+            self._folder.remove(kept.id)
 
     def parts(self, kept: Kept) -> Iterator[Result]:
         """The rows of an answer, at least one part. Raises DiskFull if it cannot be read."""
         import pyarrow as pa
 
         try:
-            with pa.OSFile(str(self._folder / kept.id / _ANSWER)) as file, pa.ipc.open_stream(file) as batches:
+            with pa.OSFile(str(self._folder.answer(kept.id))) as file, pa.ipc.open_stream(file) as batches:
                 empty = True
                 for batch in batches:
                     empty = False
@@ -175,24 +129,68 @@ class KeptQueries:
 
     def suspend(self) -> int:
         """Before the service is closed: suspend what runs, if that outlives it. Returns how many queries that are."""
+        self._stop_watch()
         with self._lock:
             self._ending, running = True, dict(self._running)
         suspended = 0
         for id, query in running.items() if self._lasting else ():
             with contextlib.suppress(ConfigError):  # it has just ended, or has no plan yet; DuckDB's tables may not go
                 if query.job is not None:
-                    query.job.suspend(self._folder / id / _BUNDLE, copies=False)
+                    query.job.suspend(self._folder.draft(id), copies=False)
+                    self._folder.adopt_draft(id)
                     suspended += 1
         return suspended
 
     def close(self) -> None:
         """After the service was closed."""
+        self._stop_watch()
         self._threads.shutdown()
-        self._unlock()
+        self._folder.close()
 
-    def _unlock(self) -> None:
-        forget_private(self._held)
-        os.close(self._held)
+    def _stop_watch(self) -> None:
+        self._over.set()
+        if self._watch.is_alive():
+            self._watch.join()
+
+    def _poll(self) -> None:
+        while not self._over.wait(_POLL_SECONDS):
+            try:
+                for id in [id for id in list(self._running) if not self._folder.has(id)]:
+                    self._cancel(id)
+                if resumed := self._resume():
+                    _log.info("goes on with %d queries of a server that has ended", resumed)
+            except (OSError, QoopError):
+                _log.exception("cannot read the folder of answers")
+
+    def _cancel(self, id: str) -> None:
+        with self._lock:
+            query = self._running.get(id)
+        if query is not None:
+            query.cancel("the query was cancelled by another server")
+
+    def _resume(self) -> int:
+        resumed = 0
+        for kept in self._folder.all():
+            if kept.state == RUNNING and kept.id not in self._running and not self._ending:
+                claimed = self._folder.claim(kept.id)
+                if claimed is not None:
+                    self._go_on(claimed)
+                    resumed += 1
+        return resumed
+
+    def _go_on(self, kept: Kept) -> None:
+        user, bundle = self._service.users.of_name(kept.user), self._folder.bundle(kept.id)
+        if user is None:
+            self._folder.put(replace(kept, state=FAILED, error="NotKnown", message="the user is not known any more"))
+            self._folder.release(kept.id)
+            return
+        earlier = Earlier(bundle if bundle.is_dir() else None, kept.at)
+        try:
+            query = self._service.admit(user, kept.sql, "http", id=kept.id, earlier=earlier)
+        except QoopError:
+            self._folder.release(kept.id)
+            raise
+        self._begin(kept, query)
 
     def _begin(self, kept: Kept, query: UserQuery) -> None:
         with self._lock:
@@ -216,17 +214,15 @@ class KeptQueries:
         if job is None or kept.at is not None or is_steady(kept.sql):
             return kept
         kept = replace(kept, at=job.at)
-        with self._lock:
-            there = kept.id in self._kept
-        if there:
-            self._put(kept)
+        if self._folder.has(kept.id):
+            self._folder.put(kept)
         return kept
 
     def _write(self, kept: Kept, query: UserQuery) -> Kept:
         """Write the rows as they come. Returns what is known of them."""
         import pyarrow as pa
 
-        writer, path = None, self._folder / kept.id / _ANSWER
+        writer, path = None, self._folder.answer(kept.id)
         try:
             with pa.OSFile(str(path), "wb") as file, contextlib.ExitStack() as stack:
                 for part in query.parts():
@@ -241,24 +237,16 @@ class KeptQueries:
         return kept
 
     def _ended(self, kept: Kept, error: Exception | None) -> None:
-        with self._lock:
-            self._running.pop(kept.id, None)
-            there = kept.id in self._kept
-        folder = self._folder / kept.id
-        if not there:
-            _remove(folder)
-        elif self._ending and isinstance(error, Cancelled):  # the next server goes on with it
-            return
-        else:
-            self._put(replace(kept, state=DONE) if error is None else _failed(kept, error))
-            shutil.rmtree(folder / _BUNDLE, ignore_errors=True)
-
-    def _put(self, kept: Kept) -> None:
-        facts = {"format": FORMAT, "version": VERSION, **asdict(kept)}
-        facts[_SUBMITTED] = facts.pop("submitted")
-        write_whole(self._folder / kept.id / _FILE, json.dumps(facts))
-        with self._lock:
-            self._kept[kept.id] = kept
+        try:
+            if not self._folder.has(kept.id):
+                self._folder.remove(kept.id)
+            elif not (self._ending and isinstance(error, Cancelled)):  # else the next server goes on with it
+                self._folder.put(replace(kept, state=DONE) if error is None else _failed(kept, error))
+                shutil.rmtree(self._folder.bundle(kept.id), ignore_errors=True)
+        finally:
+            with self._lock:
+                self._running.pop(kept.id, None)
+            self._folder.release(kept.id)
 
     def _forget_old(self, user: User) -> None:
         """Remove the answers that are too old, or too many, for one more."""
@@ -268,49 +256,7 @@ class KeptQueries:
                 self.drop(kept)
 
 
-def _held(folder: Path) -> int:
-    """The open folder, with a lock that lasts as long as this process: two servers would both go on with what ran."""
-    found = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(found)
-        raise ConfigError(f"another server keeps its answers in {folder}") from error
-    keep_private(found)
-    return found
-
-
 def _failed(kept: Kept, error: Exception) -> Kept:
     cancelled = isinstance(error, Cancelled) and not isinstance(error, Suspended)
     text = str(as_ours(error, f"the answer of {kept.id}"))
     return replace(kept, state=CANCELLED if cancelled else FAILED, error=type(error).__name__, message=text)
-
-
-def _remove(folder: Path) -> None:
-    """Remove the folder of a query. What tells of it goes first: whatever is killed here, the query is gone."""
-    (folder / _FILE).unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _clear(folder: Path) -> None:
-    """Remove what a server that was killed had begun to make, or to remove."""
-    for path in folder.iterdir():
-        if _OURS.fullmatch(path.name) and path.is_dir() and not (path / _FILE).exists():
-            _remove(path)
-
-
-def _read_all(folder: Path) -> Iterator[Kept]:
-    for path in folder.glob(f"*/{_FILE}"):
-        try:
-            yield _read(json.loads(path.read_text(encoding="utf-8")), path.parent.name)
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise ConfigError(f"{path} is not a query of a server of this version: {error}") from error
-
-
-def _read(record: Mapping[str, Any], id: str) -> Kept:
-    if (record.get("format"), record.get("version")) != (FORMAT, VERSION) or record.get("id") != id:
-        raise ValueError(f"it says {record.get('format')} {record.get('version')} of {record.get('id')}")
-    facts = {name: record[name] for name in record if name not in ("format", "version")}
-    for name in ("columns", "settings"):
-        facts[name] = tuple((str(one), str(other)) for one, other in record[name])
-    return Kept(submitted=facts.pop(_SUBMITTED), **facts)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -17,17 +17,26 @@ from qoop.interfaces.server.timeouts import ClientLimits, Place, first_to_go, li
 
 _TICK = 1.0
 """Seconds after which the date that answers bear is another."""
+_STRAGGLERS = 0.05
+"""Seconds between two looks for connections that a server without a listening socket still has."""
 
 
 class Listening:
     """An application that listens in a thread of its own; use it as a context manager.
 
-    daemon: the thread does not keep the process from its end. Raises ConfigError for a place that cannot be listened
-    to.
+    daemon: the thread does not keep the process from its end. listen: opens the socket. Raises ConfigError for a place
+    that cannot be listened to.
     """
 
-    def __init__(self, app: Any, place: Place, client_limits: ClientLimits, daemon: bool = False) -> None:
-        self._socket = listening_socket(place)
+    def __init__(
+        self,
+        app: Any,
+        place: Place,
+        client_limits: ClientLimits,
+        daemon: bool = False,
+        listen: Callable[[Place], socket.socket] = listening_socket,
+    ) -> None:
+        self._socket = listen(place)
         self._server = _Server(_config(app, place, client_limits))
         self._thread = threading.Thread(target=self._serve, name="qoop-http", daemon=daemon)
         scheme = "https" if place.certificate else "http"
@@ -37,6 +46,10 @@ class Listening:
     def __enter__(self) -> Listening:
         self._thread.start()
         return self
+
+    def end_listening(self) -> None:
+        """Take no more connections, and end those without a request; the others end with the answer to theirs."""
+        self._server.end_listening()
 
     def __exit__(self, *_: object) -> None:
         """Take no more connections, and end those that there are."""
@@ -60,6 +73,20 @@ class _Server(uvicorn.Server):
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), _TICK)
+
+    def end_listening(self) -> None:
+        """Take no more connections, and end those without a request. May be called from any thread."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._end_listening)
+
+    def _end_listening(self) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if not self.should_exit:  # a connection may have been accepted just before
+            asyncio.get_running_loop().call_later(_STRAGGLERS, self._end_listening)
 
     def end(self) -> None:
         """Take no more connections, and end those that there are. May be called from any thread."""

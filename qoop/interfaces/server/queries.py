@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import secrets
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.schedulers.terms import Terms
-from qoop.catalog.errors import Cancelled, Forbidden, QueryError, Suspended, Timeout, TooMuch
+from qoop.catalog.errors import Cancelled, CatalogError, ConfigError, Forbidden, QueryError, Suspended, Timeout, TooMuch
 from qoop.catalog.sizes import size
 from qoop.catalog.value import value
 from qoop.engine.replay import JobReplay
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from qoop.query.job import Job, Planned
     from qoop.query.result import Result
     from qoop.session.session import Session
+
+_log = logging.getLogger(__name__)
 
 
 @value
@@ -208,9 +211,12 @@ class UserQuery:
     def _job(self, text: str) -> Job:
         left, tenant = self._check_time(), self.user.tenant
         limit = None if math.isinf(left) else left
+        if self._earlier is not None and self._earlier.bundle is not None:
+            try:
+                return self._session.resume(self._earlier.bundle, timeout=limit, tenant=tenant)
+            except (ConfigError, CatalogError) as error:  # such as other data: the query is run again, as after a kill
+                _log.info("%s does not go on from its bundle: %s", self.id, error)
         match self._earlier:
-            case Earlier(bundle=Path() as bundle):
-                return self._session.resume(bundle, timeout=limit, tenant=tenant)
             case Earlier(at=str(at)):
                 planned = self._session.planning.plan(text, at)
                 return self._session.start(planned, Terms(tenant=tenant), timeout=limit, resume=True)

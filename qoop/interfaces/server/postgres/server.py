@@ -12,7 +12,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from qoop.catalog.errors import Busy, ConfigError, QoopError, SessionClosed
@@ -40,22 +40,30 @@ _log = logging.getLogger(__name__)
 class PostgresServer:
     """The server in threads of its own; use it as a context manager.
 
-    Raises ConfigError for a place that must not be listened to, or cannot be.
+    listen: opens the socket. Raises ConfigError for a place that must not be listened to, or cannot be.
     """
 
-    def __init__(self, service: Service, place: Place, client_limits: ClientLimits) -> None:
+    def __init__(
+        self,
+        service: Service,
+        place: Place,
+        client_limits: ClientLimits,
+        listen: Callable[[Place], socket.socket] = listening_socket,
+    ) -> None:
         place.check(service.users.are_identified)
         self._service, self._client_limits = service, client_limits
         self._pg_catalog = PgCatalog(service.session)
         self._zone = time_zone()
         self._door = Door(service.users, _tls(place), client_limits.patience, _certificate(place))
-        self._socket = listening_socket(place)
+        self._socket = listen(place)
+        self._socket.setblocking(False)  # another server may accept from it, too
+        self._wake = socket.socketpair()
         self.port: int = self._socket.getsockname()[1]
         self.address = f"postgresql://{place.name}:{self.port}"
         self._connections: dict[int, _Connection] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self._over = threading.Event()
+        self._over, self._deaf = threading.Event(), threading.Event()
         self._threads = [threading.Thread(target=run, name="qoop-postgres") for run in (self._accept, self._watch)]
 
     def __enter__(self) -> PostgresServer:
@@ -65,10 +73,8 @@ class PostgresServer:
 
     def __exit__(self, *_: object) -> None:
         """Take no more connections, and end those that there are."""
+        self._stop_accepting()
         self._over.set()
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
         with self._lock:
             left = list(self._connections.values())
         for one in left:
@@ -78,15 +84,39 @@ class PostgresServer:
             thread.join(max(0.0, end - time.monotonic()))
         self._pg_catalog.close()
 
+    def end_listening(self) -> None:
+        """Take no more connections, and end those whose clients wait for nothing."""
+        self._stop_accepting()
+        with self._lock:
+            idle = [one for one in self._connections.values() if one.client is None or not one.client.is_running]
+        for one in idle:
+            one.end()
+
+    def _stop_accepting(self) -> None:
+        self._deaf.set()
+        with contextlib.suppress(OSError):  # it is closed already
+            self._wake[1].send(b".")
+        accepting = self._threads[0]
+        if accepting.ident is not None:
+            accepting.join()
+        for one in (self._socket, *self._wake):
+            one.close()
+
     def _accept(self) -> None:
-        while not self._over.is_set():
+        poll = select.poll()
+        for one in (self._socket, self._wake[0]):
+            poll.register(one, select.POLLIN)
+        while not self._deaf.is_set():
+            poll.poll()
             try:
                 connection, address = self._socket.accept()
-            except OSError:
-                if not self._over.is_set():
-                    _log.exception("a connection could not be taken")
-                    self._over.wait(_POLL_SECONDS)  # such as too many open files
+            except BlockingIOError:  # another server has taken it, or this one is to stop
                 continue
+            except OSError:
+                _log.exception("a connection could not be taken")
+                self._deaf.wait(_POLL_SECONDS)  # such as too many open files
+                continue
+            connection.setblocking(True)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             one = _Connection(next(self._numbers), self._door.plain(connection), address[0])
             with self._lock:

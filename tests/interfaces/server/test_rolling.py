@@ -1,0 +1,120 @@
+"""A server that takes over from another one on the same folder of answers, while clients ask."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from pg_client import psycopg
+from serve_process import Ports, ServeProcess
+from waits import until
+
+WORDS = ("data", "--config", "my.toml", "--answers", "answers", "--audit", "audit", "--log", "log", "--grace", "10")
+PARTS = " UNION ALL ".join(
+    f"SELECT {m} AS m, g, count(*) OVER (ORDER BY g) AS place, n, s FROM (SELECT a.k % {m} AS g, count(*) AS n, "
+    "sum(a.v + b.v) AS s FROM big a JOIN big b USING (k) GROUP BY ALL)"
+    for m in range(3, 13)
+)
+LONG = f"FROM ({PARTS}) ORDER BY m, g"
+
+
+def prepared(place: Path) -> list[tuple[object, ...]]:
+    """Make the data and the options of a server. Returns DuckDB's answer to LONG."""
+    data = place / "data"
+    data.mkdir()
+    (place / "my.toml").write_text("slots = 1\nstaged = true\n")
+    with duckdb.connect() as connection:
+        rows = "SELECT i % 4000 AS k, i AS v FROM range(300000) t(i)"
+        connection.execute(f"COPY ({rows}) TO '{data}/big.parquet' (ROW_GROUP_SIZE 20000)")
+        connection.execute(f"CREATE VIEW big AS FROM '{data}/big.parquet'")
+        return connection.execute(LONG).fetchall()
+
+
+class Asking(threading.Thread):
+    """A client with one connection, which it opens again if the server has closed it between two requests."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(daemon=True)
+        self._port, self.over = port, threading.Event()
+        self.answers, self.connections, self.failures = 0, 0, list[str]()
+
+    def run(self) -> None:
+        connection: http.client.HTTPConnection | None = None
+        while not self.over.wait(0.002):
+            was_open = connection is not None
+            if connection is None:
+                connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+                self.connections += 1
+            try:
+                connection.request("POST", "/sql", "SELECT count(*) AS n FROM big WHERE v < 7")
+                answer = connection.getresponse()
+                body = answer.read()
+                if answer.status != 200 or json.loads(body) != [{"n": 7}]:
+                    self.failures.append(f"{answer.status} {body!r}")
+                self.answers += 1
+            except (OSError, http.client.HTTPException) as error:
+                if not was_open:  # a new connection was refused, or cut
+                    self.failures.append(f"{type(error).__name__}: {error}")
+                connection.close()
+                connection = None
+
+
+@contextmanager
+def asking(port: int) -> Iterator[list[Asking]]:
+    clients = [Asking(port) for _ in range(4)]
+    for client in clients:
+        client.start()
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            client.over.set()
+            client.join(60)
+
+
+def long_outputs(server: ServeProcess) -> set[str]:
+    """The keys of the outputs of LONG so far: it alone has more than two."""
+    by_job = defaultdict[str, set[str]](set)
+    for one in server.outputs():
+        by_job[one.job].add(one.key)
+    most = max(by_job.values(), key=len, default=set[str]())
+    return most if len(most) > 2 else set()
+
+
+def asked(port: int, method: str, path: str, body: str | None = None) -> Any:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request(method, path, body)
+    found = json.loads(connection.getresponse().read())
+    connection.close()
+    return found
+
+
+def test_the_next_server_takes_over_ports_and_queries_and_no_client_is_refused(tmp_path: Path) -> None:
+    expected, ports = prepared(tmp_path), Ports.free()
+    with ServeProcess(tmp_path, WORDS, ports) as first, ExitStack() as later, asking(ports.http) as clients:
+        id = asked(ports.http, "POST", "/queries", LONG)["id"]
+        until(lambda: long_outputs(first))
+        second = later.enter_context(ServeProcess(tmp_path, WORDS, ports))
+        assert "another server on answers runs" in second.said.read_text()
+        assert asked(ports.http, "GET", f"/queries/{id}")["state"] == "running"
+        until(lambda: len(long_outputs(first)) > 3)
+        assert first.end() == 0
+        before = [client.answers for client in clients]
+        until(lambda: asked(ports.http, "GET", f"/queries/{id}")["state"] == "done")
+        rows = asked(ports.http, "GET", f"/queries/{id}/result")
+        until(lambda: all(one.answers > was for one, was in zip(clients, before, strict=True)))
+        until(lambda: "by Flight SQL" in second.said.read_text())
+        with psycopg.connect(host="127.0.0.1", port=ports.postgres, user="x", dbname="x") as postgres:
+            assert postgres.execute("SELECT count(*) FROM big").fetchall() == [(300_000,)]
+    assert [failure for client in clients for failure in client.failures] == []
+    assert len(expected) == 75 and [tuple(row.values()) for row in rows] == expected
+    made = long_outputs(first)
+    again = [one for one in second.outputs() if one.key in made]
+    assert len(made) > 3 and len(again) <= 2, "what the first server had in hand alone runs again"

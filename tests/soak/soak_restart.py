@@ -1,0 +1,196 @@
+"""Jobs of three protocols on one `qoop serve`, which is killed when half of the work is done, and started again.
+
+Each client does what libraries do: it connects again and repeats its request, by HTTP the one for the state of its
+query, by Flight SQL the one with its ticket, by PostgreSQL's protocol the statement. What must be true in the end:
+every answer is DuckDB's and bears the mark of its client, and few tasks ran twice.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from pyarrow import flight
+from serve_process import Output, Ports, ServeProcess
+
+from qoop.interfaces.server.flight_messages import packed
+from qoop.interfaces.server.users import new_user
+
+PROTOCOLS = ("http", "flight", "postgres")
+LOST = 240.0
+"""Seconds after which a query that nobody answers counts as lost."""
+PAUSE = 0.1
+"""Seconds between two tries of a client."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A query of one client. expected: DuckDB's rows, as `right` compares them."""
+
+    name: str
+    protocol: str
+    token: str
+    text: str
+
+
+@dataclass
+class Report:
+    """answers: rows by job. problems: of jobs without an answer. before, after: the outputs that each server made.
+    found: the outputs of the first that the second had on disk."""
+
+    answers: dict[str, pa.Table] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    before: list[Output] = field(default_factory=list)
+    after: list[Output] = field(default_factory=list)
+
+    @property
+    def again(self) -> list[Output]:
+        """The outputs that the second server made though the first had made them."""
+        made = {one.key for one in self.before}
+        return [one for one in self.after if one.key in made]
+
+    @property
+    def part_again(self) -> float:
+        """The part of the first server's tasks that ran again."""
+        return len(self.again) / len(self.before)
+
+    def lines(self) -> list[str]:
+        """The report for people."""
+        seconds = [sum(one.seconds for one in outputs) for outputs in (self.before, self.after, self.again)]
+        return [
+            f"{len(self.answers)} answers, {len(self.problems)} problems",
+            f"{len(self.before)} tasks before the kill ({seconds[0]:.1f} s), {len(self.after)} after it "
+            f"({seconds[1]:.1f} s)",
+            f"of these {len(self.again)} again ({seconds[2]:.1f} s): {self.part_again:.1%}",
+        ]
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A run. place: an empty folder. words: options of the server. half: says of the outputs so far that it is time to
+    kill."""
+
+    place: Path
+    words: Sequence[str]
+    jobs: Sequence[Job]
+    half: Callable[[list[Output]], bool]
+
+
+def users(place: Path, names: Sequence[str]) -> dict[str, str]:
+    """Write the file of users; return their tokens."""
+    tokens, lines = {}, []
+    for name in names:
+        tokens[name], facts = new_user(name)
+        lines.append(facts)
+    (place / "users.toml").write_text("\n".join(lines))
+    return tokens
+
+
+def perform(run: Restart) -> Report:
+    """Submit all jobs, kill the server, start it again, and fetch all answers."""
+    report, ports = Report(), Ports.free()
+    server = ServeProcess(run.place, run.words, ports)
+    clients = [_Client(job, ports, report) for job in run.jobs]
+    try:
+        for client in clients:
+            client.start()
+        end = time.monotonic() + LOST
+        while not run.half(server.outputs()) and any(one.is_alive() for one in clients):
+            assert time.monotonic() < end, f"the work does not go on: {server.said.read_text()}"
+            time.sleep(0.01)
+        late = [one.job.name for one in clients if not one.is_alive()]
+        assert not late, f"the kill comes too late for {late}: {report.problems}"
+        server.kill()
+        report.before = server.outputs()
+        server = ServeProcess(run.place, run.words, ports)
+        for client in clients:
+            client.join(max(0.0, end - time.monotonic()))
+            if client.is_alive():
+                report.problems.append(f"{client.job.name} has no answer")
+        report.after = server.outputs()
+        assert server.end() == 0
+    finally:
+        server.kill()
+    return report
+
+
+class _Client(threading.Thread):
+    """A client that repeats what it asks until it has its answer."""
+
+    def __init__(self, job: Job, ports: Ports, report: Report) -> None:
+        super().__init__(name=job.name, daemon=True)
+        self.job, self._ports, self._report = job, ports, report
+
+    def run(self) -> None:
+        try:
+            self._report.answers[self.job.name] = getattr(self, f"_by_{self.job.protocol}")()
+        except Exception as error:
+            self._report.problems.append(f"{self.job.name}: {type(error).__name__}: {error}")
+
+    def _retried(self, step: Callable[[], Any], *passing: type[Exception]) -> Any:
+        end = time.monotonic() + LOST
+        while True:
+            try:
+                return step()
+            except passing:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(PAUSE)
+
+    def _by_http(self) -> pa.Table:
+        id = json.loads(self._ask("POST", "/queries", self.job.text))["id"]
+        while True:
+            state = json.loads(self._ask("GET", f"/queries/{id}"))
+            if state["state"] not in ("queued", "running"):
+                break
+            time.sleep(PAUSE)
+        assert state["state"] == "done", state
+        with pa.ipc.open_stream(self._ask("GET", f"/queries/{id}/result")) as rows:
+            return rows.read_all()
+
+    def _ask(self, method: str, path: str, body: str | None = None) -> bytes:
+        found: bytes = self._retried(lambda: self._asked(method, path, body), OSError, http.client.HTTPException)
+        return found
+
+    def _asked(self, method: str, path: str, body: str | None) -> bytes:
+        connection = http.client.HTTPConnection("127.0.0.1", self._ports.http, timeout=60)
+        headers = {"authorization": f"Bearer {self.job.token}", "accept": "application/vnd.apache.arrow.stream, */*"}
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            found = answer.read()
+        finally:
+            connection.close()
+        if answer.status >= 400:
+            raise ConnectionError(f"{answer.status} {found[:500]!r}") if answer.status == 503 else AssertionError(found)
+        return found
+
+    def _by_flight(self) -> pa.Table:
+        descriptor = flight.FlightDescriptor.for_command(packed("CommandStatementQuery", (1, self.job.text)))
+        options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {self.job.token}".encode())])
+        with flight.FlightClient(f"grpc://127.0.0.1:{self._ports.flight}") as client:
+            info = client.get_flight_info(descriptor, options)
+            ticket = info.endpoints[0].ticket  # it outlives the server
+            gone = (flight.FlightUnavailableError, flight.FlightInternalError, flight.FlightServerError)
+            found: pa.Table = self._retried(lambda: client.do_get(ticket, options).read_all(), *gone)
+            return found
+
+    def _by_postgres(self) -> pa.Table:
+        found: pa.Table = self._retried(self._selected, psycopg.OperationalError)
+        return found
+
+    def _selected(self) -> pa.Table:
+        host = {"host": "127.0.0.1", "port": self._ports.postgres, "dbname": "x", "sslmode": "disable"}
+        with psycopg.connect(user=self.job.name.partition(" ")[0], password=self.job.token, **host) as connection:
+            cursor = connection.execute(self.job.text)
+            rows = cursor.fetchall()
+            names = [column.name for column in cursor.description or ()]
+        return pa.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
