@@ -11,8 +11,9 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,27 @@ from serve_process import Output, Ports, ServeProcess
 
 from qoop.interfaces.server.flight_messages import packed
 from qoop.interfaces.server.users import new_user
+from qoop.tpcds.oracle import Oracle, compare
+from qoop.tpcds.queries import texts
 
 PROTOCOLS = ("http", "flight", "postgres")
 LOST = 240.0
 """Seconds after which a query that nobody answers counts as lost."""
 PAUSE = 0.1
 """Seconds between two tries of a client."""
+MOST_AGAIN = 0.1
+"""The part of the first server's tasks that may run again."""
+FILES = ("--answers", "answers", "--audit", "audit", "--log", "log")
+"""Options of a server for files in its folder."""
+
+
+QUERIES = (87, 38, 24, 31, 44, 61, 49, 50, 29, 66, 54, 2, 70, 97, 34, 71, 43, 73, 58, 42)
+"""Long queries of TPC-DS whose answers are not cut, so that no row of them hangs on ties."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A query of one client. expected: DuckDB's rows, as `right` compares them."""
+    """A query of one client."""
 
     name: str
     protocol: str
@@ -62,6 +73,19 @@ class Report:
         """The part of the first server's tasks that ran again."""
         return len(self.again) / len(self.before)
 
+    def check(self, expected: Mapping[str, pa.Table], most_again: float = MOST_AGAIN) -> None:
+        """Raise AssertionError unless every job has DuckDB's answer with its own mark, and few tasks ran again."""
+        assert not self.problems, "\n".join(self.problems)
+        assert set(self.answers) == set(expected), f"lost: {set(expected) - set(self.answers)}"
+        for name, answer in self.answers.items():
+            assert set(answer["client"].to_pylist()) == {name}, f"the answer of {name} is for {answer['client'][:1]}"
+            theirs = expected[name]
+            ours = answer.drop_columns(["client"]).cast(theirs.schema)  # clients of PostgreSQL have their own types
+            wrong = compare(ours, theirs)
+            assert wrong is None and theirs.num_rows, f"{name}: {wrong}"
+        assert self.before and self.after, "the kill came before the work, or after it"
+        assert self.part_again <= most_again, "\n".join(self.lines())
+
     def lines(self) -> list[str]:
         """The report for people."""
         seconds = [sum(one.seconds for one in outputs) for outputs in (self.before, self.after, self.again)]
@@ -75,13 +99,13 @@ class Report:
 
 @dataclass(frozen=True)
 class Restart:
-    """A run. place: an empty folder. words: options of the server. half: says of the outputs so far that it is time to
-    kill."""
+    """A run. place: an empty folder. words: options of the server. half: says of the answers and the outputs so far
+    that it is time to kill."""
 
     place: Path
     words: Sequence[str]
     jobs: Sequence[Job]
-    half: Callable[[list[Output]], bool]
+    half: Callable[[Report, Sequence[Output]], bool]
 
 
 def users(place: Path, names: Sequence[str]) -> dict[str, str]:
@@ -94,6 +118,29 @@ def users(place: Path, names: Sequence[str]) -> dict[str, str]:
     return tokens
 
 
+def benchmark_run(folder: Path, place: Path, number: int) -> tuple[Restart, dict[str, pa.Table]]:
+    """A run of queries of TPC-DS on the data of a folder, and DuckDB's answers."""
+    names = [f"user{number % 4} {number}" for number in range(number)]
+    tokens = users(place, sorted({user_of(name) for name in names}))
+    every = texts(directory=folder)
+    asked = dict(zip(names, cycle(every[query].strip().rstrip(";") for query in QUERIES)))
+    jobs = [
+        Job(name, protocol, tokens[user_of(name)], f"SELECT '{name}' AS client, q.* FROM ({text}) AS q")
+        for (name, text), protocol in zip(asked.items(), cycle(PROTOCOLS))
+    ]
+    with Oracle(folder) as oracle:
+        known = {text: oracle.answer(text) for text in set(asked.values())}
+    (place / "my.toml").write_text("slots = 2\n")
+    words = [str(folder), "--config", "my.toml", "--users", "users.toml", *FILES]
+    run = Restart(place, words, jobs, lambda report, _: len(report.answers) >= number / 2)
+    return run, {name: known[text] for name, text in asked.items()}
+
+
+def user_of(name: str) -> str:
+    """The user of a job."""
+    return name.partition(" ")[0]
+
+
 def perform(run: Restart) -> Report:
     """Submit all jobs, kill the server, start it again, and fetch all answers."""
     report, ports = Report(), Ports.free()
@@ -103,11 +150,10 @@ def perform(run: Restart) -> Report:
         for client in clients:
             client.start()
         end = time.monotonic() + LOST
-        while not run.half(server.outputs()) and any(one.is_alive() for one in clients):
+        while not run.half(report, server.outputs()):
+            assert any(one.is_alive() for one in clients), f"the kill comes too late: {report.problems}"
             assert time.monotonic() < end, f"the work does not go on: {server.said.read_text()}"
             time.sleep(0.01)
-        late = [one.job.name for one in clients if not one.is_alive()]
-        assert not late, f"the kill comes too late for {late}: {report.problems}"
         server.kill()
         report.before = server.outputs()
         server = ServeProcess(run.place, run.words, ports)
@@ -189,8 +235,8 @@ class _Client(threading.Thread):
 
     def _selected(self) -> pa.Table:
         host = {"host": "127.0.0.1", "port": self._ports.postgres, "dbname": "x", "sslmode": "disable"}
-        with psycopg.connect(user=self.job.name.partition(" ")[0], password=self.job.token, **host) as connection:
+        with psycopg.connect(user=user_of(self.job.name), password=self.job.token, **host) as connection:
             cursor = connection.execute(self.job.text)
             rows = cursor.fetchall()
             names = [column.name for column in cursor.description or ()]
-        return pa.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
+        return pa.table([list(column) for column in zip(*rows, strict=True)], names=names)

@@ -20,9 +20,9 @@ from qoop.interfaces.server.users import Users, new_user
 
 if TYPE_CHECKING:
     from qoop.interfaces.server.flight import FlightServer
-    from qoop.interfaces.server.handover import Listeners
     from qoop.interfaces.server.http_server import HttpServer
     from qoop.interfaces.server.kept import KeptQueries
+    from qoop.interfaces.server.restart.handover import Listeners
     from qoop.interfaces.server.service import Service
     from qoop.interfaces.server.timeouts import ClientLimits, Place
     from qoop.session.session import Session
@@ -90,19 +90,22 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
         return _print_faults(options, open_session)
     from qoop.interfaces.commands.file_views import create_views
     from qoop.interfaces.server.audit import AuditLog
-    from qoop.interfaces.server.handover import Listeners
     from qoop.interfaces.server.identity.reloading import Reloading
     from qoop.interfaces.server.logs import logged
     from qoop.interfaces.server.postgres.server import PostgresServer
+    from qoop.interfaces.server.restart.handover import Listeners
+    from qoop.interfaces.server.restart.kept_folder import KEY
     from qoop.interfaces.server.service import Service
     from qoop.interfaces.server.slow_log import SlowLog
     from qoop.interfaces.server.spans import exported
-    from qoop.interfaces.server.timeouts import ClientLimits, Place
+    from qoop.interfaces.server.timeouts import ClientLimits, Place, listening_socket
 
     check_options(options)
     place = Place(options.host, options.port, options.tls_cert, options.tls_key)
     users = Users() if options.users is None else read_users(options.users)
     place.check(users.are_identified)
+    if options.answers is not None:
+        users.share_key(options.answers / KEY)
     client_limits = ClientLimits(
         hosts=(*ClientLimits().hosts, *options.allow_host), connections=options.connections, idle=options.idle
     )
@@ -120,7 +123,7 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
             around.enter_context(Reloading(options.users, service.reload)).at_hangup()
         with ExitStack() as servers:
             pg_place = replace(place, port=options.pg_port)
-            listeners = servers.enter_context(Listeners(options.answers, (place, pg_place)))
+            listeners = servers.enter_context(Listeners(options.answers, (place, pg_place), listening_socket))
             server = servers.enter_context(http(service, place, client_limits, options.answers, listeners.listen))
             _say(f"qoop serves {len(session.tables())} tables at {server.address}")
             for message in not_served:
@@ -169,16 +172,18 @@ def _begin_flight(
 ) -> Callable[[], None]:
     """Serve Flight SQL, once another server that hands over its ports has left this one. Returns what ends it."""
     from qoop.interfaces.server.flight import FlightServer  # loads gRPC
-    from qoop.interfaces.server.handover import FlightWhenFree
+    from qoop.interfaces.server.restart.handover import FlightWhenFree
+    from qoop.interfaces.server.timeouts import listening_socket
 
     def make() -> FlightServer:
+        listening_socket(place).close()  # gRPC writes to stderr where it fails
         return FlightServer(service, place, client_limits)
 
     def begun(flight: FlightServer) -> None:
         _say(f"and, by Flight SQL, at {flight.address}")
 
     if listeners.have_predecessor:
-        return servers.enter_context(FlightWhenFree(place, make, begun)).end_listening
+        return servers.enter_context(FlightWhenFree(make, begun)).end_listening
     flight = servers.enter_context(make())
     begun(flight)
     return flight.end_listening
@@ -190,7 +195,7 @@ def _locked_session(options: argparse.Namespace, open_session: Callable[[argpars
     options.data, options.locked = [*options.data, *options.paths], True
     outlives = options.answers is not None and options.checkpoints is None
     if outlives and not options.check_config:  # which writes nothing
-        from qoop.interfaces.server.kept_folder import CHECKPOINTS
+        from qoop.interfaces.server.restart.kept_folder import CHECKPOINTS
         from qoop.query.config import configure
 
         options.checkpoints = configure().checkpoints or options.answers / CHECKPOINTS

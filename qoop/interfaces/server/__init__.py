@@ -13,13 +13,14 @@ runs and counts it → `answers` writes its parts as Arrow, JSON or CSV → `aud
     http.py        POST /sql, /queries, /healthz, /metrics
     http_server.py the threads of its queries, and where it listens
     identity/      the file of users, read again when it changes, and tokens of OpenID Connect
-    kept.py        queries that go on without their client, across the end of the server
+    kept.py        queries that go on without their client
     limits.py      limits of users and tenants; requests a minute
     listening.py   the socket of HTTP, TLS, connections that dawdle, a thread of its own
     logs.py        the log as lines of JSON; files that lines are added to
     metrics.py     counts and present values for Prometheus
     postgres/      PostgreSQL's wire protocol
     queries.py     one query of a user, from its text to its last row
+    restart/       the folder of these queries, and ports, which servers share
     service.py     the queries of all users on one session
     slow_log.py    a line of JSON for each slow query
     spans.py       spans of OpenTelemetry

@@ -1,13 +1,15 @@
 """Arrow Flight SQL, which ADBC, JDBC and ODBC drivers speak: queries, prepared statements, metadata, cancelling.
 
 A query takes two calls, and each of them asks for the token. The first starts the query, and the second fetches its
-rows; the ticket between them holds the text, too, so that a late or second fetch runs it again. Prepared
-statements are kept for their user; their values are in the ticket as literals.
+rows; the ticket between them holds the text, too, so that a late or second fetch runs it again. The handle of a
+prepared statement holds its text, sealed for its user; its values are kept, and come as literals in tickets. So
+tickets and handles of a server are valid in the next one, and in others with the same key.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hmac
 import secrets
 import threading
 import time
@@ -47,7 +49,8 @@ from qoop.query.statements.statement import parameters_of
 from qoop.session.texts import with_parameters
 
 _ID = 16  # characters of the id of a query, before its text in a ticket
-_MOST_PREPARED, _MOST_BYTES = 1000, 8 << 20  # statements of a user that are kept, and bytes; the oldest go first
+_MOST_PREPARED, _MOST_BYTES = 1000, 8 << 20  # statements of a user whose values are kept, and bytes; the oldest go
+_NONCE, _SEAL = 16, 16  # bytes of a handle of a prepared statement, before its text
 _ENVELOPE = 1024  # bytes that a command may have besides its text
 _POLL_SECONDS = 0.05  # seconds between two looks whether clients have gone
 _UNREAD = 10.0  # seconds for which a query that has begun waits for a fetch of its rows
@@ -66,15 +69,11 @@ for a Ctrl-C of its user when it comes among the rows."""
 
 
 @value
-class _Prepared:
-    text: str
-    parameters: Parameters = ()
-    values: int = 0
-    """Bytes of the values, about."""
+class _Values:
+    """The values of a prepared statement. size: their bytes, about."""
 
-    @property
-    def size(self) -> int:
-        return len(self.text.encode()) + self.values
+    parameters: Parameters = ()
+    size: int = 0
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -89,7 +88,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         if place.certificate is not None and place.key is not None:
             scheme, pairs = "grpc+tls", [(place.certificate.read_bytes(), place.key.read_bytes())]
         self._service, self._client_limits = service, client_limits
-        self._prepared: dict[str, OrderedDict[bytes, _Prepared]] = {}
+        self._values: dict[str, OrderedDict[bytes, _Values]] = {}
         self._lock = threading.Lock()
         self._watch = _Watch(client_limits.patience, lambda: service.end_unread(_UNREAD))
         try:
@@ -157,9 +156,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             if command != "CommandPreparedStatementQuery":
                 raise Forbidden("a server answers queries; it takes no updates")
             handle = fields.raw(1)
-            found = self._statement(user, handle)
-            values = _values(found.text, reader, self._client_limits.body)
-            self._keep(user, handle, _Prepared(found.text, values, len(repr(values))))
+            values = _values(self._statement(user, handle), reader, self._client_limits.body)
+            self._keep(user, handle, _Values(values, len(handle) + len(repr(values))))
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
         """Prepare a statement or close one, or cancel a query."""
@@ -172,7 +170,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                     return iter([flight.Result(self._prepare(user, unpacked(body)[1].text(1)))])
                 case "ClosePreparedStatement":
                     with self._lock:
-                        self._prepared.get(user.name, OrderedDict()).pop(unpacked(body)[1].raw(1), None)
+                        self._values.get(user.name, OrderedDict()).pop(unpacked(body)[1].raw(1), None)
                     return iter(())
                 case "CancelFlightInfo":
                     return iter([flight.Result(message((1, self._cancel(user, read_message(body).raw(1)))))])
@@ -201,8 +199,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         if command == "CommandStatementQuery":
             text = fields.text(1)
         elif command == "CommandPreparedStatementQuery":
-            found = self._statement(user, fields.raw(1))
-            text = with_parameters(found.text, found.parameters)
+            handle = fields.raw(1)
+            with self._lock:
+                values = self._values.get(user.name, OrderedDict()).get(handle, _Values())
+            text = with_parameters(self._statement(user, handle), values.parameters)
         else:
             return None
         self._check_size(text)
@@ -228,28 +228,33 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._check_size(text)
         names = [name for _, found in parameters_of(text) for name in sorted(found)]
         schema = None if names else self._schema(user, text)
-        handle = secrets.token_bytes(16)
-        self._keep(user, handle, _Prepared(text))
+        nonce = secrets.token_bytes(_NONCE)
+        handle = nonce + self._seal(user, nonce, text) + text.encode()
         columns = [] if schema is None else [(2, bytes(schema.serialize()))]
         taken = pa.schema([(name, pa.null()) for name in names])
         values = [(3, bytes(taken.serialize()))] if names else []
         return packed("ActionCreatePreparedStatementResult", (1, handle), *columns, *values)
 
-    def _keep(self, user: User, handle: bytes, statement: _Prepared) -> None:
-        """Keep a statement: Flight says nothing of a client that goes, so the oldest of the user go."""
+    def _keep(self, user: User, handle: bytes, values: _Values) -> None:
+        """Keep values: Flight says nothing of a client that goes, so the oldest of the user go."""
         with self._lock:
-            kept = self._prepared.setdefault(user.name, OrderedDict())
-            kept[handle] = statement
+            kept = self._values.setdefault(user.name, OrderedDict())
+            kept[handle] = values
             size = sum(one.size for one in kept.values())
             while len(kept) > 1 and (len(kept) > _MOST_PREPARED or size > _MOST_BYTES):
                 size -= kept.popitem(last=False)[1].size
 
-    def _statement(self, user: User, handle: bytes) -> _Prepared:
-        with self._lock:
-            found = self._prepared.get(user.name, OrderedDict()).get(handle)
-        if found is None:
+    def _statement(self, user: User, handle: bytes) -> str:
+        """The text of a prepared statement of a user. Raises QueryError."""
+        nonce, seal, rest = handle[:_NONCE], handle[_NONCE : _NONCE + _SEAL], handle[_NONCE + _SEAL :]
+        text = rest.decode(errors="replace")
+        if not hmac.compare_digest(seal, self._seal(user, nonce, text)):
             raise QueryError("you have no such prepared statement")
-        return found
+        return text
+
+    def _seal(self, user: User, nonce: bytes, text: str) -> bytes:
+        """The proof in a handle that the statement was prepared by its user."""
+        return self._service.users.sign(f"statement {nonce.hex()} {len(user.name)} {user.name}{text}")[:_SEAL]
 
     def _cancel(self, user: User, info: bytes) -> int:
         """Cancel the query whose FlightInfo this is, if it is of that user."""

@@ -46,8 +46,8 @@ from qoop.catalog.errors import (
 )
 from qoop.interfaces.server.answers import BLOCK, FORMS, Block, chosen_form, in_blocks
 from qoop.interfaces.server.kept import KeptQueries
-from qoop.interfaces.server.kept_folder import DONE, RUNNING, Kept
 from qoop.interfaces.server.queries import UserQuery
+from qoop.interfaces.server.restart.kept_folder import DONE, RUNNING, Kept
 from qoop.interfaces.server.service import Service, as_ours
 from qoop.interfaces.server.timeouts import ClientLimits
 from qoop.interfaces.server.users import User

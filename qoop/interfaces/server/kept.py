@@ -2,7 +2,7 @@
 
 A query that is to run and that no server runs goes on in one that finds it: from its bundle where there is one, else
 from the outputs in the session's folder of checkpoints. Those are in the folder of answers
-(:mod:`qoop.interfaces.server.kept_folder`), too, unless the session has another::
+(:mod:`qoop.interfaces.server.restart.kept_folder`), too, unless the session has another::
 
     checkpoints/       outputs of tasks and plans, of all queries
 """
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, ConfigError, DiskFull, QoopError, Suspended
-from qoop.interfaces.server.kept_folder import CANCELLED, DONE, FAILED, RUNNING, Kept, KeptFolder
 from qoop.interfaces.server.queries import Earlier, UserQuery, only_statement
+from qoop.interfaces.server.restart.kept_folder import CANCELLED, DONE, FAILED, RUNNING, Kept, KeptFolder
 from qoop.interfaces.server.service import as_ours
 from qoop.query.plan_keys import is_steady
 from qoop.query.result import Result
@@ -109,7 +109,7 @@ class KeptQueries:
             query = self._running.get(kept.id)
         if query is not None:
             query.cancel()  # its thread removes the folder
-        elif kept.state != RUNNING or self._folder.claim(kept.id) is not None:
+        elif kept.state != RUNNING or self._folder.acquire(kept.id) is not None:
             self._folder.remove(kept.id)
 
     def parts(self, kept: Kept) -> Iterator[Result]:
@@ -172,9 +172,9 @@ class KeptQueries:
         resumed = 0
         for kept in self._folder.all():
             if kept.state == RUNNING and kept.id not in self._running and not self._ending:
-                claimed = self._folder.claim(kept.id)
-                if claimed is not None:
-                    self._go_on(claimed)
+                acquired = self._folder.acquire(kept.id)
+                if acquired is not None:
+                    self._go_on(acquired)
                     resumed += 1
         return resumed
 

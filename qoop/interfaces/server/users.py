@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import fcntl
 import hashlib
 import hmac
 import os
@@ -15,9 +16,11 @@ import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import Protocol
 
 from qoop.catalog.errors import Busy, ConfigError, NotKnown
+from qoop.catalog.stores.private import make_folder
 from qoop.catalog.value import value
 from qoop.interfaces.server.limits import Limits, Rates
 from qoop.interfaces.server.verifiers import (
@@ -32,6 +35,7 @@ _WAITING = 8
 """Passwords that may wait to be checked: each takes 16 MB and 50 ms, one at a time, and a thread of its request."""
 _WRONG = 30
 """Wrong passwords a minute from an address: the next are refused without a look at them."""
+_KEY_BYTES = 32
 _DECOY_PASSWORD = "scrypt:" + "00" * 16 + ":" + "00" * 32
 """A password that no text has: a name that does not exist takes as long to refuse as a wrong password."""
 _DECOY_VERIFIER = Verifier(OF_TOKEN, bytes(16), bytes(32), bytes(32))
@@ -89,11 +93,11 @@ class Users:
         issuer: TokenIssuer | None = None,
     ) -> None:
         self._file = _File(users, tenants or {}, issuer)
-        self._key = secrets.token_bytes(32)
+        self._key = secrets.token_bytes(_KEY_BYTES)
         self._right: dict[bytes, str] = {}
         """The secret in the file for each password that was right."""
-        self._issued: dict[str, tuple[str, str]] = {}
-        """The name and the secret in the file of each user that came with a password."""
+        self._issued: tuple[_File, Mapping[str, User]] | None = None
+        """The users of a file by the digests of the tokens that they get for passwords."""
         self._one_at_a_time = threading.Lock()
         self._waiting = threading.BoundedSemaphore(_WAITING)
         self._wrong, self._counting = Rates(), threading.Lock()
@@ -170,9 +174,7 @@ class Users:
         file, digest = self._file, token_digest(token)
         user = file.by_token.get(digest)  # its time depends on digests, not on tokens
         if user is None:
-            name, secret = self._issued.get(digest, ("", ""))
-            user = (file.users or {}).get(name)
-            user = user if user is not None and user.secret == secret else None
+            user = self._by_issued_token(file).get(digest)
         if user is None and file.issuer is not None and may_be_signed(token):
             user = file.issuer.user(token)
             if user.name in (file.users or {}):
@@ -203,10 +205,38 @@ class Users:
         return user
 
     def token_of(self, user: User) -> str:
-        """A token for a user that came with a password, valid as long as this process."""
-        token = hmac.digest(self._key, f"the token of {user.name} {user.secret}".encode(), "sha256").hex()
-        self._issued[token_digest(token)] = user.name, user.secret
-        return token
+        """A token for a user that came with a password, valid in all servers of the same key and file."""
+        return self.sign(f"the token of {user.name} {user.secret}").hex()
+
+    def sign(self, text: str) -> bytes:
+        """A seal that only servers of the same key can make."""
+        return hmac.digest(self._key, text.encode(errors="surrogatepass"), "sha256")
+
+    def share_key(self, path: Path) -> None:
+        """Use the key in a file, which is made if need be: what this server seals is valid in others, and later ones.
+
+        Raises ConfigError for a file that cannot be used.
+        """
+        try:
+            make_folder(path.parent)
+            with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)  # servers that begin together
+                key = file.read(_KEY_BYTES)
+                if len(key) < _KEY_BYTES:
+                    key = secrets.token_bytes(_KEY_BYTES)
+                    file.seek(0)
+                    file.write(key)
+        except OSError as error:
+            raise ConfigError(f"cannot use the key of the server in {path}: {error.strerror}") from error
+        self._key = key
+
+    def _by_issued_token(self, file: _File) -> Mapping[str, User]:
+        issued = self._issued
+        if issued is None or issued[0] is not file:
+            users = (file.users or {}).values()
+            issued = file, {token_digest(self.token_of(user)): user for user in users}
+            self._issued = issued
+        return issued[1]
 
     def _checked(self, user: User | None, password: str, source: str) -> User:
         with self._counting:

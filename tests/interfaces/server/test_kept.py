@@ -24,7 +24,7 @@ from qoop.catalog.errors import ConfigError, DiskFull
 from qoop.interfaces.server.audit import AuditLog
 from qoop.interfaces.server.http_server import HttpServer
 from qoop.interfaces.server.kept import KeptQueries
-from qoop.interfaces.server.kept_folder import FORMAT, VERSION
+from qoop.interfaces.server.restart.kept_folder import FORMAT, VERSION
 from qoop.interfaces.server.service import Service
 from qoop.interfaces.server.timeouts import ClientLimits, Place
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import ConfigError
-from qoop.interfaces.server.timeouts import Place, listening_socket
 
 if TYPE_CHECKING:
     from qoop.interfaces.server.flight import FlightServer
+    from qoop.interfaces.server.timeouts import Place
 
 _log = logging.getLogger(__name__)
 
@@ -39,12 +39,12 @@ _TRY_SECONDS = 0.05  # seconds between two tries to listen at the port of Flight
 class Listeners:
     """Opens the listening sockets of a server, or takes over those of another one.
 
-    folder: of answers; None: there is no other server. places: where this server is to listen. Use it as a context
-    manager.
+    folder: of answers; None: there is no other server. places: where this server is to listen. opened: opens a socket
+    there. Use it as a context manager.
     """
 
-    def __init__(self, folder: Path | None, places: Sequence[Place]) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None, places: Sequence[Place], opened: Callable[[Place], socket.socket]) -> None:
+        self._folder, self._opened = folder, opened
         self._listening: dict[str, socket.socket] = {}
         self._taken = {} if folder is None else _take(folder, [_key(one.host, one.port) for one in places])
         self._giving: socket.socket | None = None
@@ -75,7 +75,7 @@ class Listeners:
 
     def listen(self, place: Place) -> socket.socket:
         """A socket that listens there. Raises ConfigError."""
-        found = self._taken.pop(_key(place.host, place.port), None) or listening_socket(place)
+        found = self._taken.pop(_key(place.host, place.port), None) or self._opened(place)
         self._listening[_key(place.host, found.getsockname()[1])] = found
         return found
 
@@ -113,11 +113,11 @@ class Listeners:
 class FlightWhenFree:
     """A server of Flight SQL that begins once another one has left its port. Use it as a context manager.
 
-    make: begins it at that place. begun: is called with it then.
+    make: begins it, and raises ConfigError while the port is taken. begun: is called with it then.
     """
 
-    def __init__(self, place: Place, make: Callable[[], FlightServer], begun: Callable[[FlightServer], None]) -> None:
-        self._place, self._make, self._begun = place, make, begun
+    def __init__(self, make: Callable[[], FlightServer], begun: Callable[[FlightServer], None]) -> None:
+        self._make, self._begun = make, begun
         self._over = threading.Event()
         self._server: FlightServer | None = None
         self._thread = threading.Thread(target=self._wait, name="qoop-flight-begin", daemon=True)
@@ -141,7 +141,6 @@ class FlightWhenFree:
     def _wait(self) -> None:
         while not self._over.is_set():
             with contextlib.suppress(ConfigError):  # the port is still taken
-                listening_socket(self._place).close()  # gRPC writes to stderr where it fails
                 self._server = self._make()
                 self._begun(self._server)
                 return

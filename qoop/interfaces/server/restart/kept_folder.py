@@ -7,7 +7,8 @@ Each query has a folder of its own::
     ID/answer.arrow    its rows as they come, a stream of Arrow in the lossless form
     ID/bundle/         its work, where it was suspended (:mod:`qoop.query.bundle`)
 
-``servers.lock`` is locked by all servers together. A server that is alone removes what killed ones left half made.
+``servers.lock`` is locked by all servers together, and they have the key in ``server.key``. A server that is alone
+removes what killed ones left half made.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from qoop.catalog.value import value
 FORMAT, VERSION = "qoop-kept-query", 1
 CHECKPOINTS = "checkpoints"
 """The folder of checkpoints within that of answers, for a session that has no other."""
+KEY = "server.key"
+"""The file of the key of the servers on a folder of answers (`Users.share_key`)."""
 _FILE, _LOCK, _ANSWER, _BUNDLE, _DRAFT = "query.json", "lock", "answer.arrow", "bundle", "bundle.draft"
 _SERVERS = "servers.lock"
 _OURS = re.compile("[0-9a-f]{16}")
@@ -112,7 +115,7 @@ class KeptFolder:
         facts[_SUBMITTED] = facts.pop("submitted")
         write_whole(self.path / kept.id / _FILE, json.dumps(facts))
 
-    def claim(self, id: str) -> Kept | None:
+    def acquire(self, id: str) -> Kept | None:
         """A query that is to run and that no server runs; from now on this one does. None: it is not like that."""
         try:
             lock = _opened(self.path / id / _LOCK)
