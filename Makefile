@@ -27,7 +27,7 @@ FACES   := $(foreach name,server page adapters,tests/interfaces/$(name)) \
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-ibis test-package test-pythons soak soak-clients soak-serve soak-sim soak-packs soak-growing attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-ibis test-package test-pythons soak soak-clients soak-serve soak-restart soak-sim soak-packs soak-growing attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
@@ -41,6 +41,7 @@ help:
 	@echo "make soak          RUNS=2000 runs in which everything goes wrong; SEED=n FIRST=n RUNS=1 repeats one"
 	@echo "make soak-clients  CLIENTS=50 for MINUTES=10 in one session: nothing lost, memory flat, shares fair; SEED, SHARE=0.01"
 	@echo "make soak-serve    CLIENTS=50 for MINUTES=10 of qoop serve, which are killed like their connections and the server; SEED"
+	@echo "make soak-restart  JOBS=20 of three protocols go on after kill -9 of qoop serve, on SHARE=10; in four minutes"
 	@echo "make soak-sim      RUNS=20000 schedules of mishaps for the core alone, without data; SEED, FIRST as above"
 	@echo "make soak-packs    RUNS=1000 schedules of faults for packed outputs in a store; SEED, FIRST as above"
 	@echo "make soak-growing  RUNS=500 schedules of kills, switches and resizes while answers grow; SEED, FIRST as above"
@@ -121,6 +122,9 @@ soak-clients: $(READY)
 
 soak-serve: $(READY)
 	$(BIN)/python tests/soak/serve.py --minutes $(or $(MINUTES),10) --clients $(or $(CLIENTS),50) $(if $(SEED),--seed $(SEED)) $(if $(SHARE),--scale $(SHARE))
+
+soak-restart: $(READY)
+	$(BIN)/python tests/soak/restart.py --jobs $(or $(JOBS),20) $(if $(SHARE),--scale $(SHARE))
 
 soak-sim: $(READY)
 	$(BIN)/python tests/adaptive/simulation --runs $(or $(RUNS),20000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))

@@ -29,7 +29,7 @@ from qoop.tpcds.queries import texts
 
 PROTOCOLS = ("http", "flight", "postgres")
 LOST = 240.0
-"""Seconds after which a query that nobody answers counts as lost."""
+"""Seconds after which a query without an answer counts as lost."""
 PAUSE = 0.1
 """Seconds between two tries of a client."""
 MOST_AGAIN = 0.1
@@ -55,12 +55,13 @@ class Job:
 @dataclass
 class Report:
     """answers: rows by job. problems: of jobs without an answer. before, after: the outputs that each server made.
-    found: the outputs of the first that the second had on disk."""
+    in_hand: tasks that ran at the kill, with their seconds until then."""
 
     answers: dict[str, pa.Table] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     before: list[Output] = field(default_factory=list)
     after: list[Output] = field(default_factory=list)
+    in_hand: list[Output] = field(default_factory=list)
 
     @property
     def again(self) -> list[Output]:
@@ -88,13 +89,16 @@ class Report:
 
     def lines(self) -> list[str]:
         """The report for people."""
-        seconds = [sum(one.seconds for one in outputs) for outputs in (self.before, self.after, self.again)]
         return [
             f"{len(self.answers)} answers, {len(self.problems)} problems",
-            f"{len(self.before)} tasks before the kill ({seconds[0]:.1f} s), {len(self.after)} after it "
-            f"({seconds[1]:.1f} s)",
-            f"of these {len(self.again)} again ({seconds[2]:.1f} s): {self.part_again:.1%}",
+            f"{_counted(self.before)} before the kill, {_counted(self.after)} after it",
+            f"of these {_counted(self.again)} again: {self.part_again:.1%}",
+            f"{_counted(self.in_hand)} were under way at the kill",
         ]
+
+
+def _counted(outputs: Sequence[Output]) -> str:
+    return f"{len(outputs)} tasks ({sum(one.seconds for one in outputs):.1f} s)"
 
 
 @dataclass(frozen=True)
@@ -123,17 +127,17 @@ def benchmark_run(folder: Path, place: Path, number: int) -> tuple[Restart, dict
     names = [f"user{number % 4} {number}" for number in range(number)]
     tokens = users(place, sorted({user_of(name) for name in names}))
     every = texts(directory=folder)
-    asked = dict(zip(names, cycle(every[query].strip().rstrip(";") for query in QUERIES)))
+    of_job = dict(zip(names, cycle(every[query].strip().rstrip(";") for query in QUERIES)))
     jobs = [
         Job(name, protocol, tokens[user_of(name)], f"SELECT '{name}' AS client, q.* FROM ({text}) AS q")
-        for (name, text), protocol in zip(asked.items(), cycle(PROTOCOLS))
+        for (name, text), protocol in zip(of_job.items(), cycle(PROTOCOLS))
     ]
     with Oracle(folder) as oracle:
-        known = {text: oracle.answer(text) for text in set(asked.values())}
+        known = {text: oracle.answer(text) for text in set(of_job.values())}
     (place / "my.toml").write_text("slots = 2\n")
     words = [str(folder), "--config", "my.toml", "--users", "users.toml", *FILES]
     run = Restart(place, words, jobs, lambda report, _: len(report.answers) >= number / 2)
-    return run, {name: known[text] for name, text in asked.items()}
+    return run, {name: known[text] for name, text in of_job.items()}
 
 
 def user_of(name: str) -> str:
@@ -155,7 +159,7 @@ def perform(run: Restart) -> Report:
             assert time.monotonic() < end, f"the work does not go on: {server.said.read_text()}"
             time.sleep(0.01)
         server.kill()
-        report.before = server.outputs()
+        report.before, report.in_hand = server.outputs(), server.in_hand()
         server = ServeProcess(run.place, run.words, ports)
         for client in clients:
             client.join(max(0.0, end - time.monotonic()))
@@ -203,10 +207,10 @@ class _Client(threading.Thread):
             return rows.read_all()
 
     def _ask(self, method: str, path: str, body: str | None = None) -> bytes:
-        found: bytes = self._retried(lambda: self._asked(method, path, body), OSError, http.client.HTTPException)
+        found: bytes = self._retried(lambda: self._once(method, path, body), OSError, http.client.HTTPException)
         return found
 
-    def _asked(self, method: str, path: str, body: str | None) -> bytes:
+    def _once(self, method: str, path: str, body: str | None) -> bytes:
         connection = http.client.HTTPConnection("127.0.0.1", self._ports.http, timeout=60)
         headers = {"authorization": f"Bearer {self.job.token}", "accept": "application/vnd.apache.arrow.stream, */*"}
         try:

@@ -1,7 +1,7 @@
 """`qoop serve` as a process that a test ends, kills and starts again at the same ports.
 
-The process writes a line of JSON for each task that has ended well: what its output is named, and its seconds. As a
-program, ``python serve_process.py FILE serve DIR …`` is the command line with that file.
+The process writes a line of JSON for each task that begins, and each that has ended well. As a program,
+``python serve_process.py FILE serve DIR …`` is the command line with that file.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _SERVES = re.compile(r"^and, for clients of PostgreSQL, at .*:\d+$", re.M)
 """The last of the lines that name its ports, unless it waits for that of Flight SQL."""
@@ -65,6 +66,7 @@ class ServeProcess:
 
     def __init__(self, place: Path, words: Sequence[str], ports: Ports) -> None:
         number = len(list(place.glob("said-*")))
+        self.killed_at = 0.0
         self.said, self._trace = place / f"said-{number}", place / f"outputs-{number}"
         program = [sys.executable, __file__, str(self._trace), "serve", *words, *ports.words]
         with self.said.open("w") as said:
@@ -87,11 +89,22 @@ class ServeProcess:
 
     def outputs(self) -> list[Output]:
         """The outputs that its tasks have made so far."""
-        return list(_read(self._trace))
+        return [Output(one["job"], one["key"], one["seconds"]) for one in _read(self._trace) if "seconds" in one]
+
+    def in_hand(self) -> list[Output]:
+        """The tasks that ran when it was killed, with their seconds until then."""
+        begun: dict[str, dict[str, Any]] = {}
+        for one in _read(self._trace):
+            if "seconds" in one:
+                begun.pop(one["attempt"], None)
+            else:
+                begun[one["attempt"]] = one
+        return [Output(one["job"], one["key"], self.killed_at - one["at"]) for one in begun.values()]
 
     def kill(self) -> None:
         """End it at once."""
         self.process.kill()
+        self.killed_at = time.time()
         self.process.wait()
 
     def end(self) -> int:
@@ -100,10 +113,10 @@ class ServeProcess:
         return self.process.wait(_ENDS)
 
 
-def _read(path: Path) -> Iterator[Output]:
+def _read(path: Path) -> Iterator[dict[str, Any]]:
     for line in path.read_text().splitlines() if path.exists() else ():
         if line.endswith("}"):  # the last may be cut off by a kill
-            yield Output(**json.loads(line))
+            yield json.loads(line)
 
 
 class _Trace(logging.Handler):
@@ -114,12 +127,13 @@ class _Trace(logging.Handler):
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def emit(self, record: logging.LogRecord) -> None:
-        from qoop.engine.history import Succeeded
+        from qoop.engine.history import Started, Succeeded
 
-        job, ended = record.args if isinstance(record.args, tuple) and len(record.args) == 2 else ("", None)
-        if isinstance(ended, Succeeded):
-            facts = {"job": str(job), "key": str(ended.key), "seconds": ended.committed.seconds}
-            os.write(self._file, (json.dumps(facts) + "\n").encode())
+        job, what = record.args if isinstance(record.args, tuple) and len(record.args) == 2 else ("", None)
+        if isinstance(what, Started | Succeeded):
+            facts = {"job": str(job), "attempt": str(what.attempt), "key": str(what.key), "at": record.created}
+            ended = {"seconds": what.committed.seconds} if isinstance(what, Succeeded) else {}
+            os.write(self._file, (json.dumps(facts | ended) + "\n").encode())
 
 
 def main() -> int:

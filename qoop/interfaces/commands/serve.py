@@ -184,7 +184,7 @@ def _begin_flight(
 
     if listeners.have_predecessor:
         return servers.enter_context(FlightWhenFree(make, begun)).end_listening
-    flight = servers.enter_context(make())
+    flight: FlightServer = servers.enter_context(make())
     begun(flight)
     return flight.end_listening
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from server_world import ANA, BEN, EVE, PATIENCE, SLOW, TIM, World
+from server_world import ANA, BEN, EVE, PAT, PATIENCE, SLOW, TIM, USERS, World
 from waits import until
 
 from qoop.catalog.errors import QueryError
+from qoop.interfaces.server.audit import AuditLog
+from qoop.interfaces.server.flight import FlightServer
 from qoop.interfaces.server.flight_messages import message, packed, read_message, unpacked
+from qoop.interfaces.server.service import Service
+from qoop.interfaces.server.timeouts import ClientLimits, Place
+from qoop.interfaces.server.users import Users
 
 dbapi = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="adbc-driver-flightsql is not installed")
 
@@ -295,3 +301,60 @@ def test_tls(world: World, tmp_path: Path) -> None:
         with dbapi.connect(server.address, told | trusted, autocommit=True) as ana, ana.cursor() as cursor:
             cursor.execute("SELECT 7 AS n")
             assert cursor.fetchall() == [(7,)]
+
+
+@contextmanager
+def server_with_key(world: World, key: Path, port: int = 0) -> Iterator[FlightServer]:
+    """A server as the command makes it, with the key in a file."""
+    users = Users()
+    users.replace(USERS)
+    users.share_key(key)
+    service = Service(world.service.session, users, AuditLog(world.log))
+    with FlightServer(service, Place(port=port), ClientLimits()) as server:
+        yield server
+    service.close(0.0)
+
+
+def test_a_client_of_adbc_goes_on_with_the_next_server(world: World, tmp_path: Path) -> None:
+    """Its token, which it got for a password, and its prepared statement are of the server before."""
+    key = tmp_path / "answers" / "server.key"
+    with server_with_key(world, key) as first:
+        port = int(first.port)
+        known = {"username": "pat", "password": PAT}
+        client = dbapi.connect(first.address, db_kwargs=known, autocommit=True)
+        cursor = client.cursor()
+        cursor.adbc_prepare("SELECT a FROM t WHERE b = ? -- of two servers")
+        cursor.execute("SELECT a FROM t WHERE b = ? -- of two servers", ["<b>"])
+        assert cursor.fetchall() == [(None,)]
+    with server_with_key(world, key, port), client, cursor:
+        cursor.execute("SELECT a FROM t WHERE b = ? -- of two servers", ["x"])
+        assert cursor.fetchall() == [(1,)]
+        cursor.execute("SELECT max(n) FROM big")
+        assert cursor.fetchall() == [(59_999,)]
+
+
+def test_tickets_and_handles_are_valid_in_the_next_server(world: World, tmp_path: Path) -> None:
+    def ask(server: FlightServer, token: str, *fields: Any) -> Any:
+        client = flight.connect(server.address)
+        options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())])
+        with client:
+            return [client.get_flight_info(flight.FlightDescriptor.for_command(packed(*fields)), options), options]
+
+    text = "SELECT max(n) AS m FROM big"
+    prepare = "CreatePreparedStatement", packed("ActionCreatePreparedStatementRequest", (1, text))
+    with server_with_key(world, tmp_path / "key") as first:
+        info, options = ask(first, ANA, "CommandStatementQuery", (1, "SELECT min(n) AS m FROM big"))
+        with flight.connect(first.address) as client:
+            [made] = client.do_action(prepare, options)
+        handle = unpacked(made.body.to_pybytes())[1].raw(1)
+    with server_with_key(world, tmp_path / "key") as second, flight.connect(second.address) as client:
+        assert client.do_get(info.endpoints[0].ticket, options).read_all().to_pylist() == [{"m": 0}]
+        [prepared, _] = ask(second, ANA, "CommandPreparedStatementQuery", (1, handle))
+        assert client.do_get(prepared.endpoints[0].ticket, options).read_all().to_pylist() == [{"m": 59_999}]
+        for token, other in ((BEN, handle), (ANA, handle[:-1] + b"x"), (ANA, b"")):
+            with pytest.raises(pa.ArrowInvalid, match="no such prepared statement"):
+                ask(second, token, "CommandPreparedStatementQuery", (1, other))
+    no_such = pytest.raises(pa.ArrowInvalid, match="no such prepared statement")
+    with server_with_key(world, tmp_path / "another key") as stranger, no_such:
+        ask(stranger, ANA, "CommandPreparedStatementQuery", (1, handle))
+    assert (tmp_path / "key").stat().st_mode & 0o077 == 0, "no other user reads the key"

@@ -99,13 +99,13 @@ class PostgresServer:
         accepting = self._threads[0]
         if accepting.ident is not None:
             accepting.join()
-        for one in (self._socket, *self._wake):
-            one.close()
+        for opened in (self._socket, *self._wake):
+            opened.close()
 
     def _accept(self) -> None:
         poll = select.poll()
-        for one in (self._socket, self._wake[0]):
-            poll.register(one, select.POLLIN)
+        for source in (self._socket, self._wake[0]):
+            poll.register(source, select.POLLIN)
         while not self._deaf.is_set():
             poll.poll()
             try:
