@@ -59,18 +59,19 @@ class Output:
 
 
 class ServeProcess:
-    """A server in the folder `place`, which serves once this is made. words: after ``qoop serve``.
+    """A server in the folder `place`, which serves once this is made. words: after ``qoop serve``. environment:
+    further variables.
 
     A context manager, in the end of which it is killed.
     """
 
-    def __init__(self, place: Path, words: Sequence[str], ports: Ports) -> None:
+    def __init__(self, place: Path, words: Sequence[str], ports: Ports, **environment: str) -> None:
         number = len(list(place.glob("said-*")))
         self.killed_at = 0.0
         self.said, self._trace = place / f"said-{number}", place / f"outputs-{number}"
         program = [sys.executable, __file__, str(self._trace), "serve", *words, *ports.words]
         with self.said.open("w") as said:
-            self.process = subprocess.Popen(program, stderr=said, cwd=place)
+            self.process = subprocess.Popen(program, stderr=said, cwd=place, env=os.environ | environment)
         self._wait_until_it_serves()
 
     def _wait_until_it_serves(self) -> None:

@@ -95,6 +95,7 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
     from qoop.interfaces.server.postgres.server import PostgresServer
     from qoop.interfaces.server.restart.handover import Listeners
     from qoop.interfaces.server.restart.kept_folder import KEY
+    from qoop.interfaces.server.restart.readiness import report_ready
     from qoop.interfaces.server.service import Service
     from qoop.interfaces.server.slow_log import SlowLog
     from qoop.interfaces.server.spans import exported
@@ -146,6 +147,7 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
             if server.kept.is_shared:
                 _say(f"another server on {options.answers} runs: at its end its queries go on here")
             listeners.offer()
+            report_ready()
             _wait_for_end(service, server.kept, options.grace, listeners, ends)
     return 0
 
@@ -182,9 +184,13 @@ def _begin_flight(
     def begun(flight: FlightServer) -> None:
         _say(f"and, by Flight SQL, at {flight.address}")
 
-    if listeners.have_predecessor:
+    try:
+        flight: FlightServer = servers.enter_context(make())
+    except ConfigError:
+        if not listeners.have_predecessor:
+            raise
+        _say(f"Flight SQL waits until the other server leaves port {place.port}")
         return servers.enter_context(FlightWhenFree(make, begun)).end_listening
-    flight: FlightServer = servers.enter_context(make())
     begun(flight)
     return flight.end_listening
 

@@ -104,12 +104,12 @@ class KeptQueries:
 
     def drop(self, kept: Kept) -> None:
         """Cancel a query, or forget its answer. Another server that runs it notices soon."""
-        self._folder.forget(kept.id)
-        with self._lock:
+        with self._lock:  # its thread does not record its end meanwhile
+            self._folder.forget(kept.id)
             query = self._running.get(kept.id)
         if query is not None:
             query.cancel()  # its thread removes the folder
-        elif kept.state != RUNNING or self._folder.acquire(kept.id) is not None:
+        elif self._folder.lock(kept.id):  # no other server runs it
             self._folder.remove(kept.id)
 
     def parts(self, kept: Kept) -> Iterator[Result]:
@@ -214,8 +214,9 @@ class KeptQueries:
         if job is None or kept.at is not None or is_steady(kept.sql):
             return kept
         kept = replace(kept, at=job.at)
-        if self._folder.has(kept.id):
-            self._folder.put(kept)
+        with self._lock:
+            if self._folder.has(kept.id):
+                self._folder.put(kept)
         return kept
 
     def _write(self, kept: Kept, query: UserQuery) -> Kept:
@@ -237,15 +238,19 @@ class KeptQueries:
         return kept
 
     def _ended(self, kept: Kept, error: Exception | None) -> None:
+        bundle = self._folder.bundle(kept.id)
         try:
-            if not self._folder.has(kept.id):
-                self._folder.remove(kept.id)
-            elif not (self._ending and isinstance(error, Cancelled)):  # else the next server goes on with it
-                self._folder.put(replace(kept, state=DONE) if error is None else _failed(kept, error))
-                shutil.rmtree(self._folder.bundle(kept.id), ignore_errors=True)
-        finally:
             with self._lock:
                 self._running.pop(kept.id, None)
+                there = self._folder.has(kept.id)
+                if there and not (
+                    self._ending and isinstance(error, Cancelled)
+                ):  # else the next server goes on with it
+                    self._folder.put(replace(kept, state=DONE) if error is None else _failed(kept, error))
+                    shutil.rmtree(bundle, ignore_errors=True)
+            if not there:
+                self._folder.remove(kept.id)
+        finally:
             self._folder.release(kept.id)
 
     def _forget_old(self, user: User) -> None:

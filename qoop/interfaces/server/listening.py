@@ -19,6 +19,8 @@ _TICK = 1.0
 """Seconds after which the date that answers bear is another."""
 _STRAGGLERS = 0.05
 """Seconds between two looks for connections that a server without a listening socket still has."""
+_FRESH = 1.0
+"""Seconds for the first request of a new connection to arrive while the server stops listening."""
 
 
 class Listening:
@@ -83,8 +85,11 @@ class _Server(uvicorn.Server):
     def _end_listening(self) -> None:
         for server in self.servers:
             server.close()
+        now = asyncio.get_running_loop().time()
         for connection in list(self.server_state.connections):
-            connection.shutdown()
+            assert isinstance(connection, _Dated)
+            if connection.cycle is not None or now - connection.since > _FRESH:  # else its first request is on the way
+                connection.shutdown()
         if not self.should_exit:  # a connection may have been accepted just before
             asyncio.get_running_loop().call_later(_STRAGGLERS, self._end_listening)
 
@@ -98,6 +103,12 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _Dated(H11Protocol):
+    """A connection that knows since when it is there."""
+
+    since = 0.0
 
 
 def _config(app: Any, place: Place, client_limits: ClientLimits) -> uvicorn.Config:
@@ -129,16 +140,16 @@ def _protocol(client_limits: ClientLimits) -> type[H11Protocol]:
     none, it is refused at once, as it may never send a request.
     """
 
-    class Impatient(H11Protocol):
+    class Impatient(_Dated):
         _late: asyncio.TimerHandle | None = None
         _known = False
-        _since, _address = 0.0, ""
+        _address = ""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             # asyncio does so for the sockets that it makes itself; a head and a body would wait for each other
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._since = self.loop.time()
+            self.since = self.loop.time()
             self._address = str((transport.get_extra_info("peername") or ("",))[0])
             app = self.app
 
@@ -177,7 +188,7 @@ def _protocol(client_limits: ClientLimits) -> type[H11Protocol]:
                 return True
             strangers = [one for one in others if not one._known and not one._is_answered()]
             if strangers:
-                strangers.sort(key=lambda one: one._since)
+                strangers.sort(key=lambda one: one.since)
                 first_to_go([(one, one._address) for one in strangers]).transport.abort()
             return bool(strangers)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ def prepared(place: Path) -> list[tuple[object, ...]]:
     data.mkdir()
     (place / "my.toml").write_text("slots = 1\nstaged = true\n")
     with duckdb.connect() as connection:
-        rows = "SELECT i % 4000 AS k, i AS v FROM range(300000) t(i)"
+        rows = "SELECT i % 6000 AS k, i AS v FROM range(300000) t(i)"
         connection.execute(f"COPY ({rows}) TO '{data}/big.parquet' (ROW_GROUP_SIZE 20000)")
         connection.execute(f"CREATE VIEW big AS FROM '{data}/big.parquet'")
         return connection.execute(LONG).fetchall()
@@ -47,7 +48,7 @@ class Asking(threading.Thread):
 
     def run(self) -> None:
         connection: http.client.HTTPConnection | None = None
-        while not self.over.wait(0.002):
+        while not self.over.wait(0.01):
             was_open = connection is not None
             if connection is None:
                 connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
@@ -68,7 +69,7 @@ class Asking(threading.Thread):
 
 @contextmanager
 def asking(port: int) -> Iterator[list[Asking]]:
-    clients = [Asking(port) for _ in range(4)]
+    clients = [Asking(port) for _ in range(3)]
     for client in clients:
         client.start()
     try:
@@ -101,8 +102,13 @@ def test_the_next_server_takes_over_ports_and_queries_and_no_client_is_refused(t
     with ServeProcess(tmp_path, WORDS, ports) as first, ExitStack() as later, asking(ports.http) as clients:
         id = asked(ports.http, "POST", "/queries", LONG)["id"]
         until(lambda: long_outputs(first))
-        second = later.enter_context(ServeProcess(tmp_path, WORDS, ports))
+        ready = later.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        ready.bind(str(tmp_path / "notify"))
+        ready.settimeout(60)
+        second = later.enter_context(ServeProcess(tmp_path, WORDS, ports, NOTIFY_SOCKET=str(tmp_path / "notify")))
+        assert ready.recv(100) == b"READY=1", "systemd learns that the first one may stop"
         assert "another server on answers runs" in second.said.read_text()
+        assert f"Flight SQL waits until the other server leaves port {ports.flight}" in second.said.read_text()
         assert asked(ports.http, "GET", f"/queries/{id}")["state"] == "running"
         until(lambda: len(long_outputs(first)) > 3)
         assert first.end() == 0

@@ -88,7 +88,7 @@ class PostgresServer:
         """Take no more connections, and end those whose clients wait for nothing."""
         self._stop_accepting()
         with self._lock:
-            idle = [one for one in self._connections.values() if one.client is None or not one.client.is_running]
+            idle = [one for one in self._connections.values() if one.client is not None and not one.client.is_running]
         for one in idle:
             one.end()
 

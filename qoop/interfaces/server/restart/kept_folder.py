@@ -105,8 +105,7 @@ class KeptFolder:
     def add(self, kept: Kept) -> None:
         """Make the folder of a query that this server runs."""
         (self.path / kept.id).mkdir(mode=0o700)
-        self._locks[kept.id] = _opened(self.path / kept.id / _LOCK)
-        _locks_at_once(self._locks[kept.id])
+        self.lock(kept.id)
         self.put(kept)
 
     def put(self, kept: Kept) -> None:
@@ -117,16 +116,25 @@ class KeptFolder:
 
     def acquire(self, id: str) -> Kept | None:
         """A query that is to run and that no server runs; from now on this one does. None: it is not like that."""
-        try:
-            lock = _opened(self.path / id / _LOCK)
-        except FileNotFoundError:  # it was removed
+        if not self.lock(id):
             return None
-        kept = self.find(id) if _locks_at_once(lock) else None
+        kept = self.find(id)
         if kept is None or kept.state != RUNNING:
-            _close(lock)
+            self.release(id)
             return None
-        self._locks[id] = lock
         return kept
+
+    def lock(self, id: str) -> bool:
+        """Lock a query until `release` or `remove`. False: a server has locked it, or it was removed."""
+        try:
+            file = _opened(self.path / id / _LOCK)
+        except FileNotFoundError:
+            return False
+        if not _locks_at_once(file):
+            _close(file)
+            return False
+        self._locks[id] = file
+        return True
 
     def release(self, id: str) -> None:
         """This server no longer runs a query."""
@@ -154,8 +162,16 @@ class KeptFolder:
 
     def all(self) -> list[Kept]:
         """All queries, the oldest first. Raises ConfigError."""
-        found = (self.find(name) for name in os.listdir(self.path))
+        names = os.listdir(self.path)
+        for name in self._read.keys() - set(names):
+            self._read.pop(name, None)
+        found = (self._ended(name) or self.find(name) for name in names)
         return sorted((one for one in found if one is not None), key=lambda one: one.submitted)
+
+    def _ended(self, id: str) -> Kept | None:
+        """A query that was read when it had ended: its file does not change any more."""
+        _, known = self._read.get(id, (None, None))
+        return known if known is not None and known.state != RUNNING else None
 
     def has(self, id: str) -> bool:
         """False for a query that was removed, by any server."""
@@ -163,6 +179,7 @@ class KeptFolder:
 
     def forget(self, id: str) -> None:
         """Remove the record of a query: whatever is killed after this, the query is gone."""
+        self._read.pop(id, None)
         (self.path / id / _FILE).unlink(missing_ok=True)
 
     def remove(self, id: str) -> None:
