@@ -49,7 +49,7 @@ STUCK = 400.0
 """Seconds after the end of the run within which all clients must have their answers."""
 
 LASTING = ("checkpoints", "server.key", "servers.lock")
-"""What a server leaves in its folder of answers."""
+"""Names that a server leaves in its folder of answers."""
 
 GRACE, ENDED = 1.0, 90.0
 """Seconds that queries have at the end of a server, and within which it must have ended on a machine that is full."""
