@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 
 import pyarrow as pa
@@ -88,3 +92,35 @@ def test_many_rows_that_were_changed_are_noticed_and_leave_nothing(tmp_path: Pat
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(DiskFull, match="nowhere"):
         read_segment(path, segment, tmp_path / "nowhere")
+
+
+class Counting(io.RawIOBase):
+    """A file that is full after some writes."""
+
+    def __init__(self, space: float = inf) -> None:
+        self.written: list[int] = []
+        self.space = space
+
+    def write(self, data: object) -> int:
+        if len(self.written) >= self.space:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.written.append(memoryview(data).nbytes)  # type: ignore[arg-type]
+        return self.written[-1]
+
+
+MANY_BATCHES = pa.concat_tables(
+    pa.table({f"c{column}": range(batch, batch + 100) for column in range(10)}) for batch in range(400)
+)
+
+
+def test_a_partition_of_many_small_batches_takes_few_writes() -> None:
+    stream = Counting()
+    [segment] = write_segments(stream, [MANY_BATCHES])  # type: ignore[arg-type]
+    assert segment.rows == 40_000 and sum(stream.written) >= segment.length > 3_200_000
+    assert len(stream.written) < 10, "4,000 columns of batches, but a few large writes"
+
+
+@pytest.mark.parametrize("space", [0, 1, 2])
+def test_a_disk_that_becomes_full_in_the_middle_of_a_partition_is_an_error(space: int) -> None:
+    with pytest.raises(OSError, match="No space left"):
+        write_segments(Counting(space), [MANY_BATCHES])  # type: ignore[arg-type]
