@@ -18,6 +18,7 @@ from qoop.tpcds.bench import (
     core_speed,
     eta,
     interrupt,
+    lives,
     overhead,
     query_loop,
     resized,
@@ -128,6 +129,16 @@ def _add_resizes(commands: Commands) -> None:
     parser.add_argument("--only-resizes", action="store_true", help="no runs that keep one size, and no ratio to these")
     parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
     parser.set_defaults(run=_resizes)
+
+
+def _add_lives(commands: Commands) -> None:
+    what = "A query lives in short processes of random size, each killed without notice: the time that all take"
+    parser = commands.add_parser("lives", description=f"{what}, over undisturbed runs.")
+    _add_common(parser)
+    parts = ",".join(f"{part:.3g}" for part in lives.GOALS)
+    parser.add_argument("--parts", metavar="A,B", help=f"lengths of lives, each a part of an undisturbed run ({parts})")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="sequences of sizes (1)")
+    parser.set_defaults(run=_lives, longest=6)
 
 
 def _add_overhead(commands: Commands) -> None:
@@ -269,6 +280,17 @@ def _interrupt(options: argparse.Namespace) -> int:
     return 1 if any(one.error for one in done) else 0
 
 
+def _lives(options: argparse.Namespace) -> int:
+    parts = tuple(lives.GOALS) if options.parts is None else _numbers("--parts", options.parts, 1.0)
+    settings = lives.LivesOptions(
+        Path(options.directory), _queries(options), _positive("--longest", options.longest), parts,
+        _positive("--seeds", options.seeds), _file(options.results),
+    )  # fmt: skip
+    done = lives.run(settings, _tell)
+    print(lives.table(done))
+    return 1 if any(one.error for one in done) else 0
+
+
 def _overhead(options: argparse.Namespace) -> int:
     def run(staged: bool) -> list[overhead.QueryResult]:
         return overhead.run(
@@ -381,7 +403,7 @@ def _exchanges(commands: Commands) -> None:
 
 _GROUPS: Mapping[str, Sequence[Callable[[Commands], None]]] = {
     "on this machine, next to DuckDB": (
-        _add_shrink, _add_arrive, _add_continued, _add_interrupt, _add_resizes, _add_overhead, _add_eta,
+        _add_shrink, _add_arrive, _add_continued, _add_lives, _add_interrupt, _add_resizes, _add_overhead, _add_eta,
     ),
     "in virtual time": (_add_core, _queues, _exchanges, load_commands.add_command, growing_commands.add_command),
     "the paper's evaluation, in virtual time": (

@@ -10,7 +10,7 @@ import pytest
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError
 from qoop.tpcds.bench import continued
-from qoop.tpcds.bench.contest import SystemUnderTest
+from qoop.tpcds.bench.contest import Killed, Outcome, SystemUnderTest
 from qoop.tpcds.bench.continued import ContinuedOptions, QueryResult, Second, Taken
 from qoop.tpcds.bench.system_under_test import Size, Task
 from qoop.tpcds.bench_cli import _points
@@ -51,12 +51,12 @@ def test_a_process_is_killed_once_it_has_done_that_much(tpcds_small: Path, tmp_p
     with SystemUnderTest(task, tmp_path) as system:
         system.ready()
         begun = time.monotonic()
-        spent = system.go_until(0.2)
-    assert spent is not None and 0.2 <= spent <= 0.2 + time.monotonic() - begun
+        end = system.go_until(0.2)
+    assert isinstance(end, Killed) and 0.2 <= end.cpu <= 0.2 + time.monotonic() - begun
     short = Task("running", str(tpcds_small), "SELECT 1", Size(1, 10**9), str(tmp_path / "answer.arrow"))
     with SystemUnderTest(short, tmp_path) as system:
         system.ready()
-        assert system.go_until(60.0) is None  # it ended
+        assert isinstance(system.go_until(60.0), Outcome)  # it ended
 
 
 @pytest.mark.slow

@@ -43,6 +43,14 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Killed:
+    """A system under test that was killed. cpu, wall: its processor seconds and seconds from its beginning."""
+
+    cpu: float
+    wall: float
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """Other resources. at: seconds after the beginning from which they hold."""
 
@@ -82,18 +90,19 @@ class SystemUnderTest:
         reply = self._hear(begun + limit)
         return self._outcome(reply) if reply is not None else Outcome(limit, "not ended", limited=True)
 
-    def go_until(self, cpu: float) -> float | None:
-        """Let it begin, and kill it once it has taken that many processor seconds since: how many it has; None: it
-        ended before. Linux only."""
+    def go_until(self, cpu: float) -> Killed | Outcome:
+        """Let it begin, and kill it once it has taken that many processor seconds since, or return its outcome if it
+        ends before. Linux only."""
         self.bind(self.task.size.slots)
-        before, spent = self._cpu_seconds(), 0.0
+        before, spent, begun = self._cpu_seconds(), 0.0, time.monotonic()
         self._tell("go")
         while spent < cpu:
-            if self._hear(time.monotonic() + _POLL_SECONDS) is not None:
-                return None
+            reply = self._hear(time.monotonic() + _POLL_SECONDS)
+            if reply is not None:
+                return self._outcome(reply)
             spent = self._cpu_seconds() - before
         self.kill()
-        return spent
+        return Killed(spent, time.monotonic() - begun)
 
     def finished(self, until: float) -> Outcome | None:
         """Wait for the end until a moment of the monotonic clock; for tasks that do not wait to begin."""

@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import ExecutionError
-from qoop.tpcds.bench.contest import Outcome, SystemUnderTest, judge, need_affinity, scratch_folder
+from qoop.tpcds.bench.contest import Killed, Outcome, SystemUnderTest, judge, need_affinity, scratch_folder
 from qoop.tpcds.bench.modes import DEFAULT, STAGED, described
 from qoop.tpcds.bench.resized import in_turn, longest
 from qoop.tpcds.bench.system_under_test import Size, Task
@@ -199,9 +199,9 @@ class _Query:
             self._clean()
             with SystemUnderTest(task, self._scratch) as system:
                 system.ready()
-                spent = system.go_until(point * cpu)
-            if spent is not None:
-                return Second(spent, self._whole(task, clean=False))
+                end = system.go_until(point * cpu)
+            if isinstance(end, Killed):
+                return Second(end.cpu, self._whole(task, clean=False))
         raise ExecutionError(f"it ended {_TRIES} times before it could be killed at {point:.0%}")
 
     def _whole(self, task: Task, clean: bool = True) -> Taken:

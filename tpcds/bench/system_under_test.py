@@ -24,6 +24,9 @@ KINDS = ("qoop", "held", "restarted", "keeping", "running")
 """qoop; qoop held to its launch plan; DuckDB started again when it loses resources; the same, where it keeps what its
 query reads more than once; DuckDB left running."""
 
+UNTIL_DONE = "until done"
+"""qoop that goes on where the process before it was killed; its clock begins before the session opens."""
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
@@ -35,7 +38,9 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The task of a system under test. kind: one of :data:`KINDS`. size: at the start. answer: where the rows go.
+    """The task of a system under test.
+
+    kind: one of :data:`KINDS`, or `UNTIL_DONE`. size: at the start. answer: where the rows go.
 
     checkpoints: a folder for durable outputs, which the next process with the same task takes up; of DuckDB only where
     it keeps something.
@@ -111,6 +116,34 @@ class Qoop:
             "switches": max((getattr(record, "number", 1) for record in history), default=1) - 1,
             "history": [str(record) for record in history if type(record).__name__ not in ("Started", "Succeeded")],
         }
+
+
+class UntilDone:
+    """One life of a query that survives its processes, as of ``qoop run --until-done``."""
+
+    def __init__(self, task: Task) -> None:
+        import qoop
+
+        self.task = task
+        with qoop.connect() as session:
+            session.alternatives("SELECT 1")  # loads the modules
+
+    def answer(self) -> pa.Table:
+        import qoop
+
+        size = self.task.size
+        with qoop.connect(
+            self.task.directory, slots=size.slots, memory=size.memory, checkpoints=self.task.checkpoints, staged=True
+        ) as session:
+            result = session.run_until_done(self.task.text).result
+            assert result is not None
+            return result.arrow()
+
+    def resize(self, size: Size) -> None:
+        raise NotImplementedError("each life has one size")
+
+    def facts(self) -> Mapping[str, Any]:
+        return {}
 
 
 class DuckDB:
@@ -191,6 +224,8 @@ def side(task: Task) -> Side:
     """The system under test that a task asks for."""
     if task.kind in ("qoop", "held"):
         return Qoop(task, replan=task.kind == "qoop")
+    if task.kind == UNTIL_DONE:
+        return UntilDone(task)
     if task.kind == "keeping":
         return KeepingDuckDB(task)
     return DuckDB(task, restarts=task.kind == "restarted")
