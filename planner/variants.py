@@ -179,5 +179,8 @@ CALLING = (
 """Variants for a query that calls functions of Python: both are kept, since the cost of a call is unknown before it.
 Transferred keys would keep rows from early calls, too."""
 
+CUTTING = tuple(one for one in VARIANTS if one.name in ("usual", "lean"))
+"""The variants that divide long tasks best where they are made for more slots than there are."""
+
 LONE = tuple(one for one in VARIANTS if one.lone)
 """The variants of one task, of which one is mostly the best where a single machine has all slots."""

@@ -236,16 +236,19 @@ class SessionPlans:
     def plan(self, text: str, available: Resources) -> tuple[Bound, Plan, Mapping[str, Table]] | None:
         """The plan of a text for some resources, with its tables, pinned."""
         entry = self._find(self._key("plan", text, available))
-        if entry is None:
-            return None
+        found = None if entry is None else self._bound(text, entry)
+        return None if entry is None or found is None else (found[0], entry.plans[0], found[1])
+
+    def _bound(self, text: str, entry: Entry) -> tuple[Bound, Mapping[str, Table]] | None:
+        """The text as the plans of an entry read it, with its tables."""
         with self._lock:
             tables = {name: self._catalog.table(name) for name in entry.tables}
         if versions(tables) != entry.tables:  # they have just changed
             return None
-        [plan] = entry.plans
+        plan = entry.plans[0]
         schemas = {name: (table.version, table.columns) for name, table in tables.items()}
         functions = self._binder.functions(text)
-        return Bound(text.strip(), None, schemas, plan.columns, plan.settings, functions=functions), plan, tables
+        return Bound(text.strip(), None, schemas, plan.columns, plan.settings, functions=functions), tables
 
     def add_plan(self, text: str, available: Resources, prepared: Prepared, plan: Plan) -> None:
         """Add the plan of a text for some resources."""
@@ -254,6 +257,11 @@ class SessionPlans:
     def begun(self, text: str) -> tuple[Plan, ...]:
         """The plans that runs of a text have begun with, on any resources; the last first. Their outputs may exist."""
         return self._begun(self._key("begun", text))
+
+    def begun_as(self, text: str) -> tuple[Bound, Mapping[str, Table]] | None:
+        """The text as these plans read it, with its tables; None if there are none."""
+        entry = self._find(self._key("begun", text))
+        return None if entry is None else self._bound(text, entry)
 
     def add_begun(self, text: str, prepared: Prepared, plan: Plan) -> None:
         """A run of a text begins with a plan."""

@@ -20,6 +20,7 @@ from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
 from qoop.adaptive.replanning.greedy import BOTH_ERR, LONG_SECONDS, Greedy
+from qoop.adaptive.replanning.observations import done_parts
 from qoop.adaptive.replanning.policies import policy_named
 from qoop.catalog.errors import BindError, CatalogError, QueryError
 from qoop.engine.events import Committed
@@ -67,6 +68,12 @@ plan. Of 66 queries of TPC-DS at scale 10, both find a plan below 0.85 for 12, a
 COMPARE_SECONDS = 2.0
 """A query that should take DuckDB longer than this on its share, by footers alone, is compared with plans of stages
 before it begins, which takes about 50 ms, and 0.3 s where the planner has still to be loaded."""
+
+LEAST_LIFE = 0.1
+"""Seconds of a shorter life that plans are made for."""
+
+SEARCHES_FROM = 30.0
+"""Seconds that a process must be expected to last for its queries to change plan: a search takes up to a second."""
 
 _GROWS = 4
 """The multiple of the present slots up to which plans are compared, if machines may join."""
@@ -124,6 +131,10 @@ class QueryPlanning:
         """Compare plans on that many slots as well; 0: on at most twice the present slots."""
         self._expected = slots
 
+    def expect_life(self, seconds: float) -> None:
+        """The process lasts about that long, and so do those that go on with its queries: plan short tasks."""
+        self._losses = replace(self._losses, life=max(LEAST_LIFE, seconds))
+
     @property
     def slowdown(self) -> float:
         """The factor by which the tasks of the session's jobs have taken longer than estimated."""
@@ -178,6 +189,8 @@ class QueryPlanning:
 
     def _staged(self, text: str, at: str | None, share: Resources, begun: float) -> Planned:
         """The query in stages, by the usual plan or its earlier one."""
+        if self._losses.lives_are_short and self._takes_over and at is None:
+            return self._goes_on(text, share, begun) or self._in_short_tasks(text, share, begun)
         known = self._plans.plan(text, share)
         if known is not None:
             bound, plan, tables = known
@@ -192,6 +205,50 @@ class QueryPlanning:
         adaptive = self._adaptive(text, share, prepared.bound, prepared.tables, prepared)
         seconds = time.perf_counter() - begun - prepared.statistics_seconds
         return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, share)
+
+    def _goes_on(self, text: str, share: Resources, begun: float) -> Planned | None:
+        """The query by the plan of an earlier life that ends first with its outputs, without planning; None if it left
+        none, or a task that would take much of a life."""
+        found, candidates = self._plans.begun_as(text), self._begun(text, self._grid(share))
+        if found is None or not candidates:
+            return None
+        (bound, tables), (best, done) = found, self._first_to_end(candidates, share)
+        if not done.parts or not self._losses.ends(best, share, done):
+            return None
+        self._tables.pinned(tables)
+        adaptive = self._adaptive_in_life(text, share, bound, tables)
+        return Planned(bound, best.plan, tables, time.perf_counter() - begun, 0.0, adaptive, share)
+
+    def _in_short_tasks(self, text: str, share: Resources, begun: float) -> Planned:
+        """The query by the plan that ends first if its tasks are lost with processes."""
+        from qoop.query.quick_plans import cut_plans
+
+        prepared, _ = self._preparation.planned(self.prepare(text), share)
+        grid = self._grid(share)
+        candidates = [*cut_plans(prepared, share, grid, self._cost), *self._begun(text, grid)]
+        best, _ = self._first_to_end(candidates, share)
+        self._note_begin(text, prepared, best.plan)
+        adaptive = self._adaptive_in_life(text, share, prepared.bound, prepared.tables, prepared)
+        spent = prepared.statistics_seconds
+        seconds = time.perf_counter() - begun - spent
+        return Planned(prepared.bound, best.plan, prepared.tables, seconds, spent, adaptive, share)
+
+    def _adaptive_in_life(
+        self, text: str, share: Resources, bound: Bound, tables: Mapping[str, Table], prepared: Prepared | None = None
+    ) -> Adaptive | None:
+        """As `_adaptive`; None where a search for other plans would take much of the life."""
+        if self._losses.life < SEARCHES_FROM:
+            return None
+        return self._adaptive(text, share, bound, tables, prepared)
+
+    def _first_to_end(self, candidates: Sequence[Candidate], share: Resources) -> tuple[Candidate, Done]:
+        """The candidate that ends first by the outputs that exist, with these."""
+        from qoop.query.quick_plans import keys_of
+
+        present = {one.key for one in self._found(keys_of(candidates))}
+        done = [Done(done_parts(one.plan, present)) for one in candidates]
+        pairs = list(zip(candidates, done, strict=True))
+        return min(pairs, key=lambda pair: self._losses.seconds(pair[0], share, pair[1]))
 
     def _at_once(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned | None:
         """The query by DuckDB's plan, or by another one that is known to be better; None if plans have to be compared

@@ -4,24 +4,29 @@
 
     DIR/until-done/<text>.json    its text, how many processes have run it, the outputs of its plan
     DIR/until-done/<text>.lock    the process that runs it holds this lock; the system releases it at its end
+    DIR/until-done/lasted.json    the seconds that the last lives in this folder lasted, of all texts
 
 The names of the outputs say how far a run is, even if its process was killed: those with a manifest are on disk.
+A living process writes to its lock how long it has lived, so the next one knows how long a killed one lasted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from io import FileIO
+from math import inf
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.signed_json import NotSealed, opened, sealed
-from qoop.catalog.stores.private import make_folder, open_private
+from qoop.catalog.stores.private import make_folder, open_private, write_all
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
 from qoop.engine.storage.manifest import checkpoint_name, manifests
@@ -31,6 +36,9 @@ from qoop.query.statements.normal_text import normal_text
 from qoop.session.earlier_runs import UNTIL_DONE, EarlierRuns, is_locked
 
 _FORMAT = "qoop-until-done"
+_LASTED = "lasted.json"
+_LIVES = 8
+"""The last lives of a folder that say how long the next one may last."""
 
 
 @value
@@ -38,7 +46,8 @@ class LifeRecord:
     """begun: seconds since 1970 at the start of the first process. lives: the processes that have run it.
 
     outputs: the names of all outputs of the plan. written: the file that the answer is about to be renamed to; empty:
-    there is no answer yet.
+    there is no answer yet. made: the outputs in the folder at the start of the last life. fruitless: the last lives in
+    a row that have added none.
     """
 
     text: str
@@ -46,14 +55,18 @@ class LifeRecord:
     lives: int = 0
     outputs: tuple[str, ...] = ()
     written: str = ""
+    made: int = 0
+    fruitless: int = 0
 
 
 class RunLives:
     """The record of one query in a folder. The process that has its lock is the only one that writes it."""
 
     def __init__(self, checkpoints: Path, key: bytes | None, text: str) -> None:
+        self._checkpoints = checkpoints
         self._path = checkpoints / UNTIL_DONE / f"{normal_text(text).digest}.json"
         self._key = key
+        self._begun, self._recorded = time.monotonic(), 0.0
         self._lock: FileIO | None = None
         self.record = _read(self._path, key) or LifeRecord(text, time.time())
         self._written, self._since = self.record.written, _modified(self._path)
@@ -69,8 +82,43 @@ class RunLives:
             return False
         keep_private(lock.fileno())
         self._lock = lock
-        self._write(replace(self.record, lives=self.record.lives + 1, written=""))
+        self._count_last_life(lock)
+        made = sum(name.endswith(".json") for name in os.listdir(self._checkpoints))
+        before = self.record
+        fruitless = before.fruitless + 1 if before.lives and made <= before.made else 0
+        self._write(replace(before, lives=before.lives + 1, written="", made=made, fruitless=fruitless))
         return True
+
+    @property
+    def expected(self) -> float:
+        """The seconds that this process may last, as those before it: the median. It halves with each life that added
+        no output: its tasks took longer than estimated. Infinite: not known."""
+        lasted = self._lasted()
+        return median(lasted) / 2**self.record.fruitless if lasted else inf
+
+    def beat(self) -> None:
+        """Record that this process still lives: a line whenever it has lived a tenth longer."""
+        seconds = time.monotonic() - self._begun
+        if self._lock is not None and seconds >= 1.1 * self._recorded:
+            self._recorded = seconds
+            with contextlib.suppress(OSError):  # the disk is full: its life counts as shorter
+                write_all(self._lock, f"{seconds:.1f}\n".encode())
+
+    def _count_last_life(self, lock: FileIO) -> None:
+        """Add the life of the process before, if it was killed or stopped."""
+        with contextlib.suppress(ValueError):
+            *_, last, _ = self._path.with_suffix(".lock").read_text("ascii").split("\n")
+            lasted = [*self._lasted(), float(last)][-_LIVES:]
+            write_whole(self._path.with_name(_LASTED), sealed({"format": _FORMAT, "lasted": lasted}, self._key))
+        os.ftruncate(lock.fileno(), 0)
+
+    def _lasted(self) -> list[float]:
+        try:
+            body = opened(self._path.with_name(_LASTED).read_bytes(), self._key)
+            lasted = [float(one) for one in body["lasted"]] if body["format"] == _FORMAT else []
+            return [one for one in lasted if 0.0 < one < inf]
+        except (OSError, ValueError, KeyError, TypeError, NotSealed):
+            return []
 
     def plan(self, plan: Plan, say: Callable[[str], object]) -> None:
         """The query runs by this plan from now on. say: is called with a line if that cannot be recorded."""
@@ -91,10 +139,14 @@ class RunLives:
             return self._written == str(path.absolute()) and path.stat().st_mtime >= self._since
         return False
 
-    def end(self, answered: bool) -> None:
-        """Release the lock. answered: the record is not needed any more."""
+    def end(self, answered: bool, stopped: bool = False) -> None:
+        """Release the lock. answered: the record is not needed any more. stopped: the end of the process was announced,
+        so the next one may not last longer."""
         if self._lock is None:
             return
+        if not stopped:
+            with contextlib.suppress(OSError):  # its life says nothing of the next one
+                os.ftruncate(self._lock.fileno(), 0)
         if answered:
             with contextlib.suppress(OSError):  # the folder is gone, and the record with it
                 self._path.unlink(missing_ok=True)
@@ -187,5 +239,6 @@ def _record(body: dict[str, Any]) -> LifeRecord:
         raise ValueError("another format")
     outputs: Sequence[str] = body["outputs"]
     return LifeRecord(
-        str(body["text"]), float(body["begun"]), int(body["lives"]), tuple(map(str, outputs)), str(body["written"])
-    )
+        str(body["text"]), float(body["begun"]), int(body["lives"]), tuple(map(str, outputs)), str(body["written"]),
+        int(body["made"]), int(body["fruitless"]),
+    )  # fmt: skip

@@ -6,6 +6,7 @@ stops in time before an announced end of the process: no new task starts, runnin
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -25,6 +26,7 @@ from qoop.session.stops import Stops, stopped_by_notices, stopped_by_signals
 
 if TYPE_CHECKING:
     from qoop.query.config import Config
+    from qoop.query.planning import QueryPlanning
 
 GRACE = 5.0
 """Seconds before an end at which a query stops."""
@@ -100,6 +102,7 @@ class Starting(Protocol):
     """The part of a session that runs a query until done."""
 
     config: Config
+    planning: QueryPlanning
 
     def submit(self, text: str, *, resume: bool | None = None) -> Job:
         """As `Session.submit`."""
@@ -152,11 +155,19 @@ def run_life(session: Starting, text: str, options: LifeOptions, output: Output 
         around.enter_context(stopped_by_signals(options.stops, options.grace))
         around.enter_context(stopped_by_notices(options.stops, options.source))
         owned = _take(lives, options.say) if lives is not None else None
+        session.planning.expect_life(_expected_life(options, owned))
         try:
             return _life(session, text, options, owned, output, path)
         finally:
             if owned is not None:
                 owned.end(answered=False)
+
+
+def _expected_life(options: LifeOptions, lives: RunLives | None) -> float:
+    """The seconds that this process, and those after it, have for the query; infinite: not known."""
+    first = options.stops.first
+    announced = math.inf if first is None else max(0.0, first[1] - options.grace)
+    return min(announced, math.inf if lives is None else lives.expected)
 
 
 def _take(lives: RunLives, say: Callable[[str], object]) -> RunLives | None:
@@ -187,6 +198,8 @@ def _life(
         job.wait(5.0)
         raise
     if why:
+        if lives is not None:
+            lives.end(answered=False, stopped=True)
         return Life(False, _left(job, why))
     result = job.result()
     if path is not None and output is not None:
@@ -208,6 +221,8 @@ def _follow(job: Job, options: LifeOptions, lives: RunLives | None) -> str:
             job.stop(max(0.0, first[1]) * _FOR_TASKS)
             return first[0] if job.state != "SUCCEEDED" else ""
         ended = job.wait(_EVERY)
+        if lives is not None:
+            lives.beat()
         if lives is not None and len(job.plans) != plans:
             plans = len(job.plans)
             lives.plan(job.plans[-1], options.say)

@@ -157,6 +157,8 @@ class _Query:
         if not isinstance(end, Outcome):
             made, outputs = self._progress()
             return Life(size, end.cpu, end.wall, whole_cpu, whole.seconds, made, outputs), None
+        if end.error is not None:
+            raise ExecutionError(end.error)
         return Life(size, float(end.facts["cpu"]), end.seconds, whole_cpu, whole.seconds), self._wrong(end)
 
     def _progress(self) -> tuple[int, int]:
