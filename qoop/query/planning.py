@@ -132,7 +132,8 @@ class QueryPlanning:
         self._expected = slots
 
     def expect_life(self, seconds: float) -> None:
-        """The process lasts about that long, and so do those that go on with its queries: plan short tasks."""
+        """The process lasts about that long, and so do those that go on with its queries: plan for the tasks that are
+        lost with each. Infinite: it is not known how long."""
         self._losses = replace(self._losses, life=max(LEAST_LIFE, seconds))
 
     @property
@@ -189,7 +190,7 @@ class QueryPlanning:
 
     def _staged(self, text: str, at: str | None, share: Resources, begun: float) -> Planned:
         """The query in stages, by the usual plan or its earlier one."""
-        if self._losses.lives_are_short and self._takes_over and at is None:
+        if self._losses.life is not None and self._takes_over and at is None:
             return self._goes_on(text, share, begun) or self._in_short_tasks(text, share, begun)
         known = self._plans.plan(text, share)
         if known is not None:
@@ -212,8 +213,8 @@ class QueryPlanning:
         found, candidates = self._plans.begun_as(text), self._begun(text, self._grid(share))
         if found is None or not candidates:
             return None
-        (bound, tables), (best, done) = found, self._first_to_end(candidates, share)
-        if not done.parts or not self._losses.ends(best, share, done):
+        (bound, tables), (losses, best, done) = found, self._first_to_end(candidates, share)
+        if not done.parts or not losses.ends(best, share, done):
             return None
         self._tables.pinned(tables)
         adaptive = self._adaptive_in_life(text, share, bound, tables)
@@ -226,7 +227,7 @@ class QueryPlanning:
         prepared, _ = self._preparation.planned(self.prepare(text), share)
         grid = self._grid(share)
         candidates = [*cut_plans(prepared, share, grid, self._cost), *self._begun(text, grid)]
-        best, _ = self._first_to_end(candidates, share)
+        _, best, _ = self._first_to_end(candidates, share)
         self._note_begin(text, prepared, best.plan)
         adaptive = self._adaptive_in_life(text, share, prepared.bound, prepared.tables, prepared)
         spent = prepared.statistics_seconds
@@ -237,18 +238,19 @@ class QueryPlanning:
         self, text: str, share: Resources, bound: Bound, tables: Mapping[str, Table], prepared: Prepared | None = None
     ) -> Adaptive | None:
         """As `_adaptive`; None where a search for other plans would take much of the life."""
-        if self._losses.life < SEARCHES_FROM:
+        if self._losses.life is not None and self._losses.life < SEARCHES_FROM:
             return None
         return self._adaptive(text, share, bound, tables, prepared)
 
-    def _first_to_end(self, candidates: Sequence[Candidate], share: Resources) -> tuple[Candidate, Done]:
-        """The candidate that ends first by the outputs that exist, with these."""
+    def _first_to_end(self, candidates: Sequence[Candidate], share: Resources) -> tuple[OutputLosses, Candidate, Done]:
+        """The candidate that ends first with the outputs that exist, with these; and the losses by which it does."""
         from qoop.query.quick_plans import keys_of
 
-        present = {one.key for one in self._found(keys_of(candidates))}
-        done = [Done(done_parts(one.plan, present)) for one in candidates]
-        pairs = list(zip(candidates, done, strict=True))
-        return min(pairs, key=lambda pair: self._losses.seconds(pair[0], share, pair[1]))
+        made = {one.key: one.seconds for one in self._found(keys_of(candidates))}
+        losses = self._losses.slowed(candidates, share, made)
+        done = [Done(done_parts(one.plan, made)) for one in candidates]
+        first = losses.first_to_end(candidates, share, done)
+        return losses, candidates[first], done[first]
 
     def _at_once(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned | None:
         """The query by DuckDB's plan, or by another one that is known to be better; None if plans have to be compared

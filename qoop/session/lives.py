@@ -7,7 +7,7 @@
     DIR/until-done/lasted.json    the seconds that the last lives in this folder lasted, of all texts
 
 The names of the outputs say how far a run is, even if its process was killed: those with a manifest are on disk.
-A living process writes to its lock how long it has lived, so the next one knows how long a killed one lasted.
+A living process writes to its lock file how long it has lived; the next one reads there how long it lasted.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@
     resizes.py           the limits of a control group change at random
     interrupt.py         the process is killed again and again
     continued.py         the process is killed at a part of its work, and another goes on
+    lives.py             a query lives in short processes of random size
     overhead.py          what adaptivity costs where nothing changes
     eta.py               how good the predicted end is
     core_speed.py        events a second through the core

@@ -168,7 +168,7 @@ class _Query:
         return 0, 0
 
     def _undisturbed(self, size: int) -> Outcome:
-        """A run to the end with a folder of its own. Raises ExecutionError."""
+        """A run to the end in an empty folder. Raises ExecutionError."""
         name = f"undisturbed {self._number} {size}"
         if self._results.get(name) is None:
             self._right_answer()  # now, so that all runs find the files in the system's memory

@@ -1,0 +1,140 @@
+"""Processes that end soon: a place learns how long they last, and plans are made of tasks that end in that time."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from math import inf
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import qoop
+from qoop.__main__ import main
+from qoop.planner.finish import Done
+from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.planner.search.candidate import Candidate
+from qoop.query.output_losses import OutputLosses
+from qoop.session.lives import RunLives
+
+RANKED = """
+SELECT count(*) AS n, sum(hash(k, r, m) % 1000)::BIGINT AS s FROM (
+  SELECT k, row_number() OVER (PARTITION BY k ORDER BY v, w) AS r, sum(v) OVER (PARTITION BY k ORDER BY v, w) AS m
+  FROM rows
+) WHERE r % 3 = 1
+"""
+"""A window over all rows: by the usual plan on one slot, one task has all the work."""
+KILLED = """
+import os, sys, threading, qoop
+with qoop.connect(sys.argv[1], slots=1, memory="500MB", checkpoints=sys.argv[2], staged=True) as session:
+    session.register_function("wait", lambda n: threading.Event().wait(60), ["BIGINT"], "BIGINT")
+    session.alternatives("SELECT 1")  # loads the modules
+    threading.Timer(1.0, lambda: os.kill(os.getpid(), 9)).start()
+    session.run_until_done("SELECT wait(k) FROM rows LIMIT 1", notices="none")
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    rows = "SELECT i % 50000 AS k, hash(i) % 1000 AS v, i AS w FROM range(2_000_000) AS r(i)"
+    duckdb.sql(rows).write_parquet(str(folder / "rows.parquet"), row_group_size=250_000)
+    return folder
+
+
+def expected(data: Path) -> list[tuple[object, ...]]:
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE VIEW rows AS FROM '{data / 'rows.parquet'}'")
+        [row] = connection.execute(RANKED).fetchall()
+    assert row[0] > 0
+    return [row]
+
+
+def outputs(data: Path, place: Path, capsys: pytest.CaptureFixture[str], *more: str) -> int:
+    """The number of outputs of the plan by which the query begins there; it is stopped at once."""
+    options = ["--slots", "1", "--memory", "500MB", "--grace", "0.01", "--notices", "none", *more]
+    assert main(["run", RANKED, str(data), "--until-done", "--checkpoints", str(place), *options]) == 75
+    [number] = re.findall(r"of (\d+) outputs? kept", capsys.readouterr().err)
+    return int(number)
+
+
+def test_a_short_life_has_short_tasks_and_the_next_one_goes_on_with_them(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "place"
+    cut = outputs(data, place, capsys, "--for", "0.4")
+    assert cut > 1
+    said: list[str] = []
+    with qoop.connect(data, slots=2, memory="1GB", checkpoints=place, staged=True) as session:
+        life = session.run_until_done(RANKED, say=said.append, notices="none")
+    assert life.result is not None and life.result.fetchall() == expected(data)
+
+
+def test_a_place_learns_from_killed_processes_how_long_they_last(data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    assert RunLives(place, None, RANKED).expected == inf, "nothing is known"
+    for _ in range(2):
+        assert subprocess.run([sys.executable, "-c", KILLED, str(data), str(place)]).returncode == -9
+    other = RunLives(place, None, RANKED)
+    assert other.take()
+    try:
+        assert 0.3 < other.expected <= 1.0, "the first one counts when the second begins"
+    finally:
+        other.end(answered=False)
+    assert RunLives(place, None, RANKED).expected == other.expected, "a process that says that it ends is no death"
+
+
+def test_lives_that_add_no_output_halve_the_time_that_is_planned_for(tmp_path: Path) -> None:
+    for number in range(3):
+        life = RunLives(tmp_path, None, "SELECT 1")
+        assert life.take()
+        assert life.expected == (inf if not number else pytest.approx(0.2 / 2**number, rel=0.6))
+        time.sleep(0.2)
+        life.beat()
+        life.end(answered=False, stopped=True)
+    (tmp_path / "0123.json").touch()  # an output
+    life = RunLives(tmp_path, None, "SELECT 1")
+    assert life.take() and life.record.fruitless == 0
+    life.end(answered=True)
+    (tmp_path / "until-done" / "lasted.json").write_text("damaged")
+    assert RunLives(tmp_path, None, "SELECT 1").expected == inf
+
+
+def candidate(*stages: tuple[int, float]) -> Candidate:
+    """Stages of that many tasks, of so many seconds each, the root after them."""
+    columns = (("x", "INTEGER"),)
+    made = [
+        Stage(f"s{n}", "", (), columns, width, f"s{n}", estimate=Estimate(task_seconds=seconds))
+        for n, (width, seconds) in enumerate(stages)
+    ]
+    inputs = tuple(StageInput(one.id, one.id, "all") for one in made)
+    root = Stage("root", "", inputs, columns, 1, "root", estimate=Estimate(task_seconds=0.01))
+    return Candidate(Plan((*made, root), columns), "")
+
+
+def test_the_plan_that_ends_first_depends_on_the_length_of_a_life() -> None:
+    slot, nothing = Resources(1), [Done(), Done()]
+    whole, cut = candidate((1, 20.0)), candidate((100, 0.23))
+
+    def first(life: float | None) -> int:
+        return OutputLosses(True, life).first_to_end([whole, cut], slot, nothing)
+
+    assert [first(life) for life in (None, 600.0, 60.0, 5.0)] == [0, 0, 1, 1]
+    losses, nearly_done = OutputLosses(True, 60.0), [Done({"s0": 1}), Done({"s0": 1})]
+    assert losses.first_to_end([whole, cut], slot, nearly_done) == 0, "what is done counts"
+    assert losses.ends(whole, slot, Done()) and not OutputLosses(True, 30.0).ends(whole, slot, Done())
+    assert OutputLosses(True, 30.0).ends(whole, slot, Done({"s0": 1}))
+
+
+def test_tasks_that_took_longer_than_estimated_make_a_life_shorter() -> None:
+    from qoop.engine.task import checkpoint_key
+
+    plan = candidate((4, 1.0))
+    [key, *_] = [checkpoint_key(plan.plan.stages[0], part) for part in range(4)]
+    losses = OutputLosses(True, 60.0)
+    assert losses.slowed([plan], Resources(1), {key: 3.0}).life == pytest.approx(20.0, rel=0.01)
+    assert losses.slowed([plan], Resources(1), {key: 0.1}).life == 60.0
+    assert losses.slowed([plan], Resources(1), {}) == losses
