@@ -108,7 +108,7 @@ class OutputLosses:
         return self.life is None or longest <= GOES_ON_PART * self.life
 
     def _made_again(self, seconds: float) -> float:
-        """How often a task of that length is begun until it ends."""
+        """The number of times that a task of that length is begun until it ends, in the mean."""
         if self.life is None or self.life == inf:
             return part_lost(seconds)
         return 1.0 / (1.0 - min(LONGEST_PART, seconds / self.life))
