@@ -104,7 +104,7 @@ def test_lives_that_add_no_output_halve_the_time_that_is_planned_for(tmp_path: P
 
 
 def candidate(*stages: tuple[int, float]) -> Candidate:
-    """Stages of that many tasks, of so many seconds each, the root after them."""
+    """Stages with the number of their tasks and the seconds of each; the root follows them."""
     columns = (("x", "INTEGER"),)
     made = [
         Stage(f"s{n}", "", (), columns, width, f"s{n}", estimate=Estimate(task_seconds=seconds))
