@@ -428,3 +428,24 @@ def test_planted_outputs_and_plans_are_not_believed(
             segment["checksum"], segment["sha256"] = zlib.crc32(rows), hashlib.sha256(rows).hexdigest()
         path.write_text(sealed(body))
     assert qoop.resume(tmp_path / "bundle", slots=2).result().fetchall() == expected
+
+
+def test_a_bundle_changes_no_session_that_others_use(data: Path, tmp_path: Path) -> None:
+    with qoop.connect(slots=1, staged=True, locked=True) as session:
+        session.register_folder(data)
+        session.set("TimeZone", "Asia/Tokyo")
+        session.resize(slots=0)  # it cannot end before
+        session.submit(TEXT).suspend(tmp_path / "bundle")
+    with qoop.connect(slots=1, locked=True) as other:
+        other.register_folder(data)
+        zone = other.sql("SELECT current_setting('TimeZone')").fetchall()
+        with pytest.raises(ConfigError, match="made under other settings of timezone"):
+            other.resume(tmp_path / "bundle")
+        assert other.sql("SELECT current_setting('TimeZone')").fetchall() == zone != [("Asia/Tokyo",)]
+        other.set("TimeZone", "Asia/Tokyo")
+        assert other.resume(tmp_path / "bundle").result().fetchall()
+    with qoop.connect(slots=1, locked=True) as empty:
+        empty.set("TimeZone", "Asia/Tokyo")
+        with pytest.raises(ConfigError, match="reads t, which this session does not have"):
+            empty.resume(tmp_path / "bundle")
+        assert list(empty.tables()) == []

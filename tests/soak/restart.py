@@ -25,12 +25,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python tests/soak/restart.py")
     parser.add_argument("--jobs", type=int, default=20)
     parser.add_argument("--scale", type=float, default=10)
+    parser.add_argument("--staged", action="store_true", help="in stages from the start, as long queries are anyway")
     parser.add_argument("--keep", type=Path, help="an empty folder for all files, which stay there")
     options = parser.parse_args()
     folder = DATA / f"tpcds-sf{options.scale:g}"
     generate(options.scale, folder)
     with tempfile.TemporaryDirectory(prefix="qoop-soak-") as temporary:
-        run, expected = benchmark_run(folder, options.keep or Path(temporary), options.jobs)
+        run, expected = benchmark_run(folder, options.keep or Path(temporary), options.jobs, options.staged)
         report = perform(run)
     print("\n".join(report.lines()))
     report.check(expected)

@@ -122,8 +122,8 @@ def users(place: Path, names: Sequence[str]) -> dict[str, str]:
     return tokens
 
 
-def benchmark_run(folder: Path, place: Path, number: int) -> tuple[Restart, dict[str, pa.Table]]:
-    """A run of queries of TPC-DS on the data of a folder, and DuckDB's answers."""
+def benchmark_run(folder: Path, place: Path, number: int, staged: bool) -> tuple[Restart, dict[str, pa.Table]]:
+    """A run of queries of TPC-DS on the data of a folder, and DuckDB's answers. staged: none as one task."""
     names = [f"user{number % 4} {number}" for number in range(number)]
     tokens = users(place, sorted({user_of(name) for name in names}))
     every = texts(directory=folder)
@@ -134,7 +134,7 @@ def benchmark_run(folder: Path, place: Path, number: int) -> tuple[Restart, dict
     ]
     with Oracle(folder) as oracle:
         known = {text: oracle.answer(text) for text in set(of_job.values())}
-    (place / "my.toml").write_text("slots = 2\n")
+    (place / "my.toml").write_text(f"slots = 2\nstaged = {str(staged).lower()}\n")
     words = [str(folder), "--config", "my.toml", "--users", "users.toml", *FILES]
     run = Restart(place, words, jobs, lambda report, _: len(report.answers) >= number / 2)
     return run, {name: known[text] for name, text in of_job.items()}

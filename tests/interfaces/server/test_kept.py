@@ -24,9 +24,11 @@ from qoop.catalog.errors import ConfigError, DiskFull
 from qoop.interfaces.server.audit import AuditLog
 from qoop.interfaces.server.http_server import HttpServer
 from qoop.interfaces.server.kept import KeptQueries
+from qoop.interfaces.server.queries import Earlier
 from qoop.interfaces.server.restart.kept_folder import FORMAT, VERSION
 from qoop.interfaces.server.service import Service
 from qoop.interfaces.server.timeouts import ClientLimits, Place
+from qoop.planner.plan import ISOLATED
 
 
 def begun(world: World, text: str, **headers: str) -> str:
@@ -301,3 +303,40 @@ def asked(port: int, method: str, path: str, body: str | None = None) -> str:
     found = connection.getresponse().read().decode()
     connection.close()
     return found
+
+
+def test_a_text_that_goes_on_is_bound_by_a_child_process_if_it_was_so_before(world: World) -> None:
+    text = "SELECT length(repeat('x', 30000000)) AS n, now() > TIMESTAMPTZ '2020-01-01' AS later"
+    earlier = Earlier(at="2026-01-01 00:00:00+00")
+    query = world.service.admit(world.user(ANA), text, "http", earlier=earlier)
+    try:
+        assert [row for part in query.parts() for row in part.fetchall()] == [(30_000_000, True)]
+        assert query.job is not None and [stage.opaque for stage in query.job.plans[-1].stages] == [ISOLATED]
+    finally:
+        query.end()
+
+
+@pytest.mark.parametrize("change", ["data", "no table"])
+def test_a_suspended_query_starts_again_where_its_bundle_does_not_fit(tmp_path: Path, change: str) -> None:
+    long_query(tmp_path)
+    big = tmp_path / "data" / "big.parquet"
+    with serving(tmp_path) as (server, port, _):
+        id = json.loads(asked(port, "POST", "/queries", LONG))["id"]
+        until(lambda: json.loads(asked(port, "GET", f"/queries/{id}")).get("fraction", 0) > 0)
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
+    assert (tmp_path / "answers" / id / "bundle").is_dir()
+    if change == "no table":
+        big.rename(big.with_name("other.parquet"))
+    else:
+        duckdb.execute(f"COPY (SELECT i % 9 AS k, i AS v FROM range(900) t(i)) TO '{big}'")
+    with serving(tmp_path) as (server, port, _):
+        until(lambda: json.loads(asked(port, "GET", f"/queries/{id}"))["state"] in ("done", "failed"))
+        found = json.loads(asked(port, "GET", f"/queries/{id}"))
+        rows = json.loads(asked(port, "GET", f"/queries/{id}/result"))
+        now = json.loads(asked(port, "POST", "/sql", LONG))
+    if change == "no table":
+        assert (found["state"], found["message"]) == ("failed", now["message"])
+    else:
+        expected = duckdb.execute(f"WITH big AS (FROM '{big}') {LONG}").fetchall()
+        assert rows and [(row["g"], row["n"]) for row in rows] == [(g, n) for g, n, _ in expected]

@@ -106,8 +106,8 @@ class Listeners:
         network, *required = json.loads(connection.recv(_BYTES))
         keys = [key for key in required if key in self._listening and network == _network()]
         files = [self._listening[key].fileno() for key in keys]
-        socket.send_fds(connection, [json.dumps(keys).encode()], files)
         self.have_successor = self.have_successor or bool(keys)
+        socket.send_fds(connection, [json.dumps(keys).encode()], files)
 
 
 class FlightWhenFree:
