@@ -22,7 +22,7 @@ import traceback
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "tpcds"), str(HERE.parent / "planner")]
+sys.path[:0] = [str(HERE), *(str(HERE.parent / name) for name in ("", "support", "tpcds", "planner"))]
 
 import psutil  # noqa: E402
 from soak_plans import Subjects  # noqa: E402

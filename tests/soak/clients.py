@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "tpcds"), str(HERE.parent / "planner")]
+sys.path[:0] = [str(HERE), *(str(HERE.parent / name) for name in ("", "support", "tpcds", "planner"))]
 
 from soak_clients import STUCK, Clients, perform  # noqa: E402
 

@@ -298,7 +298,7 @@ class _World:
         self._count_logs()
         children = psutil.Process(self._server.process.pid).children(recursive=True)
         self._end_server()
-        left = [child for child in children if child.is_running()]
+        left = [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
         assert not left, f"processes are left: {left}"
         for name in ("kept", "spill", "tmp"):
             files = [path for path in (self._run.place / name).iterdir() if path.name not in LASTING]

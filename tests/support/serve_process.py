@@ -1,6 +1,6 @@
 """`qoop serve` as a process that a test ends, kills and starts again at the same ports.
 
-The process writes a line of JSON for each task that begins, and each that has ended well. As a program,
+The process writes a line of JSON for each try of a task that begins or ends. As a program,
 ``python serve_process.py FILE serve DIR …`` is the command line with that file.
 """
 
@@ -96,7 +96,7 @@ class ServeProcess:
         """The tasks that ran when it was killed, with their seconds until then."""
         begun: dict[str, dict[str, Any]] = {}
         for one in _read(self._trace):
-            if "seconds" in one:
+            if "ended" in one:
                 begun.pop(one["attempt"], None)
             else:
                 begun[one["attempt"]] = one
@@ -128,13 +128,18 @@ class _Trace(logging.Handler):
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def emit(self, record: logging.LogRecord) -> None:
-        from qoop.engine.history import Started, Succeeded
+        from qoop.engine.history import Failed, Started, Stopped, Succeeded
 
         job, what = record.args if isinstance(record.args, tuple) and len(record.args) == 2 else ("", None)
-        if isinstance(what, Started | Succeeded):
-            facts = {"job": str(job), "attempt": str(what.attempt), "key": str(what.key), "at": record.created}
-            ended = {"seconds": what.committed.seconds} if isinstance(what, Succeeded) else {}
-            os.write(self._file, (json.dumps(facts | ended) + "\n").encode())
+        if isinstance(what, Started | Succeeded | Failed | Stopped):
+            facts = {"job": str(job), "attempt": str(what.attempt), "at": record.created}
+            if isinstance(what, Started | Succeeded):
+                facts["key"] = str(what.key)
+            if isinstance(what, Succeeded):
+                facts["seconds"] = what.committed.seconds
+            if not isinstance(what, Started):
+                facts["ended"] = True
+            os.write(self._file, (json.dumps(facts) + "\n").encode())
 
 
 def main() -> int:

@@ -92,9 +92,9 @@ def long_outputs(server: ServeProcess) -> set[str]:
 def asked(port: int, method: str, path: str, body: str | None = None) -> Any:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request(method, path, body)
-    found = json.loads(connection.getresponse().read())
+    found = connection.getresponse().read()
     connection.close()
-    return found
+    return json.loads(found or b"null")
 
 
 def test_the_next_server_takes_over_ports_and_queries_and_no_client_is_refused(tmp_path: Path) -> None:
@@ -124,3 +124,19 @@ def test_the_next_server_takes_over_ports_and_queries_and_no_client_is_refused(t
     made = long_outputs(first)
     again = [one for one in second.outputs() if one.key in made]
     assert len(made) > 3 and len(again) <= 2, "what the first server had in hand alone runs again"
+
+
+def test_after_a_kill_another_server_on_the_folder_goes_on(tmp_path: Path) -> None:
+    prepared(tmp_path)
+    ports, others = Ports.free(), Ports.free()
+    with ServeProcess(tmp_path, WORDS, ports) as first, ServeProcess(tmp_path, WORDS, others) as second:
+        id = asked(ports.http, "POST", "/queries", LONG)["id"]
+        until(lambda: long_outputs(first))
+        seen = asked(others.http, "GET", f"/queries/{id}")
+        assert seen["state"] == "running" and "fraction" not in seen, "it runs in the first one"
+        first.kill()
+        until(lambda: asked(others.http, "GET", f"/queries/{id}").get("fraction", 0) > 0)
+        assert "continued: " in (tmp_path / "log").read_text()
+        assert not long_outputs(first) & {one.key for one in second.outputs()}
+        asked(others.http, "DELETE", f"/queries/{id}")
+        assert second.end() == 0
