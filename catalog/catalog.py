@@ -58,12 +58,16 @@ class Catalog:
 
         Raises SourceError if it cannot be read.
         """
+        table = self.opened(name, source, version)
+        self._add(table)
+        return table
+
+    def opened(self, name: str, source: object, version: int | None = None) -> Table:
+        """The same table, which the catalog does not know afterwards."""
         _check_name(name)
         if isinstance(source, str | os.PathLike):
             source = source_path(source)
-        table = open_source(self._probe, name, source, version)
-        self._add(table)
-        return table
+        return open_source(self._probe, name, source, version)
 
     def register_folder(
         self, directory: str | os.PathLike[str], is_selected: Callable[[str], bool] | None = None

@@ -7,7 +7,7 @@ other rows, so a plan can never mix two states of one table. Changed files make 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from hashlib import blake2b
@@ -146,6 +146,22 @@ class Source(Protocol):
         ...
 
 
+MOST_COMPACTIONS = 64
+"""Compactions that a table lists, the last ones; each is of some eight files."""
+
+
+@value
+class Compaction:
+    """Files that were written again as others: the rows are the same. gone, came: their paths."""
+
+    gone: tuple[str, ...]
+    came: tuple[str, ...]
+
+    def mapped(self, path: Callable[[str], str]) -> Compaction:
+        """The same with other paths."""
+        return Compaction(tuple(map(path, self.gone)), tuple(map(path, self.came)))
+
+
 @runtime_checkable
 class FilesSource(Protocol):
     """A source whose rows are those of files, one after the other."""
@@ -156,6 +172,15 @@ class FilesSource(Protocol):
 
     def only(self, paths: Collection[str]) -> Source:
         """Its files at these paths."""
+        ...
+
+    def file_rows(self) -> Mapping[str, int]:
+        """The rows of each file, by path."""
+        ...
+
+    @property
+    def compactions(self) -> Sequence[Compaction]:
+        """The last compactions of its files, in their order, as far as its log tells them apart from changes."""
         ...
 
 

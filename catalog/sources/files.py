@@ -22,6 +22,12 @@ _SQLITE = b"SQLite format 3\0"
 _LOGS = {"delta": ("_delta_log", ""), "iceberg": ("metadata", ".metadata.json")}
 """The folder, in that of a table, by which its kind is known, and the ending of a file in it."""
 
+CREATED = "created"
+"""The kind of a table that statements have created (`created.py`)."""
+
+_MANIFEST = re.compile(r"_(\d+)\.(json|dropped)")
+"""The manifests of such a table."""
+
 
 def find_files(path: str, suffixes: tuple[str, ...]) -> list[str]:
     """Absolute paths of the files meant by a path: itself, a glob's matches, or a folder's files of these kinds.
@@ -104,10 +110,22 @@ def is_partitioned(folder: str) -> bool:
 
 
 def lake_of(place: str) -> str | None:
-    """The kind of a lake's table that a folder is, or that a file describes; None if it is none."""
+    """The kind of a table with a log that a folder is, or that a file describes; None if it is none."""
     if place.endswith(_LOGS["iceberg"][1]):
         return "iceberg"
+    if os.path.isdir(place) and is_present(manifests(place)):
+        return CREATED
     return next((kind for kind, (log, ending) in _LOGS.items() if _holds(os.path.join(place, log), ending)), None)
+
+
+def manifests(folder: str | os.PathLike[str]) -> list[tuple[int, str]]:
+    """The versions of a created table in a folder, in order, with the names of their manifests. Raises OSError."""
+    return sorted((int(match[1]), name) for name in os.listdir(folder) if (match := _MANIFEST.fullmatch(name)))
+
+
+def is_present(versions: Sequence[tuple[int, str]]) -> bool:
+    """True if there are versions, and the last did not drop the table."""
+    return bool(versions) and versions[-1][1].endswith(".json")
 
 
 def _holds(folder: str, ending: str) -> bool:

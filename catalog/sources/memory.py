@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
-from itertools import pairwise
+from hashlib import blake2b
+from itertools import accumulate, pairwise
 from typing import NoReturn
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow as pa
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
 from qoop.catalog.sources.pieces import PIECE, Runs
-from qoop.catalog.table import Columns, Footer, Range, Split, joined
+from qoop.catalog.table import Columns, Compaction, Footer, Range, Split, joined
 from qoop.catalog.value import value
 
 # Rows worth a separate task: some milliseconds of work, DuckDB's row group size.
@@ -43,7 +44,7 @@ class ArrowSource:
         return cls(uuid.uuid4().hex, data)
 
     def __reduce__(self) -> tuple[type[ArrowSource], tuple[str, None]]:
-        return type(self), (self.id, None)
+        return ArrowSource, (self.id, None)
 
     @property
     def rows(self) -> int:
@@ -113,6 +114,47 @@ class ArrowSource:
 
     def _here(self) -> pa.Table:
         return self.data if self.data is not None else _elsewhere(self.id)
+
+
+@value
+class CreatedArrow(ArrowSource):
+    """A table that statements have created: its pieces, one after the other.
+
+    parts: the id of each piece, and its rows. compactions: by ids.
+    """
+
+    parts: tuple[tuple[str, int], ...] = ()
+    compactions: tuple[Compaction, ...] = field(default=(), compare=False, repr=False)
+
+    @classmethod
+    def of_pieces(cls, pieces: Mapping[str, pa.Table], compactions: tuple[Compaction, ...] = ()) -> CreatedArrow:
+        """These pieces by id; at least one."""
+        id_ = blake2b("".join(pieces).encode(), digest_size=16).hexdigest()
+        parts = tuple((one, rows.num_rows) for one, rows in pieces.items())
+        return cls(id_, pa.concat_tables(pieces.values()), parts, compactions)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+        return self._here().schema
+
+    def identities(self) -> Mapping[str, str]:
+        """The ids of the pieces."""
+        return {one: one for one, _ in self.parts}
+
+    def only(self, paths: Collection[str]) -> CreatedArrow:
+        """The pieces of these ids."""
+        pieces = {one: rows for one, rows in self.by_id().items() if one in paths}
+        return self.of_pieces(pieces or {"": self._here().slice(0, 0)})
+
+    def by_id(self) -> Mapping[str, pa.Table]:
+        """The rows of each piece, which share the memory of the table."""
+        ends = accumulate(rows for _, rows in self.parts)
+        return {one: self._here().slice(end - rows, rows) for (one, rows), end in zip(self.parts, ends, strict=True)}
+
+    def file_rows(self) -> Mapping[str, int]:
+        """The rows of each piece."""
+        return dict(self.parts)
 
 
 def own_copy(data: pa.Table) -> pa.Table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import accumulate
@@ -28,6 +28,7 @@ from qoop.catalog.sources.file_stamp import (
     check_unchanged,
     content_digest,
     content_file,
+    file_stamp,
     reading,
     settled,
 )
@@ -42,7 +43,7 @@ from qoop.catalog.sources.files import (
 from qoop.catalog.sources.footer import describes_its_columns, paths, read_footer
 from qoop.catalog.sources.pieces import PIECE, Pieces, Runs
 from qoop.catalog.stores.objects import without_options
-from qoop.catalog.table import Columns, Footer, Range, Source, Split, joined, spread
+from qoop.catalog.table import Columns, Compaction, Footer, Range, Source, Split, joined, spread
 from qoop.catalog.value import value
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class ParquetSource:
         the files of a split.
     casts: the files differ in types, so that a split must cast to the types of the table.
     by_content: the files are identified by their content, not by their stamps.
-    log: the kind of the log that lists them, if one does; at: what it said then.
+    log: the kind of the log that lists them, if one does; at: what it said then; compactions: that it names.
+    manifest: the file of a version, which is locked while the version is in use; empty: there is none.
     """
 
     files: tuple[ParquetFile, ...]
@@ -93,6 +95,8 @@ class ParquetSource:
     by_content: bool = False
     log: str = ""
     at: str = ""
+    compactions: tuple[Compaction, ...] = field(default=(), compare=False, repr=False)
+    manifest: str = field(default="", compare=False, repr=False)
 
     shared = True
     in_row_groups = True
@@ -125,6 +129,10 @@ class ParquetSource:
     def only(self, paths: Collection[str]) -> ParquetSource:
         """Its files at these paths."""
         return replace(self, files=tuple(file for file in self.files if file.file.path in paths))
+
+    def file_rows(self) -> Mapping[str, int]:
+        """The rows of each file, by path."""
+        return {file.file.path: file.rows for file in self.files}
 
     @cached_property
     def _pieces(self) -> tuple[Range, ...]:
@@ -310,6 +318,16 @@ def open_parquet(files: Sequence[str | remote.Version], by_content: bool = False
     paths = [file for file in files if isinstance(file, str)]
     stamps = dict(zip(paths, settled(paths), strict=True))
     return [_open(file, stamps[file], by_content) if isinstance(file, str) else found[file] for file in files]
+
+
+def open_written(paths: Sequence[str]) -> list[ParquetFile]:
+    """Read the footers of files that are whole, and never change. Raises SourceError."""
+    found = []
+    for path in paths:
+        with reading(path):
+            stamp = file_stamp(path)
+        found.append(_open_stamped(path, stamp))
+    return found
 
 
 def _open_all_remote(versions: Sequence[remote.Version]) -> dict[remote.Version, ParquetFile]:

@@ -275,6 +275,11 @@ class Pieces:
         """As the whole."""
         return self.base.shared
 
+    @property
+    def manifest(self) -> str:
+        """As the whole."""
+        return getattr(self.base, "manifest", "")
+
     @cached_property
     def rows(self) -> int:
         """Number of rows."""
@@ -286,9 +291,10 @@ class Pieces:
         return f"{self._digest_of_files()}:{runs}"
 
     def _digest_of_files(self) -> str:
-        if not isinstance(self.base, FilesSource):
+        files = {run.file for run in self.runs}
+        if not isinstance(self.base, FilesSource) or "" in files:  # of a table in memory
             return self.base.digest()
-        return self.base.only({run.file for run in self.runs}).digest()
+        return self.base.only(files).digest()
 
     @cached_property
     def _pieces(self) -> tuple[Range, ...]:

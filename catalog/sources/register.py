@@ -16,7 +16,7 @@ from qoop.catalog.duckdb_introspection import has_name
 from qoop.catalog.errors import SourceError
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.sources.file_stamp import File, file_stamp, reading, unchanged
-from qoop.catalog.sources.files import find_files, hive_columns, is_sqlite, lake_of, sql_path
+from qoop.catalog.sources.files import CREATED, find_files, hive_columns, is_sqlite, lake_of, sql_path
 from qoop.catalog.sources.memory import ArrowSource, own_copy
 from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, open_parquet, reach
 from qoop.catalog.sources.probe import Probe, describe
@@ -40,7 +40,7 @@ def open_source(probe: Probe, name: str, source: object, version: int | None = N
     if isinstance(source, str | os.PathLike):
         place = os.fspath(source)
         absolute = place if is_remote(place) else os.path.abspath(os.path.expanduser(place))
-        if version is not None and lake_of(absolute) is None:
+        if version is not None and lake_of(absolute) in (None, CREATED):
             raise SourceError(f"{place} has no versions: it is no Delta or Iceberg table")
         return _open_path(probe, name, Origin(absolute, PARQUET + CSV + JSON, version))
     return _open_arrow(probe, name, source)
@@ -63,6 +63,8 @@ def is_current(table: Table) -> bool:
 
 
 def _is_current(source: ParquetSource, origin: Origin) -> bool:
+    if source.log == CREATED:  # its files never change
+        return _is_latest(source, origin)
     if source.log:
         is_latest = origin.version is not None or _is_latest(source, origin)
         return is_latest and unchanged([file.file for file in source.files])
@@ -138,6 +140,8 @@ def open_folder(
     found: dict[str, Origin] = {}
     for entry in _entries(root):
         name = entry.stem if entry.name.lower().endswith(PARQUET) else entry.name
+        if name in found and _is_piece(entry, found[name]):
+            continue
         if name in found:
             raise SourceError(f"{root} holds table {name} twice: {found[name].place} and {entry}")
         found[name] = Origin(f"file://{entry}" if scheme else str(entry), PARQUET)
@@ -147,6 +151,15 @@ def open_folder(
         return tuple(_open_path(probe, name, origin) for name, origin in found.items() if is_selected(name))
     with ThreadPoolExecutor(_READERS) as readers:
         return tuple(readers.map(lambda one: _open_path(probe, *one), found.items()))
+
+
+def _is_piece(entry: Path, origin: Origin) -> bool:
+    """True for a file that has become a piece of the created table of its name, where its writer was killed then."""
+    if lake_of(origin.place) != CREATED:
+        return False
+    from qoop.catalog.sources.created import has_piece
+
+    return has_piece(Path(origin.place), entry)
 
 
 def _other_files(root: str) -> str:
@@ -209,6 +222,10 @@ def _open_path(probe: Probe, name: str, origin: Origin) -> Table:
 
         return _parquet_table(probe, name, _parquet_only(origin.place, find(origin.place, PARQUET)), origin)
     kind = lake_of(origin.place)
+    if kind == CREATED:
+        from qoop.catalog.sources.created import opened as open_created  # sessions without tables have none
+
+        return _table(name, *open_created(origin.place), origin)
     if kind is not None:
         return _lake_table(probe, name, kind, origin)
     paths = _paths(origin)

@@ -57,6 +57,7 @@ class TextSource:
     files: tuple[TextFile, ...]
     partitions: Columns = ()
 
+    compactions = ()
     shared = True
 
     @cached_property
@@ -77,6 +78,10 @@ class TextSource:
     def only(self, paths: Collection[str]) -> TextSource:
         """Its files at these paths."""
         return replace(self, files=tuple(item for item in self.files if item.file.path in paths))
+
+    def file_rows(self) -> Mapping[str, int]:
+        """The rows of each file, by path."""
+        return {item.file.path: item.rows for item in self.files}
 
     def pieces(self) -> tuple[Range, ...]:
         """One range per file that has rows."""

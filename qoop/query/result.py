@@ -63,7 +63,17 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _HUGEINT = pa.decimal128(38, 0)  # as DuckDB exports it, of which Arrow's lossless form has the same bits
 
 _INTERNAL = frozenset(
-    ("expressed", "json_rows", "lossless", "says_done", "settings", "text_casts", "text_rows", "unique_columns")
+    (
+        "expressed",
+        "json_rows",
+        "lossless",
+        "says_done",
+        "settings",
+        "text_casts",
+        "text_rows",
+        "typed",
+        "unique_columns",
+    )
 )
 """Methods of results that the rest of qoop uses."""
 
@@ -178,8 +188,11 @@ class Result:
         """
         from qoop.query.writing import Destination, write  # few results are written
 
-        casts = [f"{self._cast(index)} AS {quoted(name)}" for index, name in enumerate(self.unique_columns)]
-        write(self._raw, casts, Destination(os.fspath(path), options, folder, threads), self._settings)
+        write(*self.typed(), Destination(os.fspath(path), options, folder, threads), self._settings)
+
+    def typed(self) -> tuple[pa.Table, list[str]]:
+        """The rows, and an expression of SQL for each column over them, with its type and its unique name."""
+        return self._raw, [f"{self._cast(index)} AS {quoted(name)}" for index, name in enumerate(self.unique_columns)]
 
     def write_parquet(self, path: str | os.PathLike[str], **options: object) -> None:
         """Write the rows to a Parquet file, as `copy_to` does. options: of DuckDB's COPY, such as compression="zstd" or

@@ -69,9 +69,9 @@ class SessionTables:
         self.lock = threading.RLock()
         self.catalog = Catalog()
         self.binder = Binder(locked=locked)
-        register, check_again = weakly(self.register), weakly(self.check_again)
+        register, adopt, check_again = weakly(self.register), weakly(self.create), weakly(self.check_again)
         self.definitions = Definitions(
-            self.catalog, self.binder, self.lock, register, check_again, DATA_FILES, folder, locked
+            self.catalog, self.binder, self.lock, register, adopt, check_again, DATA_FILES, folder, locked
         )
         self._plan_store = plan_store
         self._locked = locked
@@ -131,6 +131,7 @@ class SessionTables:
 
     def close(self) -> None:
         """Free the tables and the binder."""
+        self.definitions.close()
         self.binder.close()
         self.catalog.close()
         self._passwords.clear()
@@ -141,6 +142,12 @@ class SessionTables:
         """As `Session.register`."""
         with self.naming():
             self._announce(self.catalog.register(name, source, version), place=_place(source))
+
+    def create(self, table: Table) -> None:
+        """Add a table that a statement has created or changed, in place of a table of its name."""
+        with self.naming():
+            self.catalog.add(table)
+            self._announce(table, place=None if table.origin is None else _place(table.origin.place))
 
     def unknown(self, names: Iterable[str]) -> list[str]:
         """Those of the names that no table and no view has."""

@@ -26,6 +26,7 @@ from typing import Any
 
 from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.signed_json import NotSealed, opened, sealed
+from qoop.catalog.sources.created import written_at
 from qoop.catalog.stores.private import make_folder, open_private, write_all
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
@@ -136,7 +137,7 @@ class RunLives:
     def has_written(self, path: Path) -> bool:
         """True if an earlier process wrote the answer to that path, and was killed before it could say so."""
         with contextlib.suppress(OSError):
-            return self._written == str(path.absolute()) and path.stat().st_mtime >= self._since
+            return self._written == str(path.absolute()) and written_at(path) >= self._since
         return False
 
     def end(self, answered: bool, stopped: bool = False) -> None:

@@ -28,7 +28,6 @@ from qoop.catalog.errors import QoopError
 from qoop.catalog.paths import absolute
 from qoop.catalog.sizes import counted
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.storage.scratch import clean
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Grid
@@ -40,7 +39,6 @@ from qoop.query.plan_store import PlanStore
 from qoop.query.planning import QueryPlanning
 from qoop.query.result import Result
 from qoop.query.statements.statement import Statement, query_text, statements
-from qoop.query.statements.table_storage import DRAFTS, has_views
 from qoop.query.tables import SessionTables, weakly
 from qoop.session.execution import Execution
 from qoop.session.options import JobTerms, SessionOptions
@@ -90,13 +88,19 @@ class Session(Registration):
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._ending = weakref.finalize(self, SessionParts.end, self._parts)  # collected, or at the end of the process
         if config.tables is not None:
-            clean(config.tables, DRAFTS)
-        if config.tables is not None and any(config.tables.glob("[!._]*.parquet")):
-            self.register_folder(config.tables)
-            if has_views(config.tables):
-                _ = self.materialized
+            self._open_tables(config.tables)
         if config.watch_machine or (config.watch_machine is None and config.ray is None and is_limited()):
             self._options.watch(True)
+
+    def _open_tables(self, folder: Path) -> None:
+        """Know the created tables of a folder, and its views."""
+        from qoop.query.statements.table_folder import clean, has_tables, has_views  # few sessions have a folder
+
+        clean(folder)
+        if has_tables(folder):
+            self.register_folder(folder)
+            if has_views(folder):
+                _ = self.materialized
 
     # Queries
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -69,8 +69,21 @@ class JobStarts:
         if request.reuse:
             root = planned.plan.root
             self._backend.verify([checkpoint_key(root, part) for part in range(root.width)])
-        handle = self._submitted(request, planned)
+        handle = self._reading(request, planned)
         self._planning.started(planned, handle)
+        return handle
+
+    def _reading(self, request: JobRequest, planned: Planned) -> JobHandle:
+        """Submit the job. The files that it reads stay until it ends."""
+        if not any(getattr(table.source, "manifest", "") for table in planned.tables.values()):
+            return self._submitted(request, planned)
+        from qoop.catalog.sources.created import in_use  # few tables have files that may go
+
+        with ExitStack() as uses:
+            uses.enter_context(in_use(planned.tables.values()))
+            handle = self._submitted(request, planned)
+            end = uses.pop_all().close
+        handle.done.add_done_callback(lambda _: end())
         return handle
 
     def offer_sample(self, job: str, planned: Planned, deadline: float, confidence: float) -> None:

@@ -21,6 +21,7 @@ from qoop.catalog.value import value
 from qoop.query.job import Job
 from qoop.query.result import Result
 from qoop.query.statements.statement import query_text
+from qoop.query.statements.table_folder import is_table
 from qoop.session.lives import RunLives
 from qoop.session.stops import Stops, stopped_by_notices, stopped_by_signals
 
@@ -72,7 +73,8 @@ class Output:
     replace: bool = False
 
     def path(self, tables: Path | None) -> Path:
-        """The file. Raises ConfigError for an unknown format, or a table without a folder."""
+        """The file, or the folder of the table. Raises ConfigError for an unknown format, or a table without a
+        folder."""
         path = Path(self.place)
         if path.suffix.lower() in _FORMATS:
             return path
@@ -80,20 +82,21 @@ class Output:
             raise ConfigError(f"{self.place!r} is no file that qoop writes: its ending must be {', '.join(_FORMATS)}")
         if tables is None:
             raise ConfigError(f"the table {self.place} needs a folder: set --tables DIR, or name a file (x.parquet)")
-        return tables / f"{self.place}.parquet"
+        return tables / self.place
 
     def check(self, path: Path) -> None:
         """Raise ConfigError if it exists and may not be replaced."""
-        if path.exists() and not self.replace:
+        exists = is_table(path) if path.suffix.lower() not in _FORMATS else path.exists()
+        if exists and not self.replace:
             raise ConfigError(f"{path} exists: --replace (replace=True) writes over it")
 
     def write(self, path: Path, result: Result, tables: Path | None) -> None:
         """Write all rows next to the path, and rename them into place."""
         self.check(path)
-        if path.name != Path(self.place).name and tables is not None:
-            from qoop.query.statements.table_storage import in_folder
+        if path.suffix.lower() not in _FORMATS and tables is not None:
+            from qoop.query.statements.table_folder import write_table
 
-            in_folder(tables, self.place, result)
+            write_table(tables, self.place, result)
         else:
             result.copy_to(path, f"(FORMAT {_FORMATS[path.suffix.lower()]})")
 

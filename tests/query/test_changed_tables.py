@@ -58,10 +58,10 @@ def test_what_is_kept_in_a_folder_lives_on(tmp_path: Path) -> None:
 
 KILLED = """
 import os, sys, qoop
-from qoop.query.statements import table_storage
+from qoop.catalog.sources import created
 session = qoop.connect(slots=1, memory="300MB", tables=sys.argv[1])
 session.sql("CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1), (2)")
-table_storage._changed = lambda *_: os.kill(os.getpid(), 9)
+created.publish = lambda *_: os.kill(os.getpid(), 9)
 session.sql("DELETE FROM t")
 """
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from qoop.catalog.errors import QueryError
+from qoop.catalog.sources.created import in_use
+from qoop.catalog.table import FilesSource
 from qoop.catalog.value import value
 from qoop.programs.views.delta import Delta, delta_of
 from qoop.programs.views.edition import Base, Edition
@@ -70,14 +72,15 @@ class Refreshing:
         bases = {name: Base.of(table) for name, table in tables.items()}
         if before is not None and not whole and before.bases == bases:
             return None
-        way, self._rows_read = self._way_over(bound, tables), 0
-        if whole:
-            self._parts.keep_only(())
-        if way.delta is None:
-            tree, rows = Tree(), self._whole(bound, tables)
-        else:
-            tree = before.tree if before is not None and not whole else Tree()
-            tree, rows = self._by_parts(way, bound, tables, tree)
+        with in_use(tables.values()):
+            way, self._rows_read = self._way_over(bound, tables), 0
+            if whole:
+                self._parts.keep_only(())
+            if way.delta is None:
+                tree, rows = Tree(), self._whole(bound, tables)
+            else:
+                tree = before.tree if before is not None and not whole else Tree()
+                tree, rows = self._by_parts(way, bound, tables, tree)
         seconds = time.monotonic() - begun
         why_full = way.why_full or ("" if before is None or way.delta is None else _remade(way.delta, before, bases))
         return rows, Edition(at, bases, tree, why_full, len(rows), self._rows_read, seconds)
@@ -120,11 +123,8 @@ class Refreshing:
     def _by_parts(self, way: Way, bound: Bound, tables: Mapping[str, Table], before: Tree) -> tuple[Tree, Result]:
         assert way.delta is not None and way.merging is not None
         delta, fact = way.delta, tables[way.delta.fact]
-        files = Base.of(fact).files
-        sizes = dict.fromkeys(files, 0)
-        for piece in fact.source.pieces():
-            sizes[piece.file] += piece.rows
-        tree = before.following(files, sizes.__getitem__)
+        assert isinstance(fact.source, FilesSource)
+        tree = before.following(Base.of(fact).files, fact.source.file_rows().__getitem__)
         others = [f"{name} {tables[name].version}" for name in delta.others]
 
         def digest(leaf: Leaf) -> str:

@@ -21,7 +21,6 @@ from qoop.programs.views.parts import Parts
 from qoop.programs.views.planning import ViewSession
 from qoop.programs.views.refreshing import Refreshing
 from qoop.query.result import Result
-from qoop.query.statements import table_storage
 from qoop.query.statements.materialized import (
     AlterMaterialized,
     CreateMaterialized,
@@ -43,7 +42,7 @@ class ViewStatus:
     as_of: the time when its tables were read for its edition, in seconds since 1970. lag: seconds since the
     oldest change that is in no edition; 0: there is none. target_lag: its goal; None: statements refresh it.
     incremental: its last edition was made of the parts of new files. why_full: else the reason.
-    rows: of the view. rows_read, seconds: of the last refresh. files: that the edition is of.
+    rows: of the view. rows_read, seconds: of the last refresh. files: that the edition is of, and pieces of tables.
     error: of the last refresh; empty: it succeeded.
     """
 
@@ -290,8 +289,12 @@ class MaterializedViews:
 
     def _noted(self, name: str) -> tuple[Definition, Edition] | None:
         folder = self._session.folder
-        note = None if folder is None else table_storage.noted(folder / f"{name}.parquet")
-        return None if note is None else editions.read(note, name, user_key())
+        if folder is None:
+            return None
+        from qoop.query.statements.table_folder import noted  # few sessions have a folder
+
+        note = noted(folder, name)
+        return editions.read(note.encode(), name, user_key()) if note else None
 
     def _compared(self, view: _View) -> list[tuple[Base | None, Base | None]]:
         """The present and the recorded state of each table of the view."""

@@ -1,5 +1,5 @@
-"""Changes of tables that statements have created: DuckDB computes the new rows from the old ones, which do not
-change."""
+"""Changes of tables that statements have created: DuckDB computes the rows of the pieces that change, from those of
+before, and those that are added."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from qoop.catalog import arrow_output
+from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.errors import OutOfMemory, QueryError, SourceError
 from qoop.catalog.sources.files import sql_name, sql_string
 from qoop.catalog.sources.probe import describe, reason
 from qoop.catalog.table import Columns
+from qoop.catalog.value import value
+from qoop.query.result import Result
 from qoop.query.statements.settings import Settings, opened
+from qoop.query.statements.table_storage import TableChange
 
 if TYPE_CHECKING:
-    from qoop.query.result import Result
     from qoop.query.statements.databases.schemas import NameParts
     from qoop.query.statements.reading import ChangeTable, CreateEmpty
-
-Rows = tuple[pa.Table, Columns]
-"""Rows in Arrow's lossless form, and the names and DuckDB types of their columns."""
 
 _ROWS = "qoop rows"
 _LOST = """SELECT constraint_text FROM duckdb_constraints()
@@ -31,46 +30,166 @@ _LOST = """SELECT constraint_text FROM duckdb_constraints()
     WHERE NOT internal AND column_default IS NOT NULL"""
 
 
-def empty(statement: CreateEmpty, settings: Settings) -> Rows:
+@value
+class Target:
+    """A table that changes. name: with its schema. pieces: their names. rows: of a piece, in Arrow's lossless form."""
+
+    name: NameParts
+    columns: Columns
+    pieces: Collection[str]
+    rows: Callable[[str], pa.Table]
+
+
+@value
+class Reads:
+    """The tables that a change may read. others: names with databases and schemas, by their names in the session.
+
+    run: runs a query. default: the schema of names without one."""
+
+    others: Mapping[str, NameParts]
+    run: Callable[[str], Result]
+    default: str | None = None
+
+
+class Workbench:
+    """A DuckDB that computes changes, each in a transaction that is rolled back. Not thread-safe.
+
+    It stays open: to open one takes longer than a small change."""
+
+    def __init__(self) -> None:
+        self._settings: Settings = ()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    @contextmanager
+    def opened(self, settings: Settings, alone: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A DuckDB without tables. alone: for files and databases, which it may then open; it closes afterwards."""
+        if alone or self._connection is None or self._settings != settings:
+            self.close()
+            self._connection, self._settings = opened(settings, alone), settings
+            self._connection.execute("SET arrow_lossless_conversion = true")
+        connection, stays = self._connection, False
+        try:
+            if not alone:
+                connection.execute("BEGIN")
+            yield connection
+            if not alone:
+                connection.execute("ROLLBACK")
+                connection.execute("RESET search_path")
+                stays = True
+        finally:
+            if not stays:
+                self.close()
+
+    def close(self) -> None:
+        """Free the memory."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Errors of DuckDB are converted to ours."""
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise OutOfMemory(reason(error)) from error
+    except duckdb.IOException as error:
+        raise SourceError(reason(error)) from error
+    except duckdb.Error as error:
+        raise QueryError(reason(error)) from error
+
+
+def empty(statement: CreateEmpty, settings: Settings) -> Result:
     """A table without rows. Raises QueryError for columns that DuckDB does not take, and for constraints and defaults,
     which a session does not store."""
-    with _duckdb(settings) as connection:
+    with _explained(), Workbench().opened(settings, alone=True) as connection:
         name = sql_name(statement.name[-1])
         connection.execute(f"CREATE TABLE {name} {statement.columns}")
         _check_kept(connection, statement.name[-1])
         return _read(connection, name)
 
 
-def apply(
-    statement: ChangeTable,
-    name: NameParts,
-    others: Mapping[str, NameParts],
-    run: Callable[[str], Result],
-    now: Result,
-    settings: Settings,
-    default: str | None = None,
-) -> tuple[Rows, int]:
-    """The rows of a table after a change, and the number of rows that changed.
-
-    name: of the table, with its schema. others: the other tables that the change may read: names with databases and
-    schemas, by their names in the session. run: runs a query. default: the schema of names without one.
+def apply(statement: ChangeTable, target: Target, reads: Reads, bench: Workbench, settings: Settings) -> TableChange:
+    """The effect of a statement on the pieces of a table.
 
     Raises QueryError for statements that DuckDB does not take, SourceError for files that it cannot read, OutOfMemory.
     """
-    rows = None if statement.query is None else run(statement.query)
-    read = {} if rows is not None else {parts: run(f"FROM {sql_name(other)}") for other, parts in others.items()}
-    with _duckdb(settings, statement.files) as connection:
-        _make_places(connection, [name, *read])
-        for parts, found in {name: now, **read}.items():
+    rows = None if statement.query is None else reads.run(statement.query)
+    others = (
+        {} if rows is not None else {parts: reads.run(f"FROM {sql_name(one)}") for one, parts in reads.others.items()}
+    )
+    names = [target.name, *others]
+    pieces = {} if statement.adds else {one: target.rows(one) for one in target.pieces}
+    alone = statement.files or any(len(parts) > 2 for parts in names)
+    with _explained(), bench.opened(settings, alone) as connection:
+        _make_places(connection, names)
+        name = _dotted(target.name)
+        _create(connection, name, target.columns)
+        for piece in pieces.values():
+            _insert(connection, name, piece)
+        for parts, found in others.items():
             _fill(connection, _dotted(parts), found)
-        if default is not None and default.lower() in {".".join(parts[:-1]).lower() for parts in (name, *read)}:
-            connection.execute(f"SET search_path = {sql_string(f'{default},memory.main')}")
+        if reads.default is not None and reads.default.lower() in {".".join(parts[:-1]).lower() for parts in names}:
+            connection.execute(f"SET search_path = {sql_string(f'{reads.default},memory.main')}")
         if rows is not None:
             _fill(connection, sql_name(_ROWS), rows)
+        before = _Before.of(connection, name, target.columns, pieces)
         change = statement.text if rows is None else f"{statement.head} FROM {sql_name(_ROWS)}"
         counted = connection.execute(change).fetchone()
-        _check_kept(connection, name[-1])
-        return _read(connection, _dotted(name)), 0 if statement.reshapes or counted is None else int(counted[0])
+        _check_kept(connection, target.name[-1])
+        count = 0 if counted is None else int(counted[0])
+        return before.change(connection, name, count)
+
+
+def reshaped(statement: ChangeTable, target: Target, settings: Settings) -> Result:
+    """All rows of a table after ALTER TABLE. Raises as `apply`."""
+    with _explained(), Workbench().opened(settings, alone=True) as connection:
+        _make_places(connection, [target.name])
+        name = _dotted(target.name)
+        _create(connection, name, target.columns)
+        for piece in target.pieces:
+            _insert(connection, name, target.rows(piece))
+        connection.execute(statement.text)
+        _check_kept(connection, target.name[-1])
+        return _read(connection, name)
+
+
+@value
+class _Before:
+    """The rows of a table before it changes. first: the number of the first; None: its rows have no numbers."""
+
+    columns: Columns
+    pieces: Mapping[str, pa.Table]
+    first: int | None
+
+    @classmethod
+    def of(
+        cls, connection: duckdb.DuckDBPyConnection, name: str, columns: Columns, pieces: Mapping[str, pa.Table]
+    ) -> _Before:
+        """A table as it is now, whose rows are those of the pieces."""
+        if any(column.lower() == "rowid" for column, _ in columns):
+            return cls(columns, pieces, None)
+        first = connection.execute(f"SELECT min(rowid) FROM {name}").fetchone()
+        return cls(columns, pieces, (first and first[0]) or 0)
+
+    def change(self, connection: duckdb.DuckDBPyConnection, name: str, count: int) -> TableChange:
+        """The change that has led to the present rows. DuckDB appends rows that it inserts, and some that it
+        updates."""
+        if self.first is None:
+            nothing = Result(pa.concat_tables(self.pieces.values()).slice(0, 0), self.columns) if self.pieces else None
+            return TableChange(count, dict.fromkeys(self.pieces, nothing), self._rows(connection, name))
+        replaced, begin = {}, self.first
+        for piece, before in self.pieces.items():
+            now = self._rows(connection, name, f"rowid >= {begin} AND rowid < {begin + before.num_rows}")
+            if len(now) != before.num_rows or not now.lossless().equals(before):
+                replaced[piece] = now
+            begin += before.num_rows
+        added = self._rows(connection, name, f"rowid >= {begin}")
+        return TableChange(count, replaced, added if len(added) else None)
+
+    def _rows(self, connection: duckdb.DuckDBPyConnection, name: str, where: str = "true") -> Result:
+        return Result(arrow_output.table(connection, f"FROM {name} WHERE {where}"), self.columns)
 
 
 def _check_kept(connection: duckdb.DuckDBPyConnection, table: str) -> None:
@@ -78,21 +197,6 @@ def _check_kept(connection: duckdb.DuckDBPyConnection, table: str) -> None:
     lost = sorted({text for (text,) in connection.execute(_LOST).fetchall()})
     if lost:
         raise QueryError(f"table {table} has columns with types alone: it cannot keep {', '.join(lost)}")
-
-
-@contextmanager
-def _duckdb(settings: Settings, files: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB, whose errors are converted to ours. files: whether it may open files."""
-    try:
-        with opened(settings, files) as connection:
-            connection.execute("SET arrow_lossless_conversion = true")
-            yield connection
-    except duckdb.OutOfMemoryException as error:
-        raise OutOfMemory(reason(error)) from error
-    except duckdb.IOException as error:
-        raise SourceError(reason(error)) from error
-    except duckdb.Error as error:
-        raise QueryError(reason(error)) from error
 
 
 def _make_places(connection: duckdb.DuckDBPyConnection, names: Collection[NameParts]) -> None:
@@ -110,16 +214,22 @@ def _dotted(parts: NameParts) -> str:
 
 def _fill(connection: duckdb.DuckDBPyConnection, name: str, rows: Result) -> None:
     """Create a table of rows, with their DuckDB types, which Arrow does not represent in full. name: in SQL."""
-    typed = zip(rows.unique_columns, rows.types, strict=True)
-    columns = ", ".join(f"{sql_name(column)} {type_}" for column, type_ in typed)
-    connection.execute(f"CREATE TABLE {name} ({columns})")
-    connection.register("qoop input", rows.lossless())
+    _create(connection, name, tuple(zip(rows.unique_columns, rows.types, strict=True)))
+    _insert(connection, name, rows.lossless())
+
+
+def _create(connection: duckdb.DuckDBPyConnection, name: str, columns: Columns) -> None:
+    typed = ", ".join(f"{sql_name(column)} {type_}" for column, type_ in columns)
+    connection.execute(f"CREATE TABLE {name} ({typed})")
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    arrow_input.register(connection, "qoop input", rows)
     connection.execute(f'INSERT INTO {name} FROM "qoop input"')
     connection.unregister("qoop input")
 
 
-def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Rows:
+def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Result:
     query = f"FROM {name}"
     columns = describe(connection, query)
-    found = arrow_output.table(connection, query)
-    return found, columns
+    return Result(arrow_output.table(connection, query), columns)

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,20 +16,20 @@ from qoop.catalog.errors import CatalogError, Forbidden, SourceError, UnknownTab
 from qoop.catalog.lexer import quoted
 from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.stores.objects import is_remote
+from qoop.catalog.table import FilesSource
 from qoop.planner.sql.sources import OF_CATALOG, is_of_query
-from qoop.query.statements import table_storage
 from qoop.query.statements.databases.schemas import MAIN, CreateSchema, DropSchema, Schemas
 from qoop.query.statements.plain_names import files_read, is_glob, reads, with_plain_names
+from qoop.query.statements.table_storage import MemoryTables, Storage, check_name
 from qoop.query.statements.views import View, Views
 from qoop.query.statements.words import Words
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from qoop.catalog.catalog import Catalog
-    from qoop.catalog.table import Columns, Table
+    from qoop.catalog.table import Table
     from qoop.planner.sql.bind import Binder
     from qoop.query.result import Result
+    from qoop.query.statements.changing import Workbench
     from qoop.query.statements.macros.defined import DefinedMacros
     from qoop.query.statements.macros.reading import OfMacros
     from qoop.query.statements.reading import ChangeTable, CreateEmpty, CreateTable, CreateView, Drop, Rename
@@ -39,10 +40,19 @@ if TYPE_CHECKING:
 _WEB = ("http://", "https://")
 
 
+def _storage(folder: Path | None, catalog: Catalog) -> Storage:
+    if folder is None:
+        return MemoryTables(catalog.opened)
+    from qoop.query.statements.table_folder import FolderTables  # few sessions have a folder
+
+    return FolderTables(folder, catalog.opened)
+
+
 class Definitions:
     """Views, created tables, schemas and macros by name. Thread-safe through the lock of the session's names.
 
-    register: registers data as a table, in place of one of that name. endings: of file names that count as tables.
+    register: registers data as a table, in place of one of that name. adopt: the same for a table that was created.
+    endings: of file names that count as tables.
     check_again: refreshes the tables that a text may name, if their files have changed.
     folder: of created tables; None: they live in memory.
     locked: texts read no files, and change no table that the program has registered.
@@ -54,6 +64,7 @@ class Definitions:
         binder: Binder,
         lock: threading.RLock,
         register: Callable[[str, object], None],
+        adopt: Callable[[Table], None],
         check_again: Callable[[str], None],
         endings: tuple[str, ...],
         folder: Path | None,
@@ -62,8 +73,11 @@ class Definitions:
         self._catalog = catalog
         self._binder = binder
         self._lock = lock
+        self._storage = _storage(folder, catalog)
+        self._bench: Workbench | None = None  # once a table has changed
         self._changing = threading.RLock()  # one change of a table at a time; taken before the lock of the names
         self._register = register
+        self._adopt = adopt
         self._check_again = check_again
         self._endings = endings
         self._folder = folder
@@ -72,7 +86,7 @@ class Definitions:
         self._views = Views()
         self._materialized: set[str] = set()  # created tables that are editions of materialized views, in lower case
         self._macros: DefinedMacros | None = None  # once there is one
-        self.schemas = Schemas(folder, table_storage.check_name)
+        self.schemas = Schemas(folder, check_name)
         self._files: set[str] = set()  # paths of files that queries have read
 
     def names(self) -> list[str]:
@@ -249,7 +263,7 @@ class Definitions:
         with self._lock:
             name = self.schemas.full(statement.name)
             if self._folder is not None:
-                table_storage.check_name(self._folder, name)
+                check_name(self._folder, name)
             if statement.replace:
                 self._check_own(name)
             replace = statement.replace and name not in self._views and name.lower() not in self._materialized
@@ -269,18 +283,13 @@ class Definitions:
 
     def create_table(self, name: str, result: Result) -> None:
         """Store the rows of a query as a table. Raises DiskFull, QueryError for types that cannot be stored."""
-        with self._changing:
+        with self._changing, self._storage.exclusive(name):
             self._store(name, result)
 
     def _store(self, name: str, result: Result, note: str = "") -> None:
-        folder = self._folder
-        kept = (
-            table_storage.in_memory(name, result)
-            if folder is None
-            else table_storage.in_folder(folder, name, result, note)
-        )
+        table = self._storage.store(name, result, note)
         with self._lock:
-            self._register(name, kept)
+            self._adopt(table)
             self._created.add(name.lower())
 
     def free_view_name(self, parts: tuple[str, ...], replace: bool, unless: bool) -> str | None:
@@ -291,14 +300,14 @@ class Definitions:
         with self._lock:
             name = self.schemas.full(parts)
             if self._folder is not None:
-                table_storage.check_name(self._folder, name)
+                check_name(self._folder, name)
             return None if self._taken(name, replace and name.lower() in self._materialized, unless) else name
 
     def publish(self, name: str, result: Result, note: str = "") -> None:
-        """Store the rows of a materialized view in place of those of before. note: see `table_storage.noted`.
+        """Store the rows of a materialized view in place of those of before. note: see `Storage.store`.
 
         Raises as `create_table`."""
-        with self._changing, self._lock:
+        with self._changing, self._storage.exclusive(name), self._lock:
             self._store(name, result, note)
             self._materialized.add(name.lower())
 
@@ -317,9 +326,7 @@ class Definitions:
             self._drop_table(name, "TABLE")
             self._materialized.discard(name.lower())
 
-    def create_empty(
-        self, statement: CreateEmpty, made: Callable[[pa.Table, Columns], Result], settings: Settings
-    ) -> None:
+    def create_empty(self, statement: CreateEmpty, settings: Settings) -> None:
         """Create a table without rows. Raises as `free_name` and `create_table`; Forbidden in a locked session."""
         from qoop.query.statements.changing import empty
 
@@ -327,44 +334,68 @@ class Definitions:
         with self._changing:
             name = self.free_name(statement)
             if name is not None:
-                self.create_table(name, made(*empty(statement, settings)))
+                self.create_table(name, empty(statement, settings))
 
     def change(
         self,
         statement: ChangeTable,
         run: Callable[[str], Result],
-        made: Callable[[pa.Table, Columns], Result],
         settings: Settings,
         variables: Collection[str] = (),
     ) -> int:
         """Make a new version of a table; one change at a time. Queries that read the old version continue to do so.
 
-        run: runs a query. made: makes a result of rows. variables: of the program, which the change may read.
-        Returns the number of rows that changed.
+        run: runs a query. variables: of the program, which the change may read. Returns the number of rows that
+        changed.
 
         Raises UnknownTable; CatalogError for a table that no statement has created; QueryError; Forbidden in a locked
         session.
         """
-        from qoop.query.statements.changing import apply
-
         self._check_unlocked()
         with self._changing:
             if statement.exists and not self.has(self._resolved(statement.name)):
                 return 0
             name = self._changeable(self._resolved(statement.name))
-            now = run(f"FROM {quoted(name)}")
-            before = self._catalog.table(name).version
-            alone = statement.reshapes or statement.files
-            others = {} if alone else {other: self._parts(other) for other in self._read_by(statement.text) - {name}}
-            others |= {variable: (variable,) for variable in variables}
-            default = self.schemas.default
-            rows, count = apply(statement, self._parts(name), others, run, now, settings, default)
+            with self._storage.exclusive(name):
+                return self._changed(name, statement, run, settings, variables)
+
+    def _changed(
+        self,
+        name: str,
+        statement: ChangeTable,
+        run: Callable[[str], Result],
+        settings: Settings,
+        variables: Collection[str],
+    ) -> int:
+        """Apply a change to a table; returns the number of rows that changed."""
+        from qoop.query.statements import changing
+
+        before = self._catalog.table(name)
+        now = self._storage.present(before)
+        assert isinstance(now.source, FilesSource)
+        rows = partial(self._storage.rows, now)
+        target = changing.Target(self._parts(name), now.columns, now.source.identities(), rows)
+        if statement.reshapes:
+            result = changing.reshaped(statement, target, settings)
             with self._lock:
-                if self._catalog.table(self._changeable(name)).version != before:
-                    raise CatalogError(f"table {name} was replaced during the change, so the change has no effect")
-                if count or statement.reshapes:
-                    self.create_table(name, made(*rows))
-            return count
+                self._check_same(name, before)
+                self._store(name, result)
+            return 0
+        others = {} if statement.files else {one: self._parts(one) for one in self._read_by(statement.text) - {name}}
+        others |= {variable: (variable,) for variable in variables}
+        self._bench = self._bench or changing.Workbench()
+        reads = changing.Reads(others, run, self.schemas.default)
+        change = changing.apply(statement, target, reads, self._bench, settings)
+        with self._lock:
+            self._check_same(name, before)
+            if change.replaced or change.added is not None:
+                self._adopt(self._storage.change(now, change))
+        return change.count
+
+    def _check_same(self, name: str, before: Table) -> None:
+        """Raise CatalogError if a table was replaced by the program meanwhile."""
+        if self._catalog.table(self._changeable(name)).version != before.version:
+            raise CatalogError(f"table {name} was replaced during the change, so the change has no effect")
 
     def rename(self, statement: Rename, run: Callable[[str], Result]) -> None:
         """Rename a table within its schema. run: runs a query. Raises as `change`."""
@@ -415,8 +446,7 @@ class Definitions:
 
     def is_own(self, table: Table) -> bool:
         """True for a table that a statement has created, in this session or earlier in its folder of tables."""
-        kept = self._folder is not None and table_storage.is_kept(self._folder, table)
-        return kept or table.name.lower() in self._created
+        return self._storage.has(table) or table.name.lower() in self._created
 
     def _check_unlocked(self) -> None:
         if self._locked:
@@ -451,14 +481,26 @@ class Definitions:
         if self._locked and self._catalog.find(name) is not None and name.lower() not in self._created:
             raise Forbidden(f"the session is locked: table {name}, which the program has registered, stays as it is")
 
+    def close(self) -> None:
+        """Free what changes of tables have opened."""
+        self._storage.close()
+        if self._bench is not None:
+            self._bench.close()
+
     def _drop_table(self, name: str, kind: str) -> None:
         if kind == "VIEW":
             raise UnknownTable(f"there is no view {name}; there are: {', '.join(self._views.names()) or 'none'}")
-        table = self._catalog.table(name)
-        self._catalog.drop(table.name)
-        self._binder.drop_table(table.name)
-        if self._folder is not None:
-            table_storage.forget(self._folder, table)
+        name = self._catalog.table(name).name
+        if not self._storage.has(self._catalog.table(name)):
+            self._forget(name)
+            return
+        with self._storage.exclusive(name):  # no variable has the table: the last use of its files ends with this
+            self._storage.drop(name)
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self._catalog.drop(name)
+        self._binder.drop_table(name)
 
     def _taken(self, name: str, replace: bool, unless: bool) -> bool:
         """True if the name exists, and the statement has IF NOT EXISTS. Raises CatalogError if it has neither that nor

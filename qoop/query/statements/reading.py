@@ -49,7 +49,7 @@ class ChangeTable:
     inserted, after `head`; None: `text` has the whole statement.
 
     reshapes: it changes columns, so its result is not a number of rows. exists: do nothing if there is no such table.
-    files: it reads files.
+    files: it reads files. adds: it adds rows, and reads none of the table.
     """
 
     name: tuple[str, ...]
@@ -59,6 +59,7 @@ class ChangeTable:
     reshapes: bool = False
     exists: bool = False
     files: bool = False
+    adds: bool = False
 
 
 @value
@@ -145,11 +146,18 @@ def changed(statement: LexedText) -> ChangeTable:
         _ = truncates and words.take("TABLE")
         name = words.parts()
         if name:
-            return (_inserted(name, text, words, queries) if inserts else None) or ChangeTable(name, text)
+            return (_inserted(name, text, words, queries) if inserts else None) or ChangeTable(
+                name, text, adds=inserts and not _names(words, name[-1])
+            )
     raise QueryError(
         "a session changes tables that it has created: INSERT INTO name …, UPDATE name SET …, DELETE FROM name …, "
         "MERGE INTO name …, TRUNCATE name"
     )
+
+
+def _names(words: Words, table: str) -> bool:
+    """True if one of the words that are left is the name of a table."""
+    return any(word.name is not None and word.name.lower() == table.lower() for word in words.left)
 
 
 def _check_conflicts(words: Words) -> None:
@@ -176,7 +184,7 @@ def _inserted(name: tuple[str, ...], text: str, words: Words, queries: str) -> C
     query = words.statement
     if queries:
         query = f"{queries} FROM ({query}\n)" if words.next.says("WITH") else f"{queries}{query}"
-    return ChangeTable(name, text, text[len(queries) : words.next.start], query)
+    return ChangeTable(name, text, text[len(queries) : words.next.start], query, adds=True)
 
 
 def altered(statement: LexedText) -> ChangeTable | Rename:
@@ -222,7 +230,7 @@ def copied(statement: LexedText) -> CopyTo | ChangeTable:
         name = () if query else words.parts()
         columns = words.parenthesised() if name else None
         if name and words.take("FROM"):
-            return ChangeTable(name, text, files=True)
+            return ChangeTable(name, text, files=True, adds=True)
         if (query or name) and words.take("TO"):
             path = words.string()
             if path:

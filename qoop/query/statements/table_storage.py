@@ -1,110 +1,173 @@
-"""The storage of tables that statements create: in memory as Arrow, or in a folder as Parquet files."""
+"""The storage of tables that statements create: in memory as pieces of Arrow, or in a folder (`table_folder.py`).
+
+A change of a table replaces the pieces that it touches, and adds one. Small pieces at the end are packed.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from qoop.catalog.errors import DiskFull, QueryError, SourceError
-from qoop.catalog.sources.parquet import ParquetSource
-from qoop.catalog.stores.private import make_private
-from qoop.engine.storage.scratch import Scratch
-
-DRAFTS = ".table"
-"""The kind of the scratch folders that tables are written in."""
+from qoop.catalog.errors import QueryError
+from qoop.catalog.sources.memory import ArrowSource, CreatedArrow
+from qoop.catalog.sources.packing import first_packed
+from qoop.catalog.table import MOST_COMPACTIONS, Compaction, table_version
+from qoop.catalog.value import changed, value
 
 _PART_OF_PATH = re.compile(r"""[/\\:*?"<>|\[\]=\x00-\x1f\x7f]""")
 _OF_WINDOWS = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.I)
 _MOST_BYTES = 200  # file systems take 255, endings and drafts included
 
-_NOTE = "qoop_view"
+PIECE_ROWS, MOST_PIECES = 1 << 20, 64
+"""A table is created in pieces of so many rows; a larger one in so many pieces."""
 
 if TYPE_CHECKING:
-    from qoop.catalog.table import Table
+    from qoop.catalog.table import Columns, Table
     from qoop.query.result import Result
 
 
-def in_memory(name: str, result: Result) -> pa.Table:
-    """The rows as Arrow without loss. Raises QueryError for a type that Arrow would change."""
-    _refuse(name, _of_types(result, "ENUM("), "memory")
-    return result.lossless()
+@value
+class TableChange:
+    """The effect of a statement on the pieces of a table.
+
+    count: rows that changed. replaced: by name of a piece its rows now, maybe none. added: rows; None: none.
+    """
+
+    count: int
+    replaced: Mapping[str, Result]
+    added: Result | None
 
 
-def in_folder(folder: Path, name: str, result: Result, note: str = "") -> Path:
-    """The rows as ``folder/name.parquet``, in place of an earlier file. note: is written into the file, see `noted`.
+class Storage(Protocol):
+    """The tables that statements have created. `store`, `change` and `drop` are called within `exclusive`."""
 
-    Raises DiskFull, and QueryError for a type that Parquet would change."""
-    path = _file(folder, name)
-    scratch = Scratch(folder, DRAFTS)
-    draft = scratch.path / path.name
-    try:
-        _refuse(name, _of_types(result, "TIME WITH TIME ZONE"), "Parquet")  # which keeps it in UTC
-        text = note.replace("'", "''")
-        noted = f", KV_METADATA {{{_NOTE}: '{text}'}}" if note else ""
-        result.copy_to(draft, f"(FORMAT parquet{noted})")
-        _refuse(name, _changed(result, draft), "Parquet")
-        make_private(draft)
-        os.replace(draft, path)
-        _forget_namesakes(path)
-    except OSError as error:
-        raise DiskFull(f"table {name} cannot be kept in {folder}: {error.strerror or error}") from error
-    finally:
-        scratch.close()
-    return path
+    def exclusive(self, name: str) -> AbstractContextManager[None]:
+        """Within the block no other process changes the table. Raises CatalogError if that takes long, DiskFull."""
+        ...
 
+    def present(self, table: Table) -> Table:
+        """The table as it is now."""
+        ...
 
-def noted(path: Path) -> bytes | None:
-    """The note in the file of a table; None: there is none, or no such file."""
-    from qoop.catalog.sources.footer import read_footer
-    from qoop.catalog.sources.parquet import footer_bytes
+    def store(self, name: str, result: Result, note: str = "") -> Table:
+        """A table of these rows, in place of an earlier one. note: a text that is kept with it.
 
-    try:
-        tail = footer_bytes(str(path))
-        found = read_footer(tail).metadata if _NOTE.encode() in tail else None
-    except (OSError, pa.ArrowException, SourceError):
-        return None  # the query that reads it says what is wrong
-    return None if found is None else found.get(_NOTE.encode())
+        Raises DiskFull, and QueryError for a type that would change."""
+        ...
 
+    def change(self, table: Table, change: TableChange) -> Table:
+        """The table after a change. Raises DiskFull."""
+        ...
 
-def has_views(folder: Path) -> bool:
-    """True if the file of some table has a note."""
-    return any(noted(path) is not None for path in folder.glob("[!._]*.parquet"))
+    def rows(self, table: Table, piece: str) -> pa.Table:
+        """The rows of a piece in Arrow's lossless form. Raises SourceError."""
+        ...
+
+    def has(self, table: Table) -> bool:
+        """True for a table that is here; False for one of the same name from elsewhere."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Remove a table that is here."""
+        ...
+
+    def close(self) -> None:
+        """Free what is open."""
+        ...
 
 
-def check_name(folder: Path, name: str) -> None:
-    """Raise QueryError for a name that no table in the folder can have."""
-    _file(folder, name)
+class MemoryTables:
+    """Created tables that live as long as the session. opened: makes a table of Arrow rows."""
+
+    def __init__(self, opened: Callable[[str, object], Table]) -> None:
+        self._opened = opened
+
+    @contextmanager
+    def exclusive(self, name: str) -> Iterator[None]:
+        """No other process has the table."""
+        yield
+
+    def present(self, table: Table) -> Table:
+        """See `Storage`."""
+        return table
+
+    def store(self, name: str, result: Result, note: str = "") -> Table:
+        """See `Storage`. Raises QueryError for a type that Arrow would change."""
+        refuse(name, of_types(result, "ENUM("), "memory")
+        table = self._opened(name, result.lossless())
+        assert isinstance(table.source, ArrowSource)
+        return self._of({_id(): part.lossless() for part in cut(result)}, (), table)
+
+    def change(self, table: Table, change: TableChange) -> Table:
+        """See `Storage`."""
+        assert isinstance(table.source, CreatedArrow)
+        pieces, schema = {}, table.source.schema
+        for id_, rows in table.source.by_id().items():
+            now = change.replaced.get(id_)
+            pieces |= {id_: rows} if now is None else {_id(): _rows(now, schema)}
+        pieces |= {} if change.added is None else {_id(): _rows(part, schema) for part in cut(change.added)}
+        pieces = {id_: rows for id_, rows in pieces.items() if rows.num_rows} or {_id(): schema.empty_table()}
+        return self._of(*_packed(pieces, table.source.compactions), table)
+
+    def _of(self, pieces: Mapping[str, pa.Table], compactions: tuple[Compaction, ...], like: Table) -> Table:
+        source = CreatedArrow.of_pieces(pieces, compactions)
+        version = table_version(source, like.columns)
+        return changed(like, source=source, version=version, rows=source.rows, _splits={})
+
+    def rows(self, table: Table, piece: str) -> pa.Table:
+        """See `Storage`."""
+        assert isinstance(table.source, CreatedArrow)
+        return table.source.by_id()[piece]
+
+    def has(self, table: Table) -> bool:
+        """See `Storage`."""
+        return isinstance(table.source, CreatedArrow)
+
+    def drop(self, name: str) -> None:
+        """Its memory goes with its last reader."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
-def forget(folder: Path, table: Table) -> None:
-    """Remove the file of a table, if the folder has it. A table of the same name from elsewhere keeps its file."""
-    if is_kept(folder, table):
-        with suppress(OSError):
-            (folder / f"{table.name}.parquet").unlink(missing_ok=True)
+def _id() -> str:
+    """The name of another piece."""
+    return uuid.uuid4().hex
 
 
-def is_kept(folder: Path, table: Table) -> bool:
-    """True if the file of a table is in the folder; False for a table of the same name from elsewhere."""
-    files = table.source.files if isinstance(table.source, ParquetSource) else ()
-    path = folder / f"{table.name}.parquet"
-    return _fault(table.name) is None and [file.file.path for file in files] == [os.path.abspath(path)]
+def _rows(result: Result, schema: pa.Schema) -> pa.Table:
+    rows = result.lossless()
+    return rows if rows.schema.equals(schema) else rows.cast(schema)
 
 
-def _file(folder: Path, name: str) -> Path:
-    """The file of a table. Raises QueryError for a name that is no valid file name on all systems."""
-    fault = _fault(name)
-    if fault is not None:
-        shown = name if len(name) <= 60 else f"{name[:60]}…"
-        raise QueryError(f"a table that is kept in {folder} cannot be called {shown!r}: it {fault}")
-    return folder / f"{name}.parquet"
+def _packed(
+    pieces: Mapping[str, pa.Table], compactions: tuple[Compaction, ...]
+) -> tuple[Mapping[str, pa.Table], tuple[Compaction, ...]]:
+    """The pieces with small ones at the end as one, and the compactions that are known then."""
+    first = first_packed([rows.nbytes for rows in pieces.values()])
+    if first is None:
+        return pieces, compactions
+    ids = list(pieces)
+    one, gone = _id(), tuple(ids[first:])
+    rows = pa.concat_tables([pieces[id_] for id_ in gone]).combine_chunks()
+    kept = {id_: pieces[id_] for id_ in ids[:first]}
+    return {**kept, one: rows}, (*compactions, Compaction(gone, (one,)))[-MOST_COMPACTIONS:]
 
 
-def _fault(name: str) -> str | None:
+def cut(result: Result) -> list[Result]:
+    """The rows as those of pieces, at least one."""
+    rows = max(PIECE_ROWS, -(-len(result) // MOST_PIECES))
+    return [result.slice(first, rows) for first in range(0, len(result), rows)] or [result]
+
+
+def fault_of_name(name: str) -> str | None:
     """The reason why a name is no valid file name on some system; None if it is valid on all."""
     if _PART_OF_PATH.search(name):
         return "holds characters that have a meaning in paths, globs or URLs"
@@ -117,36 +180,26 @@ def _fault(name: str) -> str | None:
     return None
 
 
-def _forget_namesakes(path: Path) -> None:
-    """Remove files whose names differ from this one only in case: they are older versions of the table."""
-    for other in path.parent.glob("[!._]*.parquet"):
-        if other.name != path.name and other.name.lower() == path.name.lower() and not other.samefile(path):
-            other.unlink(missing_ok=True)
+def check_name(folder: Path, name: str) -> None:
+    """Raise QueryError for a name that no table in the folder can have."""
+    fault = fault_of_name(name)
+    if fault is not None:
+        shown = name if len(name) <= 60 else f"{name[:60]}…"
+        raise QueryError(f"a table that is kept in {folder} cannot be called {shown!r}: it {fault}")
 
 
-def _changed(result: Result, path: Path) -> list[tuple[str, str]]:
-    """The columns whose types differ in the file."""
-    from qoop.catalog.sources.probe import Probe, describe
-
-    probe = Probe()
-    try:
-        with probe.cursor(str(path)) as cursor:
-            found = dict(describe(cursor, f"SELECT * FROM read_parquet('{str(path).replace(chr(39), chr(39) * 2)}')"))
-    finally:
-        probe.close()
-    return [(column, type_) for column, type_ in _columns(result) if found.get(column) != type_]
-
-
-def _of_types(result: Result, part: str) -> list[tuple[str, str]]:
+def of_types(result: Result, part: str) -> list[tuple[str, str]]:
     """The columns whose type contains `part`."""
-    return [(column, type_) for column, type_ in _columns(result) if part in type_]
+    return [(column, type_) for column, type_ in columns_of(result) if part in type_]
 
 
-def _columns(result: Result) -> list[tuple[str, str]]:
-    return list(zip(result.unique_columns, result.types, strict=True))
+def columns_of(result: Result) -> Columns:
+    """The columns of rows that are stored."""
+    return tuple(zip(result.unique_columns, result.types, strict=True))
 
 
-def _refuse(name: str, columns: list[tuple[str, str]], where: str) -> None:
+def refuse(name: str, columns: list[tuple[str, str]], where: str) -> None:
+    """Raise QueryError if there are columns that a storage would change."""
     if columns:
         changes = ", ".join(f"{column} of {type_}" for column, type_ in columns)
         raise QueryError(f"table {name} cannot be kept in {where}: it would change {changes}; cast it")

@@ -1,0 +1,262 @@
+"""Created tables in a folder: each is a folder of Parquet files, with a manifest (:mod:`qoop.catalog.sources.created`).
+
+A table of an earlier version of qoop is a single file, ``t.parquet``. It becomes the first piece of its folder when
+the table changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+
+from qoop.catalog import arrow_input, arrow_output
+from qoop.catalog.catalog import Catalog
+from qoop.catalog.errors import DiskFull, QueryError, SourceError
+from qoop.catalog.interrupts import interruptibly
+from qoop.catalog.opening import open_duckdb
+from qoop.catalog.sources import created
+from qoop.catalog.sources.created import Manifest
+from qoop.catalog.sources.files import CREATED, lake_of, sql_path
+from qoop.catalog.sources.packing import first_packed
+from qoop.catalog.sources.parquet import ParquetSource
+from qoop.catalog.sources.probe import describe, reason
+from qoop.catalog.table import Compaction, FilesSource
+from qoop.engine.storage.scratch import clean as clean_scratch
+from qoop.query.statements.table_storage import (
+    TableChange,
+    check_name,
+    columns_of,
+    cut,
+    fault_of_name,
+    of_types,
+    refuse,
+)
+
+if TYPE_CHECKING:
+    from qoop.catalog.table import Columns, Table
+    from qoop.query.result import Result
+
+
+_DRAFTS = ".table"
+"""The kind of the scratch folders in which earlier versions of qoop wrote tables."""
+
+
+class FolderTables:
+    """The created tables of a folder. opened: makes the table of a name at a place. Not thread-safe."""
+
+    def __init__(self, folder: Path, opened: Callable[[str, object], Table]) -> None:
+        self._folder = folder
+        self._opened = opened
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    @contextmanager
+    def exclusive(self, name: str) -> Iterator[None]:
+        """See `Storage`. Afterwards, versions without readers are removed."""
+        check_name(self._folder, name)
+        folder = self._folder / name
+        with self._writing(name), created.exclusive(folder):
+            self._adopt(name)
+            try:
+                yield
+            finally:
+                created.sweep(folder)
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DiskFull(f"table {name} cannot be kept in {self._folder}: {error.strerror or error}") from error
+
+    def _adopt(self, name: str) -> None:
+        """Make the file of a table of an earlier version its first piece."""
+        file, folder = self._folder / f"{name}.parquet", self._folder / name
+        if not file.is_file():
+            return
+        if lake_of(str(folder)) is None:
+            piece = created.adopt_piece(folder, file)
+            created.publish(folder, Manifest(self._described(folder / piece), (piece,)))
+        elif not created.has_piece(folder, file):
+            raise SourceError(f"{self._folder} holds table {name} twice: {file} and {folder}; remove one of them")
+        file.unlink()
+
+    def present(self, table: Table) -> Table:
+        """See `Storage`."""
+        return self._opened(table.name, str(self._folder / table.name))
+
+    def store(self, name: str, result: Result, note: str = "") -> Table:
+        """See `Storage`."""
+        folder = self._folder / name
+        refuse(name, of_types(result, "TIME WITH TIME ZONE"), "Parquet")  # which keeps it in UTC
+        pieces = [self._write(folder, part) for part in cut(result)]
+        found = dict(self._described(folder / pieces[0]))
+        refuse(name, [one for one in columns_of(result) if found.get(one[0]) != one[1]], "Parquet")
+        created.publish(folder, Manifest(columns_of(result), tuple(pieces), (), note))
+        self._forget_namesakes(name)
+        return self._opened(name, str(folder))
+
+    def change(self, table: Table, change: TableChange) -> Table:
+        """See `Storage`."""
+        assert isinstance(table.source, FilesSource)
+        folder = self._folder / table.name
+        before = created.manifest_of(folder)
+        rows = {os.path.basename(path): rows for path, rows in table.source.file_rows().items()}
+        pieces: list[str] = []
+        for piece in before.pieces:
+            now = change.replaced.get(str(folder / piece))
+            if now is None:
+                pieces += [piece] if rows[piece] else []
+            elif len(now):
+                pieces.append(self._write(folder, now))
+        pieces += [] if change.added is None else [self._write(folder, part) for part in cut(change.added)]
+        made = Manifest(table.columns, tuple(pieces) or (self._empty(folder, before),), before.compactions, before.note)
+        created.publish(folder, made)
+        self._pack(folder, made)
+        return self._opened(table.name, str(folder))
+
+    def _empty(self, folder: Path, before: Manifest) -> str:
+        """The name of a piece without rows."""
+        select = f"SELECT * FROM read_parquet({sql_path(str(folder / before.pieces[0]))}) LIMIT 0"
+        return created.write_piece(folder, partial(self._copy, select))
+
+    def _pack(self, folder: Path, manifest: Manifest) -> None:
+        """Make small pieces at the end one: a version with the same rows."""
+        first = first_packed([(folder / piece).stat().st_size for piece in manifest.pieces])
+        if first is None:
+            return
+        gone = manifest.pieces[first:]
+        files = ", ".join(sql_path(str(folder / piece)) for piece in gone)
+        came = created.write_piece(folder, partial(self._copy, f"SELECT * FROM read_parquet([{files}])"))
+        compactions = (*manifest.compactions, Compaction(gone, (came,)))
+        created.publish(
+            folder, Manifest(manifest.columns, (*manifest.pieces[:first], came), compactions, manifest.note)
+        )
+
+    def rows(self, table: Table, piece: str) -> pa.Table:
+        """See `Storage`."""
+        assert isinstance(table.source, FilesSource)
+        sql = table.source.only([piece]).scan(table.columns, None)
+        assert isinstance(sql, str)
+        cursor = self._cursor()
+        try:
+            return interruptibly(cursor, lambda: arrow_output.table(cursor, sql))
+        except duckdb.Error as error:
+            raise SourceError(f"cannot read {piece}: {reason(error)}") from error
+        finally:
+            cursor.close()
+
+    def has(self, table: Table) -> bool:
+        """See `Storage`."""
+        source = table.source
+        if fault_of_name(table.name) is not None or not isinstance(source, ParquetSource) or table.origin is None:
+            return False
+        place = os.path.abspath(self._folder / table.name)
+        if source.log == CREATED:
+            return table.origin.place == place
+        return [file.file.path for file in source.files] == [f"{place}.parquet"]
+
+    def drop(self, name: str) -> None:
+        """See `Storage`."""
+        created.publish(self._folder / name, None)
+
+    def close(self) -> None:
+        """See `Storage`."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _write(self, folder: Path, rows: Result) -> str:
+        """The name of a piece of these rows."""
+        return created.write_piece(folder, partial(self._copy_rows, rows))
+
+    def _copy_rows(self, rows: Result, path: Path) -> None:
+        answer, casts = rows.typed()
+        self._copy(f"SELECT {', '.join(casts)} FROM answer", path, {"answer": answer})
+
+    def _copy(self, select: str, path: Path, rows: Mapping[str, pa.Table] = {}) -> None:
+        """Write the rows of a query to a file. rows: that it reads. Raises DiskFull."""
+        cursor = self._cursor()
+        target = str(path).replace("'", "''")
+        try:
+            for name, table in rows.items():
+                arrow_input.register(cursor, name, arrow_input.castable(table))
+            interruptibly(cursor, lambda: cursor.execute(f"COPY ({select}) TO '{target}' (FORMAT parquet)"))
+        except duckdb.IOException as error:
+            raise DiskFull(f"cannot write {path}: {error}") from error
+        except duckdb.Error as error:
+            raise QueryError(f"cannot write {path}: {error}") from error
+        finally:
+            cursor.close()
+
+    def _described(self, path: Path) -> Columns:
+        """The columns of a file."""
+        cursor = self._cursor()
+        try:
+            return describe(cursor, f"SELECT * FROM read_parquet({sql_path(str(path))})")
+        except duckdb.Error as error:
+            raise SourceError(f"cannot read {path}: {reason(error)}") from error
+        finally:
+            cursor.close()
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        """A connection to the DuckDB that reads and writes pieces."""
+        if self._connection is None:
+            self._connection = open_duckdb()
+            self._connection.execute("SET arrow_lossless_conversion = true")
+        return self._connection.cursor()
+
+    def _forget_namesakes(self, name: str) -> None:
+        """Remove tables whose names differ from this one only in case: they are older versions of the table."""
+        for entry in self._folder.iterdir():
+            other = entry.stem if entry.suffix == ".parquet" else entry.name
+            if other == name or other.lower() != name.lower() or entry.samefile(self._folder / name):
+                continue
+            if lake_of(str(entry)) == CREATED:
+                created.publish(entry, None)
+                created.sweep(entry)
+            elif entry.suffix == ".parquet":
+                entry.unlink(missing_ok=True)
+
+
+def is_table(path: Path) -> bool:
+    """True for the folder of a created table, or one that an earlier version of qoop has written as a file."""
+    return lake_of(str(path)) == CREATED or path.with_name(f"{path.name}.parquet").is_file()
+
+
+def write_table(folder: Path, name: str, result: Result) -> None:
+    """Store rows as a table of the folder, in place of an earlier one. Raises DiskFull, QueryError, CatalogError."""
+    with Catalog() as catalog, closing(FolderTables(folder, catalog.opened)) as tables, tables.exclusive(name):
+        tables.store(name, result)
+
+
+def noted(folder: Path, name: str) -> str:
+    """The note in the manifest of a table; empty: there is none, or no such table."""
+    if lake_of(str(folder / name)) != CREATED:
+        return ""
+    try:
+        return created.manifest_of(folder / name).note
+    except SourceError:
+        return ""  # the query that reads it says what is wrong
+
+
+def clean(folder: Path) -> None:
+    """Remove what killed processes have left."""
+    clean_scratch(folder, _DRAFTS)
+    created.clean(folder)
+
+
+def has_views(folder: Path) -> bool:
+    """True if some table has a note."""
+    return any(noted(folder, path.name) for path in folder.glob("[!._]*/"))
+
+
+def has_tables(folder: Path) -> bool:
+    """True if the folder has the files of tables."""
+    return any(folder.glob("[!._]*.parquet")) or any(lake_of(str(path)) == CREATED for path in folder.glob("[!._]*/"))
