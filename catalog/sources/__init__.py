@@ -8,6 +8,8 @@
     file_stamp.py   detects changed files by size and times, without reading them
     parquet.py    Parquet files: footers give schema, row groups and version
     lake.py       tables of a lake: Parquet files that a log lists
+    created.py    tables that statements create in a folder: versions of pieces
+    packing.py    chooses small pieces of such tables that become one
     delta.py      the logs of Delta tables
     iceberg.py    the metadata of Iceberg tables
     text.py       CSV and JSON files

@@ -1,4 +1,4 @@
-"""Which small pieces of a created table become one. Pure.
+"""The choice of small pieces of a created table that become one. Pure.
 
 Each INSERT adds a piece, and each piece costs its readers a little. So pieces at the end of a table are packed, once
 there are enough of a size: a row is written again three times until it is in a piece that is large, and stays there.

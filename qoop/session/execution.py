@@ -107,12 +107,12 @@ class Execution:
             case CreateSchema() | DropSchema():
                 definitions.do_schema(statement)
             case CreateEmpty():
-                definitions.create_empty(statement, settings)
+                definitions.create_empty(statement, Result, settings)
                 return counted(0)
             case Rename():
                 definitions.rename(statement, self.query)
             case ChangeTable(text=text):
-                count = definitions.change(statement, self.query, settings, self.texts.frames(text))
+                count = definitions.change(statement, self.query, Result, settings, self.texts.frames(text))
                 return done() if statement.reshapes else counted(count)
             case CreateTable(text=text):
                 name = definitions.free_name(statement)

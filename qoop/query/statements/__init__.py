@@ -23,6 +23,7 @@
     plain_names.py      names with schemas, the catalog, and files, as tables by one name
     session_catalog.py  DuckDB's catalog functions, for the tables of a session
     error_location.py   the place in a query that caused the error of a task
-    table_storage.py    the storage of created tables: memory, or a folder of Parquet files
+    table_storage.py    the storage of created tables: pieces in memory, or in a folder
+    table_folder.py     the latter: Parquet files, with a manifest for each version
     listings.py         the rows of SHOW TABLES and SHOW FUNCTIONS
 """

@@ -16,14 +16,18 @@ from qoop.catalog.sources.files import sql_name, sql_string
 from qoop.catalog.sources.probe import describe, reason
 from qoop.catalog.table import Columns
 from qoop.catalog.value import value
-from qoop.query.result import Result
 from qoop.query.statements.settings import Settings, opened
 from qoop.query.statements.table_storage import TableChange
 
 if TYPE_CHECKING:
+    from qoop.query.result import Result
     from qoop.query.statements.databases.schemas import NameParts
     from qoop.query.statements.reading import ChangeTable, CreateEmpty
 
+Rows = tuple[pa.Table, Columns]
+"""Rows in Arrow's lossless form, and the names and DuckDB types of their columns."""
+
+Made = Callable[[pa.Table, Columns], "Result"]
 _ROWS = "qoop rows"
 _LOST = """SELECT constraint_text FROM duckdb_constraints()
     UNION ALL SELECT 'DEFAULT ' || column_default FROM duckdb_columns()
@@ -44,10 +48,11 @@ class Target:
 class Reads:
     """The tables that a change may read. others: names with databases and schemas, by their names in the session.
 
-    run: runs a query. default: the schema of names without one."""
+    run: runs a query. made: makes a result of rows. default: the schema of names without one."""
 
     others: Mapping[str, NameParts]
     run: Callable[[str], Result]
+    made: Made
     default: str | None = None
 
 
@@ -100,7 +105,7 @@ def _explained() -> Iterator[None]:
         raise QueryError(reason(error)) from error
 
 
-def empty(statement: CreateEmpty, settings: Settings) -> Result:
+def empty(statement: CreateEmpty, settings: Settings) -> Rows:
     """A table without rows. Raises QueryError for columns that DuckDB does not take, and for constraints and defaults,
     which a session does not store."""
     with _explained(), Workbench().opened(settings, alone=True) as connection:
@@ -139,10 +144,10 @@ def apply(statement: ChangeTable, target: Target, reads: Reads, bench: Workbench
         counted = connection.execute(change).fetchone()
         _check_kept(connection, target.name[-1])
         count = 0 if counted is None else int(counted[0])
-        return before.change(connection, name, count)
+        return before.change(connection, name, count, reads.made)
 
 
-def reshaped(statement: ChangeTable, target: Target, settings: Settings) -> Result:
+def reshaped(statement: ChangeTable, target: Target, settings: Settings) -> Rows:
     """All rows of a table after ALTER TABLE. Raises as `apply`."""
     with _explained(), Workbench().opened(settings, alone=True) as connection:
         _make_places(connection, [target.name])
@@ -173,23 +178,23 @@ class _Before:
         first = connection.execute(f"SELECT min(rowid) FROM {name}").fetchone()
         return cls(columns, pieces, (first and first[0]) or 0)
 
-    def change(self, connection: duckdb.DuckDBPyConnection, name: str, count: int) -> TableChange:
+    def change(self, connection: duckdb.DuckDBPyConnection, name: str, count: int, made: Made) -> TableChange:
         """The change that has led to the present rows. DuckDB appends rows that it inserts, and some that it
         updates."""
+
+        def rows(where: str) -> Result:
+            return made(arrow_output.table(connection, f"FROM {name} WHERE {where}"), self.columns)
+
         if self.first is None:
-            nothing = Result(pa.concat_tables(self.pieces.values()).slice(0, 0), self.columns) if self.pieces else None
-            return TableChange(count, dict.fromkeys(self.pieces, nothing), self._rows(connection, name))
+            return TableChange(count, dict.fromkeys(self.pieces, rows("false")), rows("true"))
         replaced, begin = {}, self.first
         for piece, before in self.pieces.items():
-            now = self._rows(connection, name, f"rowid >= {begin} AND rowid < {begin + before.num_rows}")
+            now = rows(f"rowid >= {begin} AND rowid < {begin + before.num_rows}")
             if len(now) != before.num_rows or not now.lossless().equals(before):
                 replaced[piece] = now
             begin += before.num_rows
-        added = self._rows(connection, name, f"rowid >= {begin}")
+        added = rows(f"rowid >= {begin}")
         return TableChange(count, replaced, added if len(added) else None)
-
-    def _rows(self, connection: duckdb.DuckDBPyConnection, name: str, where: str = "true") -> Result:
-        return Result(arrow_output.table(connection, f"FROM {name} WHERE {where}"), self.columns)
 
 
 def _check_kept(connection: duckdb.DuckDBPyConnection, table: str) -> None:
@@ -229,7 +234,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) ->
     connection.unregister("qoop input")
 
 
-def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Result:
+def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Rows:
     query = f"FROM {name}"
     columns = describe(connection, query)
-    return Result(arrow_output.table(connection, query), columns)
+    return arrow_output.table(connection, query), columns

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.planner.sql.bind import Binder
     from qoop.query.result import Result
-    from qoop.query.statements.changing import Workbench
+    from qoop.query.statements.changing import Made, Workbench
     from qoop.query.statements.macros.defined import DefinedMacros
     from qoop.query.statements.macros.reading import OfMacros
     from qoop.query.statements.reading import ChangeTable, CreateEmpty, CreateTable, CreateView, Drop, Rename
@@ -326,7 +326,7 @@ class Definitions:
             self._drop_table(name, "TABLE")
             self._materialized.discard(name.lower())
 
-    def create_empty(self, statement: CreateEmpty, settings: Settings) -> None:
+    def create_empty(self, statement: CreateEmpty, made: Made, settings: Settings) -> None:
         """Create a table without rows. Raises as `free_name` and `create_table`; Forbidden in a locked session."""
         from qoop.query.statements.changing import empty
 
@@ -334,19 +334,20 @@ class Definitions:
         with self._changing:
             name = self.free_name(statement)
             if name is not None:
-                self.create_table(name, empty(statement, settings))
+                self.create_table(name, made(*empty(statement, settings)))
 
     def change(
         self,
         statement: ChangeTable,
         run: Callable[[str], Result],
+        made: Made,
         settings: Settings,
         variables: Collection[str] = (),
     ) -> int:
         """Make a new version of a table; one change at a time. Queries that read the old version continue to do so.
 
-        run: runs a query. variables: of the program, which the change may read. Returns the number of rows that
-        changed.
+        run: runs a query. made: makes a result of rows. variables: of the program, which the change may read. Returns
+        the number of rows that changed.
 
         Raises UnknownTable; CatalogError for a table that no statement has created; QueryError; Forbidden in a locked
         session.
@@ -357,13 +358,14 @@ class Definitions:
                 return 0
             name = self._changeable(self._resolved(statement.name))
             with self._storage.exclusive(name):
-                return self._changed(name, statement, run, settings, variables)
+                return self._changed(name, statement, run, made, settings, variables)
 
     def _changed(
         self,
         name: str,
         statement: ChangeTable,
         run: Callable[[str], Result],
+        made: Made,
         settings: Settings,
         variables: Collection[str],
     ) -> int:
@@ -376,7 +378,7 @@ class Definitions:
         rows = partial(self._storage.rows, now)
         target = changing.Target(self._parts(name), now.columns, now.source.identities(), rows)
         if statement.reshapes:
-            result = changing.reshaped(statement, target, settings)
+            result = made(*changing.reshaped(statement, target, settings))
             with self._lock:
                 self._check_same(name, before)
                 self._store(name, result)
@@ -384,7 +386,7 @@ class Definitions:
         others = {} if statement.files else {one: self._parts(one) for one in self._read_by(statement.text) - {name}}
         others |= {variable: (variable,) for variable in variables}
         self._bench = self._bench or changing.Workbench()
-        reads = changing.Reads(others, run, self.schemas.default)
+        reads = changing.Reads(others, run, made, self.schemas.default)
         change = changing.apply(statement, target, reads, self._bench, settings)
         with self._lock:
             self._check_same(name, before)

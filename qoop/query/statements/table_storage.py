@@ -26,7 +26,7 @@ _OF_WINDOWS = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.I)
 _MOST_BYTES = 200  # file systems take 255, endings and drafts included
 
 PIECE_ROWS, MOST_PIECES = 1 << 20, 64
-"""A table is created in pieces of so many rows; a larger one in so many pieces."""
+"""The rows of a piece of a new table, and the number of pieces of a large one."""
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Columns, Table
@@ -108,7 +108,8 @@ class MemoryTables:
     def change(self, table: Table, change: TableChange) -> Table:
         """See `Storage`."""
         assert isinstance(table.source, CreatedArrow)
-        pieces, schema = {}, table.source.schema
+        schema = table.source.schema
+        pieces: dict[str, pa.Table] = {}
         for id_, rows in table.source.by_id().items():
             now = change.replaced.get(id_)
             pieces |= {id_: rows} if now is None else {_id(): _rows(now, schema)}
