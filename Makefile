@@ -27,7 +27,7 @@ FACES   := $(foreach name,server page adapters,tests/interfaces/$(name)) \
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-ibis test-package test-pythons soak soak-clients soak-serve soak-restart soak-sim soak-packs soak-growing attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-ibis test-package test-pythons soak soak-clients soak-serve soak-restart soak-bombs soak-sim soak-packs soak-growing attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
@@ -42,6 +42,7 @@ help:
 	@echo "make soak-clients  CLIENTS=50 for MINUTES=10 in one session: nothing lost, memory flat, shares fair; SEED, SHARE=0.01"
 	@echo "make soak-serve    CLIENTS=50 for MINUTES=10 of qoop serve, which are killed like their connections and the server; SEED"
 	@echo "make soak-restart  JOBS=20 of three protocols go on after kill -9 of qoop serve, on SHARE=10; in four minutes"
+	@echo "make soak-bombs    50 tenants with short queries next to BOMBERS=10 for MINUTES=10, with kills; MEMORY=1GB, SEED"
 	@echo "make soak-sim      RUNS=20000 schedules of mishaps for the core alone, without data; SEED, FIRST as above"
 	@echo "make soak-packs    RUNS=1000 schedules of faults for packed outputs in a store; SEED, FIRST as above"
 	@echo "make soak-growing  RUNS=500 schedules of kills, switches and resizes while answers grow; SEED, FIRST as above"
@@ -125,6 +126,9 @@ soak-serve: $(READY)
 
 soak-restart: $(READY)
 	$(BIN)/python tests/soak/restart.py --jobs $(or $(JOBS),20) $(if $(SHARE),--scale $(SHARE))
+
+soak-bombs: $(READY)
+	$(BIN)/python tests/soak/bombs.py --minutes $(or $(MINUTES),10) --bombers $(or $(BOMBERS),10) --memory $(or $(MEMORY),1GB) $(if $(SEED),--seed $(SEED))
 
 soak-sim: $(READY)
 	$(BIN)/python tests/adaptive/simulation --runs $(or $(RUNS),20000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))

@@ -19,6 +19,7 @@ from qoop.engine.processes.child import HEADER
 from qoop.engine.processes.memory import anonymous_memory
 
 _INTERVAL = 0.02  # seconds between two checks of a call
+_TICKS = os.sysconf("SC_CLK_TCK")
 _SLACK = 32 << 20  # bytes beyond the limit at which the process is killed: its allocations fail before, as a rule
 
 
@@ -76,6 +77,15 @@ class ChildProcess:
         finally:
             if not self.fit:
                 self.kill()
+
+    def cpu_seconds(self) -> float:
+        """Seconds of the processor that it has used; 0: unknown."""
+        try:
+            with open(f"/proc/{self.id}/stat", encoding="ascii") as file:
+                words = file.read().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(words[11]) + int(words[12])) / _TICKS
 
     def kill(self) -> None:
         """End the process, whatever it does."""

@@ -24,11 +24,13 @@ class JobTerms(TypedDict, total=False):
     weight: its part of the slots relative to other jobs of its tenant, above 0; 1 by default.
     tenant: the tenant that it counts for; by default the session's. Slots are shared between tenants first, then
         between the jobs of each.
+    user: whose limits hold besides those of the tenant, see `Cluster.limit_user`; by default there are none.
     priority, deadline: as for `connect`; by default the session's.
     """
 
     weight: float
     tenant: str | None
+    user: str
     priority: float | None
     deadline: float | str | None
 
@@ -103,6 +105,7 @@ class SessionOptions:
             number("weight", terms.get("weight", 1.0)),
             had.priority if priority is None else number("priority", priority),
             had.deadline if deadline is None else seconds("deadline", deadline),
+            terms.get("user", ""),
         )
 
     def _set_terms(self, name: str, value: object) -> None:

@@ -44,7 +44,7 @@ from qoop.session.execution import Execution
 from qoop.session.options import JobTerms, SessionOptions
 from qoop.session.parts import SessionParts, capacity, made, present_outputs, unfinished_runs
 from qoop.session.registration import Registration
-from qoop.session.starting import JobStarts, StartOptions
+from qoop.session.starting import JobStarts, StartOptions, time_left
 from qoop.session.texts import RunQuery, Texts, with_parameters
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ class Session(Registration):
     ) -> Job:
         """Start a query and return at once. Several jobs may run at a time; they share the slots fairly.
 
-        timeout: seconds, above 0, after which it is cancelled and `result` raises Timeout. parameters: as for `sql`.
+        timeout: seconds, above 0, after which it is cancelled and `result` raises Timeout; if even its planning takes
+        so long, this does. parameters: as for `sql`.
         resume: use the outputs of earlier queries, even of another process, and run only the rest; by default as the
         session's `reuse`. plan: run this plan of the query, one of its `alternatives`, in place of the usual one; then
         outputs are used only if `resume` is true. watch: is called with each job that first finds the values of a
@@ -174,15 +175,16 @@ class Session(Registration):
 
         Raises QueryError, CatalogError, ConfigError or SessionClosed; errors of the run come from `Job.result`.
         """
-        chosen = self._options.terms_with(**terms)
+        chosen, begun = self._options.terms_with(**terms), time.monotonic()
 
         def pivot_values(query: str) -> Result:
-            return answer(self.start(self.planning.plan(query), chosen, timeout=timeout), watch)
+            planned = self.planning.plan(query)
+            return answer(self.start(planned, chosen, timeout=time_left(timeout, begun)), watch)
 
         with self._written_out(self._tables.one_query(with_parameters(text, parameters)), pivot_values) as query:
             planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
             reuse = resume if resume is not None else self.config.reuse and plan is None
-            job = self.start(planned, chosen, timeout=timeout, resume=reuse)
+            job = self.start(planned, chosen, timeout=time_left(timeout, begun), resume=reuse)
             if plan is None and chosen.deadline < math.inf:
                 confidence = self._options.goal["confidence"]
                 self._starts.offer_sample(job.id, planned, chosen.deadline, confidence)
@@ -298,6 +300,7 @@ class Session(Registration):
         *,
         timeout: float | None = None,
         tenant: str | None = None,
+        user: str = "",
     ) -> Job:
         """Continue a suspended job (:meth:`qoop.query.job.Job.suspend`), with the best plan for the present resources.
 
@@ -305,14 +308,14 @@ class Session(Registration):
         has a table of that name.
         trust: use the outputs of a bundle that does not bear the seal of the user's key. Without it, such a bundle
         gives a warning, and its query runs again from the start.
-        timeout, tenant: as for `submit`.
+        timeout, tenant, user: as for `submit`.
 
         Raises ConfigError if there is no bundle at `path`, SourceError or TableChanged if a table is gone or has
         changed.
         """
         from qoop.session.suspension import Resumption
 
-        terms = self._options.terms_with(tenant=tenant)
+        terms = self._options.terms_with(tenant=tenant, user=user)
         start = partial(self.start, timeout=timeout, resume=True, terms=terms)
         resumption = Resumption(self._tables, self.planning, self.backend, self.set, start)
         return resumption.resume(absolute(path), data, trust)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -12,7 +13,7 @@ from qoop.adaptive.cluster.recording.messages import JobRequest, SampleOffered
 from qoop.adaptive.replanning.policies import by_deadline
 from qoop.adaptive.replanning.worthwhile import Worthwhile
 from qoop.adaptive.schedulers.terms import Terms
-from qoop.catalog.errors import QueryError
+from qoop.catalog.errors import QueryError, Timeout
 from qoop.engine.state import Limits
 from qoop.engine.task import checkpoint_key
 from qoop.query.config import Config
@@ -45,6 +46,16 @@ class StartOptions(TypedDict, total=False):
     follows: bool
     gain: float | None
     profiled: bool
+
+
+def time_left(timeout: float | None, begun: float) -> float | None:
+    """The seconds that are left of a timeout. begun: when it began, by `time.monotonic`. Raises Timeout."""
+    if timeout is None or not timeout > 0:  # the request names the fault
+        return timeout
+    left = timeout - (time.monotonic() - begun)
+    if left <= 0:
+        raise Timeout(f"the query has taken more than {timeout:g} s before it began")
+    return left
 
 
 class JobStarts:

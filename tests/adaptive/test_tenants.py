@@ -183,6 +183,26 @@ def test_a_tenant_holds_no_more_slots_than_its_limit_and_all_of_its_jobs_end(
     assert most["y"] >= min(tasks_of_y, slots - min(limit, slots)), "what the limit leaves is for others"
 
 
+@pytest.mark.parametrize(("of_tenant", "of_user"), [(4, 2), (2, 3)])
+def test_limits_of_a_user_and_of_its_tenant_hold_both(of_tenant: int, of_user: int) -> None:
+    clock, unit = VirtualClock(), 100e6
+    cluster = Cluster(SimulatedBackend({"m": Resources(8, 8 * unit)}, clock), clock=clock, thread=False)
+    cluster.limit_tenant("x", memory=of_tenant * unit)
+    cluster.limit_user("ann", of_user, of_user * unit)
+    handles = [
+        cluster.submit(JobRequest(plan(f"p{number}", 6, unit), terms=Terms("x", user=user)))
+        for number, user in enumerate(["ann", "ann", "bob"])
+    ]
+    most = {"ann": Resources(), "bob": Resources(), "x": Resources()}
+    while cluster.busy:
+        cluster.step(0.25)
+        for name in most:
+            held = sum((cluster.used_by(one.id) for one in handles if name in ("x", one.terms.user)), Resources())
+            most[name] = max(most[name], held, key=lambda one: one.cpu)
+    assert all(one.state is State.SUCCEEDED for one in handles)
+    assert (most["ann"].cpu, most["x"].memory) == (min(of_user, of_tenant), of_tenant * unit)
+
+
 @given(
     st.lists(st.tuples(st.sampled_from("xy"), st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=6),
     st.integers(2, 8),

@@ -100,7 +100,7 @@ class Server:
 
     def memory(self) -> int:
         """Bytes of the server and its children that no file holds, each page once."""
-        return sum(map(_own_memory, _family(self.process.pid)))
+        return sum(map(own_memory, family(self.process.pid)))
 
 
 @dataclass
@@ -123,8 +123,8 @@ class Thrown:
 
 
 @contextmanager
-def served(folder: Path, *options: str) -> Iterator[Server]:
-    """A server of one table and two users."""
+def served(folder: Path, *options: str, users: str = "", memory: int = MEMORY) -> Iterator[Server]:
+    """A server of one table. users: lines of their file, with an ann; by default two users."""
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "sales.parquet"
     if not data.exists():
@@ -132,10 +132,10 @@ def served(folder: Path, *options: str) -> Iterator[Server]:
 
         rows = "SELECT range AS id, 'n' || range AS name FROM range(100000)"
         duckdb.sql(f"COPY ({rows}) TO '{data}'")
-    users = folder / "users.toml"
-    users.write_text(_users(), encoding="utf-8")
-    command = [sys.executable, "-m", "qoop", "serve", str(data), "--port", "0", "--users", str(users),
-               "--memory", str(MEMORY), "--slots", "2", "--audit", str(folder / "audit.log"), *options]  # fmt: skip
+    file = folder / "users.toml"
+    file.write_text(users or _users(), encoding="utf-8")
+    command = [sys.executable, "-m", "qoop", "serve", str(data), "--port", "0", "--users", str(file),
+               "--memory", str(memory), "--slots", "2", "--audit", str(folder / "audit.log"), *options]  # fmt: skip
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield _ready(process)
@@ -176,7 +176,7 @@ def ended(kind: str, server: Server) -> Outcome:
     """Held if a server that runs the bomb ends soon, with all its children."""
     threading.Thread(target=lambda: _quietly(server, text_of(kind)), daemon=True).start()
     time.sleep(1.0)
-    family, begun = _family(server.process.pid), time.perf_counter()
+    processes, begun = family(server.process.pid), time.perf_counter()
     server.process.send_signal(signal.SIGTERM)
     try:
         server.process.wait(60)
@@ -184,7 +184,7 @@ def ended(kind: str, server: Server) -> Outcome:
         return Outcome(SERIES, False, f"{kind}: the server runs 60 s after SIGTERM")
     seconds = time.perf_counter() - begun
     time.sleep(0.1)
-    left = [one for one in family if _own_memory(one)]
+    left = [one for one in processes if own_memory(one)]
     return Outcome(SERIES, seconds <= MOST_ENDING and not left, f"{kind}: SIGTERM, {seconds:.1f} s, {len(left)} left")
 
 
@@ -226,7 +226,7 @@ def _users() -> str:
     return f"{bob}{ann}[tenants.bob]\nmemory = {USER_MEMORY}\n"
 
 
-def _family(root: int) -> list[int]:
+def family(root: int) -> list[int]:
     """A process and all that descend from it."""
     found = [root]
     for one in found:
@@ -238,7 +238,8 @@ def _family(root: int) -> list[int]:
     return found
 
 
-def _own_memory(process: int) -> int:
+def own_memory(process: int) -> int:
+    """Bytes of a process that no file holds; its part of those that it shares; 0: it has ended."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii").splitlines()
     except OSError:

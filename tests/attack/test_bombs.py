@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from attack_bombs import MOST_ABOVE, SECONDS, USER_MEMORY, Server, _family, _own_memory, ended, served, text_of, thrown
+from attack_bombs import MOST_ABOVE, SECONDS, USER_MEMORY, Server, ended, family, own_memory, served, text_of, thrown
 from waits import until
 
 pytest.importorskip("starlette", reason="the extra server is not installed")
@@ -47,12 +47,12 @@ def test_no_child_process_outlives_a_server_that_is_killed(tmp_path: Path) -> No
     with served(tmp_path) as server:
         asked = threading.Thread(target=_ask, args=(server, text_of("a distance")), daemon=True)
         asked.start()
-        until(lambda: any(_uses_cpu(one) for one in _family(server.process.pid)[1:]))
-        family = _family(server.process.pid)
+        until(lambda: any(_uses_cpu(one) for one in family(server.process.pid)[1:]))
+        processes = family(server.process.pid)
         server.process.send_signal(signal.SIGKILL)
         server.process.wait()
-        until(lambda: not any(map(_own_memory, family)))
-    assert len(family) >= 3  # the server, the nursery and its children
+        until(lambda: not any(map(own_memory, processes)))
+    assert len(processes) >= 3  # the server, the nursery and its children
 
 
 def _ask(server: Server, text: str) -> None:

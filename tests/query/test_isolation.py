@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,8 @@ from waits import PATIENCE, until
 import qoop
 from qoop.engine.backends.local import LocalBackend
 from qoop.planner.plan import ISOLATED
-from qoop.query.isolation.text_isolation import checked_by
+from qoop.query.isolation.fair_turns import FairTurns
+from qoop.query.isolation.text_isolation import Caller, bound_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
 
@@ -134,7 +136,7 @@ def test_a_text_that_binds_for_long_is_given_up_when_its_caller_says_so(session:
             raise qoop.Timeout("too long")
 
     text = "SELECT list(id) FROM sales WHERE " + " AND ".join(f"id <> {number}" for number in range(20_000))
-    with checked_by(check), pytest.raises(qoop.Timeout, match="too long"):
+    with bound_for(Caller(check)), pytest.raises(qoop.Timeout, match="too long"):
         session.planning.plan(text)
     assert session.sql("SELECT len(range(3))").fetchall() == [(3,)]
 
@@ -180,3 +182,50 @@ def test_a_process_spills_for_one_query_after_the_other_and_leaves_nothing(sessi
         job.result()
     folder = session.backend._scratch.path / "processes"
     until(lambda: not [path for path in folder.rglob("*") if path.is_file()])
+
+
+def test_a_short_text_waits_for_none_that_is_bound_for_long(session: qoop.Session) -> None:
+    ended = threading.Event()
+
+    def check() -> None:
+        if ended.is_set():
+            raise qoop.Cancelled("enough")
+
+    def bind(number: int) -> None:
+        text = f"SELECT list(id) FROM sales WHERE {' AND '.join(f'id <> {number}{one}' for one in range(20_000))}"
+        with bound_for(Caller(check, "bombs")), pytest.raises(qoop.Cancelled):
+            session.planning.plan(text)
+
+    threads = [threading.Thread(target=bind, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    try:
+        isolation = session.isolation
+        assert isolation is not None
+        until(lambda: isolation._slow._free == 0)
+        with bound_for(Caller(lambda: None, "dashboards")):
+            assert session.sql("SELECT len(range(3)) AS n").fetchall() == [(3,)]
+        assert isolation._slow._free == 0 and all(thread.is_alive() for thread in threads)
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_tenants_take_turns() -> None:
+    turns, order, go = FairTurns(1), list[str](), threading.Event()
+
+    def take(tenant: str) -> None:
+        with turns.turn(tenant, lambda: None):
+            go.wait()
+            order.append(tenant)
+
+    threads = []
+    for count, tenant in enumerate(["a", "a", "a", "b", "a", "b"]):
+        threads.append(threading.Thread(target=take, args=(tenant,)))
+        threads[-1].start()
+        until(lambda count=count: len(turns._waiting) == count)
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert order == ["a", "b", "a", "b", "a", "a"]

@@ -28,6 +28,7 @@ from qoop.adaptive.cluster.active_job import ActiveJob, active_job
 from qoop.adaptive.cluster.backend_size import BackendSize
 from qoop.adaptive.cluster.fair_shares import FairShares
 from qoop.adaptive.cluster.granting.granter import Granter
+from qoop.adaptive.cluster.granting.tenant_limits import TENANT, USER, Owner
 from qoop.adaptive.cluster.job_handle import WAKE_SECONDS, JobHandle
 from qoop.adaptive.cluster.job_status import EndedJob, JobStatus
 from qoop.adaptive.cluster.job_table import JobTable, resolve
@@ -180,7 +181,7 @@ class Cluster:
 
     def enter(self, message: Submitted) -> JobHandle:
         """Start a job that has a name already. Raises as `submit` does."""
-        most_memory = self._granter.limits.most_memory(message.request.terms.tenant)
+        most_memory = self._granter.limits.most_memory(message.request.terms)
         job = active_job(message, self, self._clock, self._driver, most_memory)
         with self.lock:
             self._check_open()
@@ -231,7 +232,12 @@ class Cluster:
         more memory.
         """
         with self.lock:
-            self._granter.limits.limit(tenant, slots, memory)
+            self._granter.limits.limit(Owner(TENANT, tenant), slots, memory)
+
+    def limit_user(self, user: str, slots: float = math.inf, memory: float = math.inf) -> None:
+        """The same for all jobs of a user (`Terms.user`). Where its tenant has a limit, too, both hold."""
+        with self.lock:
+            self._granter.limits.limit(Owner(USER, user), slots, memory)
 
     def post(self, message: Message) -> None:
         """Have the loop's thread open a message in its next tick. May be called from any thread."""

@@ -16,6 +16,7 @@ USUAL_PRIORITY = 5.0
 class Terms:
     """tenant: shares are of tenants first; jobs that name none are for the same one.
 
+    user: whose limits hold besides those of the tenant, see `Cluster.limit_user`.
     weight: within its tenant, above 0.
     priority: 1 to 10, the more the more urgent, for schedulers that ask.
     deadline: seconds from its submission by which the answer is needed; infinite: at no time. It ends nothing.
@@ -26,6 +27,7 @@ class Terms:
     weight: float = 1.0
     priority: float = USUAL_PRIORITY
     deadline: float = math.inf
+    user: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < math.inf:

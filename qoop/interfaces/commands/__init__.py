@@ -13,5 +13,6 @@
     run.py           ``qoop run`` and ``qoop runs``: queries that survive their processes
     serve.py         ``qoop serve``: its options, the session, the end at a signal
     serve_check.py   ``qoop serve --check-config``: all faults of a configuration
+    serve_loading.py loads what the first long query of a server needs
     words.py         the words of a command line in the order in which argparse takes them
 """

@@ -23,7 +23,7 @@ _REMEMBERED = 10_000
 class Limits:
     """longest_query: in seconds. rows: of an answer. result_bytes: of an answer, as Arrow. queries: that may run at a
     time. queue: that may wait besides. rate: requests a minute. slots, memory in bytes: those that its tasks may hold
-    at a time."""
+    at a time. isolated: all its queries run in child processes."""
 
     longest_query: float = math.inf
     rows: float = math.inf
@@ -33,20 +33,29 @@ class Limits:
     rate: float = math.inf
     slots: float = math.inf
     memory: float = math.inf
+    isolated: bool = False
 
     @classmethod
     def of(cls, place: str, table: Mapping[str, object]) -> Limits:
         """Those of a table of TOML; a limit that is not there is none. Raises ConfigError, which names each fault."""
         faults = Faults()
-        limits = {name: faults.read(partial(_limit, place, name, table), _DEFAULTS[name]) for name in LIMITS}
+        limits = {name: faults.read(partial(_limit, place, name, table), _DEFAULTS[name]) for name in _DEFAULTS}
+        isolated = faults.read(partial(_isolated, place, table), False)
         faults.check()
-        return cls(**limits)
+        return cls(**limits, isolated=isolated)
 
 
-_DEFAULTS: Mapping[str, float] = {field.name: field.default for field in fields(Limits)}  # type: ignore[misc]
-LIMITS = tuple(_DEFAULTS)
+_ISOLATION, _PROCESS = "isolation", "process"
+_NUMBERS = [field for field in fields(Limits) if field.name != "isolated"]
+_DEFAULTS: Mapping[str, float] = {field.name: field.default for field in _NUMBERS}  # type: ignore[misc]
+LIMITS = (*_DEFAULTS, _ISOLATION)
 _SIZES = ("result_bytes", "memory")
-OF_USERS = tuple(name for name in LIMITS if name not in ("slots", "memory"))
+
+
+def _isolated(place: str, table: Mapping[str, object]) -> bool:
+    if table.get(_ISOLATION, _PROCESS) != _PROCESS:
+        raise ConfigError(f'{place}: {_ISOLATION} must be "{_PROCESS}", not {table[_ISOLATION]!r}')
+    return _ISOLATION in table
 
 
 def _limit(place: str, option: str, table: Mapping[str, object]) -> float:

@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from qoop.catalog.errors import Cancelled, CatalogError, ConfigError, Forbidden,
 from qoop.catalog.sizes import size
 from qoop.catalog.value import value
 from qoop.engine.replay import JobReplay
-from qoop.query.isolation.text_isolation import checked_by
+from qoop.query.isolation.text_isolation import Caller, bound_for
 from qoop.query.statements.parameters import Parameters
 from qoop.query.statements.pivots import is_open
 from qoop.query.statements.statement import Explain, Query, ShowFunctions, ShowTables, Statement, statements
@@ -136,7 +137,7 @@ class UserQuery:
         Raises what `Session.submit` does.
         """
         self._wait_for_turn()
-        with checked_by(self._check_time):
+        with self._checked():
             statement = self._statement()
             if isinstance(statement, Query) and not self._is_open(statement):
                 self._begun(self._job(statement.text))
@@ -149,7 +150,7 @@ class UserQuery:
         """
         self._described = True
         self._wait_for_turn()
-        with checked_by(self._check_time):
+        with self._checked():
             statement = self._statement()
             if not isinstance(statement, Query) or self._is_open(statement):
                 return None
@@ -180,7 +181,7 @@ class UserQuery:
         job = self.job
         if job is None:
             self._wait_for_turn()
-            with checked_by(self._check_time):
+            with self._checked():
                 statement = self._statement()
                 if not isinstance(statement, Query):
                     answer = self._session.execute(statement)
@@ -200,6 +201,10 @@ class UserQuery:
         isolation = self._session.isolation
         return not (isolation is not None and isolation.is_query(query.text)) and is_open(query.text)
 
+    def _checked(self) -> AbstractContextManager[None]:
+        """Within it texts are bound on behalf of this query."""
+        return bound_for(Caller(self._check_time, self.user.tenant, self.user.limits.isolated))
+
     def _check_time(self) -> float:
         """The seconds that it may still take. Raises Timeout, and Cancelled."""
         self.check()
@@ -209,19 +214,19 @@ class UserQuery:
         return left
 
     def _job(self, text: str) -> Job:
-        left, tenant = self._check_time(), self.user.tenant
+        left, tenant, user = self._check_time(), self.user.tenant, self.user.name
         limit = None if math.isinf(left) else left
         if self._earlier is not None and self._earlier.bundle is not None:
             try:
-                return self._session.resume(self._earlier.bundle, timeout=limit, tenant=tenant)
+                return self._session.resume(self._earlier.bundle, timeout=limit, tenant=tenant, user=user)
             except (ConfigError, CatalogError) as error:  # such as other data: the query is run again, as after a kill
                 _log.info("%s does not go on from its bundle: %s", self.id, error)
         match self._earlier:
             case Earlier(at=str(at)):
                 planned = self._session.planning.plan(text, at)
-                return self._session.start(planned, Terms(tenant=tenant), timeout=limit, resume=True)
+                return self._session.start(planned, Terms(tenant=tenant, user=user), timeout=limit, resume=True)
         resume = None if self._earlier is None else True
-        return self._session.submit(text, timeout=limit, resume=resume, tenant=tenant, watch=self._begun)
+        return self._session.submit(text, timeout=limit, resume=resume, tenant=tenant, user=user, watch=self._begun)
 
     def _begun(self, job: Job) -> None:
         """A job of the query has begun: that of its answer, or one that finds the values of a PIVOT first."""

@@ -68,17 +68,32 @@ class Service:
         self._rates = Rates()
         self.quota = TextQuota()
         self._unread: dict[tuple[str, str], tuple[UserQuery, float]] = {}  # and since when
-        self._limit_tenants(users.tenants)
+        self._limit(users)
 
     def reload(self, users: Users) -> None:
         """Take over the users of a file that has changed. Running queries keep their limits, except those of slots and
         memory."""
-        self._limit_tenants(dict.fromkeys(self.users.tenants, Limits()) | dict(users.tenants))
+        before = self.users.tenants.keys(), self.users.names
+        self._limit(users)
+        for tenant in before[0] - users.tenants.keys():
+            self.session.cluster.limit_tenant(tenant)
+        for user in before[1] - users.names:
+            self.session.cluster.limit_user(user)
         self.users.replace(users)
 
-    def _limit_tenants(self, tenants: Mapping[str, Limits]) -> None:
-        for tenant, limits in tenants.items():
+    def _limit(self, users: Users) -> None:
+        """Set the limits of slots and memory. Raises ConfigError for isolation where there are no child processes."""
+        known = [user for name in users.names if (user := users.of_name(name)) is not None]
+        owners = (*((one.name, one.limits) for one in known), *users.tenants.items())
+        if self.session.isolation is None and (names := sorted(name for name, one in owners if one.isolated)):
+            raise ConfigError(f"isolation of {', '.join(names)} needs child processes: Linux, and no Ray")
+        for tenant, limits in users.tenants.items():
             self.session.cluster.limit_tenant(tenant, limits.slots, limits.memory)
+        for user in known:
+            self._limit_user(user)
+
+    def _limit_user(self, user: User) -> None:
+        self.session.cluster.limit_user(user.name, user.limits.slots, user.limits.memory)
 
     @property
     def closing(self) -> bool:
@@ -100,6 +115,8 @@ class Service:
         in. Raises Busy, and NotKnown for a user that was removed.
         """
         user = self.users.current(user)
+        if user.issued:  # the file has no entry of it, so the server has not met it before
+            self._limit_user(user)
         limited = replace(user, limits=self.limits(user))
         query = UserQuery(self.session, limited, text, by, self._ended, parameters, id, earlier)
         try:
@@ -171,10 +188,10 @@ class Service:
             query.end(Cancelled(why))
 
     def limits(self, user: User) -> Limits:
-        """The limits of one query of a user: its own and its tenant's, whichever is less."""
+        """The limits of one query of a user: its own and its tenant's, whichever is less, or isolates."""
         own, tenant = user.limits, self.users.of_tenant(user.tenant)
         lesser = {name: min(getattr(own, name), getattr(tenant, name)) for name in _OF_ONE_QUERY}
-        return replace(own, **lesser)
+        return replace(own, **lesser, isolated=own.isolated or tenant.isolated)
 
     def of(self, user: User) -> list[UserQuery]:
         """The queries of a user that run now, the oldest first."""

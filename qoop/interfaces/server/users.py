@@ -14,7 +14,7 @@ import hmac
 import os
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import field
 from pathlib import Path
 from typing import Protocol
@@ -148,6 +148,11 @@ class Users:
     def without_verifier(self) -> Sequence[str]:
         """The users that need TLS to connect by PostgreSQL's protocol."""
         return [name for name, user in (self._users or {}).items() if user.verifier is None]
+
+    @property
+    def names(self) -> Set[str]:
+        """The names of the users in the file."""
+        return (self._users or {}).keys()
 
     @property
     def tenants(self) -> Mapping[str, Limits]:

@@ -9,22 +9,24 @@ may be large there is bound in a process with its own limit of memory, under no 
 
 from __future__ import annotations
 
-import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from qoop.catalog.by_text import LONG
 from qoop.catalog.errors import BindError, OutOfMemory
+from qoop.catalog.value import value
 from qoop.engine.processes.pool import ProcessPool
 from qoop.engine.processes.process import ChildProcess, Limits
 from qoop.planner.light import is_light
 from qoop.query.isolation import isolated_texts
+from qoop.query.isolation.fair_turns import FairTurns
 from qoop.query.statements.statement import Explain, Query, Statement
 
 if TYPE_CHECKING:
@@ -32,24 +34,39 @@ if TYPE_CHECKING:
     from qoop.planner.sql.bind import BinderContents, TypedName
 
 _AT_A_TIME = 2
-_PART = 4
-"""Texts that are bound at a time, and the part of the session's memory that each may take,"""
-_LEAST = 128 << 20
-"""but no less than this."""
-_INTERVAL = 0.05  # seconds between two checks of a text that waits for its turn
+"""Texts that are bound at a time in each lane."""
+_QUICK_SECONDS, _QUICK_MEMORY = 0.25, 64 << 20
+"""The limits of the quick lane. A text that needs more is bound again in the other lane, where it waits for its turn:
+so a short text never waits for one that takes all of its time."""
+_CROWDED = 8  # times as long by the clock, where others use the processor
+_PART, _LEAST = 8, 128 << 20
+"""The part of the session's memory that a text of the other lane may take, and the bytes that it may always take."""
 _REMEMBERED = 1000
 
-_check: ContextVar[Callable[[], object]] = ContextVar("check", default=lambda: None)
+
+@value
+class Caller:
+    """The caller for which texts are bound. check: is called often, in the thread of a text, and raises what gives that
+    up. tenant: of the texts. isolated: not even light ones are bound in this process."""
+
+    check: Callable[[], object] = lambda: None
+    tenant: str = ""
+    isolated: bool = False
+
+
+_SESSION = Caller()
+"""The caller where a session plans a text for itself."""
+_caller: ContextVar[Caller] = ContextVar("caller", default=_SESSION)
 
 
 @contextmanager
-def checked_by(check: Callable[[], object]) -> Iterator[None]:
-    """Texts that are bound within the block are given up where `check` raises; it is called often, in their thread."""
-    token = _check.set(check)
+def bound_for(caller: Caller) -> Iterator[None]:
+    """Texts within the block are bound for this caller."""
+    token = _caller.set(caller)
     try:
         yield
     finally:
-        _check.reset(token)
+        _caller.reset(token)
 
 
 class TextIsolation:
@@ -63,7 +80,7 @@ class TextIsolation:
         self._pool = pool
         self._memory = max(_LEAST, memory // _PART)
         self._locked = locked
-        self._turns = threading.BoundedSemaphore(_AT_A_TIME)
+        self._quick, self._slow = FairTurns(_AT_A_TIME), FairTurns(_AT_A_TIME)
         self._verdicts = _Verdicts({}, ())
         self._queries: OrderedDict[bytes, None] = OrderedDict()  # digests of long texts that are one query each
 
@@ -73,6 +90,8 @@ class TextIsolation:
 
     def is_needed(self, text: str, tables: Mapping[str, Table], views: Sequence[str]) -> bool:
         """True for a text that is not to be bound in this process. tables, views: of the session."""
+        if _caller.get().isolated:
+            return True
         known = self._verdicts
         if known.tables is not tables or known.views != tuple(views) or len(known.by_text) >= _REMEMBERED:
             known = self._verdicts = _Verdicts(tables, tuple(views))
@@ -89,8 +108,7 @@ class TextIsolation:
 
     def statements(self, text: str) -> tuple[Statement, ...]:
         """The statements of a long text: queries and EXPLAIN. Raises as `statements`, and QueryError for others."""
-        with self._turn() as (process, limits):
-            found = process.call(isolated_texts.read, (text,), limits)
+        found = self._called(lambda process, limits: process.call(isolated_texts.read, (text,), limits))
         for kind, query in found:
             if kind == "query":
                 self._queries[_digest(query)] = None
@@ -108,27 +126,54 @@ class TextIsolation:
         Raises as `Binder.describe`, OutOfMemory for a text whose binding needs more than its share, and what the check
         of the caller does.
         """
-        with self._turn() as (process, limits):
-            new = None if process.known == contents else isolated_texts.CODEC.write(contents)
-            found = process.call(isolated_texts.describe, (new, self._locked, text), limits)
-            process.known = contents
-        return tuple((str(name), str(type_)) for name, type_ in found)
 
-    @contextmanager
-    def _turn(self) -> Iterator[tuple[ChildProcess, Limits]]:
-        """A process for one text, once it is its turn."""
-        limits = Limits(self._memory, _check.get())
-        while not self._turns.acquire(timeout=_INTERVAL):
-            limits.check()
+        def described(process: ChildProcess, limits: Limits) -> list[tuple[str, str]]:
+            new = None if process.known == contents else isolated_texts.CODEC.write(contents)
+            found: list[tuple[str, str]] = process.call(isolated_texts.describe, (new, self._locked, text), limits)
+            process.known = contents
+            return found
+
+        return tuple((str(name), str(type_)) for name, type_ in self._called(described))
+
+    def _called(self, call: Callable[[ChildProcess, Limits], Any]) -> Any:
+        """The result of a call for one text: in the quick lane, or else in the other."""
+        caller = _caller.get()
         try:
-            with self._pool.process() as process:
-                yield process, limits
+            try:
+                with self._quick.turn(caller.tenant, caller.check), self._pool.process() as process:
+                    return call(process, Limits(_QUICK_MEMORY, _Quick(process, caller.check)))
+            except (_NotQuick, *_OUT_OF_MEMORY):
+                with self._slow.turn(caller.tenant, caller.check), self._pool.process() as process:
+                    return call(process, Limits(self._memory, caller.check))
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             raise OutOfMemory(f"to bind the text takes more than {self._memory / 1e6:,.0f} MB: {error}") from None
         except duckdb.Error as error:
             raise BindError(str(error)) from None
-        finally:
-            self._turns.release()
+
+
+_OUT_OF_MEMORY = (OutOfMemory, duckdb.OutOfMemoryException, MemoryError)
+
+
+class _NotQuick(Exception):
+    """The text takes too long for the quick lane."""
+
+
+class _Quick:
+    """A check that raises _NotQuick once a process has worked for too long. It counts the processor's time, so that a
+    short text stays short where others use the processor, but at most some times as long by the clock."""
+
+    def __init__(self, process: ChildProcess, check: Callable[[], object]) -> None:
+        self._process, self._check = process, check
+        self._begun: tuple[float, float] | None = None
+
+    def __call__(self) -> None:
+        self._check()
+        if not self._process.id:
+            return
+        now = self._process.cpu_seconds(), time.monotonic()
+        self._begun = self._begun or now
+        if now[0] - self._begun[0] > _QUICK_SECONDS or now[1] - self._begun[1] > _CROWDED * _QUICK_SECONDS:
+            raise _NotQuick
 
 
 class _Verdicts:

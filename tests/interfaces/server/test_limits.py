@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import math
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,13 +16,14 @@ from server_world import SLOW, World
 from waits import until
 
 import qoop
-from qoop.catalog.errors import Busy, ConfigError, TooMuch, TooOften
+from qoop.catalog.errors import Busy, ConfigError, Timeout, TooMuch, TooOften
 from qoop.interfaces.server.audit import AuditLog
 from qoop.interfaces.server.identity.users_file import read_users
 from qoop.interfaces.server.limits import Limits, Rates
 from qoop.interfaces.server.logs import logged
 from qoop.interfaces.server.service import Service
 from qoop.interfaces.server.users import User, Users, token_digest
+from qoop.query.job import Planned
 
 NIGHT = Limits(queries=2, rows=100)
 
@@ -34,6 +36,7 @@ def service() -> Iterator[Service]:
         "cat": User("cat", "day", limits=Limits(rate=2)),
         "dan": User("dan", "often"),
         "eli": User("eli", "often"),
+        "fay": User("fay", "day", limits=Limits(longest_query=1.0)),
     }
     with qoop.connect(slots=1, memory="1GB", locked=True) as session:
         session.register("t", pa.table({"n": range(1000)}))
@@ -60,6 +63,25 @@ def test_of_a_limit_of_both_the_lesser_holds(service: Service) -> None:
         list(query.parts())
     query.end()
     assert service.limits(cat).rows == math.inf
+
+
+def test_a_query_that_was_planned_for_long_still_ends_at_its_limit(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = service.session.planning.plan
+
+    def slow(text: str, at: str | None = None) -> Planned:
+        time.sleep(0.7)
+        return plan(text, at)
+
+    monkeypatch.setattr(service.session.planning, "plan", slow)
+    fay = service.users.of_name("fay")
+    assert fay
+    query = service.admit(fay, "SELECT count(*) FROM t a, t b, t c, t d WHERE a.n + b.n + c.n + d.n = 7", "http")
+    with pytest.raises(Timeout) as ended:
+        list(query.parts())
+    query.end(ended.value)
+    assert query.seconds < 1.5, "the planning counts"
 
 
 def test_so_many_requests_a_minute(service: Service) -> None:
@@ -105,6 +127,9 @@ def test_the_file_has_tenants(tmp_path: Path) -> None:
         path.chmod(0o600)
         return read_users(path)
 
+    assert read('slots = 2\nisolation = "process"').of_token("a token").limits == Limits(
+        rate=60, slots=2, isolated=True
+    )
     users = read('[tenants.day]\nqueries = 3\nlongest_query = 9\nmemory = "100MB"')
     assert users.of_tenant("day") == Limits(longest_query=9, queries=3, memory=100e6)
     assert users.of_token("a token").limits == Limits(rate=60)
@@ -113,10 +138,11 @@ def test_the_file_has_tenants(tmp_path: Path) -> None:
         (
             "[tenants.day]\nslotz = 3",
             "tenants.day has no option slotz; "
-            "there are longest_query, rows, result_bytes, queries, queue, rate, slots, memory",
+            "there are longest_query, rows, result_bytes, queries, queue, rate, slots, memory, isolation",
         ),
         ('[tenants.day]\nmemory = "much"', "tenants.day: memory: 'much' is not a size"),
         ("[tenants.day]\nmemory = 5", "tenants.day: memory: it must be at least 16MiB"),
+        ('isolation = "thread"', "ana: isolation must be \"process\", not 'thread'"),
         ("[tenants.day]\nrate = 0", "tenants.day: rate must be a number above 0, not 0"),
         ("[tenants]\nday = 3", "must be tables of limits"),
     ):

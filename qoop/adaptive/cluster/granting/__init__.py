@@ -3,7 +3,7 @@
 ::
 
     granter.py          the turn: ready tasks begin as the scheduler says, until nothing fits
-    tenant_limits.py    the slots that a tenant's jobs may hold together
+    tenant_limits.py    the slots and memory that the jobs of a tenant, or of a user, may hold together
     spare_resources.py  idle slots and memory that a granted task may have
     elastic.py          tasks whose slots change while they run
     node_places.py      tasks that wait at machines

@@ -12,11 +12,13 @@ It is TOML, with a table for each user. ``qoop serve --new-user NAME`` prints on
     queries = 4               # at a time
     queue = 10                # that may wait besides
     rate = 600                # requests a minute
+    slots = 2                 # that its tasks may hold at a time
+    memory = "1GB"            # the same
+    isolation = "process"     # all its queries run in child processes
 
     [tenants.dashboards]      # the same limits, for all of its users together
     queries = 10
-    slots = 2                 # that their tasks may hold at a time
-    memory = "2GB"            # the same
+    memory = "2GB"
 
     [oidc]                    # users with tokens of an issuer; limits as above, for each
     issuer = "https://login.example.com"
@@ -39,14 +41,14 @@ from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.faults import Faults
-from qoop.interfaces.server.limits import LIMITS, OF_USERS, Limits
+from qoop.interfaces.server.limits import LIMITS, Limits
 from qoop.interfaces.server.users import User, Users
 from qoop.interfaces.server.verifiers import Verifier, read_verifier
 
 if TYPE_CHECKING:
     from qoop.interfaces.server.identity.oidc import Issuer
 
-_OPTIONS = ("token", "password", "scram", "tenant", *OF_USERS)
+_OPTIONS = ("token", "password", "scram", "tenant", *LIMITS)
 _TENANTS, _OIDC = "tenants", "oidc"
 """The tables of the file that are not of a user."""
 _OF_ISSUER = ("issuer", "audience", "user", "tenant", "keys")
@@ -106,7 +108,7 @@ def _issuer(place: str, table: object) -> Issuer | None:
     from qoop.interfaces.server.identity.oidc import Issuer, IssuerSettings
 
     faults = Faults()
-    faults.read(partial(_check_options, place, table, (*_OF_ISSUER, *OF_USERS)), None)
+    faults.read(partial(_check_options, place, table, (*_OF_ISSUER, *LIMITS)), None)
     limits = faults.read(partial(Limits.of, place, table), Limits())
     for name in ("issuer", "audience"):
         if name not in table:

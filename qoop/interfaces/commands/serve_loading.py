@@ -1,0 +1,22 @@
+"""Loads what a server's first long query needs, before it serves: a second of Python that holds up all clients."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+_MODULES = (
+    "pandas", "pyarrow.parquet", "sqlglot.dialects.duckdb",
+    "qoop.catalog.statistics.earlier_version", "qoop.catalog.statistics.parquet_chunks",
+    "qoop.engine.processes.isolated_kernel",
+    "qoop.planner.estimate.doubts", "qoop.planner.lock", "qoop.planner.options", "qoop.planner.planner",
+    "qoop.planner.sql.reading",
+    "qoop.query.drawing.analysis", "qoop.query.drawing.explaining", "qoop.query.preparation", "qoop.query.quick_plans",
+    "qoop.query.statements.listings", "qoop.session.explanations",
+)  # fmt: skip
+"""Modules that a session loads when a query needs them. Arrow loads pandas with its first date."""
+
+
+def load_planner() -> None:
+    """Load the modules."""
+    for module in _MODULES:
+        import_module(module)

@@ -1,0 +1,28 @@
+"""A server has loaded what its long queries need before it serves: loading takes a second of all clients."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_PROGRAM = """
+import sys
+import pyarrow as pa
+import qoop
+from qoop.interfaces.commands.serve_loading import load_planner
+
+with qoop.connect(slots=2, memory="1GB", locked=True) as session:
+    session.register("t", pa.table({"n": range(1000), "d": [0] * 1000}).cast(pa.schema([("n", "i8"), ("d", "date32")])))
+    load_planner()
+    before = set(sys.modules)
+    for text in ("FROM t", "EXPLAIN ALTERNATIVES SELECT d, sum(a.n) FROM t a JOIN t b USING (d) GROUP BY d ORDER BY d"):
+        session.sql(text).fetchall()
+    print(*sorted(name for name in set(sys.modules) - before if "planner" in name or "pandas.core" in name))
+"""
+
+
+def test_the_first_long_query_loads_no_planner() -> None:
+    text = _PROGRAM.replace('"i8"', "pa.int64()").replace('"date32"', "pa.date32()")
+    text = text.replace("[0] * 1000", "pa.array([0] * 1000, pa.int32())")
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []
