@@ -56,8 +56,8 @@ WAYS = ("wait", "wait", "cancel", "leave", "stop reading")
 
 @dataclass(frozen=True)
 class Order:
-    """An order for the clients. port: of the server. short: texts, each with its rows as JSON. dashboards, bombers: their
-    tokens."""
+    """An order for the clients. port: of the server. short: texts, each with its rows as JSON. dashboards,
+    bombers: their tokens."""
 
     port: int
     seed: int
