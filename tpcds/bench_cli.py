@@ -14,6 +14,7 @@ from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import parse_bytes
 from qoop.query.drawing.picture import write
 from qoop.tpcds.bench import (
+    bombs,
     continued,
     core_speed,
     eta,
@@ -214,6 +215,32 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
 
 
+def _add_bombs(commands: Commands) -> None:
+    what = "Dashboards and queries without bound: one process of DuckDB alone, then `qoop serve` with its live page"
+    parser = commands.add_parser("bombs", description=f"{what}.")
+    parser.add_argument("directory", metavar="DIR", help="of Parquet files, one a table")
+    usual = bombs.BombOptions(Path())
+    parser.add_argument(
+        "--seconds", type=float, default=usual.seconds, metavar="S", help=f"of each ({usual.seconds:g})"
+    )
+    parser.add_argument(
+        "--memory", default="2GB", metavar="SIZE", help="of all processes of a side; above it, they are killed (2GB)"
+    )
+    parser.add_argument("--slots", type=int, default=usual.slots, metavar="N", help=f"tasks at a time ({usual.slots})")
+    for name, count in (("dashboards", usual.dashboards), ("bombers", usual.bombers)):
+        parser.add_argument(f"--{name}", type=int, default=count, metavar="N", help=f"that send such texts ({count})")
+    parser.set_defaults(run=_bombs)
+
+
+def _bombs(options: argparse.Namespace) -> int:
+    numbers = {name: _positive(f"--{name}", getattr(options, name)) for name in ("slots", "dashboards", "bombers")}
+    if not options.seconds > 0:
+        raise ConfigError(f"--seconds must be above 0, not {options.seconds:g}")
+    chosen = bombs.BombOptions(Path(options.directory), options.seconds, parse_bytes(options.memory), **numbers)
+    _, served = bombs.run(chosen, _tell)
+    return 1 if served.ended is not None or served.tally.wrong else 0
+
+
 def _resized(options: argparse.Namespace) -> int:
     if options.ray:
         return _ray_arrive(options)
@@ -403,7 +430,8 @@ def _exchanges(commands: Commands) -> None:
 
 _GROUPS: Mapping[str, Sequence[Callable[[Commands], None]]] = {
     "on this machine, next to DuckDB": (
-        _add_shrink, _add_arrive, _add_continued, _add_lives, _add_interrupt, _add_resizes, _add_overhead, _add_eta,
+        _add_bombs, _add_shrink, _add_arrive, _add_continued, _add_lives, _add_interrupt, _add_resizes, _add_overhead,
+        _add_eta,
     ),
     "in virtual time": (_add_core, _queues, _exchanges, load_commands.add_command, growing_commands.add_command),
     "the paper's evaluation, in virtual time": (

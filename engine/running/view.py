@@ -98,6 +98,12 @@ class RunView:
         return tuple(self._outputs.present[task.key] for task in tasks if task.present)
 
     @property
+    def answer_parts(self) -> int:
+        """The number of parts of the root; 0: there is no plan yet."""
+        frontier = self._frontier
+        return 0 if frontier is None else len(frontier.root.tasks)
+
+    @property
     def first_outputs(self) -> tuple[Committed, ...]:
         """The root's outputs from its first part on, up to the first that is not present."""
         if self._frontier is None:

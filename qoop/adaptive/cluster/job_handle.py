@@ -157,13 +157,18 @@ class JobHandle:
         Once one was handed out the job changes only to plans that keep it. Raises the job's error.
         """
         streamed, pinned = 0, False
-        while not self.wait(_STREAM_PAUSE):
-            pinned = pinned or self._pin()
+        while not self.wait(self._stream_pause()):
+            pinned = pinned or (self._run.answer_parts > 1 and self._pin())
             if pinned:
                 parts = self._first_outputs()[streamed:]
                 yield from parts
                 streamed += len(parts)
         yield from self.done.result()[streamed:]
+
+    def _stream_pause(self) -> float:
+        """Seconds until the next look. An answer of one part is there at the end, of which a job tells by itself: many
+        clients that look for it often would hold up the loop."""
+        return _STREAM_PAUSE if self._run.answer_parts > 1 else WAKE_SECONDS
 
     def _first_outputs(self) -> tuple[Committed, ...]:
         with self._cluster.lock:
