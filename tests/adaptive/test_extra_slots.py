@@ -17,6 +17,7 @@ from qoop.adaptive.cluster.granting.preemption import PATIENCE_SECONDS as LAST_P
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.recording.messages import JobRequest
+from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import Cancelled, ConfigError, Timeout
 from qoop.engine.backends.outcomes import Outcome, as_estimated
 from qoop.engine.backends.simulated import SimulatedBackend
@@ -152,6 +153,31 @@ def test_texts_that_never_end_leave_a_slot_to_short_ones() -> None:
     for one in endless:
         one.cancel()
     world.end()
+
+
+def test_tenants_with_short_queries_hardly_wait_for_those_with_texts_that_never_end() -> None:
+    """Each bomb has the estimate of a short query, and each tenant with bombs sends the next one at once."""
+    world = World(2, script=lambda spec: Outcome(inf if spec.stage.id.startswith("bomb") else 0.01))
+    bombs, waits, count = dict[int, JobHandle](), list[float](), 0
+    for tick in range(250):  # of 50 ms; there are ten dashboards, of which one asks in each
+        for bomber in range(10):
+            if tick % 100 == 10 * bomber or (tick == 20 and bomber not in bombs):
+                if bomber in bombs:
+                    bombs[bomber].cancel()
+                count += 1
+                request = JobRequest(plan(f"bomb{count}", 0.01), terms=Terms(f"bomber{bomber}"))
+                bombs[bomber] = world.cluster.submit(request)
+        short = world.cluster.submit(JobRequest(plan(f"short{tick}", 0.01), terms=Terms(f"dashboard{tick % 10}")))
+        begun = world.clock.now()
+        while short.state != "SUCCEEDED":
+            world.cluster.step(0.05)
+        waits.append(world.clock.now() - begun)
+        world.until(max(world.clock.now(), 0.05 * (tick + 1)))
+    for one in bombs.values():
+        one.cancel()
+    world.end()
+    waits.sort()
+    assert waits[len(waits) // 2] < 0.02 and waits[int(0.99 * len(waits))] <= 0.1 and waits[-1] <= 0.3, waits[-20:]
 
 
 def test_jobs_that_take_much_longer_than_estimated_take_turns_and_all_end() -> None:

@@ -300,7 +300,7 @@ def _expected(options: BombOptions, texts: Texts) -> list[list[tuple[Any, ...]]]
 
 @contextmanager
 def _opened(options: BombOptions) -> Iterator[duckdb.DuckDBPyConnection]:
-    config = {"memory_limit": f"{options.memory}B", "threads": options.slots}
+    config: dict[str, Any] = {"memory_limit": f"{options.memory}B", "threads": options.slots}
     with duckdb.connect(config=config) as connection:
         for path in options.folder.glob("*.parquet"):
             file = str(path).replace("'", "''")

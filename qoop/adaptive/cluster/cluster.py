@@ -423,7 +423,7 @@ class Cluster:
         name = job.run.job
         if self._journal is not None:
             self._journal.end(name, job.run.history)
-        self._granter.forget(name)
+        self._granter.ended(job)
         self._past.put(job)
         self._planner_requests.forget(name)
         self._limits.remove(name)

@@ -8,6 +8,7 @@
     elastic.py          tasks whose slots change while they run
     node_places.py      tasks that wait at machines
     extra_slots.py      a slot on top of those there are, for a job that waits with nothing running
+    short_tenants.py    the tenants whose queries were as short as estimated
     extra_grants.py     gives those slots, and interrupts a task where even that does not help
     preemption.py       the task that is interrupted for a job that waits
     revocation.py       what to do when capacity is about to go

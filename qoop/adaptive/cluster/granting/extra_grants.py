@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob, Order
     from qoop.adaptive.cluster.granting.granter import Granter
     from qoop.adaptive.cluster.granting.preemption import Preemption
+    from qoop.adaptive.cluster.granting.short_tenants import Standing
     from qoop.adaptive.schedulers.base import Request
     from qoop.engine.driver import Driver
     from qoop.engine.events import Running
@@ -41,22 +42,25 @@ class ExtraGrants:
 
     def grant(self, granter: Granter, now: float) -> None:
         """Start a task of each job that has waited for long enough with nothing running, as far as machines go."""
-        pressed = False
-        due = self._slots.due(granter.waiting, lambda job: self._jobs[job].run, now)
-        for request in granter.waiting.fairly(due, self._driver.capacity):
+        pressed: list[Standing] = []
+        due = granter.waiting.fairly(
+            self._slots.due(granter.waiting, lambda job: self._jobs[job].run, now), self._driver.capacity
+        )
+        for request in sorted(due, key=lambda one: self._slots.tenants.standing(one.tenant)):
             brief = self._slots.is_brief(self._jobs[request.job].run)
             allowed = granter.limits.memory(self._jobs[request.job])
             grant = extra_grant(request, self._driver.availability(), self._driver.extra(), brief, allowed)
-            pressed |= grant is None and brief
             if grant is not None:
                 self._slots.begun(granter.start(grant, now), brief)
-        self._end_not_brief(pressed, now)
+            elif brief:
+                pressed.append(self._slots.tenants.standing(request.tenant))
+        self._end_not_brief(min(pressed, default=None), now)
 
-    def _end_not_brief(self, pressed: bool, now: float) -> None:
+    def _end_not_brief(self, pressed: Standing | None, now: float) -> None:
         """Stop attempts that have an extra slot for being thought short, unless another is left for short ones."""
         extra = self._driver.extra()
         running = [one for job in self._jobs.values() for one in job.run.running() if one.extra] if extra else []
-        for one in self._slots.not_brief(running, pressed, now):
+        for one in self._slots.not_brief(running, lambda job: self._jobs[job].tenant, pressed, now):
             self._note_tick()
             here = [other.attempt for other in running if other.machine == one.machine]
             if self._slots.long_ones(here) >= most_extra(self._driver.available(one.machine).capacity):
@@ -95,11 +99,11 @@ class ExtraGrants:
         """The number of times that a task of the job was interrupted for another job."""
         return self._preemption.times(job) if self._preemption is not None else 0
 
-    def forget(self, job: JobId) -> None:
+    def ended(self, job: ActiveJob, now: float) -> None:
         """The job has ended."""
-        self._slots.forget(job)
+        self._slots.ended(job, now)
         if self._preemption is not None:
-            self._preemption.forget(job)
+            self._preemption.forget(job.run.job)
 
     def moments(self) -> Iterable[float]:
         """Seconds of the clock at which a job has waited for long enough, or is checked again."""

@@ -7,7 +7,8 @@ is denied, so it is little. As soon as a slot is free, the attempt has that, and
 
 One extra slot is for jobs that are believed to be short. One that turns out not to be may keep it where another is
 left; else it is interrupted, and waits as a long one does. So a text of unknown length is tried
-out, and loses no more than a second.
+out, and loses no more than a second. Tenants whose texts were short go first there
+(:mod:`~qoop.adaptive.cluster.granting.short_tenants`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from qoop.adaptive.cluster.granting.short_tenants import ShortTenants, Standing
 from qoop.adaptive.schedulers.base import Request
 from qoop.engine.events import Grant, Running
 from qoop.engine.run import Run
+from qoop.engine.state import State
 from qoop.engine.task import AttemptId, JobId, MachineId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
@@ -35,6 +38,9 @@ PATIENCE_SECONDS = 1.0
 
 PRESSED_SECONDS = 0.2
 """While a short job waits for an extra slot, another has that for so long, or a few times what it should take."""
+
+OUTRANKED_SECONDS = 0.05
+"""The same while the job that waits is of a tenant with a better standing."""
 
 _LATE = 4.0
 """A short job whose task takes longer than that multiple of its estimate is not short: others share its CPU."""
@@ -71,6 +77,7 @@ class ExtraSlots:
         self.since: dict[JobId, float] = {}
         self._brief: set[AttemptId] = set()  # that have an extra slot since they are believed to be short
         self._long: set[JobId] = set()  # that were believed to be short, and are not
+        self.tenants = ShortTenants()
 
     def is_brief(self, run: Run) -> bool:
         """True for a job that is believed to be short."""
@@ -81,22 +88,33 @@ class ExtraSlots:
         if brief:
             self._brief.add(attempt)
 
-    def forget(self, job: JobId) -> None:
+    def ended(self, job: ActiveJob, now: float) -> None:
         """The job has ended."""
-        self._long.discard(job)
+        self._long.discard(job.run.job)
+        if job.run.state is State.SUCCEEDED and now - job.submitted <= BRIEF_SECONDS:
+            self.tenants.note(job.tenant, True)
 
-    def not_brief(self, extra: Sequence[Running], pressed: bool, now: float) -> list[Running]:
+    def not_brief(
+        self, extra: Sequence[Running], tenant: Callable[[JobId], str], pressed: Standing | None, now: float
+    ) -> list[Running]:
         """Attempts on extra slots that have turned out not to be short, each told once.
 
-        extra: all that have one. pressed: a short job waits for one.
+        extra: all that have one. tenant: of a job. pressed: the best standing of short jobs that wait for one.
         """
         self._brief &= {one.attempt for one in extra}
         if not extra:
             return []
-        until = {one.attempt: one.started + _believed(one, pressed) for one in extra if one.attempt in self._brief}
+        owners = {one.attempt: tenant(one.attempt.task.job) for one in extra if one.attempt in self._brief}
+        until = {
+            one.attempt: one.started + _believed(one, pressed, self.tenants.standing(owners[one.attempt]))
+            for one in extra
+            if one.attempt in owners
+        }
         late = [one for one in extra if until.get(one.attempt, math.inf) <= now]
-        self._brief -= {one.attempt for one in late}
-        self._long |= {one.attempt.task.job for one in late}
+        for one in late:
+            self._brief.remove(one.attempt)
+            self._long.add(one.attempt.task.job)
+            self.tenants.note(owners[one.attempt], False)
         self.next_at = min([self.next_at, *(at for at in until.values() if at > now)])
         return late
 
@@ -121,9 +139,13 @@ def patience(brief: bool) -> float:
     return 0.0 if brief else PATIENCE_SECONDS
 
 
-def _believed(one: Running, pressed: bool) -> float:
-    """Seconds for which an attempt is believed to be short."""
-    return min(BRIEF_SECONDS, max(PRESSED_SECONDS, _LATE * one.seconds)) if pressed else BRIEF_SECONDS
+def _believed(one: Running, pressed: Standing | None, standing: Standing) -> float:
+    """Seconds for which an attempt is believed to be short. standing: of its tenant."""
+    if pressed is None:
+        return BRIEF_SECONDS
+    if pressed < standing:
+        return OUTRANKED_SECONDS
+    return min(BRIEF_SECONDS, max(PRESSED_SECONDS, _LATE * one.seconds))
 
 
 def extra_grant(

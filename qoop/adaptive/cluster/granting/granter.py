@@ -85,11 +85,11 @@ class Granter:
         if self._driver.leaving:
             self._clear_out(now)
 
-    def forget(self, job: JobId) -> None:
+    def ended(self, job: ActiveJob) -> None:
         """The job has ended."""
-        self.waiting.drop(job)
+        self.waiting.drop(job.run.job)
         if self.extra is not None:
-            self.extra.forget(job)
+            self.extra.ended(job, self.waiting.now)
 
     def moments(self) -> Iterable[float]:
         """Seconds of the clock at which something is to be granted, or looked at, though nothing has happened."""
