@@ -76,7 +76,7 @@ class Texts:
 
 @dataclass
 class Tally:
-    """What clients have seen. seconds: of short queries that were answered. wrong: of these, with other rows. failed:
+    """The answers that clients got. seconds: of short queries that were answered. wrong: of these, with other rows. failed:
     short queries with an error. bombs: by how they ended."""
 
     seconds: list[float] = field(default_factory=list)
@@ -284,13 +284,13 @@ def _write_users(path: Path, options: BombOptions) -> list[str]:
 
 def _addresses(lines: Iterator[str]) -> tuple[str, str]:
     """The addresses of HTTP and of the live page. Raises ExecutionError if the server does not begin."""
-    seen, address = "", ""
+    text, address = "", ""
     for line in lines:
-        seen += line
+        text += line
         if (found := _PAGE.search(line)) is not None and address:
             return address, found[1]
         address = found[1] if found is not None else address
-    raise ExecutionError(f"the server has not begun: {seen}")
+    raise ExecutionError(f"the server has not begun: {text}")
 
 
 def _expected(options: BombOptions, texts: Texts) -> list[list[tuple[Any, ...]]]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob, Order
     from qoop.adaptive.cluster.granting.granter import Granter
     from qoop.adaptive.cluster.granting.preemption import Preemption
-    from qoop.adaptive.cluster.granting.short_tenants import Standing
+    from qoop.adaptive.cluster.granting.short_tenants import Rank
     from qoop.adaptive.schedulers.base import Request
     from qoop.engine.driver import Driver
     from qoop.engine.events import Running
@@ -42,21 +42,21 @@ class ExtraGrants:
 
     def grant(self, granter: Granter, now: float) -> None:
         """Start a task of each job that has waited for long enough with nothing running, as far as machines go."""
-        pressed: list[Standing] = []
+        pressed: list[Rank] = []
         due = granter.waiting.fairly(
             self._slots.due(granter.waiting, lambda job: self._jobs[job].run, now), self._driver.capacity
         )
-        for request in sorted(due, key=lambda one: self._slots.tenants.standing(one.tenant)):
+        for request in sorted(due, key=lambda one: self._slots.tenants.rank(one.tenant)):
             brief = self._slots.is_brief(self._jobs[request.job].run)
             allowed = granter.limits.memory(self._jobs[request.job])
             grant = extra_grant(request, self._driver.availability(), self._driver.extra(), brief, allowed)
             if grant is not None:
                 self._slots.begun(granter.start(grant, now), brief)
             elif brief:
-                pressed.append(self._slots.tenants.standing(request.tenant))
+                pressed.append(self._slots.tenants.rank(request.tenant))
         self._end_not_brief(min(pressed, default=None), now)
 
-    def _end_not_brief(self, pressed: Standing | None, now: float) -> None:
+    def _end_not_brief(self, pressed: Rank | None, now: float) -> None:
         """Stop attempts that have an extra slot for being thought short, unless another is left for short ones."""
         extra = self._driver.extra()
         running = [one for job in self._jobs.values() for one in job.run.running() if one.extra] if extra else []

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.cluster.granting.short_tenants import ShortTenants, Standing
+from qoop.adaptive.cluster.granting.short_tenants import ShortTenants, Rank
 from qoop.adaptive.schedulers.base import Request
 from qoop.engine.events import Grant, Running
 from qoop.engine.run import Run
@@ -40,7 +40,7 @@ PRESSED_SECONDS = 0.2
 """While a short job waits for an extra slot, another has that for so long, or a few times what it should take."""
 
 OUTRANKED_SECONDS = 0.05
-"""The same while the job that waits is of a tenant with a better standing."""
+"""The same while the job that waits is of a tenant with a better rank."""
 
 _LATE = 4.0
 """A short job whose task takes longer than that multiple of its estimate is not short: others share its CPU."""
@@ -95,18 +95,18 @@ class ExtraSlots:
             self.tenants.note(job.tenant, True)
 
     def not_brief(
-        self, extra: Sequence[Running], tenant: Callable[[JobId], str], pressed: Standing | None, now: float
+        self, extra: Sequence[Running], tenant: Callable[[JobId], str], pressed: Rank | None, now: float
     ) -> list[Running]:
         """Attempts on extra slots that have turned out not to be short, each told once.
 
-        extra: all that have one. tenant: of a job. pressed: the best standing of short jobs that wait for one.
+        extra: all that have one. tenant: of a job. pressed: the best rank of short jobs that wait for one.
         """
         self._brief &= {one.attempt for one in extra}
         if not extra:
             return []
         owners = {one.attempt: tenant(one.attempt.task.job) for one in extra if one.attempt in self._brief}
         until = {
-            one.attempt: one.started + _believed(one, pressed, self.tenants.standing(owners[one.attempt]))
+            one.attempt: one.started + _believed(one, pressed, self.tenants.rank(owners[one.attempt]))
             for one in extra
             if one.attempt in owners
         }
@@ -139,11 +139,11 @@ def patience(brief: bool) -> float:
     return 0.0 if brief else PATIENCE_SECONDS
 
 
-def _believed(one: Running, pressed: Standing | None, standing: Standing) -> float:
-    """Seconds for which an attempt is believed to be short. standing: of its tenant."""
+def _believed(one: Running, pressed: Rank | None, rank: Rank) -> float:
+    """Seconds for which an attempt is believed to be short. rank: of its tenant."""
     if pressed is None:
         return BRIEF_SECONDS
-    if pressed < standing:
+    if pressed < rank:
         return OUTRANKED_SECONDS
     return min(BRIEF_SECONDS, max(PRESSED_SECONDS, _LATE * one.seconds))
 

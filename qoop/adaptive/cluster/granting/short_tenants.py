@@ -12,8 +12,8 @@ from enum import IntEnum
 _REMEMBERED = 10_000
 
 
-class Standing(IntEnum):
-    """The standing of a tenant; lower goes first."""
+class Rank(IntEnum):
+    """The rank of a tenant; the lowest goes first."""
 
     SHORT = 0
     UNKNOWN = 1
@@ -21,12 +21,12 @@ class Standing(IntEnum):
 
 
 class ShortTenants:
-    """The standing of tenants, by their last query that was believed to be short.
+    """The rank of tenants, by their last query that was believed to be short.
 
     >>> tenants = ShortTenants()
     >>> tenants.note("ana", True), tenants.note("bob", False)
     (None, None)
-    >>> sorted(["bob", "cat", "ana"], key=tenants.standing)
+    >>> sorted(["bob", "cat", "ana"], key=tenants.rank)
     ['ana', 'cat', 'bob']
     """
 
@@ -40,9 +40,9 @@ class ShortTenants:
         if len(self._short) > _REMEMBERED:
             self._short.pop(next(iter(self._short)))
 
-    def standing(self, tenant: str) -> Standing:
-        """The standing of a tenant."""
+    def rank(self, tenant: str) -> Rank:
+        """The rank of a tenant."""
         short = self._short.get(tenant)
         if short is None:
-            return Standing.UNKNOWN
-        return Standing.SHORT if short else Standing.NOT_SHORT
+            return Rank.UNKNOWN
+        return Rank.SHORT if short else Rank.NOT_SHORT
