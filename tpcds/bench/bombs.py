@@ -76,8 +76,8 @@ class Texts:
 
 @dataclass
 class Tally:
-    """The answers that clients got. seconds: of short queries that were answered. wrong: of these, with other rows. failed:
-    short queries with an error. bombs: by how they ended."""
+    """The answers that clients got. seconds: of short queries that were answered. wrong: of these, with other rows.
+    failed: short queries with an error. bombs: by how they ended."""
 
     seconds: list[float] = field(default_factory=list)
     wrong: int = 0

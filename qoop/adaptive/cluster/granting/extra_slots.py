@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.cluster.granting.short_tenants import ShortTenants, Rank
+from qoop.adaptive.cluster.granting.short_tenants import Rank, ShortTenants
 from qoop.adaptive.schedulers.base import Request
 from qoop.engine.events import Grant, Running
 from qoop.engine.run import Run
