@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from server_world import World  # noqa: F401 — skips where the extra is missing
+from waits import PATIENCE
 
 from qoop.catalog.errors import ConfigError
 from qoop.interfaces.server.restart import handover
@@ -15,9 +16,9 @@ from qoop.interfaces.server.timeouts import Place, listening_socket
 
 
 def reaches(port: int, listening: socket.socket) -> bool:
-    """Whether a client that connects to the port is accepted there."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10):
-        listening.settimeout(10)
+    """True if a client that connects to the port is accepted there."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE):
+        listening.settimeout(PATIENCE)
         accepted, _ = listening.accept()
         accepted.close()
     return True
