@@ -65,6 +65,7 @@ from qoop.interfaces.former_paths import install
 if TYPE_CHECKING:
     from qoop.adaptive.profiles import CapacityProfile, replay
     from qoop.interfaces.notebook import load_ipython_extension
+    from qoop.programs.sweeps.space import int_uniform, log_uniform, uniform
     from qoop.query.job import Job
     from qoop.query.options import ConnectOptions
     from qoop.query.result import Result
@@ -108,12 +109,15 @@ __all__ = [
     "UnknownTable",
     "__version__",
     "connect",
+    "int_uniform",
     "lambda_handler",
     "load_ipython_extension",
+    "log_uniform",
     "replay",
     "resume",
     "slices",
     "sql",
+    "uniform",
 ]
 
 install()
@@ -127,12 +131,15 @@ _HOME = {
     "Result": "qoop.query.result",
     "Session": "qoop.session.session",
     "connect": "qoop.session.opening",
+    "int_uniform": "qoop.programs.sweeps.space",
     "lambda_handler": "qoop.session.slices",
     "load_ipython_extension": "qoop.interfaces.notebook",
+    "log_uniform": "qoop.programs.sweeps.space",
     "replay": "qoop.adaptive.profiles",
     "resume": "qoop.session.opening",
     "slices": "qoop.session.slices",
     "sql": "qoop.session.opening",
+    "uniform": "qoop.programs.sweeps.space",
 }
 
 

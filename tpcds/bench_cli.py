@@ -34,7 +34,7 @@ from qoop.tpcds.map import commands as the_map
 from qoop.tpcds.on_ray import ray_arrive
 from qoop.tpcds.queries import parse_names, parse_selection
 from qoop.tpcds.queues import bench as queues
-from qoop.tpcds.simulate import measuring
+from qoop.tpcds.simulate import measuring, sweeps
 from qoop.tpcds.suite import commands as suite
 
 T = TypeVar("T")
@@ -187,6 +187,16 @@ def _add_core(commands: Commands) -> None:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of plans and durations (1)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.set_defaults(run=_core)
+
+
+def _add_sweeps(commands: Commands) -> None:
+    what = "Hours until a trial of a sweep reaches its target, by policy: 100 known curves, in virtual time"
+    parser = commands.add_parser("sweeps", description=f"{what}. Runs no query.")
+    parser.add_argument("--sets", type=int, default=8, metavar="N", help="of curves (8)")
+    parser.add_argument("--orders", type=int, default=25, metavar="N", help="of the trials of each set (25)")
+    parser.add_argument("--slots", type=int, default=5, metavar="N", help="steps at a time (5)")
+    parser.add_argument("--late", action="store_true", help="curves that rise late, and some that fall back")
+    parser.set_defaults(run=_sweeps)
 
 
 def _add_tables(parser: argparse.ArgumentParser, scale: str = "") -> None:
@@ -377,6 +387,19 @@ def _core(options: argparse.Namespace) -> int:
     return 0
 
 
+def _sweeps(options: argparse.Namespace) -> int:
+    sets, orders = _positive("--sets", options.sets), _positive("--orders", options.orders)
+    slots = _positive("--slots", options.slots)
+    found = sweeps.run(sets, orders, slots, "late" if options.late else "usual", _tell)
+    _tell("all sets:")
+    for policy, figures in found.items():
+        hours = tuple(one for figure in figures for one in figure.hours)
+        spread = sum(figure.spread for figure in figures) / len(figures)
+        part = sum(figure.succeeded for figure in figures) / len(figures)
+        _tell(f"  {policy:10} {sum(hours) / len(hours):6.2f} h, {spread:6.2f} between orders, {part:4.0%} succeed")
+    return 0
+
+
 def _queries(options: argparse.Namespace) -> tuple[int, ...]:
     return parse_selection(options.queries) if options.queries is not None else ()
 
@@ -433,7 +456,9 @@ _GROUPS: Mapping[str, Sequence[Callable[[Commands], None]]] = {
         _add_bombs, _add_shrink, _add_arrive, _add_continued, _add_lives, _add_interrupt, _add_resizes, _add_overhead,
         _add_eta,
     ),
-    "in virtual time": (_add_core, _queues, _exchanges, load_commands.add_command, growing_commands.add_command),
+    "in virtual time": (
+        _add_core, _add_sweeps, _queues, _exchanges, load_commands.add_command, growing_commands.add_command,
+    ),
     "the paper's evaluation, in virtual time": (
         _add_measure, suite.add_commands, the_map.add_commands,
     ),

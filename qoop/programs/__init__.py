@@ -9,6 +9,7 @@ has each message (:mod:`qoop.adaptive.program_log`), so a rerun goes through the
     approximate/   answers that grow more certain as more data is read, in such rounds
     steps.py       a step that is repeated
     iterate/       steps in SQL that are repeated until their loss stops falling
+    sweeps/        many settings of one query, of which only the good ones cost
     views/         views that are kept, and refreshed at the cost of what has changed
     kinds.py       the classes of programs, for a rerun
 """

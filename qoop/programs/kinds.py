@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from qoop.programs import rounds, steps
+from qoop.programs.sweeps import messages, sweep
 from qoop.programs.views import freshness
 
 
 def program_kinds() -> tuple[type, ...]:
     """The classes of all programs and of the messages to them."""
     of_views = freshness.Compared, freshness.RefreshEnded, freshness.Freshness
-    return rounds.RoundEnded, rounds.Finish, rounds.Rounds, steps.StepEnded, steps.Steps, *of_views
+    of_sweeps = sweep.Sweep, sweep.Trial, messages.TrialStepEnded, messages.TrialFailed, messages.Predicted
+    more_of_sweeps = messages.Share, messages.Due
+    of_answers = rounds.RoundEnded, rounds.Finish, rounds.Rounds
+    return *of_answers, steps.StepEnded, steps.Steps, *of_views, *of_sweeps, *more_of_sweeps

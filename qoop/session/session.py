@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -43,24 +42,19 @@ from qoop.query.tables import SessionTables, weakly
 from qoop.session.execution import Execution
 from qoop.session.options import JobTerms, SessionOptions
 from qoop.session.parts import SessionParts, capacity, made, present_outputs, unfinished_runs
-from qoop.session.registration import Registration
+from qoop.session.programs import Programs
 from qoop.session.starting import JobStarts, StartOptions, time_left
 from qoop.session.texts import RunQuery, Texts, with_parameters
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.tenants import TenantStatus
-    from qoop.programs.approximate.answer import Answer
-    from qoop.programs.approximate.planning import SessionQueries
-    from qoop.programs.iterate.curves import Kind
-    from qoop.programs.iterate.iteration import Iteration
     from qoop.programs.views.views import MaterializedViews, ViewStatus
     from qoop.query.statements.parameters import Parameters
     from qoop.session.cursors import Cursor
     from qoop.session.pages import OpenPage
-    from qoop.session.until_done import Life, UntilDoneOptions
 
 
-class Session(Registration):
+class Session(Programs):
     """Tables and jobs. Usable from several threads; close it, or use it as a context manager.
 
     planning: how its queries are planned. plan_cache: the plans of texts that were planned before.
@@ -190,90 +184,6 @@ class Session(Registration):
                 self._starts.offer_sample(job.id, planned, chosen.deadline, confidence)
             return job
 
-    @interruptible()
-    def approximate(
-        self,
-        text: str,
-        error: float | None = None,
-        confidence: float | None = None,
-        *,
-        parameters: Parameters = (),
-        resume: bool | None = None,
-        seed: int | None = None,
-        if_busy: bool = False,
-        **terms: Unpack[JobTerms],
-    ) -> Answer:
-        """Start a query whose answer grows more certain, and return at once; see docs/growing.md.
-
-        error: the distance between an estimate and each end of its interval, relative to the estimate. The answer ends
-        once all intervals are that narrow; 0: once it is exact. By default the session's `error_goal`.
-        confidence: the probability that all published intervals of a figure contain its true value; by default the
-        session's.
-        seed: of the random order in which pieces are read; by default one of the text and the tables.
-        parameters, resume, terms: as for `submit`.
-        if_busy: the answer ends early only while other queries have to queue (`most_jobs`); else it is exact, at the
-        cost of any query.
-
-        A query without partial answers runs as usual, and its only edition states the reason. Raises as `submit` does.
-        """
-        from qoop.programs.approximate.start import start_answer
-        from qoop.programs.approximate.target import AnswerOptions, Target
-
-        chosen = self._options.terms_with(**terms)
-        goal = self._options.goal
-        target = Target(goal["error_goal"], goal["confidence"]).overridden(error, confidence)
-        begun, reuse = time.monotonic(), self.config.reuse if resume is None else resume
-
-        def begin(planned: Planned, *, follows: bool = False, gain: float | None = None) -> Job:
-            left = chosen.later(time.monotonic() - begun)
-            return self.start(planned, resume=reuse, terms=left, follows=follows, gain=gain)
-
-        busy = (lambda: self.cluster.overloaded) if if_busy else None
-        ended_early = partial(self.cluster.ended_early, chosen.tenant) if if_busy else None
-        within, log = goal["exact_within"], self.cluster.program_log()
-        options = AnswerOptions(target, seed, within, chosen.deadline, busy, ended_early, log)
-        with self._written_out(query_text(with_parameters(text, parameters))) as query:
-            return start_answer(query, self._queries(), options, begin)
-
-    def _queries(self) -> SessionQueries:
-        from qoop.programs.approximate.planning import SessionQueries
-
-        return SessionQueries(self._tables, self.planning, self.config.ray is not None)
-
-    @interruptible()
-    def iterate(
-        self,
-        step: str,
-        start: object,
-        *,
-        loss: str = "loss",
-        until: float = 1e-3,
-        most: int = 100,
-        former: str = "former",
-        curve: Kind | None = None,
-        **terms: Unpack[JobTerms],
-    ) -> Iteration:
-        """Repeat a query over its own result until a loss stops falling, and return at once; see docs/growing.md.
-
-        step: the query. It reads tables, and the result of the previous step as the table `former`.
-        start: what the first step reads there: a query, or data as for `register`.
-        loss: the column of the step's rows whose sum is its loss.
-        until: the end, where the loss changes by no more than that part of its largest fall in a step. most: steps.
-        curve: the way in which the loss falls, for `scheduler="quality"`: "sublinear" (gradient descent), "superlinear"
-        (quasi-Newton methods); None: whichever fits.
-        terms: as for `submit`.
-
-        Raises as `submit` does, and ConfigError.
-        """
-        from qoop.programs.iterate.iteration import StepOptions
-        from qoop.programs.iterate.start import iterated
-
-        text = query_text(step)
-        first = self.sql(start) if isinstance(start, str) else start
-        begin = partial(self.start, resume=False, terms=self._options.terms_with(**terms))
-        options, log = StepOptions(loss, until, most, former, curve), self.cluster.program_log()
-        return iterated(text, first, self._tables, self.planning, options, begin, log)
-
     def start(self, planned: Planned, terms: Terms | None = None, **options: Unpack[StartOptions]) -> Job:
         """Start a query by its plan (:attr:`planning`), and return at once; else as `submit`.
 
@@ -319,12 +229,6 @@ class Session(Registration):
         start = partial(self.start, timeout=timeout, resume=True, terms=terms)
         resumption = Resumption(self._tables, self.planning, self.backend, self.set, start)
         return resumption.resume(absolute(path), data, trust)
-
-    def run_until_done(self, text: str, **options: Unpack[UntilDoneOptions]) -> Life:
-        """Run a query in this process and those after it: see :func:`qoop.session.until_done.run_until_done`."""
-        from qoop.session.until_done import run_until_done  # few sessions do so
-
-        return run_until_done(self, text, **options)
 
     @interruptible()
     def alternatives(self, text: str, grid: Grid | None = None) -> Alternatives:

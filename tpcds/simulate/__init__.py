@@ -1,4 +1,4 @@
-"""The duration of tasks in a simulation.
+"""The duration of tasks in a simulation, and of steps of sweeps.
 
 ::
 
@@ -10,4 +10,5 @@
     fidelity.py         real runs against their simulation
     fidelity_figures.py its figures
     shared_cluster.py   the cluster that many jobs share
+    sweeps.py           sweeps of known curves
 """

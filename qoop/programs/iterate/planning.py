@@ -30,10 +30,14 @@ class StepPlanning:
         self._tables = SessionTables.apart(tables.named(text).values(), tables.binder.settings, tables.locked)
         self._planning = planning(self._tables)
 
-    def plan(self, before: object) -> Planned:
-        """The plan of the step over an answer. Raises QueryError for a step that is not a query over these tables."""
-        self._tables.register(self._former, before)
-        return self._planning.plan(self._text)
+    def plan(self, before: object, text: str | None = None) -> Planned:
+        """The plan of the step over an answer, or over no answer. text: of the step, if it differs from the first one
+        in its literals.
+
+        Raises QueryError for a step that is not a query over these tables."""
+        if before is not None:
+            self._tables.register(self._former, before)
+        return self._planning.plan(self._text if text is None else text)
 
     def close(self) -> None:
         """Release the tables."""

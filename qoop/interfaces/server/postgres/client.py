@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from qoop.catalog.errors import Cancelled, QoopError, QueryError, TooMuch
 from qoop.interfaces.server.postgres import messages
+from qoop.interfaces.server.postgres.catalog.column_names import column_names
 from qoop.interfaces.server.postgres.catalog.questions import CatalogAnswer, CatalogQuestion, PgCatalog, is_of_catalog
 from qoop.interfaces.server.postgres.catalog.text_functions import with_duckdb_calls
-from qoop.interfaces.server.postgres.catalog.column_names import column_names
 from qoop.interfaces.server.postgres.catalog.viewer import Viewer
 from qoop.interfaces.server.postgres.copying import copy_of
 from qoop.interfaces.server.postgres.cursors import Cursors, SqlCursor

@@ -1,0 +1,14 @@
+"""Sweeps: many settings of one query at once, of which only the good ones cost.
+
+::
+
+    messages.py     messages to the program of a sweep, and its orders
+    sweep.py        the program: which trial runs its next step; pure
+    policies.py     what becomes of a trial at a boundary, and which trial a free slot runs
+    division.py     how many slots promising trials deserve
+    prospects.py    the chance that a curve of scores reaches a level
+    space.py        the settings of the trials
+    journal.py      what a named sweep knows, for a process that goes on with it
+    study.py        carries out the orders with jobs of a session
+    start.py        checks a sweep, and begins or continues it
+"""

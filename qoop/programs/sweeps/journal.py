@@ -1,0 +1,128 @@
+"""What a named sweep knows, in a folder: the messages to its program, and the last answer of each trial.
+
+A message is a line, sealed by the user's key, and is written after the answer that it reports. So after a kill the
+messages that are whole give the state, and every trial goes on from its last step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from qoop.adaptive.program import Begin
+from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull
+from qoop.catalog.signed_json import NotAsWritten, NotSealed, opened, sealed
+from qoop.catalog.written.described import described
+from qoop.programs.sweeps.messages import Predicted, TrialFailed, TrialStepEnded
+from qoop.programs.sweeps.sweep import Message
+
+_FORMAT = "qoop-sweep-1"
+_KINDS = {kind.__name__: kind for kind in (Begin, TrialStepEnded, TrialFailed, Predicted)}
+_CONSTANTS = {"inf": float("inf"), "nan": float("nan")}
+
+
+class Journal:
+    """The folder of a sweep. Only the process that has its lock may use it."""
+
+    def __init__(self, folder: Path, key: bytes) -> None:
+        self._folder, self._key = folder, key
+        self._file: int | None = None
+        self._written = 0
+
+    def open(self, settings: Mapping[str, Any]) -> list[Message]:
+        """The messages of earlier processes. settings: what the sweep is, as JSON.
+
+        Raises ConfigError if the folder has another sweep, CheckpointError if it cannot be read, DiskFull."""
+        path = self._folder / "messages"
+        try:
+            lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+        known = list(self._whole(lines))
+        if known and known[0] != dict(settings):
+            other = ", ".join(sorted(key for key in {*known[0], *settings} if known[0].get(key) != settings.get(key)))
+            raise ConfigError(
+                f"there is another sweep of this name, with other {other}: take another name, or remove {self._folder}"
+            )
+        self._file = self._opened(path, sum(map(len, lines[: len(known)])))
+        self._written = len(known)
+        if not known:
+            self._append(dict(settings))
+        return [described(body["message"], _KINDS.__getitem__, _CONSTANTS) for body in known[1:]]
+
+    def write(self, message: Message) -> None:
+        """Add a message. Raises DiskFull."""
+        if type(message).__name__ in _KINDS:
+            self._append({"message": repr(message)})
+
+    def keep_answer(self, trial: int, number: int, rows: pa.Table) -> None:
+        """Write the answer of a step, whole or not at all. Raises DiskFull."""
+        path = self._answer(trial, number)
+        draft = path.with_suffix(".draft")
+        try:
+            with pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+                writer.write_table(rows)
+            draft.rename(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise DiskFull(f"{path} cannot be written: {error.strerror or error}") from error
+
+    def drop_answer(self, trial: int, number: int) -> None:
+        """Remove the answer of an earlier step."""
+        with contextlib.suppress(OSError):
+            self._answer(trial, number).unlink(missing_ok=True)
+
+    def answer(self, trial: int, number: int) -> pa.Table:
+        """The answer of a step. Raises CheckpointError if it cannot be read."""
+        path = self._answer(trial, number)
+        try:
+            with pa.OSFile(str(path), "rb") as file:
+                return pa.ipc.open_file(file).read_all()
+        except (OSError, pa.ArrowException) as error:
+            raise CheckpointError(f"the answer of step {number} of trial {trial} cannot be read: {error}") from error
+
+    def close(self) -> None:
+        """Release the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _answer(self, trial: int, number: int) -> Path:
+        return self._folder / f"{trial}-{number}.arrow"
+
+    def _whole(self, lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
+        """The bodies of the lines until the first that is not as this journal wrote it."""
+        for number, line in enumerate(lines):
+            try:
+                body = opened(line.rstrip(b"\n"), self._key)
+            except (NotAsWritten, NotSealed):
+                return
+            if not line.endswith(b"\n") or body.pop("format", "") != _FORMAT or body.pop("line", -1) != number:
+                return
+            yield body
+
+    def _opened(self, path: Path, size: int) -> int:
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.ftruncate(file, size)
+            os.lseek(file, 0, os.SEEK_END)
+            return file
+        except OSError as error:
+            raise DiskFull(f"{path} cannot be written: {error.strerror or error}") from error
+
+    def _append(self, body: Mapping[str, Any]) -> None:
+        assert self._file is not None
+        line = (sealed({"format": _FORMAT, "line": self._written, **body}, self._key) + "\n").encode()
+        try:
+            whole = os.write(self._file, line) == len(line)
+        except OSError as error:
+            raise DiskFull(f"the sweep cannot be written to {self._folder}: {error.strerror or error}") from error
+        if not whole:
+            raise DiskFull(f"the sweep cannot be written to {self._folder}: there is no space left")
+        self._written += 1

@@ -1,0 +1,176 @@
+"""Policies of sweeps: what becomes of a trial at a boundary, and which trial a free slot runs.
+
+===========  ===========================================================================================
+pop          promising trials keep their slots, the others take turns, poor ones run when no other waits
+             (HyperDrive: POP, Middleware 2017)
+asha         of the trials that waited at a rung, the best third goes on (Li et al., MLSys 2020)
+hyperband    the same in brackets, which begin at later rungs (Li et al., JMLR 2018)
+bandit       a trial ends if it is worse than the best by half (TuPAQ, SoCC 2015)
+early_term   a trial ends if it will hardly beat the best one (Domhan et al., IJCAI 2015)
+median       a trial ends if it is worse than the median of others (Vizier, KDD 2017)
+none         each runs to its last step
+===========  ===========================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+
+from qoop.catalog.value import value
+from qoop.programs.sweeps.division import division
+from qoop.programs.sweeps.sweep import Fate, Sweep
+
+POOR = 0.05
+"""A trial with a lower chance is poor, or ends."""
+_BANDIT = 0.5
+_RUNG = 3
+"""From one rung to the next the steps grow, and the trials shrink, by this factor."""
+_BRACKETS = 3
+_FEWEST = 5
+"""Trials that must have come as far before one of them ends by their median."""
+
+
+@value
+class Policy:
+    """is_boundary: whether a trial's fate is decided after its last step. level: the score whose chance has to be
+    predicted first; None: none has. fate: what becomes of the trial. next: the trial for a free slot, or None."""
+
+    is_boundary: Callable[[Sweep, int], bool]
+    level: Callable[[Sweep, int], float | None]
+    fate: Callable[[Sweep, int], Fate]
+    next: Callable[[Sweep], int | None]
+
+
+def promising(sweep: Sweep) -> set[int]:
+    """The trials that deserve slots of their own."""
+    active = [number for number, trial in enumerate(sweep.trials) if trial.p >= POOR and trial.state in _ACTIVE]
+    threshold = division([sweep.trials[number].p for number in active], sweep.slots).threshold
+    return {number for number in active if sweep.trials[number].p >= threshold}
+
+
+_ACTIVE = ("waiting", "running", "predicting")
+
+
+def _is_every(sweep: Sweep, number: int) -> bool:
+    return len(sweep.trials[number].scores) % sweep.every == 0
+
+
+def _is_every_third(sweep: Sweep, number: int) -> bool:
+    return len(sweep.trials[number].scores) % (3 * sweep.every) == 0
+
+
+def _no_level(sweep: Sweep, number: int) -> float | None:
+    return None
+
+
+def _first_in(sweep: Sweep, numbers: Sequence[int]) -> int | None:
+    return min(numbers, key=lambda number: sweep.trials[number].turn, default=None)
+
+
+def _in_turn(sweep: Sweep) -> int | None:
+    return _first_in(sweep, list(sweep.numbers("waiting")))
+
+
+# POP
+
+
+def _pop_level(sweep: Sweep, number: int) -> float | None:
+    return None if _is_hopeless(sweep, number) else sweep.level
+
+
+def _is_hopeless(sweep: Sweep, number: int) -> bool:
+    """The recent scores decide, not the best ever: a trial may have stopped to learn."""
+    return sweep.hopeless is not None and max(sweep.trials[number].scores[-sweep.every :]) <= sweep.hopeless
+
+
+def _pop_fate(sweep: Sweep, number: int) -> Fate:
+    if _is_hopeless(sweep, number) or 0 <= sweep.trials[number].p < POOR:
+        return "pruned" if sweep.kill else "parked"
+    return "running" if number in promising(sweep) else "waiting"
+
+
+def _pop_next(sweep: Sweep) -> int | None:
+    waiting = list(sweep.numbers("waiting"))
+    best = max(promising(sweep) & set(waiting), key=lambda number: sweep.trials[number].p, default=None)
+    return best if best is not None else _first_in(sweep, waiting or list(sweep.numbers("parked")))
+
+
+# Others
+
+
+def _bandit_fate(sweep: Sweep, number: int) -> Fate:
+    best = sweep.trials[number].best
+    return "running" if number == sweep.best or best + _BANDIT * abs(best) > sweep.highest else "pruned"
+
+
+def _early_level(sweep: Sweep, number: int) -> float | None:
+    return None if number == sweep.best else sweep.highest
+
+
+def _early_fate(sweep: Sweep, number: int) -> Fate:
+    return "pruned" if number != sweep.best and 0 <= sweep.trials[number].p < POOR else "running"
+
+
+def _median_fate(sweep: Sweep, number: int) -> Fate:
+    steps = len(sweep.trials[number].scores)
+    others = [trial for place, trial in enumerate(sweep.trials) if place != number and len(trial.scores) >= steps]
+    if len(others) < _FEWEST:
+        return "running"
+    means = [sum(trial.scores[:steps]) / steps for trial in others]
+    return "running" if sweep.trials[number].best >= median(means) else "pruned"
+
+
+def _bracket(sweep: Sweep, number: int) -> int:
+    return number % _BRACKETS if sweep.policy == "hyperband" else 0
+
+
+def _rungs(sweep: Sweep, bracket: int) -> list[int]:
+    """The steps after which trials of a bracket wait."""
+    rungs, steps = [], sweep.every * _RUNG**bracket
+    while steps < sweep.most:
+        rungs.append(steps)
+        steps *= _RUNG
+    return rungs
+
+
+def _is_rung(sweep: Sweep, number: int) -> bool:
+    return len(sweep.trials[number].scores) in _rungs(sweep, _bracket(sweep, number))
+
+
+def _waits(sweep: Sweep, number: int) -> Fate:
+    return "waiting"
+
+
+def _asha_next(sweep: Sweep) -> int | None:
+    """The best of a rung's top third, the highest rung first; else a new trial; else the best that is left."""
+    waiting = list(sweep.numbers("waiting"))
+    paused = [number for number in waiting if sweep.trials[number].scores]
+    for number in sorted(paused, key=lambda number: (-len(sweep.trials[number].scores), -sweep.trials[number].best)):
+        steps, bracket = len(sweep.trials[number].scores), _bracket(sweep, number)
+        reached = [
+            max(trial.scores[:steps])
+            for place, trial in enumerate(sweep.trials)
+            if len(trial.scores) >= steps and _bracket(sweep, place) == bracket
+        ]
+        rank = sum(score > sweep.trials[number].best for score in reached)
+        if rank < len(reached) // _RUNG:
+            return number
+    new = [number for number in waiting if not sweep.trials[number].scores]
+    if new:
+        return _first_in(sweep, new)
+    return max(paused, key=lambda number: sweep.trials[number].best, default=None)
+
+
+_ASHA = Policy(_is_rung, _no_level, _waits, _asha_next)
+
+POLICIES: Mapping[str, Policy] = {
+    "pop": Policy(_is_every, _pop_level, _pop_fate, _pop_next),
+    "asha": _ASHA,
+    "hyperband": _ASHA,
+    "bandit": Policy(_is_every, _no_level, _bandit_fate, _in_turn),
+    "early_term": Policy(_is_every_third, _early_level, _early_fate, _in_turn),
+    "median": Policy(_is_every, _no_level, _median_fate, _in_turn),
+    "none": Policy(lambda sweep, number: False, _no_level, _waits, _in_turn),
+}
+"""By name."""

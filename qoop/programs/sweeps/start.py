@@ -1,0 +1,134 @@
+"""Checks a sweep, and begins it, or continues the one of its name."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from qoop.catalog.errors import ConfigError
+from qoop.catalog.user_key import user_key
+from qoop.catalog.value import value
+from qoop.programs.iterate.planning import StepPlanning
+from qoop.programs.sweeps.journal import Journal
+from qoop.programs.sweeps.policies import POLICIES
+from qoop.programs.sweeps.space import Setting, settings
+from qoop.programs.sweeps.study import Direction, Study, StudyParts
+from qoop.programs.sweeps.sweep import Sweep, Trial
+from qoop.programs.views.folder_lock import folder_lock
+from qoop.query.plan_keys import is_steady
+from qoop.query.statements.normal_text import normal_text
+from qoop.query.statements.parameters import literal, with_values
+from qoop.query.statements.statement import query_text
+
+if TYPE_CHECKING:
+    from qoop.adaptive.program_log import MessageLog
+    from qoop.query.job import Starts
+    from qoop.query.planning import QueryPlanning
+    from qoop.query.tables import SessionTables
+
+_SWEEPS = "sweeps"
+
+
+@value
+class SweepOptions:
+    """See `Session.sweep`. first: the table that first steps read. folder: where named sweeps are kept."""
+
+    params: object
+    trials: int | None
+    metric: str
+    direction: Direction
+    target: float | None
+    within: float | None
+    scheduler: str
+    every: int
+    most: int
+    former: str
+    name: str | None
+    seed: int
+    slots: int
+    folder: Path | None
+
+
+def begun(
+    step: str,
+    first: object,
+    tables: SessionTables,
+    planning: QueryPlanning,
+    options: SweepOptions,
+    start: Starts,
+    log: MessageLog | None,
+) -> Study:
+    """See `Session.sweep`. Raises ConfigError, QueryError, CheckpointError, DiskFull."""
+    _check(options)
+    found = settings(options.params, options.trials, options.seed)
+    texts = [query_text(with_values(step, one)) for one in found]
+    tables.check_again(texts[0])
+    repeats = options.former.lower() in normal_text(texts[0]).words
+    if repeats and first is None:
+        raise ConfigError(f"the step reads {options.former}: pass start, what the first step reads there")
+    if options.former.lower() in tables.named(texts[0]):
+        raise ConfigError(f"there is a table {options.former} already: pass another name as former")
+    if options.name is not None and not is_steady(texts[0]):
+        raise ConfigError("a step that depends on chance, time or order cannot be continued: leave name out")
+    trials = tuple(Trial(turn=number) for number in range(len(found)))
+    most = options.most if repeats else 1
+    program = Sweep(
+        options.scheduler, trials, options.slots, min(options.every, most), most, _score(options), options.within
+    )
+    with contextlib.ExitStack() as stack:
+        journal, earlier = None, []
+        if options.name is not None:
+            journal = Journal(_taken(options, stack), user_key())
+            stack.callback(journal.close)
+            earlier = journal.open(_identity(step, found, options))
+        plans = StepPlanning(texts[0], options.former, tables, planning.apart)
+        stack.callback(plans.close)
+        measuring = None
+        if not options.metric.isidentifier():
+            measuring = StepPlanning(options.metric, options.former, tables, planning.apart)
+            stack.callback(measuring.close)
+        parts = StudyParts(
+            first, found, texts, f"FROM {options.former}", plans, measuring, options.metric, options.direction, start,
+            journal, log,
+        )  # fmt: skip
+        return Study(parts, program, earlier, stack.pop_all().close)
+    raise AssertionError
+
+
+def _score(options: SweepOptions) -> float | None:
+    return None if options.target is None else options.target * (1.0 if options.direction == "maximize" else -1.0)
+
+
+def _taken(options: SweepOptions, stack: contextlib.ExitStack) -> Path:
+    """The folder of the sweep, which this process has for itself until the stack ends."""
+    if options.folder is None:
+        raise ConfigError("a sweep with a name needs a folder: connect(checkpoints=FOLDER)")
+    folder = options.folder / _SWEEPS / str(options.name)
+    if not stack.enter_context(folder_lock(folder)):
+        raise ConfigError(f"another process runs the sweep {options.name} of {options.folder}")
+    return folder
+
+
+def _identity(step: str, found: list[Setting], options: SweepOptions) -> dict[str, Any]:
+    trials = [{name: literal(one) for name, one in setting.items()} for setting in found]
+    return {
+        "step": step, "metric": options.metric, "direction": options.direction, "target": options.target,
+        "scheduler": options.scheduler, "every": options.every, "most": options.most, "trials": trials,
+    }  # fmt: skip
+
+
+def _check(options: SweepOptions) -> None:
+    if options.scheduler not in POLICIES:
+        raise ConfigError(f"scheduler must be one of {', '.join(POLICIES)}, not {options.scheduler!r}")
+    if options.direction not in get_args(Direction):
+        raise ConfigError(f"direction must be maximize or minimize, not {options.direction!r}")
+    if options.every < 1 or options.most < options.every:
+        raise ConfigError(f"every must be from 1 to most, which is {options.most}, not {options.every}")
+    if options.target is not None and not math.isfinite(options.target):
+        raise ConfigError(f"target must be a number, not {options.target}")
+    if options.name is not None and not options.name.isidentifier():
+        raise ConfigError(f"name must be letters, digits and _, not {options.name!r}")
+    if not options.former.isidentifier():
+        raise ConfigError(f"former must be a name that needs no quotes, not {options.former!r}")

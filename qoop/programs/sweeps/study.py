@@ -1,0 +1,338 @@
+"""A sweep: carries out the orders of its program (:mod:`qoop.programs.sweeps.sweep`) with jobs of its session.
+
+A thread of its own plans and starts steps, and takes their ends as messages. Predictions run in another one, so that
+no step waits for those of other trials.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from qoop.adaptive.program import Begin, End, Show, Stop
+from qoop.catalog.errors import Cancelled, ExecutionError, QoopError, SessionClosed
+from qoop.catalog.value import value
+from qoop.programs.sweeps.messages import Due, Predict, Predicted, RunStep, TrialFailed, TrialStepEnded
+from qoop.programs.sweeps.policies import promising
+from qoop.programs.sweeps.prospects import prospect
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow as pa
+
+    from qoop.adaptive.program_log import MessageLog
+    from qoop.programs.iterate.planning import StepPlanning
+    from qoop.programs.sweeps.journal import Journal
+    from qoop.programs.sweeps.messages import Message, Order
+    from qoop.programs.sweeps.space import Setting
+    from qoop.programs.sweeps.sweep import Sweep, Trial, Why
+    from qoop.query.job import Job, Starts
+    from qoop.query.result import Result
+
+_STATES = {
+    "waiting": "WAITING", "running": "RUNNING", "predicting": "RUNNING", "parked": "WAITING", "complete": "COMPLETE",
+    "pruned": "PRUNED", "failed": "FAIL",
+}  # fmt: skip
+Direction = Literal["maximize", "minimize"]
+
+
+@value
+class TrialStatus:
+    """A trial of a sweep as a reader sees it.
+
+    state: WAITING, RUNNING, COMPLETE, PRUNED or FAIL. params: its setting. value: the best metric of a step; None: no
+    step has ended. steps: that have ended. seconds: of slots. chance: of the target; None: not predicted.
+    kind: "promising", "opportunistic", "poor", or empty where it is not known yet. why: the error that ended it.
+    """
+
+    number: int
+    state: str
+    params: Setting
+    value: float | None
+    steps: int
+    seconds: float
+    chance: float | None
+    kind: str
+    why: str
+
+    def __str__(self) -> str:
+        found = "" if self.value is None else f": {self.value:.6g}"
+        return f"trial {self.number}, {self.state.lower()} after {self.steps} steps{found}"
+
+
+@value
+class StudyParts:
+    """What a sweep is made of.
+
+    first: the table that first steps read. texts: the step of each trial. shown: the query for the rows of a step.
+    planning: of steps. measuring: of the query for the metric; None: metric is a column of the step's rows.
+    start: begins a job. log: takes the messages to the program, see `Cluster.program_log`.
+    """
+
+    first: object
+    settings: Sequence[Setting]
+    texts: Sequence[str]
+    shown: str
+    planning: StepPlanning
+    measuring: StepPlanning | None
+    metric: str
+    direction: Direction
+    start: Starts
+    journal: Journal | None
+    log: MessageLog | None
+
+
+class Study:
+    """A sweep that runs, made by :meth:`qoop.session.session.Session.sweep`. Thread-safe."""
+
+    def __init__(
+        self, parts: StudyParts, program: Sweep, earlier: Sequence[Message], close: Callable[[], None]
+    ) -> None:
+        """earlier: the messages of processes before. close: releases what the sweep holds; called once, at its end."""
+        self._parts, self._close = parts, close
+        self._sign = 1.0 if parts.direction == "maximize" else -1.0
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._seen: list[TrialStatus] = []
+        self._answers: dict[int, pa.Table] = {}  # of the last step of each trial
+        self._best: Result | None = None
+        self._running: dict[int, Job] = {}
+        self._error: BaseException | None = None
+        self._program, self._ended = program, False
+        self._orders: list[Order] = []
+        for message in earlier:
+            self._program, _ = self._program.after(message)
+        self._begun = time.monotonic() - self._program.at
+        self._predicting = ThreadPoolExecutor(1, "qoop-prospects")
+        self._thread = threading.Thread(target=self._run, args=(bool(earlier),), name="qoop-sweep", daemon=True)
+        self._thread.start()
+
+    def events(self) -> Iterator[TrialStatus]:
+        """The trials as their steps end, from the first on. Raises the error that ended the sweep."""
+        place = 0
+        while found := self._seen_from(place):
+            yield from found
+            place += len(found)
+        self._raise()
+
+    def _seen_from(self, place: int) -> list[TrialStatus]:
+        with self._changed:
+            self._changed.wait_for(lambda: place < len(self._seen) or self._ended)
+            return self._seen[place:]
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end, at most `timeout` seconds; True if the sweep has ended. Raises the error that ended it."""
+        with self._changed:
+            ended = self._changed.wait_for(lambda: self._ended, timeout)
+        if ended:
+            self._raise()
+        return ended
+
+    def stop(self) -> None:
+        """End the sweep; what it has found stays. Returns when it has ended."""
+        self._events.put(partial(self._send, Stop()))
+        self._thread.join()
+
+    @property
+    def trials(self) -> list[TrialStatus]:
+        """Each trial as it is now."""
+        program = self._program
+        kept = promising(program)
+        return [self._status(program, number, kept) for number in range(len(program.trials))]
+
+    @property
+    def best_params(self) -> Setting:
+        """The setting with the best metric so far. Raises ExecutionError if no step has ended."""
+        return self._parts.settings[self._best_number()]
+
+    @property
+    def best_value(self) -> float:
+        """The best metric so far. Raises as `best_params`."""
+        return self._sign * self._program.trials[self._best_number()].best
+
+    def best_result(self) -> Result:
+        """The rows of the step with the best metric so far. Raises as `best_params`."""
+        self._best_number()
+        assert self._best is not None
+        return self._best
+
+    def trials_dataframe(self) -> pandas.DataFrame:
+        """A row a trial: number, state, value, steps, seconds, chance, and a column `params_…` for each parameter."""
+        import pandas
+
+        rows = [
+            {"number": one.number, "state": one.state, "value": one.value, "steps": one.steps, "seconds": one.seconds}
+            | {"chance": one.chance, "kind": one.kind, "why": one.why}
+            | {f"params_{name}": value for name, value in one.params.items()}
+            for one in self.trials
+        ]
+        return pandas.DataFrame(rows)
+
+    @property
+    def why(self) -> Why:
+        """The reason of the end; empty: the sweep goes on."""
+        return self._program.why
+
+    # Inside: all of this runs in the thread of the sweep
+
+    def _run(self, goes_on: bool) -> None:
+        try:
+            if goes_on:
+                self._go_on()
+            else:
+                self._send(Begin())
+            while self._program.state != "ended":
+                try:
+                    self._events.get(timeout=self._left())()
+                except queue.Empty:
+                    self._send(Due())
+            if all(trial.state == "failed" for trial in self._program.trials):
+                raise ExecutionError(f"all trials have failed, the first by: {self._program.trials[0].why}")
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        for job in self._running.values():
+            job.cancel()
+        for job in self._running.values():
+            job.wait()
+        self._predicting.shutdown(cancel_futures=True)
+        self._close()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _go_on(self) -> None:
+        """Order again what earlier processes had not done."""
+        for number, trial in enumerate(self._program.trials):
+            if trial.scores and self._parts.journal is not None and trial.state not in ("complete", "pruned", "failed"):
+                self._answers[number] = self._parts.journal.answer(number, len(trial.scores) - 1)
+        if self._program.best >= 0 and self._parts.journal is not None:
+            best = self._program.trials[self._program.best]
+            rows = self._parts.journal.answer(self._program.best, best.scores.index(best.best))
+            self._best = self._parts.start(self._parts.planning.plan(rows, self._parts.shown)).result()
+        for number, trial in enumerate(self._program.trials):
+            if trial.state == "running":
+                self._do(RunStep(number, len(trial.scores)))
+            elif trial.state == "predicting":
+                self._do(Predict(number, len(trial.scores), self._program.level, self._program.steps_left(trial)))
+
+    def _left(self) -> float | None:
+        within = self._program.within
+        return None if within is None else max(0.0, within - self._now())
+
+    def _now(self) -> float:
+        return time.monotonic() - self._begun
+
+    def _send(self, message: Message) -> None:
+        if self._parts.log is not None:
+            self._parts.log(self._program, message)
+        self._program, orders = self._program.after(message)
+        if self._parts.journal is not None:
+            self._parts.journal.write(message)
+        for order in orders:
+            self._do(order)
+
+    def _do(self, order: Order) -> None:
+        match order:
+            case RunStep(trial, number):
+                self._start_step(trial, number)
+            case Predict():
+                self._predicting.submit(self._predict, order, self._program.trials[order.trial].scores)
+            case Show() | End():
+                pass
+
+    def _start_step(self, trial: int, number: int) -> None:
+        before = self._answers[trial] if number else self._parts.first
+        try:
+            planned = self._parts.planning.plan(before, self._parts.texts[trial])
+            job = self._parts.start(planned, follows=number > 0)
+        except SessionClosed:
+            raise  # the trial can go on in another session
+        except QoopError as error:
+            self._send(TrialFailed(trial, str(error), self._now()))
+            return
+        self._running[trial] = job
+        begun = time.monotonic()
+        job.when_ended(lambda: self._events.put(partial(self._step_ended, trial, number, job, begun)))
+
+    def _step_ended(self, trial: int, number: int, job: Job, begun: float) -> None:
+        if self._running.pop(trial, None) is not job or self._program.state == "ended":
+            return
+        seconds = time.monotonic() - begun
+        try:
+            result = job.result()
+            metric = self._measured(result)
+        except (Cancelled, SessionClosed):
+            raise  # the trial can go on in another session
+        except QoopError as error:
+            self._send(TrialFailed(trial, str(error), self._now()))
+        else:
+            self._keep(trial, number, result, self._sign * metric)
+            self._send(TrialStepEnded(trial, number, self._sign * metric, seconds, self._now()))
+        self._tell(trial)
+
+    def _keep(self, trial: int, number: int, result: Result, score: float) -> None:
+        """Keep the answer of a step for the next one, and the best of all."""
+        journal, scores, rows = self._parts.journal, self._program.trials[trial].scores, result.arrow()
+        if journal is not None:
+            journal.keep_answer(trial, number, rows)
+            if number > 1 and scores[number - 2] < max(scores):
+                journal.drop_answer(trial, number - 2)
+        self._answers[trial] = rows
+        if score > self._program.highest:
+            self._best = result
+
+    def _measured(self, result: Result) -> float:
+        """The metric of a step. Raises ExecutionError unless it is one finite number."""
+        if self._parts.measuring is not None:
+            result = self._parts.start(self._parts.measuring.plan(result.arrow())).result()
+            found = [row[0] for row in result.fetchall()]
+        else:
+            names = [name.lower() for name in result.columns]
+            if self._parts.metric.lower() not in names:
+                raise ExecutionError(f"the step has no column {self._parts.metric}; it has {', '.join(result.columns)}")
+            found = result.arrow().column(names.index(self._parts.metric.lower())).to_pylist()
+        if len(found) != 1:
+            raise ExecutionError(f"the metric must be one row, and has {len(found)}")
+        if found[0] is None or not math.isfinite(float(found[0])):
+            raise ExecutionError(f"the metric is no number: {found[0]}")
+        return float(found[0])
+
+    def _predict(self, order: Predict, scores: Sequence[float]) -> None:
+        """Runs in the thread of predictions."""
+        found = prospect(scores, order.level, max(1, order.ahead))
+        p, steps = (found.p, found.steps) if found is not None else (-1.0, 0.0)
+        self._events.put(partial(self._send, Predicted(order.trial, order.number, p, steps)))
+
+    def _tell(self, number: int) -> None:
+        with self._changed:
+            self._seen.append(self._status(self._program, number, promising(self._program)))
+            self._changed.notify_all()
+
+    def _status(self, program: Sweep, number: int, kept: set[int]) -> TrialStatus:
+        trial: Trial = program.trials[number]
+        kind = "poor" if trial.state == "parked" else "promising" if number in kept else "opportunistic"
+        return TrialStatus(
+            number, _STATES[trial.state], self._parts.settings[number],
+            self._sign * trial.best if trial.scores else None, len(trial.scores), trial.seconds,
+            trial.p if trial.p >= 0 else None, kind if trial.p >= 0 else "", trial.why,
+        )  # fmt: skip
+
+    def _best_number(self) -> int:
+        if self._program.best < 0:
+            self._raise()
+            raise ExecutionError("no step of the sweep has ended so far")
+        return self._program.best
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,212 @@
+"""The program of a sweep: which trial runs its next step. Pure: a message in, the next orders out.
+
+===========  =======================================  ====================================================
+trial        message                                  orders and next state
+===========  =======================================  ====================================================
+waiting      a slot is free, and its turn has come    `RunStep`; running
+running      `TrialStepEnded`, between boundaries     `RunStep` the next one; running
+running      `TrialStepEnded` at the target           `Show`, `End`; complete
+running      `TrialStepEnded`, the last step          complete
+running      `TrialStepEnded` at a boundary           by its policy: `Predict` and predicting, or as below
+predicting   `Predicted`                              by its policy: running, waiting, parked or pruned
+running      `TrialFailed`                            failed
+parked       a slot is free, and no other waits       `RunStep`; running
+===========  =======================================  ====================================================
+
+The sweep ends at the target, at `Due` or `Stop`, or when no trial has a step left. A trial that waits costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import inf
+from typing import Literal
+
+from qoop.adaptive.program import Begin, End, Show, Stop
+from qoop.catalog.value import value
+from qoop.programs.sweeps.messages import (
+    Due,
+    Message,
+    Order,
+    Predict,
+    Predicted,
+    RunStep,
+    Share,
+    TrialFailed,
+    TrialStepEnded,
+)
+
+TrialState = Literal["waiting", "running", "predicting", "parked", "complete", "pruned", "failed"]
+Fate = Literal["running", "waiting", "parked", "pruned"]
+"""What becomes of a trial at a boundary."""
+Why = Literal["", "the target was reached", "the time was over", "it was stopped", "all trials have ended"]
+
+_OPEN = ("waiting", "running", "predicting", "parked")
+_RISE = 0.01
+"""Without a target, the next one is the best score and this part of it."""
+
+
+@value
+class Trial:
+    """One setting. scores: of its steps that have ended. seconds: of slots. turn: trials that wait go by it, the lowest
+    first. p: its chance of the target; negative: not predicted. ahead: the expected steps until then."""
+
+    state: TrialState = "waiting"
+    turn: int = 0
+    scores: tuple[float, ...] = ()
+    seconds: float = 0.0
+    p: float = -1.0
+    ahead: float = 0.0
+    why: str = ""
+
+    @property
+    def best(self) -> float:
+        """The highest score of a step."""
+        return max(self.scores, default=-inf)
+
+
+@value
+class Sweep:
+    """The state of a sweep.
+
+    policy: see :mod:`qoop.programs.sweeps.policies`. slots: steps that may run at once. every: the steps from one
+    boundary to the next. most: steps of a trial. target: the score that ends the sweep; None: the best within the time.
+    within: seconds; None: no limit. hopeless: a trial with no score above it in the last `every` steps is poor.
+    kill: poor trials end, in place of running when no other waits. at: the time of the last message.
+
+    >>> from qoop.adaptive.program import Begin
+    >>> at, orders = Sweep(policy="none", trials=(Trial(turn=0), Trial(turn=1)), most=2, target=0.9).after(Begin())
+    >>> orders
+    (RunStep(trial=0, number=0),)
+    >>> at, orders = at.after(TrialStepEnded(0, 0, 0.95, 1.0, 1.0)); orders, at.why
+    ((Show(number=0), End()), 'the target was reached')
+    """
+
+    policy: str
+    trials: tuple[Trial, ...]
+    slots: int = 1
+    every: int = 10
+    most: int = 120
+    target: float | None = None
+    within: float | None = None
+    hopeless: float | None = None
+    kill: bool = False
+    state: Literal["new", "running", "ended"] = "new"
+    why: Why = ""
+    turns: int = 0
+    best: int = -1
+    at: float = 0.0
+
+    def after(self, message: Message) -> tuple[Sweep, tuple[Order, ...]]:
+        """The next state, and the orders to carry out."""
+        match self.state, message:
+            case "new", Begin():
+                return replace(self, state="running", turns=len(self.trials))._filled(())
+            case (("new" | "running"), Stop()):
+                return self._ended("it was stopped")
+            case "running", Due():
+                return self._ended("the time was over")
+            case "running", Share(slots):
+                return replace(self, slots=slots)._filled(())
+            case "running", TrialStepEnded():
+                return self._step_ended(message)
+            case "running", TrialFailed(number, why, at):
+                failed = replace(self.trials[number], state="failed", why=why)
+                return replace(self, at=at)._with(number, failed)._filled(())
+            case "running", Predicted():
+                return self._predicted(message)
+        return self, ()
+
+    # What policies see
+
+    @property
+    def highest(self) -> float:
+        """The best score of all trials."""
+        return self.trials[self.best].best if self.best >= 0 else -inf
+
+    @property
+    def level(self) -> float:
+        """The score to reach: the target, or a little more than the best one so far."""
+        return self.target if self.target is not None else self.highest + max(_RISE * abs(self.highest), 1e-12)
+
+    def numbers(self, state: TrialState) -> Iterator[int]:
+        """The trials in a state."""
+        return (number for number, trial in enumerate(self.trials) if trial.state == state)
+
+    def steps_left(self, trial: Trial) -> int:
+        """The further steps that a trial can do: until its last one, and in the time."""
+        left = self.most - len(trial.scores)
+        if self.within is None or not trial.scores:
+            return left
+        step = trial.seconds / len(trial.scores)
+        return min(left, int(max(0.0, self.within - self.at) / step)) if step else left
+
+    # Inside
+
+    def _step_ended(self, ended: TrialStepEnded) -> tuple[Sweep, tuple[Order, ...]]:
+        trial = self.trials[ended.trial]
+        if trial.state != "running" or ended.number != len(trial.scores):
+            return self, ()
+        trial = replace(trial, scores=(*trial.scores, ended.score), seconds=trial.seconds + ended.seconds)
+        best = ended.trial if ended.score > self.highest else self.best
+        now = replace(self, at=ended.at, best=best)._with(ended.trial, trial)
+        if self.target is not None and ended.score >= self.target:
+            now, orders = now._with(ended.trial, replace(trial, state="complete"))._ended("the target was reached")
+            return now, (Show(ended.trial), *orders)
+        if self.within is not None and ended.at >= self.within:
+            return now._ended("the time was over")
+        if len(trial.scores) >= self.most:
+            return now._with(ended.trial, replace(trial, state="complete"))._filled((Show(ended.trial),))
+        return now._at_boundary(ended.trial)
+
+    def _at_boundary(self, number: int) -> tuple[Sweep, tuple[Order, ...]]:
+        from qoop.programs.sweeps.policies import POLICIES
+
+        policy, trial = POLICIES[self.policy], self.trials[number]
+        if not policy.is_boundary(self, number):
+            return self, (RunStep(number, len(trial.scores)),)
+        level = policy.level(self, number)
+        if level is None:
+            return self._decided(number, policy.fate(self, number))
+        asked = Predict(number, len(trial.scores), level, max(1, self.steps_left(trial)))
+        return self._with(number, replace(trial, state="predicting")), (asked,)
+
+    def _predicted(self, found: Predicted) -> tuple[Sweep, tuple[Order, ...]]:
+        from qoop.programs.sweeps.policies import POLICIES
+
+        trial = self.trials[found.trial]
+        if trial.state != "predicting" or found.number != len(trial.scores):
+            return self, ()
+        now = self._with(found.trial, replace(trial, p=found.p, ahead=found.steps))
+        return now._decided(found.trial, POLICIES[self.policy].fate(now, found.trial))
+
+    def _decided(self, number: int, fate: Fate) -> tuple[Sweep, tuple[Order, ...]]:
+        trial = self.trials[number]
+        if fate == "running":
+            return self._with(number, replace(trial, state="running")), (RunStep(number, len(trial.scores)),)
+        return replace(self._with(number, replace(trial, state=fate, turn=self.turns)), turns=self.turns + 1)._filled(
+            ()
+        )
+
+    def _filled(self, orders: tuple[Order, ...]) -> tuple[Sweep, tuple[Order, ...]]:
+        """The state in which every slot has a step, as far as trials wait."""
+        from qoop.programs.sweeps.policies import POLICIES
+
+        now, policy = self, POLICIES[self.policy]
+        busy = sum(trial.state in ("running", "predicting") for trial in now.trials)
+        while busy < self.slots and (number := policy.next(now)) is not None:
+            trial = now.trials[number]
+            now = now._with(number, replace(trial, state="running"))
+            orders = (*orders, RunStep(number, len(trial.scores)))
+            busy += 1
+        if not any(trial.state in _OPEN for trial in now.trials):
+            now, ending = now._ended("all trials have ended")
+            return now, (*orders, *ending)
+        return now, orders
+
+    def _ended(self, why: Why) -> tuple[Sweep, tuple[Order, ...]]:
+        return replace(self, state="ended", why=why), (End(),)
+
+    def _with(self, number: int, trial: Trial) -> Sweep:
+        return replace(self, trials=(*self.trials[:number], trial, *self.trials[number + 1 :]))

@@ -1,0 +1,180 @@
+"""Sweeps in a session: what they find is what DuckDB computes, and they go on after a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import qoop
+from qoop.catalog.errors import Cancelled, ConfigError, ExecutionError, QoopError, SessionClosed
+
+STEP = "SELECT f.x - $rate * 2 * (f.x - avg(p.v)) AS x FROM former f, points p GROUP BY f.x"
+"""A step of gradient descent towards the mean."""
+METRIC = "SELECT avg((p.v - f.x) * (p.v - f.x)) FROM former f, points p"
+START = "SELECT 9.0::DOUBLE AS x"
+RATES = [0.001, 0.3, 1.2, 0.02]
+SWEEP = f"""
+import sys, qoop
+session = qoop.connect(slots=2, memory="500MB", checkpoints=sys.argv[1])
+session.register("points", sys.argv[2])
+session.sql("CREATE MACRO slow(x) AS x")
+study = session.sweep({STEP!r}, {{"rate": {RATES!r}}}, metric={METRIC!r}, start={START!r}, direction="minimize",
+    every=3, most=40, name="rates", target=1.0)
+for trial in study.events():
+    print(trial.number, trial.steps, trial.value, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("points") / "points.parquet"
+    pq.write_table(pa.table({"v": [float(number % 7) for number in range(7000)]}), path)
+    return path
+
+
+@pytest.fixture
+def session(points: Path) -> Iterator[qoop.Session]:
+    with qoop.connect(slots=2, memory="500MB") as made:
+        made.register("points", points)
+        yield made
+
+
+def by_duckdb(points: Path, rate: float, steps: int) -> tuple[float, float]:
+    """Where these steps lead, and their best metric."""
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE VIEW points AS FROM '{points}'")
+        connection.execute(f"CREATE TABLE former AS {START}")
+        best = float("inf")
+        for _ in range(steps):
+            connection.execute(f"CREATE OR REPLACE TABLE former AS {STEP.replace('$rate', repr(rate))}")
+            best = min(best, connection.sql(METRIC).fetchall()[0][0])
+        return connection.sql("FROM former").fetchall()[0][0], best
+
+
+@pytest.mark.parametrize("scheduler", ["pop", "asha", "none"])
+def test_it_finds_the_best_setting_and_its_rows(session: qoop.Session, points: Path, scheduler: str) -> None:
+    study = session.sweep(
+        STEP, {"rate": RATES}, metric=METRIC, start=START, direction="minimize", every=2, most=6, scheduler=scheduler
+    )
+    seen = list(study.events())
+    frame = study.trials_dataframe()
+    assert study.why == "all trials have ended" and len(seen) == frame.steps.sum() == 24
+    assert study.best_params == {"rate": 0.3}
+    x, best = by_duckdb(points, 0.3, 6)
+    assert study.best_value == pytest.approx(best) and study.best_result().fetchall()[0][0] == pytest.approx(x)
+    assert sorted(frame.params_rate) == sorted(RATES) and set(frame.state) == {"COMPLETE"}
+    assert [one.value for one in study.trials] == [pytest.approx(by_duckdb(points, rate, 6)[1]) for rate in RATES]
+
+
+def test_the_target_ends_it_and_the_metric_may_be_a_column(session: qoop.Session) -> None:
+    study = session.sweep(
+        "SELECT count(*) AS n FROM points WHERE v < $most", {"most": [1, 2, 3, 4, 5]}, metric="n", target=2500
+    )
+    assert study.wait(60) and study.why == "the target was reached"
+    assert study.best_params == {"most": 3} and study.best_value == 3000
+    assert study.best_result().fetchall() == [(3000,)]
+
+
+def test_time_and_stop_end_it_with_what_was_found(session: qoop.Session) -> None:
+    endless = {"metric": METRIC, "start": START, "direction": "minimize", "most": 1_000_000}
+    study = session.sweep(STEP, {"rate": RATES}, within="0.5s", **endless)
+    assert study.wait(60) and study.why == "the time was over" and study.best_value < 30
+    stopped = session.sweep(STEP, {"rate": qoop.log_uniform(0.001, 1)}, trials=3, **endless)
+    next(iter(stopped.events()))
+    stopped.stop()
+    assert stopped.why == "it was stopped" and stopped.best_value > 0
+    assert session.sql("SELECT count(*) FROM points").fetchall() == [(7000,)]
+
+
+def test_a_trial_that_fails_says_why_and_the_others_go_on(session: qoop.Session) -> None:
+    study = session.sweep(
+        "SELECT CAST($text AS INT) AS n FROM range(1)", {"text": ["7", "x", None, "3"]}, metric="n", scheduler="none"
+    )
+    assert study.wait(60) and study.best_value == 7
+    failed = {one.number: one.why for one in study.trials if one.state == "FAIL"}
+    assert "Could not convert string 'x'" in failed[1] and "no number: None" in failed[2] and len(failed) == 2
+    rows = session.sweep("SELECT v FROM points WHERE v < $a", {"a": [3]}, metric="v")
+    with pytest.raises(ExecutionError, match=r"all trials have failed, the first by: the metric must be one row"):
+        rows.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"params": {"other": [1]}}, "parameter"),
+        ({"params": {}}, "names no parameter"),
+        ({"params": {"rate": []}}, "rate must be a list of values or a range"),
+        ({"params": {"rate": [0.1]}, "trials": 0}, "trials must be at least 1"),
+        ({"params": {"rate": [0.1]}, "scheduler": "best"}, "scheduler must be one of pop, asha"),
+        ({"params": {"rate": [0.1]}, "direction": "up"}, "direction must be maximize or minimize"),
+        ({"params": {"rate": [0.1]}, "most": 0}, "every must be from 1"),
+        ({"params": {"rate": [0.1]}, "name": "rates"}, r"connect\(checkpoints=FOLDER\)"),
+        ({"params": {"rate": [0.1]}, "former": "points"}, "there is a table points already"),
+        ({"params": []}, "no rows"),
+    ],
+)
+def test_what_is_wrong_is_said_at_once(session: qoop.Session, options: dict[str, object], message: str) -> None:
+    with pytest.raises(QoopError, match=message):
+        session.sweep(STEP, metric=METRIC, start=START, **options)
+
+
+def test_rows_and_frames_are_settings(session: qoop.Session) -> None:
+    for rows in ([{"a": 1}, {"a": 5}], pa.table({"a": [1, 5]}), pa.table({"a": [1, 5]}).to_pandas()):
+        study = session.sweep("SELECT $a + 1 AS n", rows, metric="n")
+        assert study.wait(60) and study.best_params == {"a": 5} and len(study.trials) == 2
+    with pytest.raises(ConfigError, match="to a higher one"):
+        qoop.log_uniform(0, 1)
+
+
+def test_a_named_sweep_goes_on_after_a_kill(tmp_path: Path, points: Path) -> None:
+    words = [sys.executable, "-c", SWEEP, str(tmp_path / "checkpoints"), str(points)]
+    steps: dict[int, int] = {}
+    for life in range(3):
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            seen = [process.stdout.readline().split() for _ in range(9)]
+            os.kill(process.pid, signal.SIGKILL)
+            seen += [line.split() for line in process.stdout.read().splitlines() if len(line.split()) == 3]
+        assert all(seen), f"life {life} has ended by itself"
+        for trial, done, _ in seen:
+            number = int(trial)
+            assert int(done) >= steps.get(number, 0), "no step that was seen is done again"
+            steps[number] = int(done)
+    with qoop.connect(slots=2, memory="500MB", checkpoints=tmp_path / "checkpoints") as session:
+        session.register("points", points)
+        options = {"metric": METRIC, "start": START, "direction": "minimize", "every": 3, "most": 40, "name": "rates"}
+        with pytest.raises(ConfigError, match="another sweep of this name, with other trials"):
+            session.sweep(STEP, {"rate": [0.5]}, target=1.0, **options)
+        study = session.sweep(STEP, {"rate": RATES}, target=1.0, **options)
+        with pytest.raises(ConfigError, match="another process runs the sweep rates"):
+            session.sweep(STEP, {"rate": RATES}, target=1.0, **options)
+        assert study.wait(60) and study.why == "all trials have ended"
+        assert all(one.steps >= steps[one.number] for one in study.trials if one.number in steps)
+        x, best = by_duckdb(points, 0.3, 40)
+        assert study.best_params == {"rate": 0.3} and study.best_value == pytest.approx(best)
+        assert study.best_result().fetchall()[0][0] == pytest.approx(x)
+
+
+def test_a_session_that_ends_ends_its_sweep_and_another_one_continues_it(points: Path, tmp_path: Path) -> None:
+    options = {"metric": METRIC, "start": START, "direction": "minimize", "most": 30, "name": "rates"}
+    for life in range(2):
+        session = qoop.connect(slots=1, memory="200MB", checkpoints=tmp_path)
+        session.register("points", points)
+        study = session.sweep(STEP, {"rate": RATES}, **options)
+        if life == 0:
+            next(iter(study.events()))
+            session.close()
+            with pytest.raises((Cancelled, SessionClosed)):
+                study.wait(60)
+        else:
+            assert study.wait(60) and {one.state for one in study.trials} == {"COMPLETE"}
+            session.close()
