@@ -4,6 +4,7 @@
 
     opening.py        `connect`, `sql` and `resume`
     session.py        `Session`
+    programs.py       what it runs that is more than one job: its base class
     registration.py   its tables and functions
     starting.py       starts jobs by their plans
     parts.py          machines, cluster and trace, made of a configuration; all end with the session
@@ -13,7 +14,6 @@
     frames.py         data frames of the program, found by the names of its variables
     execution.py      runs each statement of a text
     rare.py           statements that few sessions run: databases, macros, extensions, prepared ones, moves
-    materialized.py   the materialized views of a session, and their statements
     explanations.py   EXPLAIN in its forms
     earlier_runs.py   runs that did not end, and the reason why a new run cannot use their outputs
     until_done.py     runs a query over the lives of many processes

@@ -83,10 +83,10 @@ class Execution:
                 return execute(self, statement)
 
     def _materialize(self, statement: OfMaterialized) -> Result:
-        from qoop.session import materialized
+        from qoop.programs.views import statements
 
         self.texts.changed()
-        found = materialized.execute(self.session.materialized, statement)
+        found = statements.execute(self.session.materialized, statement)
         if found is None:
             return done()
         return counted(found) if isinstance(found, int) else Result(*found)

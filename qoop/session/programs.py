@@ -1,5 +1,4 @@
-"""What a session runs that is more than one job: answers that grow, repeated steps, sweeps, and runs until they are
-done."""
+"""Programs of a session above its jobs: answers that grow, repeated steps, and sweeps."""
 
 from __future__ import annotations
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from qoop.query.statements.parameters import Parameters
     from qoop.session.options import SessionOptions
     from qoop.session.starting import StartOptions
-    from qoop.session.until_done import Life, UntilDoneOptions
 
 
 class Programs(Registration):
@@ -187,9 +185,3 @@ class Programs(Registration):
         first = self.sql(start) if isinstance(start, str) else start
         begin, log = partial(self.start, resume=False, terms=share), self.cluster.program_log()
         return begun(step, first, self._tables, self.planning, options, begin, log)
-
-    def run_until_done(self, text: str, **options: Unpack[UntilDoneOptions]) -> Life:
-        """Run a query in this process and those after it: see :func:`qoop.session.until_done.run_until_done`."""
-        from qoop.session.until_done import run_until_done  # few sessions do so
-
-        return run_until_done(self, text, **options)

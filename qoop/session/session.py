@@ -230,6 +230,12 @@ class Session(Programs):
         resumption = Resumption(self._tables, self.planning, self.backend, self.set, start)
         return resumption.resume(absolute(path), data, trust)
 
+    def run_until_done(self, text: str, **options: Unpack[UntilDoneOptions]) -> Life:
+        """Run a query in this process and those after it: see :func:`qoop.session.until_done.run_until_done`."""
+        from qoop.session.until_done import run_until_done  # few sessions do so
+
+        return run_until_done(self, text, **options)
+
     @interruptible()
     def alternatives(self, text: str, grid: Grid | None = None) -> Alternatives:
         """The plans of a query worth keeping: for every share of the grid one that is close to the best.

@@ -4,11 +4,11 @@
 
     messages.py     messages to the program of a sweep, and its orders
     sweep.py        the program: which trial runs its next step; pure
-    policies.py     what becomes of a trial at a boundary, and which trial a free slot runs
+    policies.py     the fate of a trial at a boundary, and which trial a free slot runs
     division.py     how many slots promising trials deserve
     prospects.py    the chance that a curve of scores reaches a level
     space.py        the settings of the trials
-    journal.py      what a named sweep knows, for a process that goes on with it
+    journal.py      the record of a named sweep, for a process that goes on with it
     study.py        carries out the orders with jobs of a session
     start.py        checks a sweep, and begins or continues it
 """

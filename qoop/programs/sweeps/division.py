@@ -1,4 +1,4 @@
-"""How many slots promising trials deserve: the division of POP (HyperDrive, Middleware 2017, section 4).
+"""The slots that promising trials deserve: the division of POP (HyperDrive, Middleware 2017, section 4).
 
 Slots that are desired fall with the confidence that a trial must have to be promising; those that are deserved rise
 with it. The crossing gives both the least confidence and the slots.

@@ -1,4 +1,4 @@
-"""What a named sweep knows, in a folder: the messages to its program, and the last answer of each trial.
+"""The record of a named sweep in a folder: the messages to its program, and the last answer of each trial.
 
 A message is a line, sealed by the user's key, and is written after the answer that it reports. So after a kill the
 messages that are whole give the state, and every trial goes on from its last step.
@@ -18,8 +18,7 @@ from qoop.adaptive.program import Begin
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull
 from qoop.catalog.signed_json import NotAsWritten, NotSealed, opened, sealed
 from qoop.catalog.written.described import described
-from qoop.programs.sweeps.messages import Predicted, TrialFailed, TrialStepEnded
-from qoop.programs.sweeps.sweep import Message
+from qoop.programs.sweeps.messages import Message, Predicted, TrialFailed, TrialStepEnded
 
 _FORMAT = "qoop-sweep-1"
 _KINDS = {kind.__name__: kind for kind in (Begin, TrialStepEnded, TrialFailed, Predicted)}

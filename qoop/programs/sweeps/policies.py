@@ -1,4 +1,4 @@
-"""Policies of sweeps: what becomes of a trial at a boundary, and which trial a free slot runs.
+"""Policies of sweeps: the fate of a trial at a boundary, and the trial that a free slot runs.
 
 ===========  ===========================================================================================
 pop          promising trials keep their slots, the others take turns, poor ones run when no other waits

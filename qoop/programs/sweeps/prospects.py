@@ -79,7 +79,7 @@ def _scaled(scores: Any, level: float) -> tuple[Any, float] | None:
 
 
 def _rounded(steps: int) -> int:
-    """The length of the bank for so many steps, so that few lengths are made."""
+    """The length of the bank for a number of steps, so that few lengths are made."""
     length = 128
     while length < steps:
         length *= 2

@@ -90,7 +90,9 @@ def _of_space(params: Mapping[str, object], trials: int | None, seed: int) -> li
         choices[name] = one
     source = random.Random(seed)
     if len(choices) == len(params):
-        grid = [dict(zip(params, values, strict=True)) for values in itertools.product(*choices.values())]
+        grid: list[Setting] = [
+            dict(zip(params, values, strict=True)) for values in itertools.product(*choices.values())
+        ]
         return grid if trials is None or trials >= len(grid) else source.sample(grid, trials)
 
     def drawn(name: str, one: object) -> Any:

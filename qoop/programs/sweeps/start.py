@@ -129,6 +129,6 @@ def _check(options: SweepOptions) -> None:
     if options.target is not None and not math.isfinite(options.target):
         raise ConfigError(f"target must be a number, not {options.target}")
     if options.name is not None and not options.name.isidentifier():
-        raise ConfigError(f"name must be letters, digits and _, not {options.name!r}")
+        raise ConfigError(f"name must be an identifier such as rates_1, not {options.name!r}")
     if not options.former.isidentifier():
         raise ConfigError(f"former must be a name that needs no quotes, not {options.former!r}")

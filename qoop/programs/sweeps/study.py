@@ -68,7 +68,7 @@ class TrialStatus:
 
 @value
 class StudyParts:
-    """What a sweep is made of.
+    """The parts of a sweep.
 
     first: the table that first steps read. texts: the step of each trial. shown: the query for the rows of a step.
     planning: of steps. measuring: of the query for the metric; None: metric is a column of the step's rows.
@@ -99,7 +99,7 @@ class Study:
         self._sign = 1.0 if parts.direction == "maximize" else -1.0
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._changed = threading.Condition()
-        self._seen: list[TrialStatus] = []
+        self._shown: list[TrialStatus] = []
         self._answers: dict[int, pa.Table] = {}  # of the last step of each trial
         self._best: Result | None = None
         self._running: dict[int, Job] = {}
@@ -116,15 +116,15 @@ class Study:
     def events(self) -> Iterator[TrialStatus]:
         """The trials as their steps end, from the first on. Raises the error that ended the sweep."""
         place = 0
-        while found := self._seen_from(place):
+        while found := self._shown_from(place):
             yield from found
             place += len(found)
         self._raise()
 
-    def _seen_from(self, place: int) -> list[TrialStatus]:
+    def _shown_from(self, place: int) -> list[TrialStatus]:
         with self._changed:
-            self._changed.wait_for(lambda: place < len(self._seen) or self._ended)
-            return self._seen[place:]
+            self._changed.wait_for(lambda: place < len(self._shown) or self._ended)
+            return self._shown[place:]
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end, at most `timeout` seconds; True if the sweep has ended. Raises the error that ended it."""
@@ -315,7 +315,7 @@ class Study:
 
     def _tell(self, number: int) -> None:
         with self._changed:
-            self._seen.append(self._status(self._program, number, promising(self._program)))
+            self._shown.append(self._status(self._program, number, promising(self._program)))
             self._changed.notify_all()
 
     def _status(self, program: Sweep, number: int, kept: set[int]) -> TrialStatus:

@@ -39,7 +39,7 @@ from qoop.programs.sweeps.messages import (
 
 TrialState = Literal["waiting", "running", "predicting", "parked", "complete", "pruned", "failed"]
 Fate = Literal["running", "waiting", "parked", "pruned"]
-"""What becomes of a trial at a boundary."""
+"""The fate of a trial at a boundary."""
 Why = Literal["", "the target was reached", "the time was over", "it was stopped", "all trials have ended"]
 
 _OPEN = ("waiting", "running", "predicting", "parked")
@@ -169,8 +169,8 @@ class Sweep:
         level = policy.level(self, number)
         if level is None:
             return self._decided(number, policy.fate(self, number))
-        asked = Predict(number, len(trial.scores), level, max(1, self.steps_left(trial)))
-        return self._with(number, replace(trial, state="predicting")), (asked,)
+        prediction = Predict(number, len(trial.scores), level, max(1, self.steps_left(trial)))
+        return self._with(number, replace(trial, state="predicting")), (prediction,)
 
     def _predicted(self, found: Predicted) -> tuple[Sweep, tuple[Order, ...]]:
         from qoop.programs.sweeps.policies import POLICIES

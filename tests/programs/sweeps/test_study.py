@@ -49,7 +49,7 @@ def session(points: Path) -> Iterator[qoop.Session]:
 
 
 def by_duckdb(points: Path, rate: float, steps: int) -> tuple[float, float]:
-    """Where these steps lead, and their best metric."""
+    """The value after these steps, and their best metric."""
     with duckdb.connect() as connection:
         connection.execute(f"CREATE VIEW points AS FROM '{points}'")
         connection.execute(f"CREATE TABLE former AS {START}")
