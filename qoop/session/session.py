@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from qoop.query.statements.parameters import Parameters
     from qoop.session.cursors import Cursor
     from qoop.session.pages import OpenPage
+    from qoop.session.until_done import Life, UntilDoneOptions
 
 
 class Session(Programs):
