@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
