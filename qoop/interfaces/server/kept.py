@@ -20,8 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import Cancelled, ConfigError, DiskFull, QoopError, Suspended
-from qoop.interfaces.server.queries import Earlier, UserQuery, only_statement
+from qoop.catalog.errors import ConfigError, DiskFull, QoopError, Suspended
+from qoop.interfaces.server.queries import ENDED, Earlier, UserQuery, only_statement
 from qoop.interfaces.server.restart.kept_folder import CANCELLED, DONE, FAILED, RUNNING, Kept, KeptFolder
 from qoop.interfaces.server.service import as_ours
 from qoop.query.plan_keys import is_steady
@@ -243,9 +243,7 @@ class KeptQueries:
             with self._lock:
                 self._running.pop(kept.id, None)
                 there = self._folder.has(kept.id)
-                if there and not (
-                    self._ending and isinstance(error, Cancelled)
-                ):  # else the next server goes on with it
+                if there and not (self._ending and isinstance(error, ENDED)):  # else the next server goes on with it
                     self._folder.put(replace(kept, state=DONE) if error is None else _failed(kept, error))
                     shutil.rmtree(bundle, ignore_errors=True)
             if not there:
@@ -262,6 +260,6 @@ class KeptQueries:
 
 
 def _failed(kept: Kept, error: Exception) -> Kept:
-    cancelled = isinstance(error, Cancelled) and not isinstance(error, Suspended)
+    cancelled = isinstance(error, ENDED) and not isinstance(error, Suspended)
     text = str(as_ours(error, f"the answer of {kept.id}"))
     return replace(kept, state=CANCELLED if cancelled else FAILED, error=type(error).__name__, message=text)

@@ -13,7 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.schedulers.terms import Terms
-from qoop.catalog.errors import Cancelled, CatalogError, ConfigError, Forbidden, QueryError, Suspended, Timeout, TooMuch
+from qoop.catalog.errors import (
+    Cancelled,
+    CatalogError,
+    ConfigError,
+    Forbidden,
+    QoopError,
+    QueryError,
+    SessionClosed,
+    Suspended,
+    Timeout,
+    TooMuch,
+)
 from qoop.catalog.sizes import size
 from qoop.catalog.value import value
 from qoop.engine.replay import JobReplay
@@ -31,6 +42,9 @@ if TYPE_CHECKING:
     from qoop.session.session import Session
 
 _log = logging.getLogger(__name__)
+
+ENDED = (Cancelled, SessionClosed)
+"""The errors of a query that was cancelled, or ended with its server; a client may send the latter again."""
 
 
 @value
@@ -70,7 +84,7 @@ class UserQuery:
         self.job: Job | None = None
         self._session, self._parameters, self._ended = session, parameters, ended
         self._lock = threading.Lock()
-        self._cancelled: str | None = None
+        self._stopped: tuple[type[QoopError], str] | None = None
         self._over = self._exhausted = self._described = False
 
     @property
@@ -103,10 +117,10 @@ class UserQuery:
             raise
         self._exhausted = True
 
-    def cancel(self, why: str = "the query was cancelled") -> None:
-        """Stop it, from any thread; it ends once its reader sees that."""
+    def cancel(self, why: str = "the query was cancelled", kind: type[QoopError] = Cancelled) -> None:
+        """Stop it, from any thread; it ends once its reader sees that. kind: of the error that its reader has."""
         with self._lock:
-            self._cancelled = self._cancelled or why
+            self._stopped = self._stopped or (kind, why)
             job = self.job
         self.turn.set()  # a query that waits for its turn ends
         if job is not None:
@@ -127,7 +141,7 @@ class UserQuery:
             return "suspended"
         if error is None and self._described:
             return "described"
-        if isinstance(error, Cancelled) or (error is None and not self._exhausted):
+        if isinstance(error, ENDED) or (error is None and not self._exhausted):
             return "cancelled"
         return "failed" if error is not None else "done"
 
@@ -235,11 +249,12 @@ class UserQuery:
         self.check()
 
     def check(self) -> None:
-        """Raise Cancelled if it was cancelled."""
-        if self._cancelled is not None:
+        """Raise Cancelled if it was cancelled, and SessionClosed if the server ends."""
+        if self._stopped is not None:
             if self.job is not None:
                 self.job.cancel()
-            raise Cancelled(self._cancelled)
+            kind, why = self._stopped
+            raise kind(why)
 
 
 def only_statement(text: str, isolation: TextIsolation | None) -> Statement:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qoop.catalog.errors import Busy, Cancelled, ConfigError, QoopError
+from qoop.catalog.errors import Busy, Cancelled, ConfigError, QoopError, SessionClosed
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.replay import JobReplay
 from qoop.interfaces.server.audit import AuditLog, Entry
@@ -237,7 +237,7 @@ class Service:
         with self._lock:
             left = list(self._running.values())
         for query in left:
-            query.cancel("the server ends")
+            query.cancel("the server ends", SessionClosed)
         self._wait(_TO_CANCEL)
 
     def _wait(self, seconds: float) -> None:

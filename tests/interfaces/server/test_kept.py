@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +18,19 @@ from typing import Any
 
 import duckdb
 import pytest
+from pyarrow import flight
 from server_world import ANA, BEN, EVE, SLOW, USERS, World
 from waits import until
 
 from qoop.catalog.errors import ConfigError, DiskFull
 from qoop.interfaces.server.audit import AuditLog
+from qoop.interfaces.server.flight import FlightServer
+from qoop.interfaces.server.flight_messages import packed
 from qoop.interfaces.server.http_server import HttpServer
 from qoop.interfaces.server.kept import KeptQueries
+from qoop.interfaces.server.postgres.server import PostgresServer
 from qoop.interfaces.server.queries import Earlier
-from qoop.interfaces.server.restart.kept_folder import FORMAT, VERSION
+from qoop.interfaces.server.restart.kept_folder import FORMAT, VERSION, Kept, KeptFolder
 from qoop.interfaces.server.service import Service
 from qoop.interfaces.server.timeouts import ClientLimits, Place
 from qoop.planner.plan import ISOLATED
@@ -340,3 +345,59 @@ def test_a_suspended_query_starts_again_where_its_bundle_does_not_fit(tmp_path: 
     else:
         expected = duckdb.execute(f"WITH big AS (FROM '{big}') {LONG}").fetchall()
         assert rows and [(row["g"], row["n"]) for row in rows] == [(g, n) for g, n, _ in expected]
+
+
+def test_a_query_that_ends_with_its_server_has_an_error_that_says_try_again(world: World) -> None:
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
+    service = Service(world.service.session, USERS, AuditLog(world.log))
+    options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {ANA}".encode())])
+    command = packed("CommandStatementQuery", (1, f"{SLOW} -- flight"))
+
+    def by_http() -> object:
+        reply = replace(world, service=service, server=http).sql(f"{SLOW} -- http")
+        return reply.status, reply.error, reply.headers.get("retry-after")
+
+    def by_flight() -> object:
+        with flight.connect(flights.address) as client:
+            info = client.get_flight_info(flight.FlightDescriptor.for_command(command), options)
+            with pytest.raises(flight.FlightUnavailableError, match="SessionClosed: the server ends"):
+                client.do_get(info.endpoints[0].ticket, options).read_all()
+        return "unavailable"
+
+    def by_postgres() -> object:
+        place = {"host": "127.0.0.1", "port": postgres.port, "dbname": "x", "sslmode": "disable"}
+        with (
+            pytest.raises(psycopg.errors.AdminShutdown, match="the server ends"),
+            psycopg.connect(user="ana", password=ANA, **place) as connection,
+        ):
+            connection.execute(f"{SLOW} -- postgres")
+        return "shutdown"
+
+    with (
+        HttpServer(service, Place(), ClientLimits()) as http,
+        FlightServer(service, Place(), ClientLimits()) as flights,
+        PostgresServer(service, Place(), ClientLimits()) as postgres,
+        ThreadPoolExecutor() as threads,
+    ):
+        answers = [threads.submit(ask) for ask in (by_http, by_flight, by_postgres)]
+        until(lambda: sum(query.job is not None for query in service.of(world.user(ANA))) == len(answers))
+        service.close(0.0)
+        assert [one.result() for one in answers] == [(503, "SessionClosed", "1"), "unavailable", "shutdown"]
+    outcomes = [entry["outcome"] for by in ("http", "flight", "postgres") for entry in world.entries(f"{SLOW} -- {by}")]
+    assert outcomes == ["cancelled"] * 3
+
+
+def test_queries_go_on_in_the_order_in_which_they_were_submitted(world: World, tmp_path: Path) -> None:
+    times = dict(zip([f"{number:016x}" for number in (3, 7, 1, 9, 4, 8)], range(6), strict=True))
+    for id, submitted in times.items():
+        folder = KeptFolder(tmp_path)
+        folder.add(Kept(id, "eve", f"SELECT {submitted} AS place -- in order", float(submitted)))
+        folder.close()
+    kept = KeptQueries(world.service, tmp_path, lasting=True)  # eve runs one query at a time
+    try:
+        assert kept.resume() == len(times)
+        until(lambda: all(one.state == "done" for one in kept.of(world.service.users.of_token(EVE))))
+    finally:
+        kept.close()
+    ended = [json.loads(line)["statement"] for line in world.log.getvalue().splitlines() if "in order" in line]
+    assert ended == [f"SELECT {place} AS place -- in order" for place in range(6)]
