@@ -157,6 +157,8 @@ def hive_options(partitions: Columns) -> str:
 
 def hive_digest(partitions: Columns, path: str) -> list[tuple[str, str]]:
     """The hive keys and values that the folders of a path add to its rows."""
+    if not partitions:
+        return []
     keys = {name.lower() for name, _ in partitions}
     return [(key, value) for key, value in hive_keys(path) if key.lower() in keys]
 

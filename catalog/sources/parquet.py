@@ -124,6 +124,10 @@ class ParquetSource:
 
     def identities(self) -> Mapping[str, str]:
         """By path what each file holds, and its hive values."""
+        return self._identities
+
+    @cached_property
+    def _identities(self) -> Mapping[str, str]:
         return {file.file.path: repr((file.file.digest, self._hive(file))) for file in self.files}
 
     def only(self, paths: Collection[str]) -> ParquetSource:

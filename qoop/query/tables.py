@@ -334,6 +334,21 @@ class SessionTables:
             bound = self.binder.bind(text, at)
             return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
 
+    def bind_again(self, text: str, before: Bound | None) -> tuple[Bound, Mapping[str, Table]]:
+        """As `bind`; `before` of the same text serves as long as its columns and settings are those of now."""
+        with self.naming():
+            if before is None or before.text != text or not self._binds_the_same(before):
+                return self.bind(text)
+            return before, self.pinned({name: self.catalog.table(name) for name in before.tables})
+
+    def _binds_the_same(self, before: Bound) -> bool:
+        now = {name: self.catalog.find(name) for name in before.tables}
+        return (
+            not before.functions
+            and before.settings == self.binder.settings
+            and all(table is not None and table.columns == before.tables[name][1] for name, table in now.items())
+        )
+
     def bind_whole(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
         """The same for a query that DuckDB runs as a whole, with all tables that it may name."""
         with self.naming():

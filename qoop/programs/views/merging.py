@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.lexer import quoted
+from qoop.catalog.sources.files import no_rows
 from qoop.programs.approximate.core import CORE
 from qoop.query.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
     from qoop.programs.approximate.eligibility import Columns
     from qoop.programs.approximate.growth import Growth, Term
-
-_TOTALS = "qoop_totals"
 
 
 class Merging:
@@ -34,67 +34,74 @@ class Merging:
 
     def merged(self, parts: Sequence[pa.Table]) -> pa.Table:
         """The groups of several parts as one."""
-        self._load(parts)
-        return arrow_output.table(self._connection, f"FROM {_TOTALS}")
+        with self._totals(parts) as totals:
+            return arrow_output.table(self._connection, totals)
 
     def final(self, parts: Sequence[pa.Table], exact: Mapping[str, tuple[pa.Table, Columns]]) -> pa.Table:
         """The rows of the view. exact: tables that the query around the sums reads, with their columns."""
-        self._load(parts)
         for name, (rows, columns) in exact.items():
-            self._create(name, [rows], columns)
+            self._create(name, rows, columns)
         try:
-            return arrow_output.table(self._connection, self._final_sql())
+            with self._totals(parts) as totals:
+                return arrow_output.table(self._connection, self._final_sql(totals))
         finally:
-            for name in exact:
-                self._connection.execute(f"DROP TABLE {quoted(name)}")
+            self._drop(exact)
 
     def columns(self, exact: Mapping[str, Columns]) -> Columns:
         """The columns of the view. Raises duckdb.Error where the query around the sums needs more than these."""
-        self._create(_TOTALS, [], self._types)
         for name, columns in exact.items():
-            self._create(name, [], columns)
-        found = self._connection.execute(f"DESCRIBE {self._final_sql()}").fetchall()
-        for name in exact:
-            self._connection.execute(f"DROP TABLE {quoted(name)}")
+            self._create(name, None, columns)
+        with self._totals([]) as totals:
+            found = self._connection.execute(f"DESCRIBE {self._final_sql(totals)}").fetchall()
+        self._drop(exact)
         return tuple((str(row[0]), str(row[1])) for row in found)
 
-    def _load(self, parts: Sequence[pa.Table]) -> None:
-        """Merge the parts into the table of totals."""
-        self._create("qoop_parts", parts, self._types)
+    def _drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._connection.execute(f"DROP TABLE {quoted(name)}")
+
+    @contextmanager
+    def _totals(self, parts: Sequence[pa.Table]) -> Iterator[str]:
+        """The query that merges the parts."""
         keys = [name for name, _ in self._types if name.startswith("k")]
         sums = [f"{self._merged(name)}::{type_} AS {name}" for name, type_ in self._types if name not in keys]
         grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-        text = f"SELECT {', '.join([*keys, *sums])} FROM qoop_parts{grouped}"
-        self._connection.execute(f"CREATE OR REPLACE TABLE {_TOTALS} AS {text}")
-        self._connection.execute("DROP TABLE qoop_parts")
+        names = [column for column, _ in self._types]
+        rows = pa.concat_tables([part.rename_columns(names) for part in parts]) if parts else None
+        with self._typed(rows, self._types) as typed:
+            yield f"SELECT {', '.join([*keys, *sums])} FROM ({typed}){grouped}"
+
+    @contextmanager
+    def _typed(self, rows: pa.Table | None, columns: Columns) -> Iterator[str]:
+        """A query for rows with exactly these names and types. None: no rows."""
+        if rows is None:
+            yield no_rows(columns)
+            return
+        arrow_input.register(self._connection, "qoop_rows", rows.rename_columns([name for name, _ in columns]))
+        try:
+            items = ", ".join(f"{quoted(column)}::{type_} AS {quoted(column)}" for column, type_ in columns)
+            yield f"SELECT {items} FROM qoop_rows"
+        finally:
+            self._connection.unregister("qoop_rows")
 
     def _merged(self, name: str) -> str:
         return f"{self._growth.measures[int(name[1:])].merged_by}({name})"
 
-    def _create(self, name: str, parts: Sequence[pa.Table], columns: Columns) -> None:
-        """Make a table of the rows of all parts."""
-        named = [part.rename_columns([column for column, _ in columns]) for part in parts]
-        if named:
-            arrow_input.register(self._connection, "qoop_rows", pa.concat_tables(named))
-            items = ", ".join(f"{quoted(column)}::{type_} AS {quoted(column)}" for column, type_ in columns)
-            text = f"SELECT {items} FROM qoop_rows"
-        else:
-            items = ", ".join(f"NULL::{type_} AS {quoted(column)}" for column, type_ in columns)
-            text = f"SELECT {items} LIMIT 0"
-        self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS {text}")
-        if named:
-            self._connection.unregister("qoop_rows")
+    def _create(self, name: str, rows: pa.Table | None, columns: Columns) -> None:
+        """Make a table. rows: None: there are none."""
+        with self._typed(rows, columns) as typed:
+            self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS {typed}")
 
-    def _final_sql(self) -> str:
-        """The query that makes the rows of the view from the totals."""
+    def _final_sql(self, totals: str) -> str:
+        """The query that makes the rows of the view from a query of the totals."""
         around = self._growth.around
-        own = self._own_sql()
+        own = self._own_sql(totals)
         if around is None:
             return own
         self._connection.execute(f"CREATE OR REPLACE TABLE {CORE} AS {own}")
         return around.text
 
-    def _own_sql(self) -> str:
+    def _own_sql(self, totals: str) -> str:
         growth = self._growth
         finished = [f"{_finished(term)} AS {name}{place}" for place, term in enumerate(growth.terms) for name in "eu"]
         columns = growth.own_columns or growth.columns
@@ -103,7 +110,7 @@ class Merging:
             f"({item})::{type_} AS {quoted(name)}" if place in figures else f"{item} AS {quoted(name)}"
             for place, (item, (name, type_)) in enumerate(zip(growth.items, columns, strict=True))
         ]
-        inner = f"SELECT {', '.join(['*', *finished])} FROM {_TOTALS}"
+        inner = f"SELECT {', '.join(['*', *finished])} FROM ({totals})"
         return f"SELECT {', '.join(items)} FROM ({inner}) {growth.tail}"
 
 

@@ -36,9 +36,11 @@ class ViewSession:
     folder: Path | None
     log: Callable[[], MessageLog | None]
 
-    def bind(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
-        """A query over the present tables, and these by lower-case name. Raises QueryError, CatalogError."""
-        bound, tables = self.tables.bind(self.tables.as_read(text))
+    def bind(self, text: str, before: Bound | None = None) -> tuple[Bound, Mapping[str, Table]]:
+        """A query over the present tables, and these by lower-case name. before: see `SessionTables.bind_again`.
+
+        Raises QueryError, CatalogError."""
+        bound, tables = self.tables.bind_again(self.tables.as_read(text), before)
         return bound, {name.lower(): table for name, table in tables.items()}
 
 
@@ -68,13 +70,13 @@ class ViewPlanning:
         """Names and types of the columns of a query."""
         return self._tables.describe(text)
 
-    def take_leaf(self, table: Table, leaf: Leaf) -> int:
-        """Have these files of a table as `PIECES` from now on; returns their rows."""
+    def take_leaf(self, table: Table, leaf: Leaf) -> Table:
+        """Have these files of a table as `PIECES` from now on; returns it."""
         assert isinstance(table.source, FilesSource)
-        source = table.source.only([path for path, _ in leaf])
+        source = table.source.only({path for path, _ in leaf})
         made = Table(PIECES, table.columns, table_version(source, table.columns), source, source.rows)
         self._tables.adopt(made)
-        return made.rows
+        return made
 
     def close(self) -> None:
         """Release the tables."""

@@ -46,6 +46,7 @@ class Refreshing:
         self._planning: ViewPlanning | None = None
         self._way: Way | None = None
         self._shape: object = None
+        self._bound: Bound | None = None
         self._rows_read = 0
 
     def close(self) -> None:
@@ -59,8 +60,7 @@ class Refreshing:
 
     def way(self) -> Way:
         """The way to compute the rows. Raises QueryError, CatalogError."""
-        bound, tables = self._session.bind(self._text)
-        return self._way_over(bound, tables)
+        return self._way_over(*self._bind())
 
     def refreshed(self, before: Edition | None, whole: bool = False) -> tuple[Result, Edition] | None:
         """The rows of the view and their record; None: `before` is of the present tables. whole: from all rows.
@@ -68,7 +68,7 @@ class Refreshing:
         Raises QueryError, CatalogError, and the errors of jobs.
         """
         at, begun = time.time(), time.monotonic()
-        bound, tables = self._session.bind(self._text)
+        bound, tables = self._bind()
         bases = {name: Base.of(table) for name, table in tables.items()}
         if before is not None and not whole and before.bases == bases:
             return None
@@ -84,6 +84,10 @@ class Refreshing:
         seconds = time.monotonic() - begun
         why_full = way.why_full or ("" if before is None or way.delta is None else _remade(way.delta, before, bases))
         return rows, Edition(at, bases, tree, why_full, len(rows), self._rows_read, seconds)
+
+    def _bind(self) -> tuple[Bound, Mapping[str, Table]]:
+        self._bound, tables = self._session.bind(self._text, self._bound)
+        return self._bound, tables
 
     def _way_over(self, bound: Bound, tables: Mapping[str, Table]) -> Way:
         """The way, worked out again where tables or settings have changed their form."""
@@ -152,7 +156,7 @@ class Refreshing:
             below = [self._part(one, children, leaves, way, fact) for one in children[digest]]
             rows = way.merging.merged([part.rows for part in below])
             return self._parts.put(digest, Part(rows, below[0].columns))
-        self._rows_read += self._planning.take_leaf(fact, leaves[digest])
+        self._rows_read += self._planning.take_leaf(fact, leaves[digest]).rows
         return self._parts.put(digest, _part_of(self._run(way.delta.leaf_sql)))
 
     def _exact_digests(self, delta: Delta, bound: Bound, tables: Mapping[str, Table]) -> Mapping[str, str]:
