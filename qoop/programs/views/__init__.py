@@ -12,6 +12,7 @@ Nothing is ever subtracted: a replaced, removed or late file changes its leaf an
     merging.py      merges partial groups and finishes them
     parts.py        partial groups by digest, in memory or in a folder
     planning.py     plans over pinned tables
+    small_leaves.py computes the parts of few rows without a job
     refreshing.py   computes the rows of an edition
     edition.py      the record of an edition and the definition of a view
     freshness.py    when to refresh a view with a lag goal; pure

@@ -24,7 +24,7 @@ class Merging:
 
     def __init__(self, growth: Growth, types: Columns, settings: Settings) -> None:
         self._growth = growth
-        self._types = types
+        self.types = types
         self._connection = opened(settings, threads=1)
         self._connection.execute("SET arrow_lossless_conversion = true")
 
@@ -63,12 +63,12 @@ class Merging:
     @contextmanager
     def _totals(self, parts: Sequence[pa.Table]) -> Iterator[str]:
         """The query that merges the parts."""
-        keys = [name for name, _ in self._types if name.startswith("k")]
-        sums = [f"{self._merged(name)}::{type_} AS {name}" for name, type_ in self._types if name not in keys]
+        keys = [name for name, _ in self.types if name.startswith("k")]
+        sums = [f"{self._merged(name)}::{type_} AS {name}" for name, type_ in self.types if name not in keys]
         grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-        names = [column for column, _ in self._types]
+        names = [column for column, _ in self.types]
         rows = pa.concat_tables([part.rename_columns(names) for part in parts]) if parts else None
-        with self._typed(rows, self._types) as typed:
+        with self._typed(rows, self.types) as typed:
             yield f"SELECT {', '.join([*keys, *sums])} FROM ({typed}){grouped}"
 
     @contextmanager

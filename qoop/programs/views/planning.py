@@ -51,6 +51,7 @@ class ViewPlanning:
     """
 
     def __init__(self, settings: Settings, planning: Callable[[SessionTables], QueryPlanning]) -> None:
+        self.settings = settings
         self._tables = SessionTables.apart((), settings, locked=False)
         self._planning = planning(self._tables)
         self._versions: dict[str, str] = {}

@@ -12,11 +12,13 @@ from qoop.catalog.errors import QueryError
 from qoop.catalog.sources.created import in_use
 from qoop.catalog.table import FilesSource
 from qoop.catalog.value import value
+from qoop.programs.approximate.eligibility import PIECES
 from qoop.programs.views.delta import Delta, delta_of
 from qoop.programs.views.edition import Base, Edition
 from qoop.programs.views.merging import Merging
 from qoop.programs.views.parts import Part, Parts
 from qoop.programs.views.planning import ViewPlanning, ViewSession
+from qoop.programs.views.small_leaves import SmallLeaves
 from qoop.programs.views.tree import Leaf, Tree, digest_of
 from qoop.query.result import Result
 
@@ -47,6 +49,7 @@ class Refreshing:
         self._way: Way | None = None
         self._shape: object = None
         self._bound: Bound | None = None
+        self._small: SmallLeaves | None = None
         self._rows_read = 0
 
     def close(self) -> None:
@@ -54,6 +57,9 @@ class Refreshing:
         if self._planning is not None:
             self._planning.close()
             self._planning = None
+        if self._small is not None:
+            self._small.close()
+            self._small = None
         if self._way is not None and self._way.merging is not None:
             self._way.merging.close()
         self._way = None
@@ -136,7 +142,7 @@ class Refreshing:
 
         heads, children = tree.nodes(digest)
         leaves = {digest(leaf): leaf for leaf in tree.leaves if leaf}
-        parts = [self._part(head, children, leaves, way, fact) for head in heads]
+        parts = [self._part(head, children, leaves, way, tables) for head in heads]
         exact = self._exact(delta, bound, tables)
         found = way.merging.final(
             [part.rows for part in parts], {name: (one.rows, one.columns) for name, one in exact.items()}
@@ -145,7 +151,12 @@ class Refreshing:
         return tree, Result(found, bound.columns, bound.settings)
 
     def _part(
-        self, digest: str, children: Mapping[str, tuple[str, ...]], leaves: Mapping[str, Leaf], way: Way, fact: Table
+        self,
+        digest: str,
+        children: Mapping[str, tuple[str, ...]],
+        leaves: Mapping[str, Leaf],
+        way: Way,
+        tables: Mapping[str, Table],
     ) -> Part:
         """The part of a leaf or a node, made of the parts below it if it is not there."""
         known = self._parts.get(digest)
@@ -153,11 +164,21 @@ class Refreshing:
             return known
         assert way.delta is not None and way.merging is not None and self._planning is not None
         if digest in children:
-            below = [self._part(one, children, leaves, way, fact) for one in children[digest]]
+            below = [self._part(one, children, leaves, way, tables) for one in children[digest]]
             rows = way.merging.merged([part.rows for part in below])
             return self._parts.put(digest, Part(rows, below[0].columns))
-        self._rows_read += self._planning.take_leaf(fact, leaves[digest]).rows
-        return self._parts.put(digest, _part_of(self._run(way.delta.leaf_sql)))
+        return self._parts.put(digest, self._leaf(way, leaves[digest], tables))
+
+    def _leaf(self, way: Way, leaf: Leaf, tables: Mapping[str, Table]) -> Part:
+        """The partial groups of these files."""
+        assert way.delta is not None and way.merging is not None and self._planning is not None
+        pieces = self._planning.take_leaf(tables[way.delta.fact], leaf)
+        self._rows_read += pieces.rows
+        if self._small is None:
+            self._small = SmallLeaves(self._planning.settings)
+        others = {name: tables[name] for name in way.delta.others}
+        rows = self._small.rows(way.delta.leaf_sql, {PIECES: pieces, **others})
+        return Part(rows, way.merging.types) if rows is not None else _part_of(self._run(way.delta.leaf_sql))
 
     def _exact_digests(self, delta: Delta, bound: Bound, tables: Mapping[str, Table]) -> Mapping[str, str]:
         versions = [f"{name} {tables[name].version}" for name in delta.exact]

@@ -15,7 +15,15 @@ import pytest
 from waits import until
 
 import qoop
-from qoop.catalog.errors import CatalogError, ConfigError, Forbidden, QueryError, SourceError, UnknownTable
+from qoop.catalog.errors import (
+    CatalogError,
+    ConfigError,
+    ExecutionError,
+    Forbidden,
+    QueryError,
+    SourceError,
+    UnknownTable,
+)
 from qoop.programs.views.views import ViewStatus
 
 DIM = "SELECT i AS k, 'n' || i % 4 AS name FROM range(6) t(i)"
@@ -291,3 +299,34 @@ def test_a_kill_at_any_moment_leaves_a_whole_edition(folder: Path, tmp_path: Pat
             assert session.sql("SELECT sum(c) FROM v").fetchall()[0][0] in (500 + 9 * number, 509 + 9 * number)
             session.sql("REFRESH MATERIALIZED VIEW v")
             assert rounded(session.sql("FROM v").fetchall()) == expected(KEPT, folder)
+
+
+def test_tables_that_change_their_columns_change_those_of_a_view(session: qoop.Session, folder: Path) -> None:
+    query = "SELECT k, sum(v) AS s FROM sales GROUP BY k"
+    session.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    for path in folder.iterdir():
+        path.unlink()
+    duckdb.sql(f"COPY (SELECT i % 3 AS k, i / 2 AS v FROM range(50) t(i)) TO '{folder / 'other.parquet'}'")
+    session.sql("REFRESH MATERIALIZED VIEW v")
+    found = session.sql("FROM v")
+    assert rounded(found.fetchall()) == expected(query, folder)
+    assert found.types == session.sql(query).types
+
+
+def test_a_row_that_cannot_be_computed_leaves_the_edition(session: qoop.Session, folder: Path) -> None:
+    query = "SELECT k, sum((100 - v)::UTINYINT) AS s FROM sales WHERE v < 50 OR v > 900 GROUP BY k"
+    session.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_mode = 'incremental') AS {query}")
+    before = session.sql("FROM v").fetchall()
+    put(folder, "negative", 890, 20)
+    with pytest.raises(ExecutionError, match="UINT8"):
+        session.sql("REFRESH MATERIALIZED VIEW v")
+    assert before and session.sql("FROM v").fetchall() == before and "UINT8" in status(session, "v").error
+
+
+def test_a_small_refresh_needs_no_job(session: qoop.Session, folder: Path) -> None:
+    session.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['joined']}")
+    put(folder, "more", 40, 7)
+    before = len(session.jobs())
+    session.sql("REFRESH MATERIALIZED VIEW v")
+    assert len(session.jobs()) == before
+    assert rounded(session.sql("FROM v").fetchall()) == expected(VIEWS["joined"], folder)
