@@ -55,8 +55,8 @@ def growth_of(bound: Bound, tables: Mapping[str, Table], describe: Callable[[str
 def growths(
     bound: Bound, tables: Mapping[str, Table], describe: Callable[[str], Columns], *, all_rows: bool = False
 ) -> Iterator[Growth | NotGrowing]:
-    """For each SELECT with sums: how the query grows by these, or why it does not. all_rows: also by the number of all
-    rows of a table, which is known without a sum."""
+    """For each SELECT with sums: how the query grows by these, or why it does not. all_rows: the sums are to be exact:
+    also by the number of all rows of a table, which is known without a sum, and with distinct values, not hashes."""
     try:
         query = _read(bound)
         known = _known(query, tables)
@@ -104,7 +104,7 @@ def _growth(
     columns = {name: [column for column, _ in table.columns] for name, table in tables.items()}
     names = Names(select, {**columns, PIECES: [column for column, _ in fact.columns]})
     keys = names.keys()
-    reading = Reading(names, keys)
+    reading = Reading(names, keys, hashed=not all_rows)
     values = [names.value_of(item) for item in select.expressions]
     figures = {place: figure_of(reading, place, one) for place, one in enumerate(values) if _is_estimated(one)}
     if not keys and not all_rows and _is_of_all_rows(select):

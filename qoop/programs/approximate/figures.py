@@ -29,9 +29,12 @@ _FRACTIONS = ("DECIMAL", "DOUBLE", "FLOAT")
 
 
 class Reading:
-    """Finds aggregates and keys in expressions, and numbers their terms and measures."""
+    """Finds aggregates and keys in expressions, and numbers their terms and measures.
 
-    def __init__(self, names: Names, keys: Sequence[exp.Expression]) -> None:
+    hashed: hashes stand for distinct values."""
+
+    def __init__(self, names: Names, keys: Sequence[exp.Expression], hashed: bool = True) -> None:
+        self._hashed = hashed
         self._names = names
         self._keys = {names.same(key): place for place, key in enumerate(keys)}
         self._terms: dict[str, int] = {}
@@ -121,7 +124,7 @@ class Reading:
     def _of_values(self, node: exp.Expression, call: exp.Expression) -> Term | None:
         """A distinct count or a quantile, which need all values; None: it is neither."""
         if isinstance(call, exp.Count) and isinstance(call.this, exp.Distinct) and len(call.this.expressions) == 1:
-            return Term("distinct", self._values(node, call, call.this.expressions[0], hashed=True))
+            return Term("distinct", self._values(node, call, call.this.expressions[0], self._hashed, distinct=True))
         if isinstance(call, exp.Median):
             return Term("quantile_cont", self._values(node, call, call.this))
         for kind, op, name in _QUANTILES:
@@ -130,11 +133,19 @@ class Reading:
                 return Term(op, self._values(node, call, call.this), level=level)
         return None
 
-    def _values(self, node: exp.Expression, call: exp.Expression, of: exp.Expression, hashed: bool = False) -> int:
-        """The number of the measure of an aggregate's input values; hashes are enough for distinct values."""
+    def _values(
+        self,
+        node: exp.Expression,
+        call: exp.Expression,
+        of: exp.Expression,
+        hashed: bool = False,
+        distinct: bool = False,
+    ) -> int:
+        """The number of the measure of an aggregate's input values. hashed: their hashes."""
         kept = exp.paren(of.copy()).sql("duckdb")
         where = [f"{kept} IS NOT NULL", *([f"({node.expression.this.sql('duckdb')})"] if node is not call else [])]
-        listed = f"list(DISTINCT hash({kept}))" if hashed else f"list({kept})"
+        item = f"hash({kept})" if hashed else kept
+        listed = f"list(DISTINCT {item})" if distinct else f"list({item})"
         return self.measure(f"{listed} FILTER (WHERE {' AND '.join(where)})", "values")
 
     def measure(self, sql: str, merged_by: MergedBy = "sum") -> int:

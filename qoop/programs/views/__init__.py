@@ -8,7 +8,9 @@ Nothing is ever subtracted: a replaced, removed or late file changes its leaf an
 ::
 
     tree.py         which parts there are, by content; pure
-    delta.py        which query has partial groups, or the reason why it has none
+    delta.py        which sums of a query have partial groups, or the reason why they have none
+    distinct.py     DISTINCT rows as groups
+    incremental.py  a query that is computed by parts, and the parts of one refresh
     merging.py      merges partial groups and finishes them
     parts.py        partial groups by digest, in memory or in a folder
     planning.py     plans over pinned tables

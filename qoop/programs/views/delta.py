@@ -1,8 +1,9 @@
-"""The way to refresh a view: by partial groups of new files, or from all rows, with the reason."""
+"""The sums of a query that can be computed by parts of a table's files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qoop.catalog.table import FilesSource
@@ -10,6 +11,7 @@ from qoop.catalog.value import value
 from qoop.planner.sql.sources import tables_read
 from qoop.programs.approximate.eligibility import PIECES, Columns, growths
 from qoop.programs.approximate.growth import NotGrowing
+from qoop.programs.views.distinct import without_distinct
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
@@ -19,13 +21,13 @@ if TYPE_CHECKING:
 
 @value
 class Delta:
-    """growth: its sums. fact: the table whose files have partial groups. others: the other tables that these groups
-    are computed from, by lower-case name; exact: those of the query around the sums."""
+    """growth: its sums. fact: the table whose files have partial groups, in lower case. others: the other tables that
+    these groups are computed from. exact: the queries that the query around the sums reads, by name."""
 
     growth: Growth
     fact: str
     others: tuple[str, ...]
-    exact: tuple[str, ...]
+    exact: tuple[tuple[str, str], ...]
 
     @property
     def leaf_sql(self) -> str:
@@ -33,32 +35,37 @@ class Delta:
         return self.growth.rest_sql
 
 
-def delta_of(bound: Bound, tables: Mapping[str, Table], describe: Callable[[str], Columns]) -> Delta | str:
-    """The delta of a query, by its largest table that has one; or the reason why there is none.
+def deltas_of(bound: Bound, tables: Mapping[str, Table], describe: Callable[[str], Columns]) -> list[Delta | str]:
+    """The deltas of a query, those of the largest tables first; then the reasons why other sums have none.
 
     tables: by lower-case name. describe: the columns of a query over them."""
+    if bound.ast is not None:
+        bound = replace(bound, ast=without_distinct(bound.ast))
     found = [_delta(growth) for growth in growths(bound, tables, describe, all_rows=True)]
     deltas = [one for one in found if isinstance(one, Delta)]
-    if deltas:
-        return max(deltas, key=lambda delta: delta.growth.fact.rows)
-    return next((one for one in found if isinstance(one, str)), "it has no aggregates")
+    reasons = [one for one in found if isinstance(one, str)]
+    return [*sorted(deltas, key=lambda delta: -delta.growth.fact.rows), *reasons]
+
+
+_MERGED = ("count", "sum", "avg", "min", "max", "distinct")
+
+
+def tables_of(texts: Iterable[str]) -> tuple[str, ...]:
+    """The tables that texts read, in lower case."""
+    return tuple(sorted({name.lower() for text in texts for name in tables_read(text)}))
 
 
 def _delta(growth: Growth | NotGrowing) -> Delta | str:
     if isinstance(growth, NotGrowing):
         return growth.reason
     name = growth.fact.name
-    apart = sorted({one.op.replace("_", " ") for one in growth.terms if one.is_of_values or one.z is not None})
+    apart = sorted({one.op.replace("_", " ") for one in growth.terms if one.op not in _MERGED})
     if apart:
         return f"its {', '.join(apart)} cannot be merged from parts"
     if not isinstance(growth.fact.source, FilesSource):
         return f"{name}, the table of its sums, does not consist of files"
-    others = _read([growth.rest_sql]) - {PIECES}
-    exact = _read(text for _, text in growth.around.exact) if growth.around is not None else set()
-    if name.lower() in others | exact:
-        return f"{name}, the table of its sums, is read in another part of the query as well"
-    return Delta(growth, name.lower(), tuple(sorted(others)), tuple(sorted(exact)))
-
-
-def _read(texts: Iterable[str]) -> set[str]:
-    return {name.lower() for text in texts for name in tables_read(text)}
+    others = tuple(one for one in tables_of([growth.rest_sql]) if one != PIECES)
+    if name.lower() in others:
+        return f"{name}, the table of its sums, is read twice for them"
+    exact = growth.around.exact if growth.around is not None else ()
+    return Delta(growth, name.lower(), others, tuple(exact))

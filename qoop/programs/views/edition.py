@@ -3,19 +3,21 @@ definition of the view, so that rows and record change at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from qoop.catalog.signed_json import NotAsWritten, NotSealed, opened, sealed
 from qoop.catalog.table import FilesSource
 from qoop.catalog.value import value
-from qoop.programs.views.tree import Tree
+from qoop.programs.views.tree import Leaf, Tree
 from qoop.query.statements.materialized import RefreshMode, ViewOptions
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
 
-_FORMAT = "qoop-view-1"
+_FORMAT = "qoop-view-2"
+_BEFORE = "qoop-view-1"
+"""It had one tree without the name of its table: a refresh computes the parts again."""
 
 
 @value
@@ -45,13 +47,13 @@ class Base:
 class Edition:
     """at: the time when its tables were read, in seconds since 1970. bases: by name of table.
 
-    tree: of its partial groups; without leaves if it was computed from all rows. why_full: the reason of that, or
+    trees: of its partial groups, by table; none if it was computed from all rows. why_full: the reason of that, or
     empty. rows: of the view. rows_read: of the files, or tables, that were read for it. seconds: that it took.
     """
 
     at: float
     bases: Mapping[str, Base]
-    tree: Tree
+    trees: Mapping[str, Tree]
     why_full: str
     rows: int
     rows_read: int
@@ -64,7 +66,8 @@ def written(definition: Definition, edition: Edition, key: bytes) -> str:
     body = {
         "format": _FORMAT, "name": definition.name, "text": definition.text, "target_lag": options.target_lag,
         "refresh_mode": options.refresh_mode, "at": edition.at, "why_full": edition.why_full, "rows": edition.rows,
-        "rows_read": edition.rows_read, "seconds": edition.seconds, "leaves": edition.tree.leaves,
+        "rows_read": edition.rows_read, "seconds": edition.seconds,
+        "trees": {name: tree.leaves for name, tree in edition.trees.items()},
         "bases": {name: [base.version, dict(base.files)] for name, base in edition.bases.items()},
     }  # fmt: skip
     return sealed(body, key)
@@ -80,9 +83,13 @@ def read(text: bytes, name: str, key: bytes) -> tuple[Definition, Edition] | Non
 
 def _read(body: Mapping[str, Any], name: str) -> tuple[Definition, Edition] | None:
     mode: RefreshMode = body["refresh_mode"]
-    if body["format"] != _FORMAT or body["name"] != name or mode not in get_args(RefreshMode):
+    if body["format"] not in (_FORMAT, _BEFORE) or body["name"] != name or mode not in get_args(RefreshMode):
         return None
     bases = {one: Base(version, files) for one, (version, files) in body["bases"].items()}
-    leaves = tuple(tuple((path, identity) for path, identity in leaf) for leaf in body["leaves"])
-    made = Edition(body["at"], bases, Tree(leaves), body["why_full"], body["rows"], body["rows_read"], body["seconds"])
+    trees = {name: Tree(_leaves(leaves)) for name, leaves in body.get("trees", {}).items()}
+    made = Edition(body["at"], bases, trees, body["why_full"], body["rows"], body["rows_read"], body["seconds"])
     return Definition(name, body["text"], ViewOptions(body["target_lag"], mode)), made
+
+
+def _leaves(leaves: Sequence[Sequence[Sequence[str]]]) -> tuple[Leaf, ...]:
+    return tuple(tuple((path, identity) for path, identity in leaf) for leaf in leaves)

@@ -85,7 +85,8 @@ class Merging:
             self._connection.unregister("qoop_rows")
 
     def _merged(self, name: str) -> str:
-        return f"{self._growth.measures[int(name[1:])].merged_by}({name})"
+        by = self._growth.measures[int(name[1:])].merged_by
+        return f"list_distinct(flatten(list({name})))" if by == "values" else f"{by}({name})"
 
     def _create(self, name: str, rows: pa.Table | None, columns: Columns) -> None:
         """Make a table. rows: None: there are none."""
@@ -118,4 +119,6 @@ def _finished(term: Term) -> str:
     """The value of an aggregate over its merged sums."""
     if term.x is not None:
         return f"(t{term.y} / nullif(t{term.x}, 0))"
+    if term.op == "distinct":
+        return f"coalesce(len(t{term.y}), 0)"
     return f"coalesce(t{term.y}, 0)" if term.op == "count" else f"t{term.y}"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qoop.catalog.table import FilesSource, Table, table_version
 from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES
+from qoop.programs.views.parts import Part
+from qoop.programs.views.small_leaves import SmallLeaves
 from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
@@ -17,8 +20,9 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Columns
     from qoop.planner.sql.bind import Bound
     from qoop.programs.views.tree import Leaf
-    from qoop.query.job import Planned, Starts
+    from qoop.query.job import Starts
     from qoop.query.planning import QueryPlanning
+    from qoop.query.result import Result
     from qoop.query.statements.settings import Settings
 
 
@@ -45,15 +49,13 @@ class ViewSession:
 
 
 class ViewPlanning:
-    """Tables and plans of one view, apart from those of the session.
+    """Tables and plans of one view, apart from those of the session."""
 
-    planning: plans over other tables as the session does.
-    """
-
-    def __init__(self, settings: Settings, planning: Callable[[SessionTables], QueryPlanning]) -> None:
+    def __init__(self, settings: Settings, session: ViewSession) -> None:
         self.settings = settings
         self._tables = SessionTables.apart((), settings, locked=False)
-        self._planning = planning(self._tables)
+        self._planning = session.planning.apart(self._tables)
+        self._start = session.start
         self._versions: dict[str, str] = {}
 
     def take(self, tables: Mapping[str, Table]) -> None:
@@ -63,9 +65,24 @@ class ViewPlanning:
                 self._tables.adopt(replace(table, origin=None))  # a table without an origin is not read again
                 self._versions[name] = table.version
 
-    def plan(self, text: str) -> Planned:
-        """The plan of a query. Raises QueryError."""
-        return self._planning.plan(text)
+    def run(self, text: str) -> Result:
+        """The rows of a query, by a job. Raises QueryError, and the errors of jobs."""
+        return self._start(self._planning.plan(text)).result()
+
+    def part(self, text: str) -> Part:
+        """The same as a part."""
+        found = self.run(text)
+        return Part(found.lossless(), tuple(zip(found.unique_columns, found.types, strict=True)))
+
+    def bind(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
+        """A query over these tables, and those that it reads by lower-case name. Raises QueryError."""
+        bound, tables = self._tables.bind(self._tables.as_read(text))
+        return bound, {name.lower(): table for name, table in tables.items()}
+
+    @cached_property
+    def small_leaves(self) -> SmallLeaves:
+        """Computes leaves without a job."""
+        return SmallLeaves(self.settings)
 
     def columns(self, text: str) -> Columns:
         """Names and types of the columns of a query."""
@@ -81,5 +98,7 @@ class ViewPlanning:
 
     def close(self) -> None:
         """Release the tables."""
+        if "small_leaves" in self.__dict__:
+            self.small_leaves.close()
         self._tables.shut()
         self._tables.close()

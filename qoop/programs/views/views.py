@@ -16,6 +16,7 @@ from qoop.catalog.value import value
 from qoop.programs.views import edition as editions
 from qoop.programs.views.edition import Base, Definition, Edition
 from qoop.programs.views.folder_lock import folder_lock
+from qoop.programs.views.incremental import NO_SUMS, Incremental
 from qoop.programs.views.owner import Owner
 from qoop.programs.views.parts import Parts
 from qoop.programs.views.planning import ViewSession
@@ -181,16 +182,7 @@ class MaterializedViews:
             way = refreshing.way()
         finally:
             refreshing.close()
-        if way.delta is None:
-            return f"Each refresh computes the view from all rows: {way.why_full}."
-        delta, lines = way.delta, ["A refresh is incremental: it reads the new and changed files of "
-                                   f"{way.delta.growth.fact.name}."]  # fmt: skip
-        lines.append(f"Each group of files keeps partial groups: {delta.leaf_sql}")
-        if delta.others:
-            lines.append(f"A change of {', '.join(delta.others)} computes all partial groups again.")
-        if delta.exact:
-            lines.append(f"Read whole after a change: {', '.join(delta.exact)}.")
-        return "\n".join(lines)
+        return f"Each refresh computes the view from all rows: {way}." if isinstance(way, str) else _in_words(way)
 
     def statuses(self) -> list[ViewStatus]:
         """All views, in order of name."""
@@ -243,9 +235,9 @@ class MaterializedViews:
     def _check_mode(self, definition: Definition, refreshing: Refreshing) -> None:
         """Raise QueryError for a view that must be incremental and cannot be."""
         way = refreshing.way()
-        if way.delta is None and definition.options.refresh_mode == "incremental":
+        if isinstance(way, str) and definition.options.refresh_mode == "incremental":
             refreshing.close()
-            raise QueryError(f"the view {definition.name} cannot be incremental: {way.why_full}")
+            raise QueryError(f"the view {definition.name} cannot be incremental: {way}")
 
     def _parts(self, name: str) -> Parts:
         return Parts(self._folder_of(name))
@@ -335,6 +327,20 @@ class MaterializedViews:
             view.definition.name, made.at, lag, options.target_lag, options.refresh_mode, not made.why_full,
             made.why_full, made.rows, made.rows_read, made.seconds, files, error,
         )  # fmt: skip
+
+
+def _in_words(way: Incremental) -> str:
+    """What a refresh reads, keeps and computes again."""
+    facts = sorted({one.delta.growth.fact.name for one in way.all()})
+    lines = [f"A refresh is incremental: it reads the new and changed files of {', '.join(facts)}."]
+    lines += [f"Each group of files keeps partial groups: {one.delta.leaf_sql}" for one in way.all()]
+    others = sorted({name for one in way.all() for name in one.delta.others})
+    if others:
+        lines.append(f"A change of {', '.join(others)} computes all partial groups again.")
+    for one in (exact for each in way.all() for exact in each.exact if isinstance(exact.inner, str)):
+        reason = "" if one.inner == NO_SUMS else f", since {one.inner}"
+        lines.append(f"Read whole after a change: {', '.join(one.tables)}{reason}.")
+    return "\n".join(dict.fromkeys(lines))
 
 
 def _changed_at(path: str) -> float:

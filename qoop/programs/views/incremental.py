@@ -1,0 +1,216 @@
+"""A query of a view that is computed by the parts of its files, and the parts of one refresh.
+
+The query around the sums reads other queries. Each of these is computed by the parts of its own files if it has sums,
+so that several tables of one view may grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from qoop.catalog.errors import QueryError
+from qoop.catalog.table import FilesSource
+from qoop.catalog.value import value
+from qoop.programs.approximate.eligibility import PIECES
+from qoop.programs.views.delta import Delta, deltas_of, tables_of
+from qoop.programs.views.merging import Merging
+from qoop.programs.views.parts import Part, Parts
+from qoop.programs.views.tree import Leaf, Tree, digest_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from qoop.catalog.table import Columns, Table
+    from qoop.planner.sql.bind import Bound
+    from qoop.programs.views.planning import ViewPlanning
+
+
+NO_SUMS = "it has no aggregates"
+
+
+@value
+class Exact:
+    """A query that the query around the sums reads. inner: its computation by parts, or the reason why it has none."""
+
+    name: str
+    text: str
+    tables: tuple[str, ...]
+    inner: Incremental | str
+
+
+class Incremental:
+    """A query that is computed by parts. columns: of its rows. Not thread-safe."""
+
+    def __init__(self, delta: Delta, merging: Merging, exact: tuple[Exact, ...], columns: Columns) -> None:
+        self.delta, self.exact = delta, exact
+        self._merging = merging
+        self._columns = columns
+
+    def close(self) -> None:
+        """Release the memory."""
+        self._merging.close()
+        for one in self.all()[1:]:
+            one.close()
+
+    def all(self) -> list[Incremental]:
+        """This query, and those that it reads."""
+        inner = (one.inner for one in self.exact)
+        return [self, *(each for one in inner if isinstance(one, Incremental) for each in one.all())]
+
+    def rows(self, turn: Turn) -> pa.Table:
+        """The rows of the query."""
+        heads = self._heads(turn)
+        exact = {one.name: _exact_part(one, turn) for one in self.exact}
+        return self._merging.final(
+            [head.rows for head in heads], {name: (part.rows, part.columns) for name, part in exact.items()}
+        )
+
+    def part(self, turn: Turn) -> Part:
+        """The same as a part."""
+        return Part(self.rows(turn), self._columns)
+
+    def mark(self, turn: Turn) -> None:
+        """Keep the parts that a later refresh needs, of a query whose rows are there."""
+        _, children, leaves = self._digests(turn)
+        turn.kept |= {*children, *leaves}
+        for one in self.exact:
+            if isinstance(one.inner, Incremental):
+                one.inner.mark(turn)
+
+    def _digests(self, turn: Turn) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]], Mapping[str, Leaf]]:
+        """The digests of the open nodes, those below each node, and the files of each leaf."""
+        tree, others = turn.tree(self.delta.fact), turn.versions(self.delta.others)
+
+        def digest(leaf: Leaf) -> str:
+            return digest_of(self.delta.leaf_sql, turn.form, *others, *(identity for _, identity in leaf))
+
+        leaves = {digest(leaf): leaf for leaf in tree.leaves if leaf}
+        return *tree.nodes(digest), leaves
+
+    def _heads(self, turn: Turn) -> list[Part]:
+        heads, children, leaves = self._digests(turn)
+        turn.kept |= {*children, *leaves}
+
+        def part(digest: str) -> Part:
+            known = turn.parts.get(digest)
+            if known is not None:
+                return known
+            if digest in children:
+                below = [part(one) for one in children[digest]]
+                made = Part(self._merging.merged([one.rows for one in below]), below[0].columns)
+            else:
+                made = turn.leaf(self.delta, leaves[digest], self._merging.types)
+            return turn.parts.put(digest, made)
+
+        return [part(head) for head in heads]
+
+
+def incremental(bound: Bound, tables: Mapping[str, Table], planning: ViewPlanning) -> Incremental | str:
+    """The computation of a query by parts, or the reason why it has none. planning: over these tables."""
+    reason = ""
+    for delta in deltas_of(bound, tables, planning.columns):
+        if isinstance(delta, str):
+            reason = reason or delta
+            continue
+        exact = tuple(_exact(name, text, planning) for name, text in delta.exact)
+        found = next((why for one in exact if (why := _reread(delta, one))), None) or _checked(
+            delta, exact, bound, tables, planning
+        )
+        if isinstance(found, Incremental):
+            return found
+        reason = reason or found
+        for one in exact:
+            if isinstance(one.inner, Incremental):
+                one.inner.close()
+    return reason or NO_SUMS
+
+
+def _exact(name: str, text: str, planning: ViewPlanning) -> Exact:
+    try:
+        bound, tables = planning.bind(text)
+    except QueryError as error:
+        return Exact(name, text, tables_of([text]), str(error).splitlines()[0])
+    return Exact(name, text, tuple(sorted(tables)), incremental(bound, tables, planning))
+
+
+def _reread(delta: Delta, exact: Exact) -> str:
+    """The reason why a query may not be read for a delta; empty: it may."""
+    if isinstance(exact.inner, Incremental) or delta.fact not in exact.tables:
+        return ""
+    name = delta.growth.fact.name
+    return f"{name}, the table of its sums, is read in another part of the query as well, and there {exact.inner}"
+
+
+def _checked(
+    delta: Delta, exact: tuple[Exact, ...], bound: Bound, tables: Mapping[str, Table], planning: ViewPlanning
+) -> Incremental | str:
+    """The computation of a delta, if its rows have the columns of the query; else the reason."""
+    merging: Merging | None = None
+    try:
+        planning.take_leaf(tables[delta.fact], ())
+        merging = Merging(delta.growth, planning.columns(delta.leaf_sql), bound.settings)
+        found = merging.columns({one.name: planning.columns(one.text) for one in exact})
+        if found == bound.columns:
+            return Incremental(delta, merging, exact, bound.columns)
+        reason = "the query around its sums has other columns over merged sums"
+    except (QueryError, duckdb.Error) as error:
+        reason = f"its sums cannot be taken apart: {str(error).splitlines()[0]}"
+    if merging is not None:
+        merging.close()
+    return reason
+
+
+def _exact_part(one: Exact, turn: Turn) -> Part:
+    """The rows of a query that the query around the sums reads."""
+    digest = digest_of(one.text, turn.form, *turn.versions(one.tables))
+    turn.kept.add(digest)
+    known = turn.parts.get(digest)
+    if known is not None:
+        if isinstance(one.inner, Incremental):
+            one.inner.mark(turn)
+        return known
+    if isinstance(one.inner, Incremental):
+        return turn.parts.put(digest, one.inner.part(turn))
+    turn.rows_read += sum(turn.tables[name].rows for name in one.tables)
+    return turn.parts.put(digest, turn.planning.part(one.text))
+
+
+class Turn:
+    """One refresh. tables: by lower-case name. before: the trees of the edition before, by table.
+
+    trees: those of now. kept: the digests of the parts that belong to them. rows_read: of tables.
+    """
+
+    def __init__(
+        self, planning: ViewPlanning, parts: Parts, tables: Mapping[str, Table], before: Mapping[str, Tree]
+    ) -> None:
+        self.planning, self.parts, self.tables = planning, parts, tables
+        self.form = repr(planning.settings)
+        self._before = before
+        self.trees: dict[str, Tree] = {}
+        self.kept: set[str] = set()
+        self.rows_read = 0
+
+    def tree(self, fact: str) -> Tree:
+        """The tree over the files of a table."""
+        if fact not in self.trees:
+            source = self.tables[fact].source
+            assert isinstance(source, FilesSource)
+            sizes = source.file_rows()
+            self.trees[fact] = self._before.get(fact, Tree()).following(source.identities(), sizes.__getitem__)
+        return self.trees[fact]
+
+    def versions(self, names: Iterable[str]) -> list[str]:
+        """Texts that identify the rows of tables."""
+        return [f"{name} {self.tables[name].version}" for name in names]
+
+    def leaf(self, delta: Delta, leaf: Leaf, types: Columns) -> Part:
+        """The partial groups of these files."""
+        pieces = self.planning.take_leaf(self.tables[delta.fact], leaf)
+        self.rows_read += pieces.rows
+        others = {name: self.tables[name] for name in delta.others}
+        rows = self.planning.small_leaves.rows(delta.leaf_sql, {PIECES: pieces, **others})
+        return Part(rows, types) if rows is not None else self.planning.part(delta.leaf_sql)
