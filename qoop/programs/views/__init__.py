@@ -21,5 +21,6 @@ Nothing is ever subtracted: a replaced, removed or late file changes its leaf an
     owner.py        the thread that refreshes the views of a session by their goals
     views.py        the views of a session
     statements.py   their statements
+    chains.py       views that read views; pure
     folder_lock.py  one process at a time makes editions of a view in a folder
 """

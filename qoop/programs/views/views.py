@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from qoop.catalog.errors import CatalogError, QoopError, QueryError, UnknownTabl
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
 from qoop.programs.views import edition as editions
+from qoop.programs.views.chains import effective_goal, to_refresh, upstream
 from qoop.programs.views.edition import Base, Definition, Edition
 from qoop.programs.views.folder_lock import folder_lock
 from qoop.programs.views.incremental import NO_SUMS, Incremental
@@ -28,6 +29,7 @@ from qoop.query.statements.materialized import (
     DropMaterialized,
     RefreshMaterialized,
     RefreshMode,
+    TargetLag,
     options_with,
 )
 from qoop.query.statements.plain_names import reads
@@ -41,7 +43,8 @@ class ViewStatus:
     """A materialized view now.
 
     as_of: the time when its tables were read for its edition, in seconds since 1970. lag: seconds since the
-    oldest change that is in no edition; 0: there is none. target_lag: its goal; None: statements refresh it.
+    oldest change that is in no edition, also of tables that it reads through other views; 0: there is none.
+    target_lag: its goal, or that of the views that read it; None: statements refresh it.
     incremental: its last edition was made of the parts of new files. why_full: else the reason.
     rows: of the view. rows_read, seconds: of the last refresh. files: that the edition is of, and pieces of tables.
     error: of the last refresh; empty: it succeeded.
@@ -105,6 +108,7 @@ class MaterializedViews:
         if reads(statement.text, name):
             raise CatalogError(f"the materialized view {name} would read itself")
         text = self._definitions.with_plain_names(statement.text)
+        self._check_chain(name, text)
         definition = Definition(name, text, statement.options)
         refreshing = self._refreshing(definition)
         self._check_mode(definition, refreshing)
@@ -129,7 +133,13 @@ class MaterializedViews:
         return view.edition.rows
 
     def refresh_view(self, name: str, full: bool = False) -> bool:
-        """The same for a name; True if there is a new edition."""
+        """The same for a name, after the views that it reads with the goal ``downstream``; True if there is a new
+        edition."""
+        for one in to_refresh(name.lower(), self._bases(), self._goals()):
+            self._refresh_one(one, full)
+        return self._refresh_one(name, full)
+
+    def _refresh_one(self, name: str, full: bool) -> bool:
         view = self._views[name.lower()]
         with view.lock, self._exclusively(name):
             self._read_again(view)
@@ -191,7 +201,7 @@ class MaterializedViews:
     def targets(self) -> Mapping[str, float]:
         """The lag goals of the views that have one, by name."""
         options = {view.definition.name: view.definition.options.target_lag for view in self._all()}
-        return {name: target for name, target in options.items() if target is not None}
+        return {name: target for name, target in options.items() if isinstance(target, float)}
 
     def note_error(self, name: str, error: Exception) -> None:
         """Show an error in the status of a view, until a refresh succeeds."""
@@ -200,8 +210,14 @@ class MaterializedViews:
             view.error = str(error)
 
     def behind(self, name: str) -> float | None:
-        """The time of the oldest change that the edition of a view does not have; None: there is none. Raises
+        """The time of the oldest change that a refresh of a view would take over; None: there is none. Raises
         SourceError, TableChanged."""
+        return self._behind([*to_refresh(name.lower(), self._bases(), self._goals()), name])
+
+    def _behind(self, names: Iterable[str]) -> float | None:
+        return min((since for name in names if (since := self._behind_one(name)) is not None), default=None)
+
+    def _behind_one(self, name: str) -> float | None:
         view, tables = self._views[name.lower()], self._session.tables
         self._read_again(view)
         tables.check_again(view.definition.text)
@@ -211,6 +227,21 @@ class MaterializedViews:
         return min((time_ for time_ in times if time_ is not None), default=None)
 
     # Inside
+
+    def _bases(self) -> Mapping[str, Collection[str]]:
+        """The tables that each view reads, in lower case."""
+        return {view.definition.name.lower(): [one.lower() for one in view.edition.bases] for view in self._all()}
+
+    def _goals(self) -> Mapping[str, TargetLag]:
+        return {view.definition.name.lower(): view.definition.options.target_lag for view in self._all()}
+
+    def _check_chain(self, name: str, text: str) -> None:
+        """Raise CatalogError for a view that would read itself through other views."""
+        bound, _ = self._session.bind(text)
+        read = [one.lower() for one in bound.tables]
+        through = [one for one in read if name.lower() in [one, *upstream(one, self._bases())]]
+        if through:
+            raise CatalogError(f"the materialized view {name} would read itself through {', '.join(sorted(through))}")
 
     def _all(self) -> list[_View]:
         with self._lock:
@@ -318,13 +349,15 @@ class MaterializedViews:
         self._read_again(view)
         made, options, error = view.edition, view.definition.options, view.error
         try:
-            since = self.behind(view.definition.name)
+            names = upstream(view.definition.name.lower(), self._bases())
+            since = self._behind([*names, view.definition.name])
         except QoopError as unreadable:
             since, error = made.at, error or str(unreadable)
         files = sum(len(base.files) for base in made.bases.values())
+        goal = effective_goal(view.definition.name.lower(), self._bases(), self._goals())
         lag = 0.0 if since is None else max(0.0, time.time() - since)
         return ViewStatus(
-            view.definition.name, made.at, lag, options.target_lag, options.refresh_mode, not made.why_full,
+            view.definition.name, made.at, lag, goal, options.refresh_mode, not made.why_full,
             made.why_full, made.rows, made.rows_read, made.seconds, files, error,
         )  # fmt: skip
 

@@ -23,6 +23,7 @@ from qoop.catalog.value import value
 from qoop.query.statements.words import Words
 
 RefreshMode = Literal["auto", "incremental", "full"]
+TargetLag = float | Literal["downstream"] | None
 
 _LENGTH = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]+)\s*", re.I)
 _SECONDS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86400,
@@ -31,9 +32,10 @@ _SECONDS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h"
 
 @value
 class ViewOptions:
-    """target_lag: seconds that the view may be behind its tables; None: it is refreshed by statements only."""
+    """target_lag: seconds that the view may be behind its tables; None: it is refreshed by statements only;
+    downstream: before the views that read it."""
 
-    target_lag: float | None = None
+    target_lag: TargetLag = None
     refresh_mode: RefreshMode = "auto"
 
 
@@ -135,7 +137,8 @@ def options_with(options: ViewOptions, changes: tuple[tuple[str, str], ...]) -> 
     """
     for name, text in changes:
         if name == "target_lag":
-            options = replace(options, target_lag=_seconds(text))
+            downstream = text.strip().lower() == "downstream"
+            options = replace(options, target_lag="downstream" if downstream else _seconds(text))
         elif name == "refresh_mode":
             if text not in get_args(RefreshMode):
                 raise ConfigError(f"refresh_mode is {', '.join(get_args(RefreshMode))}, not {text!r}")
@@ -200,5 +203,7 @@ def _seconds(text: str) -> float:
     unit = None if found is None else found[2].lower()
     factor = None if unit is None else _SECONDS.get(unit) or _SECONDS.get(unit.removesuffix("s"))
     if found is None or factor is None or not float(found[1]) > 0:
-        raise ConfigError(f"target_lag is a length of time above 0, such as '30 s' or '5 min', not {text!r}")
+        raise ConfigError(
+            f"target_lag is a length of time above 0, such as '30 s' or '5 min', or 'downstream', not {text!r}"
+        )
     return float(found[1]) * factor

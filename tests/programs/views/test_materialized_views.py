@@ -35,7 +35,8 @@ VIEWS = {
     "around": """WITH by_k AS (SELECT k, sum(p) AS s FROM sales GROUP BY k)
                  SELECT name, max(s) AS best, rank() OVER (ORDER BY max(s)) AS place
                  FROM by_k JOIN dim USING (k) GROUP BY name""",
-    "distinct": "SELECT DISTINCT name, v % 3 AS m FROM sales JOIN dim USING (k) WHERE v % 2 = 0 ORDER BY m, name LIMIT 9",
+    "distinct": """SELECT DISTINCT name, v % 3 AS m FROM sales JOIN dim USING (k) WHERE v % 2 = 0
+                   ORDER BY m, name LIMIT 9""",
     "counted": "SELECT k, count(DISTINCT v % 5) AS d, count(DISTINCT f) AS e, avg(p) AS a FROM sales GROUP BY k",
     "twice": """WITH by_k AS (SELECT k, sum(p) AS s FROM sales GROUP BY k), total AS (SELECT sum(p) AS t FROM sales)
                 SELECT k, s / t AS part, rank() OVER (ORDER BY s DESC) AS place FROM by_k, total""",
@@ -357,3 +358,22 @@ def test_two_tables_of_one_view_grow(session: qoop.Session, folder: Path) -> Non
                 connection.execute(f"CREATE VIEW {name} AS FROM read_parquet('{folder.parent}/{name}/*.parquet')")
             connection.execute(f"CREATE TABLE dim AS {DIM}")
             assert session.sql("FROM v").fetchall() == connection.execute(query).fetchall()
+
+
+def test_a_view_that_others_read_is_refreshed_before_them(session: qoop.Session, folder: Path) -> None:
+    session.sql(f"CREATE MATERIALIZED VIEW low WITH (target_lag = 'downstream') AS {VIEWS['groups']}")
+    session.sql("CREATE MATERIALIZED VIEW top AS SELECT sum(s) AS s, sum(c) AS c FROM low")
+    session.sql("CREATE VIEW between AS FROM top")
+    for name, text in {"low": "FROM top", "top": "FROM between"}.items():
+        with pytest.raises(CatalogError, match="would read itself"):
+            session.sql(f"CREATE OR REPLACE MATERIALIZED VIEW {name} AS {text}")
+    put(folder, "more", 40, 7)
+    assert status(session, "top").lag > 0 and status(session, "low").target_lag is None
+    session.sql("REFRESH MATERIALIZED VIEW top")
+    assert status(session, "top").lag == status(session, "low").lag == 0
+    whole = f"SELECT sum(s) AS s, sum(c) AS c FROM ({VIEWS['groups']})"
+    assert rounded(session.sql("FROM top").fetchall()) == expected(whole, folder)
+    session.sql("ALTER MATERIALIZED VIEW top SET (target_lag = '1 s')")
+    assert status(session, "low").target_lag == 1.0
+    put(folder, "again", 90, 9)
+    until(lambda: rounded(session.sql("FROM top").fetchall()) == expected(whole, folder))
