@@ -44,7 +44,7 @@ TABLES = ("sales", "returned")
 
 @dataclass
 class Report:
-    """What a run has counted. wrong: descriptions of what must not be."""
+    """The counts of a run. wrong: descriptions of faults."""
 
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)

@@ -363,7 +363,7 @@ class MaterializedViews:
 
 
 def _in_words(way: Incremental) -> str:
-    """What a refresh reads, keeps and computes again."""
+    """The tables that a refresh reads, and the parts that it keeps and computes again, in words."""
     facts = sorted({one.delta.growth.fact.name for one in way.all()})
     lines = [f"A refresh is incremental: it reads the new and changed files of {', '.join(facts)}."]
     lines += [f"Each group of files keeps partial groups: {one.delta.leaf_sql}" for one in way.all()]
