@@ -10,6 +10,7 @@ READY   := $(VENV)/.installed
 DUCKDB2 := $(abspath $(VENV)-duckdb2)
 READY2  := $(DUCKDB2)/.installed
 DBT     := $(abspath $(VENV)-dbt)
+AIRFLOW := $(abspath $(VENV)-airflow)
 IBIS    := $(abspath $(VENV)-ibis)
 CODE    := catalog planner engine qoop tpcds tests docs .ci
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
@@ -27,7 +28,7 @@ FACES   := $(foreach name,server page adapters,tests/interfaces/$(name)) \
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-ibis test-package test-pythons soak soak-clients soak-serve soak-restart soak-bombs soak-sim soak-packs soak-growing soak-views attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-airflow test-ibis test-package test-pythons soak soak-clients soak-serve soak-restart soak-bombs soak-sim soak-packs soak-growing soak-views attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
@@ -35,6 +36,7 @@ help:
 	@echo "make test-all      the slow tests too, and all tests on DuckDB 2 (make test-duckdb2: only those)"
 	@echo "make test-ray      the same answers on Ray clusters, whose nodes come and go"
 	@echo "make test-dbt      a project of dbt through our adapter, against DuckDB's rows"
+	@echo "make test-airflow  a task of Airflow that is killed, and goes on in its next try"
 	@echo "make test-ibis     the tests that ibis ships for its backends, on ours and on DuckDB's: which share passes"
 	@echo "make test-package  the wheel and the sdist: built, installed and tested away from the tree"
 	@echo "make test-pythons  the same under each Python from 3.11 to 3.14 that is at hand"
@@ -72,9 +74,13 @@ $(READY2): pyproject.toml $(READY)
 	@$(INSTALL) --no-deps --target $(DUCKDB2) 'duckdb>=2,<2.1'
 	@touch $@
 
-# dbt, and what the tests of ibis need, each in a folder that comes first on the path: they pin what others need newer.
+# dbt, Airflow, and what the tests of ibis need, each in a folder that comes first on the path: they pin what others need newer.
 $(DBT)/.installed: $(READY)
 	@$(INSTALL) --target $(DBT) 'dbt-core>=1.10,<1.12' 'dbt-adapters>=1.16,<2'
+	@touch $@
+
+$(AIRFLOW)/.installed: $(READY)
+	@$(INSTALL) --target $(AIRFLOW) 'apache-airflow-core>=3.1,<4'
 	@touch $@
 
 $(IBIS)/.installed: $(READY)
@@ -102,6 +108,9 @@ test-ray: $(READY)
 
 test-dbt: $(DBT)/.installed
 	PYTHONPATH=$(DBT) $(BIN)/pytest tests/interfaces/adapters/test_dbt.py -m slow
+
+test-airflow: $(AIRFLOW)/.installed
+	PYTHONPATH=$(AIRFLOW) $(BIN)/pytest tests/interfaces/adapters/test_airflow.py -m slow
 
 test-ibis: $(IBIS)/.installed
 	PYTHONPATH=$(IBIS) $(BIN)/python tests/interfaces/adapters/ibis_suite.py build/ibis
