@@ -79,7 +79,9 @@ def test_command_lines_are_understood(page: Path, tmp_path: Path, monkeypatch: p
 
 def understood(command: list[str]) -> None:
     program, *words = command
-    if program == "qoop":
+    if program == "srun":
+        understood(words)
+    elif program == "qoop":
         try:
             words = in_order(words, _COMMANDS)
             _parser(words).parse_args(words)
@@ -90,7 +92,21 @@ def understood(command: list[str]) -> None:
     elif program == "pip":
         assert set(re.findall(r"\w+", "".join(re.findall(r"\[(.*?)\]", shlex.join(words))))) <= _EXTRAS
     else:
-        assert program in ("cd", "curl", "echo", "export", "git", "ls", "mkdir", "psql", "ray", ".", "source"), command
+        assert program in (
+            "[",
+            "cd",
+            "curl",
+            "echo",
+            "export",
+            "git",
+            "ls",
+            "mkdir",
+            "psql",
+            "ray",
+            "scontrol",
+            ".",
+            "source",
+        ), command
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -16,7 +16,9 @@ from waits import until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(importlib.util.find_spec("airflow") is None, reason="Airflow is not installed: make test-airflow"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("airflow") is None, reason="Airflow is not installed: make test-airflow"
+    ),
 ]
 TEXT = "SELECT k % 7 AS k, sum(length(md5((v + range)::VARCHAR) || k)) AS n FROM facts, range(30) GROUP BY 1 ORDER BY 1"
 DAG = """
