@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("as_installed")
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "until-done.md").read_text()
-FIRST, SECOND = "0.05s", "60s"
+FIRST, SECOND = "0.001s", "60s"
 """A time that ends before the query, and one that does not."""
 
 
@@ -126,7 +126,7 @@ def test_a_function_of_aws_calls_itself_until_the_query_is_done(folder: Path, mo
     exec(recipe("AWS Lambda", "py"), names)
     event: Any = {"query": TEXT, "data": [str(folder / "data")], "place": str(folder / "kept"), "slots": 1}
     event["out"] = str(folder / "report.parquet")
-    for left, done in ((2_050, False), (60_000, True)):
+    for left, done in ((2_002, False), (60_000, True)):
         context = SimpleNamespace(function_name="report", get_remaining_time_in_millis=lambda left=left: left)
         reply = names["handler"](event, context)
         assert reply["done"] == answered(folder) == done
@@ -188,7 +188,7 @@ def test_a_task_of_airflow_goes_on_in_its_next_try(
     assert "out" in task.template_fields
     task.sql, task.data, task.place, task.out = TEXT, [str(folder / "data")], str(folder / "kept"), "report.parquet"
     task.on_kill()  # before it runs
-    task.execution_timeout = timedelta(seconds=4.05)
+    task.execution_timeout = timedelta(seconds=4.001)
     with pytest.raises(Again, match="stopped by the end of its time"):
         task.execute({})
     assert not answered(folder)
@@ -201,7 +201,7 @@ def test_an_asset_of_dagster_is_tried_again(folder: Path, module: Callable[..., 
     module("dagster", RetryRequested=Again, asset=lambda function: function)
     names: dict[str, Any] = {}
     text = recipe("Dagster", "py")
-    exec(text.replace("seconds=3600", "seconds=0.05, grace=0"), names)
+    exec(text.replace("seconds=3600", "seconds=0.001, grace=0"), names)
     with pytest.raises(Again):
         names["report"]()
     assert not answered(folder)

@@ -3,7 +3,8 @@
 In IPython: ``%load_ext qoop``, then ``%qoop DIR`` opens data, and a cell that begins with ``%%qoop`` runs SQL. Its
 answer is the result of the cell; ``%%qoop name`` also assigns it to a variable. ``%qoop SELECT …`` runs a line of SQL.
 ``%%qoop --approximate`` shows an answer that grows, with bars for its intervals. ``%%qoop --tenant reports`` names the
-tenant. ``%qoop session`` uses an existing session.
+tenant. ``%qoop session`` uses an existing session. ``%%qoop --detach name`` runs a query in a process that outlives the
+kernel; the same cell run again, or ``%qoop --attach name``, shows its progress, and takes its answer.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from qoop.query.drawing.html import BAR, GREY, SHOWN_ROWS, job_html
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from qoop.interfaces.detached import DetachedRun
     from qoop.programs.approximate.edition import Edition
     from qoop.query.job import Job
     from qoop.query.result import Result
@@ -32,6 +34,9 @@ _TERMS = {
     "--deadline": ("deadline", "the seconds in which answers are needed"),
     "--priority": ("priority", "the urgency of answers, from 1 to 10"),
 }
+_DETACH = "--detach"
+_AT_ONCE = 2.0
+"""Seconds for which a cell waits for the answer of a query that it detaches."""
 _OPTION = re.compile(r"(?<!\S)--[a-z]")
 
 
@@ -93,40 +98,92 @@ class Magic:
             self._session = connect()
         return self._session
 
-    def line(self, line: str) -> Session | Result:
+    def line(self, line: str) -> Session | Result | None:
         """``%qoop``: the session; ``%qoop PATH``: open data; ``%qoop name``: use the session of that name; ``%qoop
-        SELECT …``: run SQL."""
+        SELECT …``: run SQL; ``%qoop --attach name``, ``%qoop --cancel name``: a detached query."""
         from qoop.session.session import Session
 
         text = line.strip()
+        flag, _, name = text.partition(" ")
+        if flag in ("--attach", "--cancel"):
+            return self._attached(name.strip()) if flag == "--attach" else self._cancelled(name.strip())
         named = self._shell.user_ns.get(text)
         if isinstance(named, Session):
             self._session = named
         elif _OPTION.search(text):
-            raise ConfigError("%qoop takes no options: write session = qoop.connect(slots=…), then %qoop session")
+            raise ConfigError(
+                "%qoop takes --attach, --cancel and no options: write session = qoop.connect(slots=…), then %qoop session"
+            )
         elif " " in text and not Path(text).exists():
             return self.session.sql(text, watch=_show)
         elif text:
             self.session.register_path(text)
         return self.session
 
-    def cell(self, line: str, cell: str) -> Result:
-        """``%%qoop [--approximate] [--tenant NAME] [--deadline SECONDS] [--priority 1-10] [name]``: run the statements
-        of the cell, and show them while they run. Tenant, deadline and priority stay those of the cells to come."""
+    def cell(self, line: str, cell: str) -> Result | None:
+        """``%%qoop [--approximate | --detach] [--tenant NAME] [--deadline SECONDS] [--priority 1-10] [name]``: run the
+        statements of the cell, and show them while they run. Tenant, deadline and priority stay those of the cells to
+        come. --detach: see :mod:`qoop.interfaces.detached`."""
         words = line.split()
         for flag, (option, _) in _TERMS.items():
             if flag in words:
                 words, value = _taken(words, flag)
                 self.session.set(option, value)
-        grows = _GROWS in words
-        name = " ".join(word for word in words if word != _GROWS)
+        grows, detached = _GROWS in words, _DETACH in words
+        name = " ".join(word for word in words if word not in (_GROWS, _DETACH))
         if name and not name.isidentifier():
-            flags = ", ".join([_GROWS, *_TERMS])
+            flags = ", ".join([_GROWS, _DETACH, *_TERMS])
             raise ConfigError(f"%%qoop takes {flags}, and the name that the answer is to have, not {name!r}")
+        if detached:
+            if grows or not name:
+                raise ConfigError(f"{_DETACH} needs a name, as in %%qoop {_DETACH} report, and no {_GROWS}")
+            return self._detached(name, cell)
         result = self._grown(cell) if grows else self.session.sql(cell, watch=_show)
         if name:
             self._shell.user_ns[name] = result
         return result
+
+    def _detached(self, name: str, cell: str) -> Result | None:
+        """Attach to the detached query, or begin it, and wait for a moment."""
+        from qoop.interfaces.detached import detach, detached_runs
+
+        found = next((run for run in detached_runs() if run.name == name), None)
+        if found is None:
+            run = detach(self.session, cell, name)
+            if run.wait(_AT_ONCE) and run.ended:
+                return self._taken(run)
+            print(f"{_goes_on(run)}. qoop runs {run.record.checkpoints} lists it")
+            return None
+        if found.record.text.strip() != cell.strip():
+            raise ConfigError(f"{name} is another detached query. Take another name, or end it: %qoop --cancel {name}")
+        return self._attached(name)
+
+    def _attached(self, name: str) -> Result | None:
+        """The answer of a detached query, whose progress is shown until then; None if Ctrl-C ends the wait."""
+        from qoop.interfaces.detached import DetachedRun
+
+        run = DetachedRun(name)
+        if run.attach():
+            print(f"the process of {name} had ended: another one goes on")
+        page: Any = import_module("IPython.display")
+        shown = page.display(page.HTML(run.progress_html()), display_id=True)
+        try:
+            while not run.wait(0.3):
+                shown.update(page.HTML(run.progress_html()))
+        except KeyboardInterrupt:
+            print(_goes_on(run))
+            return None
+        shown.update(page.HTML(run.progress_html()))
+        return self._taken(run)
+
+    def _taken(self, run: DetachedRun) -> Result:
+        result = self._shell.user_ns[run.name] = run.result()
+        return result
+
+    def _cancelled(self, name: str) -> None:
+        from qoop.interfaces.detached import DetachedRun
+
+        DetachedRun(name).cancel()
 
     def _grown(self, cell: str) -> Result:
         """The last edition of the answer to a query, which is shown while it grows."""
@@ -154,6 +211,13 @@ class Magic:
         return answer.last().result
 
 
+def _goes_on(run: DetachedRun) -> str:
+    return (
+        f"{run.name} goes on in process {run.process}, without this notebook. Its answer: this cell again, or "
+        f"%qoop --attach {run.name}; its end: %qoop --cancel {run.name}"
+    )
+
+
 def _show(job: Job) -> None:
     """Show a job that runs for longer than a moment, until it has ended."""
     if job.wait(0.3):
@@ -169,14 +233,17 @@ def load_ipython_extension(shell: Any) -> None:
     """Do the work of ``%load_ext qoop``."""
     magic = Magic(shell)
 
-    def qoop(line: str, cell: str | None = None) -> Session | Result:
+    def qoop(line: str, cell: str | None = None) -> Session | Result | None:
         """SQL in a notebook.
 
         %qoop PATH       open a file, a folder or a database
         %qoop NAME       take a session of that name
         %qoop SELECT …   run SQL
-        %%qoop [--approximate] [--tenant NAME] [--deadline SECONDS] [--priority 1-10] [NAME]
-                         run the SQL of the cell; NAME is a variable that gets the answer
+        %qoop --attach NAME, %qoop --cancel NAME
+                         take the answer of a detached query, or end it
+        %%qoop [--approximate | --detach] [--tenant NAME] [--deadline SECONDS] [--priority 1-10] [NAME]
+                         run the SQL of the cell; NAME is a variable that gets the answer.
+                         --detach runs it in a process that goes on after the kernel
         """
         return magic.line(line) if cell is None else magic.cell(line, cell)
 

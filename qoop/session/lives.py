@@ -46,9 +46,9 @@ _LIVES = 8
 class LifeRecord:
     """begun: seconds since 1970 at the start of the first process. lives: the processes that have run it.
 
-    outputs: the names of all outputs of the plan. written: the file that the answer is about to be renamed to; empty:
-    there is no answer yet. made: the outputs in the folder at the start of the last life. fruitless: the last lives in
-    a row that have added none.
+    process: the number of the last one. outputs: the names of all outputs of the plan. written: the file that the
+    answer is about to be renamed to; empty: there is no answer yet. made: the outputs in the folder at the start of the
+    last life. fruitless: the last lives in a row that have added none.
     """
 
     text: str
@@ -58,6 +58,7 @@ class LifeRecord:
     written: str = ""
     made: int = 0
     fruitless: int = 0
+    process: int = 0
 
 
 class RunLives:
@@ -85,9 +86,11 @@ class RunLives:
         self._lock = lock
         self._count_last_life(lock)
         made = sum(name.endswith(".json") for name in os.listdir(self._checkpoints))
-        before = self.record
+        before, process = self.record, os.getpid()
         fruitless = before.fruitless + 1 if before.lives and made <= before.made else 0
-        self._write(replace(before, lives=before.lives + 1, written="", made=made, fruitless=fruitless))
+        self._write(
+            replace(before, lives=before.lives + 1, written="", made=made, fruitless=fruitless, process=process)
+        )
         return True
 
     @property
@@ -164,8 +167,10 @@ class RunLives:
 
 @value
 class UnfinishedRun:
-    """A run that has not ended. living: a process runs it. made, outputs: of its plan; None: not known, as of queries
-    that no `run_until_done` runs. bytes: of those made. age: seconds since its last record."""
+    """A run that has not ended. made, outputs: of its plan; None: not known, as of queries
+    that no `run_until_done` runs. bytes: of those made. age: seconds since its last record. process: its last one; 0:
+    not known.
+    """
 
     text: str
     living: bool
@@ -174,6 +179,7 @@ class UnfinishedRun:
     outputs: int | None
     bytes: int
     age: float
+    process: int = 0
 
 
 def unfinished_runs(checkpoints: Path, key: bytes | None) -> list[UnfinishedRun]:
@@ -200,7 +206,9 @@ def forget_old(checkpoints: Path, key: bytes | None, seconds: float) -> int:
 def _listed(path: Path, record: LifeRecord, sizes: dict[str, int]) -> UnfinishedRun:
     made = [sizes[name] for name in record.outputs if name in sizes]
     living = _is_living(path)
-    return UnfinishedRun(record.text, living, record.lives, len(made), len(record.outputs), sum(made), _age(path))
+    return UnfinishedRun(
+        record.text, living, record.lives, len(made), len(record.outputs), sum(made), _age(path), record.process
+    )
 
 
 def _is_living(path: Path) -> bool:
@@ -241,5 +249,5 @@ def _record(body: dict[str, Any]) -> LifeRecord:
     outputs: Sequence[str] = body["outputs"]
     return LifeRecord(
         str(body["text"]), float(body["begun"]), int(body["lives"]), tuple(map(str, outputs)), str(body["written"]),
-        int(body["made"]), int(body["fruitless"]),
+        int(body["made"]), int(body["fruitless"]), int(body["process"]),
     )  # fmt: skip

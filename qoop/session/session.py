@@ -204,6 +204,18 @@ class Session(Programs):
         return job
 
     @interruptible()
+    def bundle(self, text: str, path: str | os.PathLike[str]) -> None:
+        """Write a query to the folder `path`, without running it; `resume` runs it, in this or another process.
+
+        Raises ConfigError if `path` exists, or a table is in the memory of this process; DiskFull; otherwise as
+        `submit`.
+        """
+        from qoop.session.suspension import to_bundle
+
+        with self._written_out(query_text(text)) as query:
+            to_bundle(self._tables.as_read(query), self._tables, self.backend, absolute(path))
+
+    @interruptible()
     def resume(
         self,
         path: str | os.PathLike[str],

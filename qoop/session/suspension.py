@@ -44,6 +44,19 @@ def suspend(
         remember(path, planned.tables.values(), key_of_user())
 
 
+def to_bundle(text: str, tables: SessionTables, backend: LastingBackend, path: Path) -> None:
+    """Write a query that has not begun. Raises ConfigError, DiskFull, and as `SessionTables.bind`."""
+    bound, read = tables.bind(text)
+    references = tables.references(read)
+    private = [table.name for table in references if table.place is None]
+    if private:
+        listed = f"{', '.join(private)} {'is' if len(private) == 1 else 'are'} in the memory of this process"
+        raise ConfigError(f"{listed}: write the rows to a file, so that another process can read them")
+    bundle = Bundle(bound.text, bound.settings, references, (), 0.0, bound.timestamp.at)
+    with begun(path) as draft:
+        write(path, draft, bundle, (), backend)
+
+
 @value
 class Resumption:
     """Continues jobs from bundles.

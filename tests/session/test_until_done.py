@@ -199,7 +199,7 @@ def test_a_function_with_a_limit_calls_itself_again(data: Path, tmp_path: Path) 
     events: list[dict[str, object]] = [
         {"query": TEXT, "place": str(tmp_path / "place"), "data": [str(data)], "slots": 1}
     ]
-    reply = qoop.lambda_handler(events[0], Context(2.05), events.append)
+    reply = qoop.lambda_handler(events[0], Context(2.02), events.append)
     assert not reply["done"] and reply["rows"] is None and reply["event"] == events[1]
     reply = qoop.lambda_handler(events[1], Context(60), events.append)
     assert reply["done"] and reply["event"] is None and len(events) == 2

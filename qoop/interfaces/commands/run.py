@@ -69,7 +69,7 @@ def add_run(
 
 def add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``qoop runs``."""
-    what = f"{RUNS}. Nothing that a living process needs is removed."
+    what = f"{RUNS}. Nothing that a living process needs is removed; kill PROCESS stops one in time."
     parser = commands.add_parser("runs", help=RUNS, description=what)
     parser.add_argument("place", metavar="PLACE", help="the folder of --checkpoints")
     older = "remove outputs without a use for so long, and records of runs that no process runs, such as 7d"
@@ -144,7 +144,8 @@ def _runs(options: argparse.Namespace) -> int:
     runs = unfinished_runs(place, key)
     for run in runs:
         far = f"{run.made} of {run.outputs} outputs, {size(run.bytes)}" if run.outputs else "progress not recorded"
-        state = "running" if run.living else "stopped"
+        process = f" in process {run.process}" if run.process else ""
+        state = f"running{process}" if run.living else "stopped"
         print(f"{state}  {far}, life {run.lives}, {span(run.age)} ago: {shortened(' '.join(run.text.split()), 60)}")
     if not runs:
         _say(f"no unfinished query in {place}")
