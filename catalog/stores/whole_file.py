@@ -51,6 +51,18 @@ def _collect(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def move_new(draft: Path, path: Path) -> None:
+    """Move a file to a path that does not exist; of several processes one does. Raises FileExistsError, OSError."""
+    try:
+        os.link(draft, path)
+        draft.unlink()
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: an empty file reserves the path
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+        os.replace(draft, path)
+
+
 def write_synced(path: Path, data: bytes) -> None:
     """Write a file that survives a power failure. Raises OSError."""
     with open_private(path, "w") as file:

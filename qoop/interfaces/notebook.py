@@ -112,7 +112,7 @@ class Magic:
             self._session = named
         elif _OPTION.search(text):
             raise ConfigError(
-                "%qoop takes --attach, --cancel and no options: write session = qoop.connect(slots=…), then %qoop session"
+                "%qoop takes --attach, --cancel, no options: write session = qoop.connect(slots=…), then %qoop session"
             )
         elif " " in text and not Path(text).exists():
             return self.session.sql(text, watch=_show)

@@ -47,8 +47,8 @@ class LifeRecord:
     """begun: seconds since 1970 at the start of the first process. lives: the processes that have run it.
 
     process: the number of the last one. outputs: the names of all outputs of the plan. written: the file that the
-    answer is about to be renamed to; empty: there is no answer yet. made: the outputs in the folder at the start of the
-    last life. fruitless: the last lives in a row that have added none.
+    answer is about to be moved to; empty: there is no answer yet. inode: of that file; 0: of a table. made: the outputs
+    in the folder at the start of the last life. fruitless: the last lives in a row that have added none.
     """
 
     text: str
@@ -56,6 +56,7 @@ class LifeRecord:
     lives: int = 0
     outputs: tuple[str, ...] = ()
     written: str = ""
+    inode: int = 0
     made: int = 0
     fruitless: int = 0
     process: int = 0
@@ -71,7 +72,7 @@ class RunLives:
         self._begun, self._recorded = time.monotonic(), 0.0
         self._lock: FileIO | None = None
         self.record = _read(self._path, key) or LifeRecord(text, time.time())
-        self._written, self._since = self.record.written, _modified(self._path)
+        self._written, self._since = (self.record.written, self.record.inode), _modified(self._path)
 
     def take(self) -> bool:
         """Begin a life. False if another living process runs the query. Raises OSError if nothing can be written."""
@@ -88,9 +89,8 @@ class RunLives:
         made = sum(name.endswith(".json") for name in os.listdir(self._checkpoints))
         before, process = self.record, os.getpid()
         fruitless = before.fruitless + 1 if before.lives and made <= before.made else 0
-        self._write(
-            replace(before, lives=before.lives + 1, written="", made=made, fruitless=fruitless, process=process)
-        )
+        before = replace(before, written="", inode=0, process=process)
+        self._write(replace(before, lives=before.lives + 1, made=made, fruitless=fruitless))
         return True
 
     @property
@@ -132,15 +132,19 @@ class RunLives:
         except OSError as error:
             say(f"{self._path.parent} cannot be written ({error.strerror}): `qoop runs` may show an earlier plan")
 
-    def writes(self, path: Path) -> None:
-        """The answer is about to be renamed to that path. Without a record of it the next life makes it again."""
+    def writes(self, path: Path, draft: Path | None = None) -> None:
+        """The answer is about to be moved to that path. draft: its file; None: it is a table. Without a record of it
+        the next life makes it again."""
         with contextlib.suppress(OSError):
-            self._write(replace(self.record, written=str(path.absolute())))
+            inode = draft.stat().st_ino if draft is not None else 0
+            self._write(replace(self.record, written=str(path.absolute()), inode=inode))
 
     def has_written(self, path: Path) -> bool:
         """True if an earlier process wrote the answer to that path, and was killed before it could say so."""
         with contextlib.suppress(OSError):
-            return self._written == str(path.absolute()) and written_at(path) >= self._since
+            written, inode = self._written
+            same = path.stat().st_ino == inode if inode else written_at(path) >= self._since
+            return written == str(path.absolute()) and same
         return False
 
     def end(self, answered: bool, stopped: bool = False) -> None:
@@ -249,5 +253,5 @@ def _record(body: dict[str, Any]) -> LifeRecord:
     outputs: Sequence[str] = body["outputs"]
     return LifeRecord(
         str(body["text"]), float(body["begun"]), int(body["lives"]), tuple(map(str, outputs)), str(body["written"]),
-        int(body["made"]), int(body["fruitless"]), int(body["process"]),
+        int(body["inode"]), int(body["made"]), int(body["fruitless"]), int(body["process"]),
     )  # fmt: skip

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 from qoop.adaptive.monitor.notices import NoticeSource, source_named
-from qoop.catalog.errors import ConfigError
+from qoop.catalog.errors import ConfigError, DiskFull
 from qoop.catalog.sizes import counted, size, span
+from qoop.catalog.stores.whole_file import move_new
 from qoop.catalog.user_key import chosen_key
 from qoop.catalog.value import value
 from qoop.query.job import Job
@@ -88,17 +89,44 @@ class Output:
         """Raise ConfigError if it exists and may not be replaced."""
         exists = is_table(path) if path.suffix.lower() not in _FORMATS else path.exists()
         if exists and not self.replace:
-            raise ConfigError(f"{path} exists: --replace (replace=True) writes over it")
+            raise ConfigError(self._exists(path))
 
-    def write(self, path: Path, result: Result, tables: Path | None) -> None:
-        """Write all rows next to the path, and rename them into place."""
-        self.check(path)
-        if path.suffix.lower() not in _FORMATS and tables is not None:
-            from qoop.query.statements.table_folder import write_table
+    def write(
+        self, path: Path, result: Result, tables: Path | None, before: Callable[[Path, Path | None], object]
+    ) -> None:
+        """Write all rows, and make them visible at once. before: is called just before that with the path, and with the
+        file that is moved there; None: it is a table. Raises ConfigError if the path exists by now; DiskFull."""
+        if path.suffix.lower() in _FORMATS:
+            self._write_file(path, result, before)
+            return
+        from qoop.query.statements.table_folder import write_table
 
-            write_table(tables, self.place, result)
-        else:
-            result.copy_to(path, f"(FORMAT {_FORMATS[path.suffix.lower()]})")
+        def check() -> None:
+            self.check(path)
+            before(path, None)
+
+        assert tables is not None
+        write_table(tables, self.place, result, check)
+
+    def _write_file(self, path: Path, result: Result, before: Callable[[Path, Path | None], object]) -> None:
+        from qoop.engine.storage.scratch import Scratch
+
+        target = Path(os.path.realpath(path))  # a link stays one
+        scratch = Scratch(target.parent, ".copy")
+        try:
+            draft = scratch.path / target.name
+            result.copy_to(draft, f"(FORMAT {_FORMATS[path.suffix.lower()]})")
+            before(path, draft)
+            (os.replace if self.replace else move_new)(draft, target)
+        except FileExistsError as error:
+            raise ConfigError(self._exists(path)) from error
+        except OSError as error:
+            raise DiskFull(f"cannot write {path}: {error.strerror or error}") from error
+        finally:
+            scratch.close()
+
+    def _exists(self, path: Path) -> str:
+        return f"{path} exists: --replace (replace=True) writes over it"
 
 
 class Starting(Protocol):
@@ -206,9 +234,7 @@ def _life(
         return Life(False, _left(job, why))
     result = job.result()
     if path is not None and output is not None:
-        if lives is not None:
-            lives.writes(path)
-        output.write(path, result, session.config.tables)
+        output.write(path, result, session.config.tables, lives.writes if lives is not None else lambda *_: None)
     if lives is not None:
         lives.end(answered=True)
     return Life(True, f"done: {counted(len(result), 'row')}{f' in {path}' if path is not None else ''}", result)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import signal
 import subprocess
@@ -17,6 +19,7 @@ from waits import until
 
 import qoop
 from qoop.__main__ import main
+from qoop.query.result import Result
 
 
 @pytest.fixture(scope="module")
@@ -210,3 +213,32 @@ def test_a_function_with_a_limit_calls_itself_again(data: Path, tmp_path: Path) 
         qoop.lambda_handler({"query": TEXT}, Context(60))
     with pytest.raises(qoop.ConfigError, match="a slice needs more than 2 s"):
         qoop.lambda_handler(events[0], Context(1))
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_of_two_processes_that_write_one_answer_the_first_stays(
+    data: Path, tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, out = tmp_path / "place", tmp_path / "answer.csv"
+    copy_to = Result.copy_to
+
+    def later(result: Result, path: Path, options: str) -> None:
+        copy_to(result, path, options)
+        out.write_text("of another process")
+
+    def refused(*paths: Path) -> None:
+        raise OSError(errno.EOPNOTSUPP, "no links here")
+
+    monkeypatch.setattr(Result, "copy_to", later)
+    if not links:
+        monkeypatch.setattr(os, "link", refused)
+    for _ in range(2):  # the next life does not take the file for its own
+        with session(data, place) as found, pytest.raises(qoop.ConfigError, match="exists: --replace"):
+            found.run_until_done(TEXT, out=out)
+        assert out.read_text() == "of another process"
+    assert list(tmp_path.glob("*answer*")) == [out]
+    monkeypatch.setattr(Result, "copy_to", copy_to)
+    out.unlink()
+    with session(data, place) as found:
+        assert found.run_until_done(TEXT, out=out).done
+    assert duckdb.sql(f"FROM '{out}'").fetchall() == expected(data)

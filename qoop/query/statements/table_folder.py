@@ -230,9 +230,11 @@ def is_table(path: Path) -> bool:
     return lake_of(str(path)) == CREATED or path.with_name(f"{path.name}.parquet").is_file()
 
 
-def write_table(folder: Path, name: str, result: Result) -> None:
-    """Store rows as a table of the folder, in place of an earlier one. Raises DiskFull, QueryError, CatalogError."""
+def write_table(folder: Path, name: str, result: Result, check: Callable[[], object]) -> None:
+    """Store rows as a table of the folder, in place of an earlier one. check: is called while no other process changes
+    the table. Raises what it does, DiskFull, QueryError, CatalogError."""
     with Catalog() as catalog, closing(FolderTables(folder, catalog.opened)) as tables, tables.exclusive(name):
+        check()
         tables.store(name, result)
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from facts_table import write_facts
+from waits import until
 
 pytestmark = [
     pytest.mark.slow,
@@ -98,6 +100,48 @@ def test_models_have_schemas_of_their_own(dbt: Dbt, tmp_path: Path) -> None:
     assert read(tmp_path, "customers") == theirs
     dbt("docs", "generate", "--select", "stg_orders")
     assert '"schema": "main_stage"' in (project / "target" / "catalog.json").read_text()
+
+
+SLOW = (
+    "SELECT k, n, (ready || k)::INTEGER AS r FROM switch,"
+    " (SELECT k % 7 AS k, sum(length(md5((v + range)::VARCHAR) || k))::BIGINT AS n FROM facts, range(12) GROUP BY 1)"
+)
+
+
+def outputs(place: Path) -> set[str]:
+    """The files of outputs that have a manifest, whose names also have the session that wrote them."""
+    return {path.name for path in place.glob("*.arrow") if (place / f"{path.name.split('.')[0]}.json").exists()}
+
+
+@pytest.mark.parametrize("words", [("run", "--select", "slow"), ("retry",)])
+def test_a_model_goes_on_where_the_last_command_ended(dbt: Dbt, tmp_path: Path, words: tuple[str, ...]) -> None:
+    project, place, switch = tmp_path / "shop", tmp_path / "kept", tmp_path / "switch.csv"
+    facts, killed = write_facts(tmp_path), words[0] == "run"
+    (project / "models" / "marts" / "slow.sql").write_text(SLOW)
+    switch.write_text("ready\n1\n" if killed else "ready\nx\n")
+    profile = project / "profiles.yml"
+    more = f'checkpoints: "{place}"\n      data: ["{facts / "facts.parquet"}", "{switch}"]'
+    profile.write_text(profile.read_text().replace("threads: 2", f"threads: 2\n      {more}"))
+    if killed:
+        command = [sys.executable, "-m", "dbt.cli.main", "run", "--select", "slow"]
+        usual = os.environ | {"QOOP_SHOP": str(tmp_path / "warehouse"), "DBT_PROFILES_DIR": str(project)}
+        with subprocess.Popen(command, cwd=project, env=usual, start_new_session=True) as first:
+            runs = place / "runs"
+            until(lambda: runs.is_dir() and any("md5" in path.read_text() for path in runs.iterdir()))
+            begun = outputs(place)
+            until(lambda: len(outputs(place)) > len(begun))
+            first.kill()
+    else:
+        assert "x0" in dbt("run", "--select", "slow", fails=True)
+        switch.write_text("ready\n1\n")
+    found = outputs(place)
+    assert found and not (tmp_path / "warehouse" / "slow.parquet").exists()
+    dbt(*words)
+    assert found <= outputs(place), "outputs were made again"
+    with duckdb.connect() as theirs:
+        theirs.execute(f"CREATE VIEW facts AS FROM '{facts / 'facts.parquet'}'; CREATE VIEW switch AS FROM '{switch}'")
+        rows = theirs.sql(f"{SLOW} ORDER BY 1").fetchall()
+    assert len(rows) == 7 and read(tmp_path, "slow") == rows
 
 
 def test_documentation_has_the_columns(dbt: Dbt, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@
           path: warehouse         # the folder of tables and views that models become
           data: [raw]             # folders and files that are read
           threads: 2
+          checkpoints: kept       # a folder or store; the next command goes on inside the model that was killed
           options: {memory: 2GB}  # of qoop.connect
 """
 
@@ -38,12 +39,14 @@ _log = AdapterLogger("qoop")
 
 @dataclass
 class QoopCredentials(Credentials):  # type: ignore[misc]
-    """The keys of a profile. path: the folder of tables. data: the sources. options: of :func:`qoop.connect`."""
+    """The keys of a profile. path: the folder of tables. data: the sources. checkpoints: the folder or store of outputs
+    that outlive the process. options: of :func:`qoop.connect`."""
 
     database: str = "qoop"
     schema: str = MAIN
     path: str = "warehouse"
     data: list[str] = field(default_factory=list)
+    checkpoints: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -57,7 +60,7 @@ class QoopCredentials(Credentials):  # type: ignore[misc]
         return str(Path(self.path).resolve())
 
     def _connection_keys(self) -> tuple[str, ...]:
-        return ("database", "schema", "path", "data", "options")
+        return ("database", "schema", "path", "data", "checkpoints", "options")
 
 
 class QoopConnectionManager(SQLConnectionManager):  # type: ignore[misc]
@@ -135,7 +138,8 @@ class QoopConnectionManager(SQLConnectionManager):  # type: ignore[misc]
 def _opened(credentials: QoopCredentials) -> qoop.Session:
     tables = Path(credentials.path)
     tables.mkdir(parents=True, exist_ok=True)
-    session = qoop.connect(**{**credentials.options, "tables": tables})
+    durable = {"checkpoints": credentials.checkpoints, "staged": True} if credentials.checkpoints else {}
+    session = qoop.connect(**{**durable, **credentials.options, "tables": tables})
     try:
         for path in credentials.data:
             session.register_path(path)
