@@ -174,8 +174,8 @@ class CheckpointDirectory:
             _remove(data, draft)
             self._users.unpin([name])
             if isinstance(error, OSError):
-                where, why = self.root, error.strerror or error
-                raise DiskFull(f"cannot write a checkpoint to {where}: {why}") from error
+                why = error.strerror or error if self.root.is_dir() else "the folder is gone"
+                raise DiskFull(f"cannot write a checkpoint to {self.root}: {why}") from error
             raise
         if present.path != data:
             _remove(data, draft)
