@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 from qoop.adaptive.monitor.notices import NoticeSource, source_named
-from qoop.catalog.errors import ConfigError, DiskFull
+from qoop.catalog.errors import ConfigError, DiskFull, QueryError
 from qoop.catalog.sizes import counted, size, span
 from qoop.catalog.stores.whole_file import move_new
 from qoop.catalog.user_key import chosen_key
@@ -120,6 +120,8 @@ class Output:
             (os.replace if self.replace else move_new)(draft, target)
         except FileExistsError as error:
             raise ConfigError(self._exists(path)) from error
+        except (DiskFull, QueryError) as error:
+            raise type(error)(str(error).replace(str(draft), str(path))) from error
         except OSError as error:
             raise DiskFull(f"cannot write {path}: {error.strerror or error}") from error
         finally:

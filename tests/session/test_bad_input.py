@@ -68,25 +68,6 @@ def fails(temporary: Path, capsys: pytest.CaptureFixture[str]) -> Fails:
     return run
 
 
-@pytest.fixture
-def mount(tmp_path: Path) -> Iterator[Mount]:
-    """Mount a small file system of its own; the test is skipped where that is not allowed."""
-    mounted: list[Path] = []
-
-    def new(options: str) -> Path:
-        folder = tmp_path / f"mount{len(mounted)}"
-        folder.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-        if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
-            pytest.skip("needs the privilege to mount a file system")
-        mounted.append(folder)
-        return folder
-
-    yield new
-    for folder in mounted:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
 def start(*words: str | Path, preexec: Callable[[], None] | None = None) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "qoop", *map(str, words)]
     pipe = subprocess.PIPE

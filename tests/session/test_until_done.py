@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -242,3 +246,51 @@ def test_of_two_processes_that_write_one_answer_the_first_stays(
     with session(data, place) as found:
         assert found.run_until_done(TEXT, out=out).done
     assert duckdb.sql(f"FROM '{out}'").fetchall() == expected(data)
+
+
+def life_that_waits(data: Path, place: Path, before: Callable[[], object]) -> str:
+    """Run to the end a query that waits, and return what it says; `before` is called when it has begun."""
+    said, gate = list[str](), threading.Event()
+
+    def change() -> None:
+        before()
+        gate.set()
+
+    with warnings.catch_warnings(action="ignore"), session(data, place) as found:
+        registered(found, gate)
+        thread = threading.Thread(target=change)
+        thread.start()
+        life = found.run_until_done(WAITS, say=said.append, notices="none")
+        thread.join()
+        assert life.done and life.result is not None and life.result.fetchall() == expected(data)
+    return " ".join(said)
+
+
+def test_a_place_that_is_full_costs_a_line(data: Path, mount: Callable[[str], Path]) -> None:
+    place = mount("size=256k,mode=700")
+
+    with contextlib.suppress(OSError), (place / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    said = life_that_waits(data, place, lambda: None)
+    assert "No space left on device" in said and "the query goes on in memory" in said
+    with qoop.connect(data, slots=1, checkpoints=data / "kept") as found:
+        with pytest.raises(qoop.DiskFull, match=rf"cannot write {place}/a.csv: .*space"):
+            found.run_until_done("SELECT v, k FROM facts", out=place / "a.csv")
+    assert [path.name for path in place.iterdir()] == ["filler"]
+
+
+def test_a_place_that_vanishes_costs_a_line(data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+
+    def vanish() -> None:
+        until(lambda: any(place.glob("*.arrow")))
+        shutil.rmtree(place)
+
+    said = life_that_waits(data, place, vanish)
+    assert "the folder is gone" in said
+
+
+def test_a_place_that_is_read_only_costs_a_line(data: Path, mount: Callable[[str], Path]) -> None:
+    said = life_that_waits(data, mount("ro,mode=700"), lambda: None)
+    assert "Read-only file system" in said and "the query goes on in memory" in said
