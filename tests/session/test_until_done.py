@@ -266,7 +266,7 @@ def life_that_waits(data: Path, place: Path, before: Callable[[], object]) -> st
     return " ".join(said)
 
 
-def test_a_place_that_is_full_costs_a_line(data: Path, mount: Callable[[str], Path]) -> None:
+def test_a_place_that_is_full_costs_a_line(data: Path, tmp_path: Path, mount: Callable[[str], Path]) -> None:
     place = mount("size=256k,mode=700")
 
     with contextlib.suppress(OSError), (place / "filler").open("wb", buffering=0) as file:
@@ -274,9 +274,9 @@ def test_a_place_that_is_full_costs_a_line(data: Path, mount: Callable[[str], Pa
             file.write(bytes(4096))
     said = life_that_waits(data, place, lambda: None)
     assert "No space left on device" in said and "the query goes on in memory" in said
-    with qoop.connect(data, slots=1, checkpoints=data / "kept") as found:
-        with pytest.raises(qoop.DiskFull, match=rf"cannot write {place}/a.csv: .*space"):
-            found.run_until_done("SELECT v, k FROM facts", out=place / "a.csv")
+    full = pytest.raises(qoop.DiskFull, match=rf"cannot write {place}/a.csv: .*space")
+    with qoop.connect(data, slots=1, checkpoints=tmp_path / "kept") as found, full:
+        found.run_until_done("SELECT v, k FROM facts", out=place / "a.csv")
     assert [path.name for path in place.iterdir()] == ["filler"]
 
 
