@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Union
 
 from qoop.catalog.errors import Cancelled, QoopError, Revoked
@@ -26,7 +27,8 @@ from qoop.planner.plan import Resources, StageId
 Record = Union[
     "Switched", "Started", "Waiting", "Began", "Regranted", "Called", "Succeeded", "Failed", "Stopping", "Stopped",
     "Lost", "Redone", "MemoryRaised", "MemoryExhausted", "Released", "Saved", "ShareReported", "CapacityReported",
-    "CapacityAnnounced", "StageDone", "Decided", "DeadlineReported", "Continued", "NotContinued", "NotSaved", "Ended",
+    "CapacityAnnounced", "StageDone", "Decided", "DeadlineReported", "Continued", "NotContinued", "NotSaved", "Slept",
+    "Ended",
 ]  # fmt: skip
 
 Coming = tuple[tuple[float, Resources], ...]
@@ -109,7 +111,22 @@ class NotSaved:
         return not_saved(self.bytes, self.why)
 
 
-Notice = Continued | NotContinued | NotSaved
+@value
+class Slept:
+    """The machine slept, as a laptop does whose lid is closed. seconds: in which no task went on."""
+
+    at: float
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"at {self.at:.3f} s {self.notice}"
+
+    @property
+    def notice(self) -> str:
+        return f"the machine slept for {timedelta(seconds=round(self.seconds))}"
+
+
+Notice = Continued | NotContinued | NotSaved | Slept
 """Records that a user should see without the history: each has a `notice`, a sentence without the time."""
 
 

@@ -22,6 +22,7 @@ from qoop.engine.history import (
     Record,
     Regranted,
     ShareReported,
+    Slept,
     StageDone,
     Started,
     Stopped,
@@ -136,6 +137,7 @@ class JobReplay:
     capacity: list[tuple[float, Resources]] = field(default_factory=list)
     stages: list[StageInterval] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    slept: float = 0.0
     plans: int = 0
     deadline: DeadlineReported | None = None
     ended: Ended | None = None
@@ -229,6 +231,8 @@ class JobReplay:
                 self.ended = record
         if isinstance(record, Notice):
             self.notices.append(record.notice)
+        if isinstance(record, Slept):
+            self.slept += record.seconds
 
     def _fix_first(self, at: float) -> None:
         """The first task has begun at that time, or when another was granted its slots before."""

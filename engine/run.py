@@ -60,6 +60,7 @@ from qoop.engine.history import (
     NotSaved,
     Saved,
     ShareReported,
+    Slept,
     Started,
     Stopped,
     Succeeded,
@@ -158,9 +159,9 @@ class Run(RunView):
             self._running_plan.release_useless()
         return self._log.flush()
 
-    def note(self, record: Decided | DeadlineReported | NotContinued, *, now: float) -> None:
-        """Put down what was decided about this job's plan, or is known of its deadline or of an earlier run; `at` is
-        filled in."""
+    def note(self, record: Decided | DeadlineReported | NotContinued | Slept, *, now: float) -> None:
+        """Put down what was decided about this job's plan, or is known of its deadline, of an earlier run or of the
+        machine; `at` is filled in."""
         self._log.tick(now)
         self._log.note(replace(record, at=self._log.at))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from qoop.adaptive.monitor.notices import NoticeSource
+from qoop.adaptive.monitor.sleep import boot_seconds
 from qoop.query.streams import EndedBySignal
 
 _SIGNALS = [signal.SIGTERM, signal.SIGUSR1]
@@ -17,7 +17,8 @@ _CHECK_SECONDS = 5.0
 
 
 class Stops:
-    """The announced ends of the process, on the monotonic clock, so that a jump of the time of day changes none."""
+    """The announced ends of the process, on the clock since the boot: a jump of the time of day changes none, and the
+    time in which the machine sleeps counts."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,7 +26,7 @@ class Stops:
 
     def announce(self, why: str, seconds: float) -> None:
         """The process ends in these seconds. A second announcement for the same reason does not prolong it."""
-        end = time.monotonic() + seconds
+        end = boot_seconds() + seconds
         with self._lock:
             self._ends[why] = min(end, self._ends.get(why, end))
 
@@ -42,7 +43,7 @@ class Stops:
         if not ends:
             return None
         why, end = min(ends, key=lambda item: item[1])
-        return why, end - time.monotonic()
+        return why, end - boot_seconds()
 
 
 @contextmanager

@@ -428,7 +428,7 @@ def test_the_trace_is_json_lines() -> None:
     b.submit(two_stages(1))
     b.run_to_end()
     lines = list(b.trace.to_json())
-    assert lines[0].startswith('{"format": "qoop-trace", "version": 17, "qoop": ')
+    assert lines[0].startswith('{"format": "qoop-trace", "version": 18, "qoop": ')
     assert sum('"out": "Starting"' in line for line in lines) == 2
     assert sum('"in": "TaskSucceeded"' in line for line in lines) == 2
 

@@ -339,6 +339,7 @@ def test_the_lots_reach_everything_that_can_be_in_a_trace() -> None:
     seen = {type(entry.what).__name__ for seed in range(60) for entry in Lot(seed).run().trace.entries}
     real = {"CheckpointSaved", "CloseRequested", "PauseRequested"}  # only sessions have these
     real |= {"SampleOffered"}  # and only they know of approximate answers (test_deadlines.py)
+    real |= {"MachineSlept"}  # and only their machines sleep (monitor/test_sleep.py)
     real |= {"ProgramMessage", "ProgramStepped"}  # and of programs (test_told.py)
     real |= {"Queued", "Begun"}  # and only machines with kernels these (test_replayed_policies.py)
     assert {*INPUTS, *OUTPUTS, "Start"} - seen == {*real, "Starting"}
@@ -462,7 +463,7 @@ def tamper(word: str, old: str, new: str) -> Callable[[list[str]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (tamper("qoop-trace", '"version": 17', '"version": 5'), "only 8, 9, 10, 11, 12, 13, 14, 15, 16 and 17"),
+        (tamper("qoop-trace", '"version": 18', '"version": 5'), "only 8, 9, 10, 11, 12, 13, 14, 15, 16, 17 and 18"),
         (tamper("qoop-trace", "", ""), "is no trace of qoop"),
         (lambda lines: lines.clear(), "is no trace of qoop"),
         (lambda lines: lines.__setitem__(slice(1, None), []), "is empty"),

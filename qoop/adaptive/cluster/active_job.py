@@ -57,7 +57,7 @@ class ActiveJob:
     """A job from its submission to its end.
 
     arrival: its place in the order of jobs. submitted, ends_at: seconds of the cluster's clock; ends_at: it fails then,
-    None: it may take any time.
+    None: it may take any time. slept: seconds in which the machine slept, and the clock stood still.
     """
 
     handle: JobHandle
@@ -69,6 +69,7 @@ class ActiveJob:
     replanner: Replanner | None
     plans: JobPlans
     remaining_work: RunRemainingWork
+    slept: float = 0.0
 
     @property
     def tenant(self) -> str:
@@ -78,7 +79,7 @@ class ActiveJob:
     @property
     def needed_at(self) -> float:
         """The time when its answer is needed, by the cluster's clock; infinite: at any time."""
-        return self.submitted + self.request.terms.deadline
+        return self.submitted + self.request.terms.deadline - self.slept
 
 
 def active_job(message: Submitted, loop: JobLoop, clock: Clock, driver: Driver, most_memory: float) -> ActiveJob:

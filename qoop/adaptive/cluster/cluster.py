@@ -41,6 +41,7 @@ from qoop.adaptive.cluster.recording.messages import (
     CancelRequested,
     CloseRequested,
     JobRequest,
+    MachineSlept,
     Message,
     PauseRequested,
     PinRequested,
@@ -57,6 +58,7 @@ from qoop.adaptive.cluster.recording.messages import (
 from qoop.adaptive.cluster.recording.recorder import ProgramLog, Recorder
 from qoop.adaptive.cluster.recording.ticks import JobEnded, Opened
 from qoop.adaptive.cluster.time_limits import TimeLimits
+from qoop.adaptive.monitor.sleep import SleepMeter
 from qoop.adaptive.schedulers.base import Scheduler
 from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.adaptive.schedulers.reserving import Reserving
@@ -66,10 +68,13 @@ from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
 from qoop.engine.events import Release
+from qoop.engine.history import Slept
 from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 
+_SLEEP_CHECK = 5.0
+"""Seconds that the loop waits for an end of a time limit at most: the machine may have slept meanwhile."""
 _GRACE = 10.0
 """Seconds that `close` waits for the backend to report the attempts that were stopped."""
 
@@ -137,6 +142,7 @@ class Cluster:
         if trace is not None:
             self._recorder.open(self._opened(options))
         self._journal = Journal() if thread else None  # a simulation logs nothing
+        self._sleep = SleepMeter() if thread else None
         self._thread: threading.Thread | None = None
         if thread:
             self._thread = threading.Thread(target=self._loop, name="qoop-cluster", daemon=True)
@@ -355,6 +361,8 @@ class Cluster:
             self._granter.waiting.now = now = self._clock.now()
             self._recorder.begin(now)
             self._shares.stale |= self._driver.take(events, now)
+            if self._sleep is not None and (slept := self._sleep.slept()):
+                self._mail.appendleft(MachineSlept(slept))
             while self._mail:
                 message = self._mail.popleft()
                 self._recorder.note(message)
@@ -397,6 +405,8 @@ class Cluster:
             case SlotsAnnounced(course):
                 self._driver.expect([(now + after, Resources(slots)) for after, slots in course])
                 self._shares.stale = True
+            case MachineSlept(seconds):
+                self._count_sleep(seconds, now)
             case ResizeRequested():
                 self._size.take(message, now)
             case PlannerReplied():
@@ -448,6 +458,16 @@ class Cluster:
             run.note(verdict, now=now)
             self._table.touch(run.job)
 
+    def _count_sleep(self, seconds: float, now: float) -> None:
+        """The time in which the machine slept counts for timeouts and deadlines, but for no pace."""
+        self._limits.slept(seconds)
+        for name, job in self._jobs.items():
+            job.slept += seconds
+            job.run.note(Slept(0.0, seconds), now=now)
+            self._table.touch(name)
+        if self._deadlines is not None:
+            self._deadlines.check_at(now)
+
     def _cancel_all(self, now: float) -> None:
         self._give_up_at = now + _GRACE
         self._table.cancel_all(now)
@@ -458,6 +478,7 @@ class Cluster:
         if first is None:
             return timeout
         left = max(0.0, first - self._clock.now())
+        left = left if self._sleep is None else min(left, _SLEEP_CHECK)
         return left if timeout is None else min(left, timeout)
 
     def _moments(self) -> Iterator[float]:

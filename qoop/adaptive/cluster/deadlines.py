@@ -77,6 +77,11 @@ class Deadlines:
         if sample.job in self._jobs:
             self._jobs[sample.job].sample = sample
 
+    def check_at(self, now: float) -> None:
+        """Check all jobs then."""
+        for one in self._jobs.values():
+            one.check_at = now
+
     def remove(self, job: JobId) -> None:
         """The job has ended."""
         self._jobs.pop(job, None)

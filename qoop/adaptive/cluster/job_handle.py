@@ -269,7 +269,7 @@ class JobHandle:
             progress, elapsed, run.share, used, left, blocked_by, preemptions,
             waited=waited,
             place=place,
-            deadline=self.terms.deadline - elapsed if self.terms.deadline < math.inf else None,
+            deadline=self.terms.deadline - elapsed - replay.slept if self.terms.deadline < math.inf else None,
             rho=rho_of(takes, mean_share, self._alone) if ends and run.plans else None,
             helps=helps if self.terms.deadline < math.inf and not run.state.final else (),
             notices=notices,

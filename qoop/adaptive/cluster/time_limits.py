@@ -34,6 +34,10 @@ class TimeLimits:
         """The job has ended."""
         self._timeouts.pop(job, None)
 
+    def slept(self, seconds: float) -> None:
+        """The machine slept for these seconds, which count for timeouts."""
+        self._timeouts = {job: at - seconds for job, at in self._timeouts.items()}
+
     def apply(self, now: float) -> None:
         """Fail the jobs that have run, or have waited for a slot, for long enough."""
         for name, ends_at in self._timeouts.items():

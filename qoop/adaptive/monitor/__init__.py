@@ -8,6 +8,7 @@
     reading.py     the state of the machine at one moment, as values
     judging.py     the size that a session should have
     alarm.py       waits for the next reading
+    sleep.py       detects that the machine slept
     notices.py     notices of clouds that they take the machine away
     watch.py       gives that size to the session
 """

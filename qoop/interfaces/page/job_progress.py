@@ -29,6 +29,7 @@ from qoop.engine.history import (
     Record,
     Redone,
     Regranted,
+    Slept,
     Started,
     Stopped,
     Succeeded,
@@ -53,7 +54,7 @@ _STEP = 0.02
 
 _EVENTS = (
     CapacityAnnounced, CapacityReported, Continued, DeadlineReported, Ended, Lost, MemoryExhausted, MemoryRaised,
-    NotContinued, Redone, NotSaved,
+    NotContinued, Redone, NotSaved, Slept,
 )  # fmt: skip
 
 

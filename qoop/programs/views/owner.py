@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from qoop.adaptive.monitor.sleep import boot_seconds
 from qoop.adaptive.program import Begin, Stop
 from qoop.programs.views.freshness import Compared, Freshness, Message, Refresh, RefreshEnded, Wait
 
@@ -33,7 +34,8 @@ class Refreshed(Protocol):
 
 
 class _Program:
-    """The program of one view. next: the time of the next comparison."""
+    """The program of one view. next: the time of the next comparison, on the clock since the boot: the time of day, in
+    which the program reckons, may be set back."""
 
     def __init__(self, goal: float, log: MessageLog | None) -> None:
         self.state = Freshness(goal)
@@ -46,7 +48,9 @@ class _Program:
         if self._log is not None:
             self._log(self.state, message)
         self.state, orders = self.state.after(message)
-        self.next = next((order.until for order in orders if isinstance(order, Wait)), self.next)
+        at = message.at if isinstance(message, Compared | RefreshEnded) else 0.0
+        waits = [order.until - at for order in orders if isinstance(order, Wait)]
+        self.next = boot_seconds() + waits[0] if waits else self.next
         return any(isinstance(order, Refresh) for order in orders)
 
 
@@ -88,7 +92,7 @@ class Owner:
         while not self._stopped:
             self._follow_goals()
             for name, program in sorted(self._programs.items(), key=lambda item: item[1].next):
-                if not self._stopped and program.next <= time.time():
+                if not self._stopped and program.next <= boot_seconds():
                     self._turn(name, program)
             self._wait()
         for program in self._programs.values():
@@ -122,7 +126,7 @@ class Owner:
         program.send(RefreshEnded(time.time(), time.monotonic() - begun, failed))
 
     def _wait(self) -> None:
-        until = min((program.next for program in self._programs.values()), default=time.time() + _IDLE)
+        until = min((program.next for program in self._programs.values()), default=boot_seconds() + _IDLE)
         with self._woken:
             if not self._stopped and not self._changed:
-                self._woken.wait(min(max(0.001, until - time.time()), _IDLE))
+                self._woken.wait(min(max(0.001, until - boot_seconds()), _IDLE))

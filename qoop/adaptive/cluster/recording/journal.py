@@ -27,6 +27,7 @@ from qoop.engine.history import (
     NotSaved,
     Record,
     Redone,
+    Slept,
     Switched,
 )
 from qoop.engine.task import JobId
@@ -76,7 +77,7 @@ def level_of(record: Record) -> int:
             return logging.WARNING if isinstance(error, GuardMismatch) else logging.INFO
         case Decided(switched=switched):
             return logging.INFO if switched else logging.DEBUG
-        case Switched() | Continued() | NotContinued():
+        case Switched() | Continued() | NotContinued() | Slept():
             return logging.INFO
         case CapacityReported(at=at):
             return logging.INFO if at else logging.DEBUG

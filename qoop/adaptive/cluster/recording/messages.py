@@ -127,6 +127,13 @@ class SlotsAnnounced:
 
 
 @value
+class MachineSlept:
+    """The machine slept for these seconds, which the session's clock does not count."""
+
+    seconds: float
+
+
+@value
 class SampleOffered:
     """An approximate answer of the job's query is possible. part: of the tables that it reads for an error `within`."""
 
@@ -204,6 +211,7 @@ Message = (
     | PinRequested
     | ResizeRequested
     | SlotsAnnounced
+    | MachineSlept
     | PlannerReplied
     | CloseRequested
 )

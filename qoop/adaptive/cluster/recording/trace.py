@@ -32,6 +32,7 @@ from typing import Protocol
 from qoop.adaptive.cluster.recording.messages import (
     CancelRequested,
     CloseRequested,
+    MachineSlept,
     PauseRequested,
     PinRequested,
     PlannerReplied,
@@ -85,13 +86,13 @@ from qoop.engine.events import (
 from qoop.engine.storage.guard import versions
 
 FORMAT = "qoop-trace"
-VERSION = 17
-READABLE = (8, 9, 10, 11, 12, 13, 14, 15, 16, VERSION)
+VERSION = 18
+READABLE = (8, 9, 10, 11, 12, 13, 14, 15, 16, 17, VERSION)
 """The versions that can be read: one of 8 tells nothing of attempts that wait, and not where their seconds went; one
 before 10 nothing of what DuckDB told of them under EXPLAIN ANALYZE; one before 11 not what programs were told; one
 before 12 knows no fallback plan, one before 13 nothing of what is expected, one before 14 no slowdown of earlier jobs,
-one before 15 not how far DuckDB's own plan was, nor of first looks, one before 16 no gains of programs, and one before
-17 has other names (`FORMER_NAMES`)."""
+one before 15 not how far DuckDB's own plan was, nor of first looks, one before 16 no gains of programs, one before 17
+has other names (`FORMER_NAMES`), and one before 18 nothing of a machine that slept."""
 
 FORMER_NAMES = {
     "CancelAsked": "CancelRequested", "HoldAsked": "PauseRequested", "SuspendAsked": "SuspendRequested",
@@ -112,7 +113,8 @@ EVENTS = (
 )  # fmt: skip
 MESSAGES = (
     Submitted, CancelRequested, PauseRequested, SuspendRequested, ReleaseRequested, ReconsiderRequested,
-    SampleOffered, PinRequested, ProgramMessage, ResizeRequested, SlotsAnnounced, PlannerReplied, CloseRequested,
+    SampleOffered, PinRequested, ProgramMessage, ResizeRequested, SlotsAnnounced, MachineSlept, PlannerReplied,
+    CloseRequested,
 )  # fmt: skip
 INPUTS = {kind.__name__: kind for kind in (Opened, *EVENTS, *MESSAGES, OutputsFound, ResizeRefused)}
 OUTPUTS = {
