@@ -1,4 +1,4 @@
-"""What tests of sessions share."""
+"""Fixtures of the tests of sessions."""
 
 from __future__ import annotations
 
