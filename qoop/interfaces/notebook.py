@@ -105,8 +105,11 @@ class Magic:
 
         text = line.strip()
         flag, _, name = text.partition(" ")
-        if flag in ("--attach", "--cancel"):
-            return self._attached(name.strip()) if flag == "--attach" else self._cancelled(name.strip())
+        if flag == "--attach":
+            return self._attached(name.strip())
+        if flag == "--cancel":
+            self._cancel(name.strip())
+            return None
         named = self._shell.user_ns.get(text)
         if isinstance(named, Session):
             self._session = named
@@ -180,7 +183,7 @@ class Magic:
         result = self._shell.user_ns[run.name] = run.result()
         return result
 
-    def _cancelled(self, name: str) -> None:
+    def _cancel(self, name: str) -> None:
         from qoop.interfaces.detached import DetachedRun
 
         DetachedRun(name).cancel()
