@@ -262,7 +262,7 @@ class _Resumed:
 
     def __init__(self, session: Session, folder: Path) -> None:
         self._session, self._folder = session, folder
-        self.config = session.config
+        self.config, self.planning = session.config, session.planning
 
     def submit(self, text: str, *, resume: bool | None = None) -> Job:
         """Go on with the bundle, and report the progress."""
