@@ -58,7 +58,7 @@ def test_a_query_sleeps_with_its_machine(boot: Boot, caplog: pytest.LogCaptureFi
         limited = session.submit("SELECT max(a) AS m FROM t", timeout=3600)
         before = needed.status()
         boot.slept = 3 * 3600.0
-        with pytest.raises(qoop.Timeout, match="did not end within 3[0-9.]+ seconds"):
+        with pytest.raises(qoop.Timeout, match=r"did not end within 3[0-9.]+ seconds"):
             limited.result()
         status = needed.status()
         assert before.deadline is not None and status.deadline is not None
