@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -210,6 +210,31 @@ def test_a_short_text_waits_for_none_that_is_bound_for_long(session: qoop.Sessio
         ended.set()
         for thread in threads:
             thread.join()
+
+
+def test_a_text_that_is_bound_for_long_takes_no_time_of_quick_ones_again(session: qoop.Session) -> None:
+    isolation = session.isolation
+    assert isolation is not None
+    text = "SELECT list(id) FROM sales WHERE " + " AND ".join(f"id <> 9{one}" for one in range(20_000))
+    for count in (1, 2):
+        begun = isolation._quick._count
+        given_up = threading.Event()
+
+        def check(given_up: threading.Event = given_up) -> None:
+            if given_up.is_set():
+                raise qoop.Cancelled("enough")
+
+        def bind(check: Callable[[], None] = check) -> None:
+            with bound_for(Caller(check, "bombs")), pytest.raises(qoop.Cancelled):
+                session.planning.plan(text)
+
+        thread = threading.Thread(target=bind)
+        thread.start()
+        until(lambda: isolation._slow._free == 1)
+        given_up.set()
+        thread.join()
+        assert (isolation._quick._count > begun) == (count == 1)
+    assert isolation._tenants.rank("bombs") > isolation._tenants.rank("dashboards")
 
 
 def test_tenants_take_turns() -> None:

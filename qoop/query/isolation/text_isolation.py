@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from qoop.adaptive.cluster.granting.short_tenants import ShortTenants
 from qoop.catalog.by_text import LONG
 from qoop.catalog.errors import BindError, OutOfMemory
 from qoop.catalog.value import value
@@ -37,7 +38,8 @@ _AT_A_TIME = 2
 """Texts that are bound at a time in each lane."""
 _QUICK_SECONDS, _QUICK_MEMORY = 0.25, 64 << 20
 """The limits of the quick lane. A text that needs more is bound again in the other lane, where it waits for its turn:
-so a short text never waits for one that takes all of its time."""
+so a short text never waits for one that takes all of its time. Texts that needed more before go there at once, and
+those of tenants that sent such a text go last in the quick lane."""
 _CROWDED = 8  # times as long by the clock, where others use the processor
 _PART, _LEAST = 8, 128 << 20
 """The part of the session's memory that a text of the other lane may take, and the bytes that it may always take."""
@@ -81,6 +83,8 @@ class TextIsolation:
         self._memory = max(_LEAST, memory // _PART)
         self._locked = locked
         self._quick, self._slow = FairTurns(_AT_A_TIME), FairTurns(_AT_A_TIME)
+        self._tenants = ShortTenants()
+        self._not_quick: OrderedDict[bytes, None] = OrderedDict()  # digests of texts that go to the slow lane at once
         self._verdicts = _Verdicts({}, ())
         self._queries: OrderedDict[bytes, None] = OrderedDict()  # digests of long texts that are one query each
 
@@ -108,7 +112,7 @@ class TextIsolation:
 
     def statements(self, text: str) -> tuple[Statement, ...]:
         """The statements of a long text: queries and EXPLAIN. Raises as `statements`, and QueryError for others."""
-        found = self._called(lambda process, limits: process.call(isolated_texts.read, (text,), limits))
+        found = self._called(text, lambda process, limits: process.call(isolated_texts.read, (text,), limits))
         for kind, query in found:
             if kind == "query":
                 self._queries[_digest(query)] = None
@@ -133,22 +137,40 @@ class TextIsolation:
             process.known = contents
             return found
 
-        return tuple((str(name), str(type_)) for name, type_ in self._called(described))
+        return tuple((str(name), str(type_)) for name, type_ in self._called(text, described))
 
-    def _called(self, call: Callable[[ChildProcess, Limits], Any]) -> Any:
+    def _called(self, text: str, call: Callable[[ChildProcess, Limits], Any]) -> Any:
         """The result of a call for one text: in the quick lane, or else in the other."""
-        caller = _caller.get()
         try:
-            try:
-                with self._quick.turn(caller.tenant, caller.check), self._pool.process() as process:
-                    return call(process, Limits(_QUICK_MEMORY, _Quick(process, caller.check)))
-            except (_NotQuick, *_OUT_OF_MEMORY):
-                with self._slow.turn(caller.tenant, caller.check), self._pool.process() as process:
-                    return call(process, Limits(self._memory, caller.check))
+            if (key := _digest(text)) not in self._not_quick:
+                try:
+                    return self._quickly(call)
+                except (_NotQuick, *_OUT_OF_MEMORY):
+                    self._note_not_quick(key)
+            caller = _caller.get()
+            with self._slow.turn(caller.tenant, caller.check), self._pool.process() as process:
+                return call(process, Limits(self._memory, caller.check))
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             raise OutOfMemory(f"to bind the text takes more than {self._memory / 1e6:,.0f} MB: {error}") from None
         except duckdb.Error as error:
             raise BindError(str(error)) from None
+
+    def _quickly(self, call: Callable[[ChildProcess, Limits], Any]) -> Any:
+        """The result, within the limits of the quick lane. Raises _NotQuick, OutOfMemory, …"""
+        caller = _caller.get()
+        with (
+            self._quick.turn(caller.tenant, caller.check, self._tenants.rank(caller.tenant)),
+            self._pool.process() as process,
+        ):
+            found = call(process, Limits(_QUICK_MEMORY, _Quick(process, caller.check)))
+        self._tenants.note(caller.tenant, True)
+        return found
+
+    def _note_not_quick(self, key: bytes) -> None:
+        self._tenants.note(_caller.get().tenant, False)
+        self._not_quick[key] = None
+        while len(self._not_quick) > _REMEMBERED:
+            self._not_quick.popitem(last=False)
 
 
 _OUT_OF_MEMORY = (OutOfMemory, duckdb.OutOfMemoryException, MemoryError)
