@@ -29,7 +29,7 @@ from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.finish import Done, finish_time
 from qoop.planner.plan import ISOLATED, Plan, Resources
-from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
+from qoop.planner.search.candidate import Alternatives, Candidate, Grid, Pool, local_grid
 from qoop.planner.variants import Variant
 from qoop.planner.whole_query import whole_plan
 from qoop.query.config import Config
@@ -423,9 +423,14 @@ class QueryPlanning:
         """As `Session.alternatives`. at: see `Binder.bind`."""
         self._learn()
         if self._tables.isolates(text):
-            raise QueryError("the text runs whole in a process of its own, so its plan has no alternatives: EXPLAIN it")
+            return self._only(self._isolated(self._tables.one_query(text), time.perf_counter()).plan, grid)
         query = self._tables.as_read(query_text(text))
         return self._alternatives(query, grid or self._grid(self.usable), at is None, lambda: self.prepare(query, at))
+
+    def _only(self, plan: Plan, grid: Grid | None) -> Alternatives:
+        """The alternatives of a query that has one plan."""
+        grid = grid or self._grid(self.usable)
+        return Alternatives(Pool(grid, (Candidate(plan, "DuckDB", grid.machine, self._cost),)), (0,))
 
     def _alternatives(self, text: str, grid: Grid, now: bool, prepare: Callable[[], Prepared]) -> Alternatives:
         """The plans of a text worth keeping; with DuckDB's own, unless the query is bound at an earlier time."""

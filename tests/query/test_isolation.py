@@ -81,8 +81,20 @@ def test_a_heavy_text_runs_whole_in_a_process_of_its_own(session: qoop.Session) 
     assert session.planning.plan("SELECT sum(price) FROM sales").plan.root.opaque != ISOLATED
     [[_, text]] = session.sql("EXPLAIN SELECT median(price) FROM sales").fetchall()
     assert "in a process of its own" in text
-    with pytest.raises(qoop.QueryError, match="no alternatives"):
-        session.sql("EXPLAIN ALTERNATIVES SELECT median(price) FROM sales")
+    [[_, text]] = session.sql("EXPLAIN ALTERNATIVES SELECT median(price) FROM sales").fetchall()
+    assert "1 plan of 1 shape kept" in text
+    [only] = session.alternatives("SELECT median(price) FROM sales").kept
+    assert only.plan == session.planning.plan("SELECT median(price) FROM sales").plan
+
+
+def test_a_text_that_comes_again_is_not_described_again(session: qoop.Session) -> None:
+    isolation = session.isolation
+    assert isolation is not None
+    text, turns = "SELECT median(id) + 1 AS m FROM sales", []
+    for _ in range(2):
+        assert session.sql(text).fetchall() == [(2500.5,)]
+        turns.append(isolation._quick._count)
+    assert turns[0] == turns[1]
 
 
 @pytest.mark.parametrize(

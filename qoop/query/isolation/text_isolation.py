@@ -85,6 +85,7 @@ class TextIsolation:
         self._quick, self._slow = FairTurns(_AT_A_TIME), FairTurns(_AT_A_TIME)
         self._tenants = ShortTenants()
         self._not_quick: OrderedDict[bytes, None] = OrderedDict()  # digests of texts that go to the slow lane at once
+        self._described = _Described(None)
         self._verdicts = _Verdicts({}, ())
         self._queries: OrderedDict[bytes, None] = OrderedDict()  # digests of long texts that are one query each
 
@@ -137,7 +138,15 @@ class TextIsolation:
             process.known = contents
             return found
 
-        return tuple((str(name), str(type_)) for name, type_ in self._called(text, described))
+        known = self._described
+        if known.contents != contents or len(known.by_text) >= _REMEMBERED:
+            known = self._described = _Described(contents)
+        found = known.by_text.get(text)
+        if found is None:
+            found = tuple((str(name), str(type_)) for name, type_ in self._called(text, described))
+            if len(text) <= LONG:
+                known.by_text[text] = found
+        return found
 
     def _called(self, text: str, call: Callable[[ChildProcess, Limits], Any]) -> Any:
         """The result of a call for one text: in the quick lane, or else in the other."""
@@ -205,6 +214,14 @@ class _Verdicts:
         self.tables, self.views = tables, views
         self.names = frozenset(name.lower() for name in (*tables, *views))
         self.by_text: dict[str, bool] = {}
+
+
+class _Described:
+    """The columns of texts, while the binder knows the same."""
+
+    def __init__(self, contents: BinderContents | None) -> None:
+        self.contents = contents
+        self.by_text: dict[str, tuple[TypedName, ...]] = {}
 
 
 def _digest(text: str) -> bytes:
