@@ -28,7 +28,7 @@ _MOST_ELEMENTS = 64
 _MOST_WILDCARDS = 4
 """Of a pattern: LIKE tries a string of n characters up to n to the power of these."""
 
-_KEYWORDS = frozenset((
+KEYWORDS = frozenset((
     "all", "and", "any", "anti", "as", "asof", "between", "by", "case", "cross", "cube", "distinct", "else",
     "end", "except", "exclude", "exists", "filter", "from", "full", "group", "grouping", "having", "ilike", "in",
     "inner", "intersect", "interval", "is", "join", "lateral", "left", "like", "limit", "materialized", "natural",
@@ -38,13 +38,13 @@ _KEYWORDS = frozenset((
 ))  # fmt: skip
 """Words before a parenthesis that call nothing. Some are functions, too, of which the list below has the harmless."""
 
-_TYPES = frozenset((
+TYPES = frozenset((
     "bigint", "bool", "boolean", "char", "date", "dec", "decimal", "double", "float", "hugeint", "int", "integer",
     "numeric", "real", "smallint", "struct", "text", "time", "timestamp", "timestamptz", "tinyint", "ubigint",
     "uhugeint", "uinteger", "usmallint", "utinyint", "uuid", "varchar",
 ))  # fmt: skip
 
-_FUNCTIONS = frozenset((
+FUNCTIONS = frozenset((
     # numbers
     "abs", "acos", "asin", "atan", "atan2", "cbrt", "ceil", "ceiling", "cos", "cot", "degrees", "even", "exp", "floor",
     "gcd", "greatest", "isfinite", "isinf", "isnan", "lcm", "least", "ln", "log", "log10", "log2", "mod", "pi", "pow",
@@ -166,7 +166,7 @@ class _Reading:
         if self._text(place + 1) == "as" and self._text(place + 2) in ("(", "materialized", "not"):
             self._named.add(name)
         self._matches |= name in _PATTERNS
-        if name == "order" and self._calls and self._calls[-1] in _FUNCTIONS:  # the rows of a group are kept
+        if name == "order" and self._calls and self._calls[-1] in FUNCTIONS:  # the rows of a group are kept
             return False
         if name == "for" and self._calls[-1:] == ["substring"]:
             return self._words[place - 1].kind == "number"
@@ -191,10 +191,10 @@ class _Reading:
         if self._text(place - 2) in _NAMES_FOLLOW:
             self._named.add(name)
             return True
-        if not name or name in _FUNCTIONS:
+        if not name or name in FUNCTIONS:
             return True
         assert before is not None
-        return before.kind == "word" and (name in _KEYWORDS or name in _TYPES)
+        return before.kind == "word" and (name in KEYWORDS or name in TYPES)
 
     def _size_of_list(self, place: int) -> float:
         """The logarithm of the number of items between two parentheses or brackets, at most."""

@@ -166,7 +166,10 @@ def test_questions_that_tools_ask(world: World, asked: str, wanted: list[Any]) -
     ],
 )  # fmt: skip
 def test_nothing_beside_the_catalog_tells_of_the_server(world: World, asked: str) -> None:
-    with connected(world, autocommit=True) as connection, pytest.raises(Exception, match="would tell of the server"):
+    with (
+        connected(world, autocommit=True) as connection,
+        pytest.raises(Exception, match=r"would tell of the server|does not call it"),
+    ):
         connection.execute(asked)
 
 
