@@ -22,7 +22,7 @@ from qoop.catalog.sizes import slots_of
 from qoop.catalog.value import value
 from qoop.query.options import IN_FILES, OPTIONS, SCHEDULERS, SessionOption
 
-Persist = Literal["all", "worthwhile"]
+Persist = Literal["learned", "all", "worthwhile"]
 Full = Literal["warn", "error"]
 Statistics = Literal["pilot", "footers", "full"]
 PolicyName = Literal["greedy", "cheapest"]
@@ -69,7 +69,7 @@ class Config:
     guard_always: bool = False
     trace: Path | None = None
     tables: Path | None = None
-    persist: Persist = "all"
+    persist: Persist = "learned"
     pack: bool = True
     staged: bool = False
     statistics: Statistics = "pilot"

@@ -219,8 +219,8 @@ OPTIONS = (
         one_of("warn", "error"), lambda: "warn",
     ),
     SessionOption(
-        "persist", '"all" outputs go to the folder of checkpoints; or "worthwhile"', one_of("all", "worthwhile"),
-        lambda: "all",
+        "persist", '"learned": outputs go to the folder of checkpoints, all of them or few; "all"; "worthwhile"',
+        one_of("learned", "all", "worthwhile"), lambda: "learned",
     ),
     SessionOption(
         "pack", "true: in a store that machines share, many outputs are kept in one file where that saves requests",
@@ -336,7 +336,9 @@ class ConnectOptions(TypedDict, total=False):
         only with a folder of checkpoints.
     trace: a file for the record of events and decisions, or a folder of such files; `qoop replay` reads it.
     persist: which outputs go to the folder of checkpoints: "all", or only the "worthwhile" ones, for which the work
-        that a failure would cost exceeds the cost of writing (:mod:`qoop.adaptive.replanning.worthwhile`).
+        that a failure would cost exceeds the cost of writing (:mod:`qoop.adaptive.replanning.worthwhile`). "learned",
+        the default, is "all" until queries at that folder have run for ten minutes without the loss of a process; from
+        then on it is "worthwhile", by the losses there.
     staged: whether queries run in stages only. False by default: DuckDB's own plan of the whole query is one of the
         alternatives, and the usual one for a short query.
     policy: how plans are chosen (:mod:`qoop.adaptive.replanning.policies`): "greedy" assumes that the present share

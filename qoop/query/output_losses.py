@@ -20,27 +20,24 @@ if TYPE_CHECKING:
     from typing import Self
 
 BETWEEN_LOSSES = 60.0
-"""Assumed seconds between losses of processes. The true rate is unknown; a folder of checkpoints says that losses are
+"""Assumed seconds between losses of processes, where a folder of checkpoints is new: to have one says that losses are
 expected."""
 
 KEEPING_SECONDS = 0.1
 """Seconds that keeping the outputs of one more stage costs."""
 
-WORTH_LOSING = sqrt(2.0 * KEEPING_SECONDS * BETWEEN_LOSSES)
-"""Seconds of work that may be lost with a process: the optimal interval between checkpoints (Young, "A First Order
-Approximation to the Optimum Checkpoint Interval", 1974)."""
-
 SURVIVING = 1.5
-"""The factor by which stages may exceed DuckDB's plan, for queries that take longer than `WORTH_LOSING`."""
+"""The factor by which stages may exceed DuckDB's plan at a new folder, for queries that take longer than
+`OutputLosses.worth_losing`. The excess falls as the expected losses do."""
 
 
-def part_lost(seconds: float) -> float:
+def part_lost(seconds: float, between: float = BETWEEN_LOSSES) -> float:
     """The factor by which work grows, if tasks of that many seconds are lost with processes from time to time.
 
     >>> part_lost(30.0)
     1.25
     """
-    return 1.0 + 0.5 * seconds / BETWEEN_LOSSES
+    return 1.0 + 0.5 * seconds / between
 
 
 GOES_ON_PART = 0.5
@@ -63,11 +60,19 @@ class OutputLosses:
     """The losses that a session plans for. survive: outputs are to survive a process, of the session's or of a node.
 
     life: seconds that its process is expected to last, and those after it, for a query that lives through its
-    processes; infinite: not known. None: the session has no such query.
+    processes; infinite: not known. None: the session has no such query. between: seconds that queries run between two
+    losses.
     """
 
     survive: bool
     life: float | None = None
+    between: float = BETWEEN_LOSSES
+
+    @property
+    def worth_losing(self) -> float:
+        """Seconds of work that may be lost with a process: the optimal interval between checkpoints (Young, "A First
+        Order Approximation to the Optimum Checkpoint Interval", 1974)."""
+        return sqrt(2.0 * KEEPING_SECONDS * self.between)
 
     def slowed(self, candidates: Sequence[Candidate], share: Resources, made: Mapping[CheckpointKey, float]) -> Self:
         """The same if tasks take longer than estimated, as the outputs that exist did: less work is done in a life.
@@ -115,23 +120,25 @@ class OutputLosses:
 
     def with_losses(self, seconds: float) -> float:
         """The seconds that one task takes, with the work that is lost with its process."""
-        return seconds * part_lost(seconds) if self.survive else seconds
+        return seconds * part_lost(seconds, self.between) if self.survive else seconds
 
     def tolerance(self, seconds: float, unfinished: bool) -> float:
         """The factor by which stages may exceed DuckDB's plan, for a query to begin with them.
 
         seconds: those of DuckDB's plan. unfinished: a run of the query did not end, so it may take longer.
         """
-        return SURVIVING if self.survive and (seconds > WORTH_LOSING or unfinished) else 1.0
+        if not self.survive or not (unfinished or seconds > self.worth_losing):
+            return 1.0
+        return SURVIVING if unfinished else 1.0 + (SURVIVING - 1.0) * min(1.0, BETWEEN_LOSSES / self.between)
 
     def among(self, candidates: Sequence[Candidate], share: Resources) -> Sequence[Candidate]:
         """The candidates with their seconds including losses. Plans with tasks of more than
-        `WORTH_LOSING` are left out if there are others."""
+        `worth_losing` are left out if there are others."""
         if not self.survive:
             return candidates
         if self.life is not None:
             return [one.slower(self.seconds(one, share) / one.finish.seconds(share)) for one in candidates]
         longest = [one.longest_task(share) for one in candidates]
-        most = max(WORTH_LOSING, min(longest, default=0.0))
+        most = max(self.worth_losing, min(longest, default=0.0))
         pairs = zip(candidates, longest, strict=True)
-        return [one.slower(part_lost(seconds)) for one, seconds in pairs if seconds <= most]
+        return [one.slower(part_lost(seconds, self.between)) for one, seconds in pairs if seconds <= most]

@@ -45,7 +45,7 @@ from qoop.query.duckdb_plans import (
 )
 from qoop.query.job import Planned, Prepared
 from qoop.query.job_lessons import JobLessons, Present
-from qoop.query.output_losses import OutputLosses
+from qoop.query.output_losses import BETWEEN_LOSSES, OutputLosses
 from qoop.query.plan_keys import about, versions
 from qoop.query.plan_store import PlanStore, SessionPlans
 from qoop.query.statements.statement import query_text
@@ -84,7 +84,8 @@ class QueryPlanning:
 
     share: the resources of all jobs together. cost: the machine's constants. present: finds outputs in memory and in
     the folder of checkpoints. unfinished: true for a text of which a run has not ended there; None: there is no such
-    folder on this machine. background: does work for later runs; by default at once.
+    folder on this machine. between_losses: seconds that queries run between two losses of processes. background: does
+    work for later runs; by default at once.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class QueryPlanning:
         present: Present = lambda _: (),
         unfinished: Callable[[str], bool] | None = None,
         background: Planner | None = None,
+        between_losses: float = BETWEEN_LOSSES,
     ) -> None:
         self._tables = tables
         self._cost = cost
@@ -111,7 +113,8 @@ class QueryPlanning:
         self._plans = SessionPlans(
             plan_store, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._lessons.row_seconds
         )
-        self._losses = OutputLosses(config.checkpoints is not None or config.ray is not None)
+        survive = config.checkpoints is not None or config.ray is not None
+        self._losses = OutputLosses(survive, between=between_losses)
         self._expected = 0.0
 
     @cached_property
@@ -124,7 +127,7 @@ class QueryPlanning:
         """The same planning for other tables. It shares no plans and no facts with this one."""
         return QueryPlanning(
             tables, PlanStore(), self._cost, self._config, self._share, self._present, self._unfinished,
-            self._background,
+            self._background, self._losses.between,
         )  # fmt: skip
 
     def expect(self, slots: float) -> None:
@@ -135,6 +138,11 @@ class QueryPlanning:
         """The process lasts about that long, and so do those that go on with its queries: plan for the tasks that are
         lost with each. Infinite: it is not known how long."""
         self._losses = replace(self._losses, life=max(LEAST_LIFE, seconds))
+
+    @property
+    def between_losses(self) -> float:
+        """The seconds that queries run between two losses of processes."""
+        return self._losses.between
 
     @property
     def slowdown(self) -> float:

@@ -15,7 +15,7 @@
     execution.py      runs each statement of a text
     rare.py           statements that few sessions run: databases, macros, extensions, prepared ones, moves
     explanations.py   EXPLAIN in its forms
-    earlier_runs.py   runs that did not end, and the reason why a new run cannot use their outputs
+    earlier_runs.py   runs that did not end: why a new run cannot use their outputs, how often processes are lost
     until_done.py     runs a query over the lives of many processes
     lives.py          the records of such runs, and their list
     stops.py          announced ends of the process: signals, its time, notices

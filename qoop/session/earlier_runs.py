@@ -3,10 +3,12 @@
 ::
 
     DIR/runs/<text>-<run>.json     the query of a job that runs there, or did: its text, tables, settings and versions
+    DIR/runs/lasted                how long queries have run there, and how many were killed (`RunLosses`)
 
 A job writes its file at its start and removes it when it has its answer. Its process locks the file, and the system
-releases the lock when the process ends. So a file without a lock is of a run that was killed, or failed. Outputs are
-found by their content alone; if a job finds none, the file of an unfinished run of the same text gives the reason.
+releases the lock when the process ends. So a file without a lock is of a run that was killed, or failed; the process
+of a run that fails renames it to end in ".failed.json". Outputs are found by their content alone; if a job finds none,
+the file of an unfinished run of the same text gives the reason.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import contextlib
 import fcntl
 import os
 import secrets
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
@@ -25,10 +29,12 @@ import duckdb
 from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.signed_json import NotSealed, opened, sealed
 from qoop.catalog.stores.private import make_folder, open_private, write_all
+from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
 from qoop.engine.storage import manifest
 from qoop.query.drawing.terminal import shortened
 from qoop.query.job import Planned
+from qoop.query.output_losses import BETWEEN_LOSSES
 from qoop.query.plan_keys import is_steady, planner_version
 from qoop.query.statements.normal_text import normal_text
 
@@ -37,6 +43,7 @@ FORMAT, VERSION = "qoop-run", 1
 UNTIL_DONE = "until-done"
 """The folder of the records of runs until done (:mod:`qoop.session.lives`)."""
 
+_FAILED = ".failed.json"
 _MOST = 1000
 """Files at most; beyond, the oldest are removed."""
 _READ = 20
@@ -48,6 +55,14 @@ _SIMILAR = 0.8
 """The least part of the words of two texts that both have, if one is to be an edited form of the other."""
 _SHOWN = 60
 """Characters of a text in a message."""
+
+_LOST = "lost"
+_LEAST = 1.0
+"""Seconds of queries that a line of the record of losses is written for."""
+_MOST_SECONDS = 86_400.0
+"""Seconds that such a line counts for at most."""
+_WINDOW, _LARGE = 1 << 14, 1 << 16
+"""The last bytes of that record count. The others are removed from some size on."""
 
 
 @value
@@ -122,22 +137,84 @@ def _other_versions(before: Mapping[str, str], now: Mapping[str, str]) -> Iterat
         yield "qoop was another version, or in another time zone"
 
 
+class RunLosses:
+    """The record of how often queries are lost with their processes. Thread-safe.
+
+    The file has lines with the seconds that queries ran to their end, and a line "lost" for each that was killed. Its
+    last lines count, so that a place may change. It bears no seal: it decides which outputs are worth writing, and
+    never what an answer contains. A folder that cannot be written gets no lines.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "lasted"
+        self._lock = threading.Lock()
+        self._seconds = 0.0  # of queries, without a line
+
+    def add_seconds(self, seconds: float) -> None:
+        """A query has ended after these seconds, and its process lives."""
+        with self._lock:
+            self._seconds += seconds
+            if self._seconds >= _LEAST:
+                self._append(f"{self._seconds:.1f}\n")
+                self._seconds = 0.0
+
+    def add_lost(self) -> None:
+        """A query was lost with its process."""
+        with self._lock:
+            self._append(f"{_LOST}\n")
+
+    def seconds_between(self, unnoted: int) -> float:
+        """The seconds that queries run between two losses: at a new folder `BETWEEN_LOSSES`, as if one loss had
+        followed these. unnoted: losses without a line so far."""
+        lines = list(self._lines())
+        lost = lines.count(_LOST) + unnoted
+        return (BETWEEN_LOSSES + sum(map(_seconds, lines))) / (1 + lost)
+
+    def _append(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            with open_private(self._path, "a") as file:
+                write_all(file, line.encode())
+                large = file.tell() > _LARGE
+            if large:
+                write_whole(self._path, "".join(f"{one}\n" for one in self._lines()))
+
+    def _lines(self) -> Iterator[str]:
+        """The last whole lines."""
+        with contextlib.suppress(OSError), self._path.open("rb") as file:
+            start = max(0, os.fstat(file.fileno()).st_size - _WINDOW)
+            file.seek(start)
+            lines = file.read().decode(errors="replace").split("\n")
+            yield from lines[1 if start else 0 : -1]
+
+
+def _seconds(line: str) -> float:
+    """0 for another line."""
+    with contextlib.suppress(ValueError):
+        return min(_MOST_SECONDS, float(line)) if float(line) > 0.0 else 0.0
+    return 0.0
+
+
 class StartedRun:
     """A run that is under way. why: the reason, as a clause, that it cannot use the outputs of an unfinished run; empty
     if there is no such run."""
 
-    def __init__(self, why: str = "", path: Path | None = None, file: FileIO | None = None) -> None:
+    def __init__(self, losses: RunLosses, why: str = "", path: Path | None = None, file: FileIO | None = None) -> None:
         self.why = why
+        self._losses = losses
         self._path = path
         self._file = file
+        self._begun = time.monotonic()
 
     def end(self, answered: bool) -> None:
         """Remove or release the file at the end of the run. answered: it has its answer, so its file is not needed."""
         if self._file is None or self._path is None:
             return
-        if answered:
-            with contextlib.suppress(OSError):  # the folder is gone, and the file with it
+        self._losses.add_seconds(time.monotonic() - self._begun)
+        with contextlib.suppress(OSError):  # the folder is gone, and the file with it
+            if answered:
                 self._path.unlink(missing_ok=True)
+            else:
+                self._path.rename(self._path.with_suffix(_FAILED))
         forget_private(self._file.fileno())
         self._file.close()
 
@@ -149,6 +226,7 @@ class EarlierRuns:
         self._folder = checkpoints / "runs"
         self._lives = checkpoints / UNTIL_DONE
         self._key = key
+        self._losses = RunLosses(self._folder)
 
     def begin(self, planned: Planned) -> StartedRun:
         """Record the start of a run, in place of an unfinished one of the same text. If the folder cannot be written,
@@ -157,12 +235,19 @@ class EarlierRuns:
         digest = normal_text(now.text).digest
         try:
             make_folder(self._folder)
-            names = os.listdir(self._folder)
+            names = self._names()
             why = self._why(now, [name for name in names if name.startswith(digest)], names)
             path = self._folder / f"{digest}-{secrets.token_hex(8)}.json"
-            return StartedRun(why, path, self._write(path, now))
+            return StartedRun(self._losses, why, path, self._write(path, now))
         except OSError:
-            return StartedRun()
+            return StartedRun(self._losses)
+
+    def seconds_between_losses(self) -> float:
+        """The seconds that queries run here between two that are lost with their process, as far as is known."""
+        with contextlib.suppress(OSError):  # no run has begun
+            killed = [name for name in self._newest(self._names())[:_READ] if not name.endswith(_FAILED)]
+            return self._losses.seconds_between(sum(1 for _ in self._unfinished(killed)))
+        return self._losses.seconds_between(0)
 
     def is_unfinished(self, text: str) -> bool:
         """True if a run of the text has not ended, whether it is under way or not, or is to survive its process."""
@@ -179,6 +264,9 @@ class EarlierRuns:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, NotSealed), path.open("rb") as file:
                 text = _query(opened(file.read(), self._key)).text
                 yield path, text, is_locked(file)
+
+    def _names(self) -> list[str]:
+        return [name for name in os.listdir(self._folder) if name.endswith(".json")]
 
     def _write(self, path: Path, now: QueryFacts) -> FileIO:
         file = open_private(path, "x")
@@ -200,6 +288,8 @@ class EarlierRuns:
             found = "what the unfinished run left is not sealed with this key" if before is None else ""
             found = found or difference(before or now, now)
             path.unlink(missing_ok=True)
+            if not path.name.endswith(_FAILED):
+                self._losses.add_lost()
         if len(names) > _MOST:
             self._trim(names)
         return found or self._edited(now, names)

@@ -35,6 +35,7 @@ from qoop.query.calibrated import calibration_path, load
 from qoop.query.config import Config, course_of
 from qoop.query.interrupts import interruptible
 from qoop.query.job import Job, Planned, Prepared, answer
+from qoop.query.output_losses import BETWEEN_LOSSES
 from qoop.query.plan_store import PlanStore
 from qoop.query.planning import QueryPlanning
 from qoop.query.result import Result
@@ -77,8 +78,9 @@ class Session(Programs):
         self._texts = Texts(config, self._tables)
         share, present = partial(capacity, self.backend), partial(present_outputs, self.backend)
         unfinished = earlier_runs.is_unfinished if earlier_runs is not None else None
+        between = earlier_runs.seconds_between_losses() if earlier_runs is not None else BETWEEN_LOSSES
         self.planning = QueryPlanning(
-            self._tables, self.plan_cache, cost, config, share, present, unfinished, self._parts.background
+            self._tables, self.plan_cache, cost, config, share, present, unfinished, self._parts.background, between
         )
         self._starts = JobStarts(config, self._parts, self.planning, earlier_runs)
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()

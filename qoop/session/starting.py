@@ -18,6 +18,7 @@ from qoop.engine.state import Limits
 from qoop.engine.task import checkpoint_key
 from qoop.query.config import Config
 from qoop.query.job import Planned
+from qoop.query.output_losses import BETWEEN_LOSSES
 from qoop.query.planning import QueryPlanning
 from qoop.session.parts import SessionParts
 
@@ -31,6 +32,9 @@ _DOUBTFUL = 0.1
 
 _SAMPLE_ERROR = 0.05
 """The relative error of the approximate answer that is offered where a deadline will be missed."""
+
+_LASTING = 10 * BETWEEN_LOSSES
+"""Seconds between two losses from which on not all outputs are worth writing."""
 
 
 class StartOptions(TypedDict, total=False):
@@ -118,7 +122,7 @@ class JobStarts:
             planned.bound.settings,
             options.get("timeout"),
             durable=self._config.checkpoints is not None,
-            saving=Worthwhile() if self._config.persist == "worthwhile" else None,
+            saving=self._saving(planned),
             reuse=options.get("resume", False),
             adaptive=_for_deadline(planned.adaptive, terms.deadline),
             text=planned.bound.text,
@@ -130,6 +134,15 @@ class JobStarts:
             fallback=planned.last_resort,
             slowdown=self._planning.slowdown,
         )
+
+    def _saving(self, planned: Planned) -> Worthwhile | None:
+        """The rule for the outputs that go to the folder of checkpoints; None: all do."""
+        if self._config.persist == "worthwhile":
+            return Worthwhile()
+        between = self._planning.between_losses
+        if self._config.persist == "all" or self.earlier_runs is None or between < _LASTING:
+            return None
+        return None if self.earlier_runs.is_unfinished(planned.bound.text) else Worthwhile(between)
 
     def _limits(self, profiled: bool) -> Limits:
         config = self._config

@@ -25,7 +25,7 @@ COMMITTED = 32 * "?" + ".json"
 
 ALL_LONG = """
 import qoop.query.output_losses, qoop.query.planning
-qoop.query.planning.SHORT_SECONDS = qoop.query.output_losses.WORTH_LOSING = 0.0
+qoop.query.planning.SHORT_SECONDS = qoop.query.output_losses.KEEPING_SECONDS = 0.0
 qoop.query.output_losses.SURVIVING = 1e9
 """
 PROGRAM = """
@@ -49,7 +49,7 @@ def data(tmp_path: Path) -> Path:
 def no_query_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the program: no work is short enough to be lost."""
     monkeypatch.setattr("qoop.query.planning.SHORT_SECONDS", 0.0)
-    monkeypatch.setattr("qoop.query.output_losses.WORTH_LOSING", 0.0)
+    monkeypatch.setattr("qoop.query.output_losses.KEEPING_SECONDS", 0.0)
     monkeypatch.setattr("qoop.query.output_losses.SURVIVING", 1e9)
     monkeypatch.setenv("QOOP_STAGED", "0")
 

@@ -12,6 +12,9 @@ than its own seconds where nothing below it is written; so the set is found by h
 of them". (On a chain of stages dynamic programming would be exact: Toueg and Babaoğlu, "On the Optimum Checkpoint
 Selection Problem", 1984; plans are no chains.)
 
+What is beyond that is still written while all writing takes at most `free` of the work, the most seconds of work for a
+second of writing first: that is hardly noticed, and the rate λ is a guess.
+
 What may be lost stays bounded by a promise that does not depend on λ being right: by the plan's estimates the work to
 be done again never exceeds `most_lost` slot seconds. What is beyond that is written whatever it costs.
 """
@@ -34,13 +37,14 @@ class Worthwhile:
 
     every: seconds between failures in the mean (an hour: a laptop that is closed, a spot machine). most_lost: slot
     seconds of work that a failure may cost at most, by the estimates. byte_seconds: to write a byte and sum it;
-    output_seconds: for every output (the file, its manifest).
+    output_seconds: for every output (the file, its manifest). free: the part of the work that writing may take anyway.
     """
 
     every: float = 3600.0
     most_lost: float = 60.0
     byte_seconds: float = 1e-9
     output_seconds: float = 0.002
+    free: float = 0.03
 
     def stages(self, plan: Plan, share: Resources) -> frozenset[StageId]:
         """The stages of a plan whose outputs are to be written, if it runs on a share."""
@@ -48,7 +52,7 @@ class Worthwhile:
         writing = [
             stage.width * self.output_seconds + stage.estimate.bytes * self.byte_seconds for stage in plan.stages
         ]
-        written = self._climbed(course, writing)
+        written = self._with_free(course, writing, self._climbed(course, writing))
         while (lost := course.most_lost(written))[0] > self.most_lost:
             written |= {max(lost[1], key=lambda place: course.work[place])}
         return frozenset(plan.stages[place].id for place in written)
@@ -65,6 +69,15 @@ class Worthwhile:
                     written, best = tried, cost
             if best == before:
                 break
+        return written
+
+    def _with_free(self, course: Course, writing: Sequence[float], written: frozenset[int]) -> frozenset[int]:
+        left = self.free * sum(course.work) - sum(writing[place] for place in written)
+        rest = (place for place, work in enumerate(course.work) if place not in written and work > writing[place])
+        for place in sorted(rest, key=lambda place: writing[place] / course.work[place]):
+            if writing[place] <= left:
+                left -= writing[place]
+                written |= {place}
         return written
 
     def _cost(self, course: Course, writing: Sequence[float], written: frozenset[int]) -> float:

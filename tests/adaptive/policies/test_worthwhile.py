@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def test_work_at_risk_by_hand() -> None:
 
 def test_dear_writing_and_rare_failures_leave_nothing_worth_it() -> None:
     free = Worthwhile(every=60, most_lost=1e9, byte_seconds=0, output_seconds=0)
-    never = Worthwhile(every=1e9, most_lost=1e9, output_seconds=1)
+    never = Worthwhile(every=1e9, most_lost=1e9, output_seconds=1, free=0)
     assert free.stages(plan(CHAIN), Resources(1)) >= {"a", "b", "c"}
     assert never.stages(plan(CHAIN), Resources(1)) == frozenset()
 
@@ -89,7 +90,7 @@ def test_no_set_of_stages_costs_much_less_and_none_loses_more_than_promised(
     stages: list[tuple[int, float, int]], slots: int, every: float, each: float
 ) -> None:
     made, share = plan(_text(stages)), Resources(slots)
-    run, free = Course.of(made, share), Worthwhile(every, 1e9, 0.0, each)
+    run, free = Course.of(made, share), Worthwhile(every, 1e9, 0.0, each, free=0)
 
     def cost(places: frozenset[int]) -> float:
         return sum(made.stages[i].width * each for i in places) + run.at_risk(places) / every
@@ -99,7 +100,7 @@ def test_no_set_of_stages_costs_much_less_and_none_loses_more_than_promised(
     names = {stage.id: i for i, stage in enumerate(made.stages)}
     chosen = frozenset(names[id] for id in free.stages(made, share))
     assert cost(chosen) <= 1.25 * min(cost(frozenset(places)) for places in sets) + 1e-9
-    bound = Worthwhile(every, 20.0, 0.0, each).stages(made, share)
+    bound = Worthwhile(every, 20.0, 0.0, each, free=0).stages(made, share)
     assert run.most_lost(frozenset(names[id] for id in bound))[0] <= 20.0
 
 
@@ -171,5 +172,43 @@ def test_sessions_give_their_jobs_the_parts_that_are_switched_on() -> None:
 def test_options_that_there_are_not_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="policy must be one of greedy, cheapest, not 'bold'"):
         qoop.connect(policy="bold")
-    with pytest.raises(ConfigError, match="persist must be one of all, worthwhile"):
+    with pytest.raises(ConfigError, match="persist must be one of learned, all, worthwhile"):
         qoop.connect(checkpoints=tmp_path, persist="some")
+
+
+WIDE = "a 1 10\nb 4 20 a\nc 1 30 b\nd 9 2 c\nroot 1 1 d"
+
+
+@given(shapes, st.integers(1, 8), st.floats(0, 2), st.floats(0, 0.2))
+def test_without_losses_writing_takes_only_its_free_part_of_the_work(
+    stages: list[tuple[int, float, int]], slots: int, each: float, free: float
+) -> None:
+    made, share = plan(_text(stages)), Resources(slots)
+    chosen = Worthwhile(1e12, 1e12, 0.0, each, free).stages(made, share)
+    writing = sum(stage.width * each for stage in made.stages if stage.id in chosen)
+    assert writing <= free * sum(Course.of(made, share).work) + 1e-9
+
+
+def test_the_most_valuable_outputs_are_written_within_the_free_part() -> None:
+    """Of 123 s of work, 3.7 s are free: c, 30 s in one output, comes first; b, 80 s in four, exceeds what is left."""
+    rule = Worthwhile(every=1e12, most_lost=1e12, byte_seconds=0, output_seconds=1.5)
+    assert rule.stages(plan(WIDE), Resources(1)) == {"a", "c"}
+    assert replace(rule, free=0.0).stages(plan(WIDE), Resources(1)) == frozenset()
+
+
+def test_a_run_writes_little_where_losses_are_rare_and_all_where_they_are_not() -> None:
+    def written(every: float) -> tuple[set[str], float]:
+        clock = VirtualClock()
+        backend = SimulatedBackend({"m": Resources(1)}, clock)
+        cluster = Cluster(backend, clock=clock, thread=False)
+        rule = Worthwhile(every, 1e12, 0.0, 1.5)
+        cluster.submit(JobRequest(plan(WIDE), durable=True, saving=rule))
+        while cluster.busy:
+            cluster.step()
+        durable = [spec.stage.id for spec in backend.started if spec.durable]
+        return set(durable), 1.5 * len(durable) / clock.now()
+
+    few, part = written(1e12)
+    assert few and part <= 0.03
+    most, _ = written(60.0)
+    assert most > few and {"a", "b", "c"} <= most
