@@ -56,7 +56,7 @@ help:
 	@echo "make docs          the documentation as a site in build/site"
 	@echo "make golden        write the golden plans again; look at the diff before you commit it"
 	@echo "make bench         the 99 TPC-DS queries against DuckDB, at SCALE=1"
-	@echo "make picture       draw docs/shell.svg, docs/decision.svg and docs/figures/growing.svg again"
+	@echo "make picture       draw docs/shell.svg, docs/decision.svg, and growing.svg and views.svg of docs/figures again"
 	@echo "make format        let ruff format the code"
 	@echo "make clean         remove what was built; data stays in $(DATA)"
 
@@ -183,6 +183,7 @@ bench: $(READY)
 
 picture: $(READY)
 	$(BIN)/python docs/growing_picture.py
+	$(BIN)/python docs/views_picture.py
 	$(BIN)/python docs/screen.py $(DATA)
 	$(BIN)/qoop tpcds generate --scale 1 $(DATA)/tpcds-sf1
 	$(BIN)/python docs/decision.py $(DATA)/tpcds-sf1
