@@ -143,7 +143,7 @@ def is_sqlite(path: str | os.PathLike[str]) -> bool:
 
 def hive_columns(columns: Columns, paths: Sequence[str]) -> Columns:
     """Those of the columns that come from ``key=value`` folders."""
-    keys = {key.lower() for path in paths for key, _ in hive_keys(path)}
+    keys = {key.lower() for path in paths if "=" in path for key, _ in hive_keys(path)}
     return tuple(column for column in columns if column[0].lower() in keys)
 
 

@@ -282,9 +282,10 @@ def _parquet_table(probe: Probe, name: str, found: Sequence[str | Version], orig
     by_content = origin.place.startswith("file://")
     files = open_parquet(found, by_content)
     paths = [file.file.path for file in files]
-    with probe.cursor(paths[0] if len(paths) == 1 else os.path.commonpath(paths)) as cursor:
+    with probe.cursor(paths[0] if len(paths) == 1 else origin.place) as cursor:
         reach(ParquetSource(tuple(files)), cursor)
-        columns = describe(cursor, f"SELECT * FROM read_parquet([{', '.join(map(_readable, files))}])")
+        described = files if any("=" in path for path in paths) else files[:1]  # else the first decides for all
+        columns = describe(cursor, f"SELECT * FROM read_parquet([{', '.join(map(_readable, described))}])")
     source = ParquetSource(
         tuple(files),
         partitions=hive_columns(columns, paths),

@@ -18,7 +18,7 @@ from qoop.programs.approximate.eligibility import PIECES
 from qoop.programs.views.delta import Delta, deltas_of, tables_of
 from qoop.programs.views.merging import Merging
 from qoop.programs.views.parts import Part, Parts
-from qoop.programs.views.tree import Leaf, Tree, digest_of
+from qoop.programs.views.tree import Leaf, Tree, digest_of, nodes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,8 +87,8 @@ class Incremental:
         def digest(leaf: Leaf) -> str:
             return digest_of(self.delta.leaf_sql, turn.form, *others, *(identity for _, identity in leaf))
 
-        leaves = {digest(leaf): leaf for leaf in tree.leaves if leaf}
-        return *tree.nodes(digest), leaves
+        digests = [digest(leaf) if leaf else "" for leaf in tree.leaves]
+        return *nodes(digests), dict(zip(digests, tree.leaves, strict=True))
 
     def _heads(self, turn: Turn) -> list[Part]:
         heads, children, leaves = self._digests(turn)

@@ -46,23 +46,22 @@ class Tree:
         new = [(path, identity) for path, identity in files.items() if path not in known]
         return Tree((*kept, *_leaves(new, rows)))
 
-    def nodes(self, digest: Callable[[Leaf], str]) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]:
-        """The digests of the open nodes, and by the digest of each node those of its children. digest: of a leaf; an
-        empty one has no part in a node.
 
-        >>> tree = Tree(tuple(((str(place), ""),) for place in range(17)))
-        >>> heads, children = tree.nodes(lambda leaf: leaf[0][0])
-        >>> len(heads), heads[-1], sorted(map(len, children.values()))
-        (3, '16', [8, 8])
-        """
-        children: dict[str, tuple[str, ...]] = {}
-        level = [digest(leaf) if leaf else "" for leaf in self.leaves]
-        heads: list[str] = []
-        while len(level) >= WIDTH:
-            whole = len(level) // WIDTH * WIDTH
-            heads = [*level[whole:], *heads]
-            level = [_node(level[first : first + WIDTH], children) for first in range(0, whole, WIDTH)]
-        return tuple(one for one in [*level, *heads] if one), children
+def nodes(leaves: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]:
+    """The digests of the open nodes, and by the digest of each node those of its children. leaves: the digests of the
+    leaves of a tree; an empty one has no part in a node.
+
+    >>> heads, children = nodes([str(place) for place in range(17)])
+    >>> len(heads), heads[-1], sorted(map(len, children.values()))
+    (3, '16', [8, 8])
+    """
+    children: dict[str, tuple[str, ...]] = {}
+    level, heads = list(leaves), list[str]()
+    while len(level) >= WIDTH:
+        whole = len(level) // WIDTH * WIDTH
+        heads = [*level[whole:], *heads]
+        level = [_node(level[first : first + WIDTH], children) for first in range(0, whole, WIDTH)]
+    return tuple(one for one in [*level, *heads] if one), children
 
 
 def _node(below: Sequence[str], children: dict[str, tuple[str, ...]]) -> str:
