@@ -82,10 +82,12 @@ class Incremental:
 
     def _digests(self, turn: Turn) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]], Mapping[str, Leaf]]:
         """The digests of the open nodes, those below each node, and the files of each leaf."""
-        tree, others = turn.tree(self.delta.fact), turn.versions(self.delta.others)
+        fact = self.delta.fact
+        tree, types = turn.tree(fact), repr(turn.tables[fact].columns)  # the first file decides the types of all
+        query = [self.delta.leaf_sql, turn.form, types, *turn.versions(self.delta.others)]
 
         def digest(leaf: Leaf) -> str:
-            return digest_of(self.delta.leaf_sql, turn.form, *others, *(identity for _, identity in leaf))
+            return digest_of(*query, *(identity for _, identity in leaf))
 
         digests = [digest(leaf) if leaf else "" for leaf in tree.leaves]
         return *nodes(digests), dict(zip(digests, tree.leaves, strict=True))

@@ -377,3 +377,18 @@ def test_a_view_that_others_read_is_refreshed_before_them(session: qoop.Session,
     assert status(session, "low").target_lag == 1.0
     put(folder, "again", 90, 9)
     until(lambda: rounded(session.sql("FROM top").fetchall()) == expected(whole, folder))
+
+
+def test_parts_are_computed_again_where_a_file_that_decided_the_types_is_gone(
+    session: qoop.Session, folder: Path
+) -> None:
+    query = "SELECT k, sum(v)::DOUBLE AS s FROM sales GROUP BY k"
+    duckdb.sql(f"COPY (SELECT i % 3 AS k, i + 0.4::DOUBLE AS v FROM range(50) t(i)) TO '{folder / 'halves.parquet'}'")
+    session.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_mode = 'incremental') AS {query}")
+    put(folder, "later", 0, 5)
+    session.sql("REFRESH MATERIALIZED VIEW v")
+    for gone in ("first", "later"):  # halves.parquet comes before later.parquet
+        (folder / f"{gone}.parquet").unlink()
+        session.sql("REFRESH MATERIALIZED VIEW v")
+        assert rounded(session.sql("FROM v").fetchall()) == rounded(session.sql(query).fetchall())
+        assert rounded(session.sql("FROM v").fetchall()) == expected(query, folder)
