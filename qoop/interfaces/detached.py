@@ -53,7 +53,7 @@ _KEEP = 7 * 24 * 3600.0
 _EVERY = 0.3
 """Seconds between two reports of progress."""
 _TO_END = 20.0
-"""Seconds in which a process ends after SIGTERM, else it is killed."""
+"""Seconds in which a process ends after SIGTERM; then it is killed."""
 _RUN, _BUNDLE, _LOCK, _LOG = "run.json", "bundle", "lock", "log"
 _PROGRESS, _ANSWER, _FAILED = "progress.html", "answer.arrow", "failed.json"
 
@@ -74,6 +74,8 @@ class DetachedRun:
     def __init__(self, name: str) -> None:
         self.name, self._folder = name, _folder() / name
         try:
+            if not name.isidentifier():  # it would be a path
+                raise ValueError(name)
             self.record = RunRecord(**json.loads((self._folder / _RUN).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
             there = ", ".join(run.name for run in detached_runs()) or "none"

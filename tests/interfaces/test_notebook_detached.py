@@ -104,8 +104,9 @@ def test_a_detached_query_is_cancelled(shell: InteractiveShell, data: Path) -> N
     process = run.process
     shell.run_line_magic("qoop", "--cancel report")
     assert not psutil.pid_exists(process) or psutil.Process(process).status() == psutil.STATUS_ZOMBIE
-    with pytest.raises(qoop.ConfigError, match="no query runs detached by the name report; there are: none"):
-        shell.run_line_magic("qoop", "--attach report")
+    for name in ("report", "../detached/report", ""):
+        with pytest.raises(qoop.ConfigError, match=rf"no query runs detached by the name {name}; there are: none"):
+            shell.run_line_magic("qoop", f"--attach {name}")
 
 
 def test_what_cannot_be_detached_says_so(shell: InteractiveShell, data: Path) -> None:
