@@ -22,7 +22,7 @@ from typing import Any
 
 _SERVES = re.compile(r"^and, for clients of PostgreSQL, at .*:\d+$", re.M)
 """The last of the lines that name its ports, unless it waits for that of Flight SQL."""
-_BEGINS, _ENDS = 60.0, 90.0
+_BEGINS, _ENDS = 120.0, 120.0
 """Seconds within which a server must have begun, and ended, on a machine that is full."""
 
 

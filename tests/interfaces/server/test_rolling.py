@@ -12,30 +12,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import duckdb
+from long_query import answer_of_long
 from pg_client import psycopg
 from serve_process import Ports, ServeProcess
 from waits import until
 
 WORDS = ("data", "--config", "my.toml", "--answers", "answers", "--audit", "audit", "--log", "log", "--grace", "10")
+WORDS += ("--idle", "600")  # of connections, as the second server may take long to begin
 PARTS = " UNION ALL ".join(
     f"SELECT {m} AS m, g, count(*) OVER (ORDER BY g) AS place, n, s FROM (SELECT a.k % {m} AS g, count(*) AS n, "
     "sum(a.v + b.v) AS s FROM big a JOIN big b USING (k) GROUP BY ALL)"
     for m in range(3, 13)
 )
 LONG = f"FROM ({PARTS}) ORDER BY m, g"
-
-
-def prepared(place: Path) -> list[tuple[object, ...]]:
-    """Make the data and the options of a server. Returns DuckDB's answer to LONG."""
-    data = place / "data"
-    data.mkdir()
-    (place / "my.toml").write_text("slots = 1\nstaged = true\n")
-    with duckdb.connect() as connection:
-        rows = "SELECT i % 6000 AS k, i AS v FROM range(300000) t(i)"
-        connection.execute(f"COPY ({rows}) TO '{data}/big.parquet' (ROW_GROUP_SIZE 20000)")
-        connection.execute(f"CREATE VIEW big AS FROM '{data}/big.parquet'")
-        return connection.execute(LONG).fetchall()
 
 
 class Asking(threading.Thread):
@@ -89,19 +78,25 @@ def long_outputs(server: ServeProcess) -> set[str]:
     return most if len(most) > 2 else set()
 
 
-def asked(port: int, method: str, path: str, body: str | None = None) -> Any:
+def asked(port: int, method: str, path: str) -> Any:
+    """The answer to a request on a connection of its own."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request(method, path, body)
-    found = connection.getresponse().read()
+    found = answered(connection, method, path)
     connection.close()
-    return json.loads(found or b"null")
+    return found
+
+
+def answered(connection: http.client.HTTPConnection, method: str, path: str, body: str | None = None) -> Any:
+    """The answer to a request; None if it is empty."""
+    connection.request(method, path, body)
+    return json.loads(connection.getresponse().read() or b"null")
 
 
 def test_the_next_server_takes_over_ports_and_queries_and_no_client_is_refused(tmp_path: Path) -> None:
-    expected, ports = prepared(tmp_path), Ports.free()
+    expected, ports = answer_of_long(tmp_path, LONG, keys=6000), Ports.free()
     with ServeProcess(tmp_path, WORDS, ports) as first, ExitStack() as later, asking(ports.http) as clients:
-        id = asked(ports.http, "POST", "/queries", LONG)["id"]
-        until(lambda: long_outputs(first))
+        to_first = http.client.HTTPConnection("127.0.0.1", ports.http, timeout=60)
+        assert answered(to_first, "GET", "/queries") == []
         ready = later.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         ready.bind(str(tmp_path / "notify"))
         ready.settimeout(60)
@@ -109,7 +104,7 @@ def test_the_next_server_takes_over_ports_and_queries_and_no_client_is_refused(t
         assert ready.recv(100) == b"READY=1", "systemd learns that the first one may stop"
         assert "another server on answers runs" in second.said.read_text()
         assert f"Flight SQL waits until the other server leaves port {ports.flight}" in second.said.read_text()
-        assert asked(ports.http, "GET", f"/queries/{id}")["state"] == "running"
+        id = answered(to_first, "POST", "/queries", LONG)["id"]
         until(lambda: len(long_outputs(first)) > 3)
         assert first.end() == 0
         before = [client.answers for client in clients]
@@ -127,10 +122,10 @@ def test_the_next_server_takes_over_ports_and_queries_and_no_client_is_refused(t
 
 
 def test_after_a_kill_another_server_on_the_folder_goes_on(tmp_path: Path) -> None:
-    prepared(tmp_path)
+    answer_of_long(tmp_path, LONG, keys=6000)
     ports, others = Ports.free(), Ports.free()
     with ServeProcess(tmp_path, WORDS, ports) as first, ServeProcess(tmp_path, WORDS, others) as second:
-        id = asked(ports.http, "POST", "/queries", LONG)["id"]
+        id = answered(http.client.HTTPConnection("127.0.0.1", ports.http), "POST", "/queries", LONG)["id"]
         until(lambda: long_outputs(first))
         seen = asked(others.http, "GET", f"/queries/{id}")
         assert seen["state"] == "running" and "fraction" not in seen, "it runs in the first one"
