@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from qoop.adaptive.cluster.sizing import AUTO, Auto, Sizing
 from qoop.adaptive.schedulers.terms import Terms
@@ -13,6 +13,9 @@ from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.query.config import Config
 from qoop.query.options import GOALS, OPTIONS, SETTABLE, number, on_or_off, seconds
 from qoop.query.tables import SessionTables
+
+if TYPE_CHECKING:
+    from qoop.programs.sweeps.study import Direction
 
 SYNONYMS = {"threads": "slots", "worker_threads": "slots", "memory_limit": "memory", "max_memory": "memory"}
 """The names that DuckDB has for options of a session."""
@@ -33,6 +36,41 @@ class JobTerms(TypedDict, total=False):
     user: str
     priority: float | None
     deadline: float | str | None
+
+
+class SweepTerms(JobTerms, total=False):
+    """The options of a sweep, as arguments of `Session.sweep`, with the terms of its jobs; it has the weight of one.
+
+    direction: "maximize" or "minimize" the metric. target: the metric that ends the sweep. within: the limit of time,
+        in seconds or as "10 min".
+    scheduler: "pop", "asha", "hyperband", "bandit", "early_term", "median" or "none"
+        (:mod:`qoop.programs.sweeps.policies`). every: steps from one decision about a trial to the next; 10 by default.
+        most: steps of a trial; 100 by default.
+    former: the name of the previous step's rows. seed: of the drawn settings.
+    name: with `connect(checkpoints=FOLDER)`, a later process goes on with the sweep of that name.
+    """
+
+    direction: Direction
+    target: float | None
+    within: float | str | None
+    scheduler: str
+    every: int
+    most: int
+    former: str
+    seed: int
+    name: str | None
+
+
+def parted(options: SweepTerms) -> tuple[dict[str, Any], JobTerms]:
+    """The options of a sweep itself, with seconds as numbers, and the terms of its jobs. Raises ConfigError."""
+    if unknown := options.keys() - SweepTerms.__annotations__.keys():
+        known = ", ".join(SweepTerms.__annotations__)
+        raise ConfigError(f"there is no option {', '.join(sorted(unknown))}; the options of a sweep are {known}")
+    terms: Any = {name: one for name, one in options.items() if name in JobTerms.__annotations__}
+    own = {name: one for name, one in options.items() if name not in terms}
+    if own.get("within") is not None:
+        own["within"] = seconds("within", options["within"] or 0)
+    return own, terms
 
 
 class SessionOptions:
@@ -98,6 +136,9 @@ class SessionOptions:
 
     def terms_with(self, **terms: Unpack[JobTerms]) -> Terms:
         """The session's terms, but for those that are named. Raises ConfigError."""
+        if unknown := terms.keys() - JobTerms.__annotations__.keys():
+            known = ", ".join(JobTerms.__annotations__)
+            raise ConfigError(f"there is no option {', '.join(sorted(unknown))}; the terms of a job are {known}")
         tenant, priority, deadline = terms.get("tenant"), terms.get("priority"), terms.get("deadline")
         had = self.terms
         return Terms(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from qoop.query.interrupts import interruptible
 from qoop.query.statements.statement import query_text
-from qoop.session.options import JobTerms
+from qoop.session.options import JobTerms, SweepTerms, parted
 from qoop.session.registration import Registration
 from qoop.session.texts import with_parameters
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qoop.programs.approximate.planning import SessionQueries
     from qoop.programs.iterate.curves import Kind
     from qoop.programs.iterate.iteration import Iteration
-    from qoop.programs.sweeps.study import Direction, Study
+    from qoop.programs.sweeps.study import Study
     from qoop.query.job import Job, Planned
     from qoop.query.planning import QueryPlanning
     from qoop.query.result import Result
@@ -144,16 +144,7 @@ class Programs(Registration):
         metric: str,
         start: object = None,
         trials: int | None = None,
-        direction: Direction = "maximize",
-        target: float | None = None,
-        within: float | str | None = None,
-        scheduler: str = "pop",
-        every: int = 10,
-        most: int = 100,
-        former: str = "former",
-        name: str | None = None,
-        seed: int = 0,
-        **terms: Unpack[JobTerms],
+        **options: Unpack[SweepTerms],
     ) -> Study:
         """Run a query with many settings at once, of which only those that are good cost; returns at once.
 
@@ -163,25 +154,18 @@ class Programs(Registration):
         a setting each. trials: the number of settings; by default a whole grid, or all rows.
         metric: a column of the step's only row, or a query for one number, which reads the rows of a step as `former`.
         start: what first steps read as `former`: a query, or data as for `register`.
-        target: the metric that ends the sweep. within: the limit of time, in seconds or as "10 min".
-        scheduler: "pop", "asha", "hyperband", "bandit", "early_term", "median" or "none"
-        (:mod:`qoop.programs.sweeps.policies`). every: steps from one decision about a trial to the next. most: steps.
-        name: with `connect(checkpoints=FOLDER)`, a later process goes on with the sweep of that name. seed: of draws.
-        terms: as for `submit`; the sweep has the weight of one job.
+        options: see :class:`~qoop.session.options.SweepTerms`.
 
         Raises as `submit` does, and ConfigError.
         """
         from qoop.programs.sweeps.start import SweepOptions, begun
-        from qoop.query.options import seconds
 
         slots = max(1, int(self.available.cpu))
-        chosen = self._options.terms_with(**terms)
-        share = replace(chosen, weight=chosen.weight / slots)
         folder = self.config.checkpoints if isinstance(self.config.checkpoints, Path) else None
-        options = SweepOptions(
-            params, trials, metric, direction, target, None if within is None else seconds("within", within), scheduler,
-            min(every, most), most, former, name, seed, slots, folder,
-        )  # fmt: skip
+        own, terms = parted(options)
+        of_one = self._options.terms_with(**terms)
+        shared = replace(of_one, weight=of_one.weight / slots)
         first = self.sql(start) if isinstance(start, str) else start
-        begin, log = partial(self.start, resume=False, terms=share), self.cluster.program_log()
-        return begun(step, first, self._tables, self.planning, options, begin, log)
+        begin, log = partial(self.start, resume=False, terms=shared), self.cluster.program_log()
+        chosen = SweepOptions(params, trials, metric, slots, folder, **own)
+        return begun(step, first, self._tables, self.planning, chosen, begin, log)

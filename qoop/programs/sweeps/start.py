@@ -29,26 +29,32 @@ if TYPE_CHECKING:
     from qoop.query.tables import SessionTables
 
 _SWEEPS = "sweeps"
+_EVERY = 10
 
 
 @value
 class SweepOptions:
-    """See `Session.sweep`. first: the table that first steps read. folder: where named sweeps are kept."""
+    """See `Session.sweep`. slots: steps that may run at once. folder: where named sweeps are kept."""
 
     params: object
     trials: int | None
     metric: str
-    direction: Direction
-    target: float | None
-    within: float | None
-    scheduler: str
-    every: int
-    most: int
-    former: str
-    name: str | None
-    seed: int
     slots: int
     folder: Path | None
+    direction: Direction = "maximize"
+    target: float | None = None
+    within: float | None = None
+    scheduler: str = "pop"
+    every: int | None = None
+    most: int = 100
+    former: str = "former"
+    name: str | None = None
+    seed: int = 0
+
+    @property
+    def boundary(self) -> int:
+        """The steps from one decision about a trial to the next."""
+        return self.every if self.every is not None else min(_EVERY, self.most)
 
 
 def begun(
@@ -75,7 +81,7 @@ def begun(
     trials = tuple(Trial(turn=number) for number in range(len(found)))
     most = options.most if repeats else 1
     program = Sweep(
-        options.scheduler, trials, options.slots, min(options.every, most), most, _score(options), options.within
+        options.scheduler, trials, options.slots, min(options.boundary, most), most, _score(options), options.within
     )
     with contextlib.ExitStack() as stack:
         journal, earlier = None, []
@@ -115,7 +121,7 @@ def _identity(step: str, found: list[Setting], options: SweepOptions) -> dict[st
     trials = [{name: literal(one) for name, one in setting.items()} for setting in found]
     return {
         "step": step, "metric": options.metric, "direction": options.direction, "target": options.target,
-        "scheduler": options.scheduler, "every": options.every, "most": options.most, "trials": trials,
+        "scheduler": options.scheduler, "every": options.boundary, "most": options.most, "trials": trials,
     }  # fmt: skip
 
 
@@ -124,8 +130,8 @@ def _check(options: SweepOptions) -> None:
         raise ConfigError(f"scheduler must be one of {', '.join(POLICIES)}, not {options.scheduler!r}")
     if options.direction not in get_args(Direction):
         raise ConfigError(f"direction must be maximize or minimize, not {options.direction!r}")
-    if options.every < 1 or options.most < options.every:
-        raise ConfigError(f"every must be from 1 to most, which is {options.most}, not {options.every}")
+    if not 1 <= options.boundary <= options.most:
+        raise ConfigError(f"every must be from 1 to most, which is {options.most}, not {options.boundary}")
     if options.target is not None and not math.isfinite(options.target):
         raise ConfigError(f"target must be a number, not {options.target}")
     if options.name is not None and not options.name.isidentifier():

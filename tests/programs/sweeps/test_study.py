@@ -120,6 +120,10 @@ def test_a_trial_that_fails_says_why_and_the_others_go_on(session: qoop.Session)
         ({"params": {"rate": [0.1]}, "name": "rates"}, r"connect\(checkpoints=FOLDER\)"),
         ({"params": {"rate": [0.1]}, "former": "points"}, "there is a table points already"),
         ({"params": []}, "no rows"),
+        (
+            {"params": {"rate": [0.1]}, "tagret": 1},
+            "there is no option tagret; the options of a sweep are weight, tenant",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_at_once(session: qoop.Session, options: dict[str, object], message: str) -> None:
