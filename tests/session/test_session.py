@@ -445,6 +445,6 @@ def test_duckdbs_own_plan_that_failed_points_at_the_text_as_duckdb_does(tmp_path
 def test_a_term_of_jobs_that_there_is_not_is_an_error_that_names_those_there_are() -> None:
     with (
         qoop.connect(slots=1, memory="200MB") as session,
-        pytest.raises(ConfigError, match="there is no option wieght; the terms of a job are weight, tenant"),
+        pytest.raises(qoop.ConfigError, match="there is no option wieght; the terms of a job are weight, tenant"),
     ):
         session.submit("SELECT 1", wieght=2.0)  # type: ignore[call-arg]
