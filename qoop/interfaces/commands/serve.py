@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import getpass
 import os
 import sys
@@ -111,6 +113,7 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
     client_limits = ClientLimits(
         hosts=(*ClientLimits().hosts, *options.allow_host), connections=options.connections, idle=options.idle
     )
+    atexit.register(gc.freeze)  # a search for cycles at the end of the process takes seconds where memory is large
     with ExitStack() as around:
         around.enter_context(logged(options.log))
         spans = around.enter_context(exported()) if options.otel else None
