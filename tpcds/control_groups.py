@@ -73,11 +73,17 @@ class ControlGroup:
         folder = self._folders["memory"]
         return (FirstVersionGroup(folder, folder) if self.first_version else Group(folder)).memory_used() or 0.0
 
+    def file_pages(self) -> int:
+        """Bytes of files that the kernel keeps in memory for its processes."""
+        return self._count("memory.stat", "cache" if self.first_version else "file")
+
     def kills(self) -> int:
         """The processes that the kernel has killed for want of memory."""
-        file = self._folders["memory"] / ("memory.oom_control" if self.first_version else "memory.events")
-        counts = dict(line.split() for line in file.read_text().splitlines())
-        return int(counts["oom_kill"])
+        return self._count("memory.oom_control" if self.first_version else "memory.events", "oom_kill")
+
+    def _count(self, file: str, name: str) -> int:
+        counts = dict(line.split() for line in (self._folders["memory"] / file).read_text().splitlines())
+        return int(counts[name])
 
     def inside(self, command: Sequence[str]) -> list[str]:
         """The command, begun within the group."""

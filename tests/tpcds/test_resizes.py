@@ -9,7 +9,7 @@ import pytest
 
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError
-from qoop.tpcds.bench.resizes import MEMORY, Answered, GroupSize, Report, Resized, drawn, table
+from qoop.tpcds.bench.resizes import CPUS, MEMORY, Answered, GroupSize, KeptTimes, Report, Resized, drawn, table
 from qoop.tpcds.control_groups import ControlGroup
 from qoop.tpcds.results import read
 
@@ -33,8 +33,10 @@ def test_sizes_are_drawn_over_the_whole_range_and_again_by_their_number() -> Non
 def test_a_report_states_kills_wrong_answers_reactions_and_the_ratio() -> None:
     size = GroupSize(10**9, 1.0)
     resized = [Resized(size, 0.2, True, False), Resized(size, 1.4, True, True), Resized(size, None, True, False)]
-    answers = [Answered(67, 6.0, 5.0, 1.0), Answered(67, 7.0, 5.0, 1.2), Answered(78, 1.0, error="rows differ")]
-    text = table([Report("qoop", resized, answers)])
+    courses = [((2.0, GroupSize(500, 1.0)), (3.0, GroupSize(500, 2.0))), ((6.0, GroupSize(2000, 0.5)),)]  # 1 and 0.6
+    answers = [*(Answered(67, 6.0, 5.0, course) for course in courses), Answered(78, 1.0, error="rows differ")]
+    kept = {67: KeptTimes(1000, {(memory, cpus): 5.0 / cpus for memory in MEMORY for cpus in CPUS})}
+    text = table([Report("qoop", resized, answers, kept)])
     assert "3 resizes, 1 kills" in text and "2 answers right, 1 wrong or failed" in text
     assert "query 78: rows differ" in text
     assert "3 limits below the memory in use: 1 killed by them, 1 refused until the next" in text

@@ -102,13 +102,13 @@ class Resized:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A query that ended. seconds, cpu: that it took. work: seconds divided by those of runs that keep a size, summed
-    over the sizes that it met; None: these are not known. error: of a failed or wrong answer."""
+    """A query that ended. seconds, cpu: that it took. course: its seconds at each size that it met, in order.
+    error: of a failed or wrong answer."""
 
     query: int
     seconds: float
     cpu: float = 0.0
-    work: float | None = None
+    course: Sequence[tuple[float, GroupSize]] = ()
     error: str | None = None
 
 
@@ -119,11 +119,16 @@ class Report:
     kind: str
     resizes: Sequence[Resized] = ()
     answers: Sequence[Answered] = ()
+    kept: Mapping[int, KeptTimes] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float | None:
-        """The time of a run as a multiple of runs that keep each size, weighted by the time at it."""
-        work = [one.work for one in self.answers if one.work is not None]
+        """The time of a run as a multiple of runs that keep each size, weighted by the time at it; None: unknown."""
+        work = [
+            sum(seconds / self.kept[one.query].at(size) for seconds, size in one.course)
+            for one in self.answers
+            if one.query in self.kept and one.error is None
+        ]
         return sum(work) / len(work) if work else None
 
     @property
@@ -168,18 +173,25 @@ def run(options: ResizesOptions, progress: Callable[[str], None] = print) -> lis
     results = Results(options.results, settings)
     with scratch_folder() as scratch:
         bench = _Bench(options, results, scratch, progress)
-        if options.kept and "qoop" in options.kinds:
-            bench.keep_sizes()
         for kind in options.kinds:
             bench.resize(kind)
-    return [report(kind, results) for kind in options.kinds]
+        if options.kept and "qoop" in options.kinds:
+            bench.keep_sizes()
+    return [report(kind, options, results) for kind in options.kinds]
 
 
-def report(kind: str, results: Results) -> Report:
+def report(kind: str, options: ResizesOptions, results: Results) -> Report:
     """The outcome of a kind so far."""
     found = [_resized(value) for name, value in results.values.items() if name.startswith(f"resize {kind} ")]
-    answers = [Answered(**value) for name, value in results.values.items() if name.startswith(f"answer {kind} ")]
-    return Report(kind, found, answers)
+    answers = [_answered(value) for name, value in results.values.items() if name.startswith(f"answer {kind} ")]
+    return Report(kind, found, answers, _kept_times(options, results) if kind == "qoop" else {})
+
+
+def _kept_times(options: ResizesOptions, results: Results) -> dict[int, KeptTimes]:
+    """By query, where each size of the grid is known."""
+    grid = [(memory, cpus) for memory in MEMORY for cpus in CPUS]
+    known = {query: {place: results.get(_kept(query, *place)) for place in grid} for query in options.queries}
+    return {query: KeptTimes(options.base, seconds) for query, seconds in known.items() if None not in seconds.values()}
 
 
 def table(done: Sequence[Report]) -> str:
@@ -272,7 +284,7 @@ class _Bench:
 
     def resize(self, kind: str) -> None:
         """Make the resizes that are missing."""
-        count = len(report(kind, self._results).resizes)
+        count = self._count(f"resize {kind} ")
         with _group() as group:
             process: QueryLoop | None = None
             try:
@@ -345,8 +357,7 @@ class _Bench:
         return Resized(size, accepted, below, group.kills() > before)
 
     def _keep(self, kind: str, answered: Answered) -> None:
-        number = len(report(kind, self._results).answers)
-        self._results.put(f"answer {kind} {number}", asdict(answered))
+        self._results.put(f"answer {kind} {self._count(f'answer {kind} ')}", asdict(answered))
         if answered.error is not None:
             self._progress(f"{kind}, query {answered.query}: {answered.error}")
 
@@ -354,16 +365,11 @@ class _Bench:
         number, seconds = event["query"], event["at"] - begun
         if event["event"] == "failed":
             return Answered(number, seconds, error=event["error"])
-        times = self._kept_times(number) if process.kind == "qoop" else None
-        work = None
-        if times is not None:
-            work = sum(part / times.at(size) for part, size in process.course.between(begun, event["at"]))
-        return Answered(number, seconds, event["cpu"], work, self._difference(number))
+        course = tuple(process.course.between(begun, event["at"]))
+        return Answered(number, seconds, event["cpu"], course, self._difference(number))
 
-    def _kept_times(self, number: int) -> KeptTimes | None:
-        seconds = {(m, c): self._results.get(_kept(number, m, c)) for m in MEMORY for c in CPUS}
-        known = {place: float(value) for place, value in seconds.items() if value is not None}
-        return KeptTimes(self._options.base, known) if len(known) == len(seconds) else None
+    def _count(self, prefix: str) -> int:
+        return sum(name.startswith(prefix) for name in self._results.values)
 
     def _difference(self, number: int) -> str | None:
         """The reason why an answer is wrong; the same bytes are judged once."""
@@ -473,6 +479,11 @@ class QueryLoop:
 
 def _resized(value: Mapping[str, Any]) -> Resized:
     return Resized(**{**value, "size": GroupSize(**value["size"])})
+
+
+def _answered(value: Mapping[str, Any]) -> Answered:
+    course = tuple((seconds, GroupSize(**size)) for seconds, size in value["course"])
+    return Answered(**{**value, "course": course})
 
 
 def _kept(query: int, memory: float, cpus: float) -> str:

@@ -115,6 +115,40 @@ with qoop.connect() as session:
 """
 
 
+_READS_ITS_TABLE = """
+import sys
+import pyarrow as pa
+import pyarrow.parquet as pq
+import qoop
+from qoop.adaptive.monitor.machine import Machine
+rows, file = 25_000_000, sys.argv[1]
+with pq.ParquetWriter(file, pa.schema({"i": pa.int64()}), compression="none", use_dictionary=False) as writer:
+    for first in range(0, rows, 1_000_000):
+        writer.write_table(pa.table({"i": pa.array(range(first, first + 1_000_000), pa.int64())}))
+with qoop.connect() as session:
+    session.register("t", file)
+    before = session.available
+    for _ in range(3):  # a page that is read again is active: the kernel takes it back later than others
+        assert session.sql("SELECT sum(i) FROM t").fetchall() == [(rows * (rows - 1) // 2,)]
+    pool = min((pool for pool in Machine().read().memory if pool.group), key=lambda pool: pool.limit)
+    print(int(pool.limit), int(pool.others), session.available == before, session.held_back or "-", flush=True)
+"""
+
+
+_AT_HIGH = """
+import time
+import qoop
+with qoop.connect() as session:
+    before = session.available.memory
+    job = session.submit("SELECT count(*) FROM range(30000) a, range(2000000) b WHERE a.range * b.range % 7 = 3")
+    print("running", flush=True)
+    while session.available.memory == before:
+        time.sleep(0.01)
+    print(int(before), int(session.available.memory), session.held_back, *job.history(), sep=chr(10))
+    job.cancel()
+"""
+
+
 @pytest.fixture
 def real_group() -> Iterator[ControlGroup]:
     """A real group of 2 GB and one and a half CPUs."""
@@ -155,3 +189,35 @@ def test_a_session_in_a_real_group_follows_its_limits_by_default(real_group: Con
         finally:
             process.stdin.close()
             assert process.wait(60) == 0
+
+
+def test_a_page_cache_full_of_its_own_tables_leaves_a_session_its_share(
+    real_group: ControlGroup, tmp_path: Path
+) -> None:
+    limit = real_group.limit_memory(400_000_000)
+    environment = {name: text for name, text in os.environ.items() if name != "QOOP_WATCH_MACHINE"}
+    command = real_group.inside([sys.executable, "-c", _READS_ITS_TABLE, str(tmp_path / "t.parquet")])
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    shown, others, kept, held_back = done.stdout.split(maxsplit=3)
+    assert int(shown) == limit and real_group.file_pages() > 150_000_000, "the page cache of the group is not full"
+    assert int(others) < 50_000_000 and kept == "True" and held_back == "-\n"
+
+
+def test_a_session_at_memory_high_has_less_and_says_why(real_group: ControlGroup) -> None:
+    high = real_group.folders[0] / "memory.high"
+    if not high.exists():
+        pytest.skip("memory.high is of version 2")
+    environment = {name: text for name, text in os.environ.items() if name != "QOOP_WATCH_MACHINE"}
+    command = real_group.inside([sys.executable, "-c", _AT_HIGH])
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        high.write_text("800000000")
+        before, after, why, *history = process.stdout.readlines()
+        assert int(before) == safe_memory(2 * 10**9 // 4096 * 4096) // 2
+        assert int(after) == safe_memory(int(high.read_text())) // 2
+        assert why.startswith("the control group allows 800 MB of memory")
+        assert any("for tasks, since the control group allows 800 MB of memory" in record for record in history)
+    assert process.returncode == 0 and real_group.kills() == 0
