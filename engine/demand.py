@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from qoop.engine.events import Demand
 from qoop.engine.frontier import Frontier, StageNode
-from qoop.engine.task import Content, JobId, MachineId, TaskId
+from qoop.engine.task import Content, JobId, MachineId, Recipe, TaskId
 from qoop.planner.packing import cap, least, on_threads
 from qoop.planner.plan import Resources
 
@@ -125,14 +125,14 @@ class ReadyDemands:
         self._by_stage.clear()
         self._version = (-1, -1, -1)
 
-    def of(self, frontier: Frontier, exhausted: Collection[Content]) -> tuple[Demand, ...]:
-        """The next ready task of every stage that has one, but those whose content is exhausted."""
+    def of(self, frontier: Frontier, exhausted: Collection[Recipe]) -> tuple[Demand, ...]:
+        """The next ready task of every stage that has one, but those that are exhausted."""
         version = frontier.changes, self._demands.changes, len(exhausted)
         if version != self._version:
             self._version = version
             stages = frontier.ready_stages()
             if exhausted:
-                stages = [node for node in stages if node.content not in exhausted]
+                stages = [node for node in stages if node.recipe not in exhausted]
             self._now = tuple(map(self._demand, stages))
         return self._now
 

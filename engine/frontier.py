@@ -42,9 +42,9 @@ from enum import StrEnum
 from heapq import heappop, heappush
 
 from qoop.catalog.errors import PlanError
-from qoop.engine.task import CheckpointKey, Content, ResolvedInput, checkpoint_key, layout_digest
+from qoop.engine.task import CheckpointKey, Content, Recipe, ResolvedInput, checkpoint_key, layout_digest
 from qoop.planner.packing import on_threads
-from qoop.planner.plan import Plan, Stage, StageId
+from qoop.planner.plan import Plan, Stage, StageId, inputs
 
 
 class TaskState(StrEnum):
@@ -159,6 +159,11 @@ class StageNode:
         self.ready_parts: list[int] = []
         for source, forward in sources:
             source.reading.append((self, forward))
+
+    @property
+    def recipe(self) -> Recipe:
+        """Its output and its inputs."""
+        return self.content, inputs(self.stage, (source.stage.signature for source, _ in self.sources))
 
     @property
     def complete(self) -> bool:

@@ -9,7 +9,7 @@ from qoop.catalog.value import value
 from qoop.engine.data_locality import bytes_of
 from qoop.engine.events import Committed, WorkObserved
 from qoop.engine.frontier import Frontier, StageNode
-from qoop.engine.task import CheckpointKey, Content, ResolvedInput
+from qoop.engine.task import CheckpointKey, Content, Recipe, ResolvedInput
 from qoop.planner.plan import Stage, StageId
 
 
@@ -73,8 +73,9 @@ class Finished:
     slots: that the attempt at DuckDB's plan of the whole query has, where it gets no more, whatever comes.
     weights: of each of these running attempts, how many times as much as a task of its stage in the mean it reads.
     observed: the last report of the progress of a running attempt. slowed: by others on the CPUs, by the last of all.
-    memory: bytes that a task of a content is known to need. exhausted: contents that cannot be made, since a task had
-    all the memory of the largest machine and it was too little.
+    memory: bytes that a task of a content is known to need. exhausted: what cannot be made of which inputs, since a
+    task had all the memory of the largest machine and it was too little.
+    interrupted: by content the seconds that attempts at it had run when they had to end for want of resources.
     """
 
     present: Mapping[Content, int]
@@ -82,11 +83,12 @@ class Finished:
     running: Mapping[Content, tuple[float, ...]]
     done: Mapping[StageId, int]
     memory: Mapping[Content, float] = field(default_factory=dict)
-    exhausted: frozenset[Content] = frozenset()
+    exhausted: frozenset[Recipe] = frozenset()
     slots: Mapping[Content, float] = field(default_factory=dict)
     weights: Mapping[Content, tuple[float, ...]] = field(default_factory=dict)
     observed: Mapping[Content, WorkObserved] = field(default_factory=dict)
     slowed: float = 1.0
+    interrupted: Mapping[Content, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def worked(self) -> Mapping[Content, float]:

@@ -326,6 +326,8 @@ class Run(RunView):
         """Act on the failure of an attempt: the consequences for the job."""
         if attempt.stopping or self.ending:
             return
+        if isinstance(error, OutOfMemory | Revoked):
+            self._retries.note_interrupted(attempt)
         if isinstance(error, OutOfMemory):
             self._fail_for(self._retries.out_of_memory(attempt, error))
         elif isinstance(error, Revoked | CheckpointError):  # no fault of the task

@@ -21,6 +21,10 @@ MachineId = str
 Content = tuple[Signature, str]
 """Signature and layout digest: what the outputs of a whole stage have in common."""
 
+Recipe = tuple[Content, frozenset[str]]
+"""The output of a stage and its inputs (:func:`~qoop.planner.plan.read_by`): a stage of another plan may make the same
+of other inputs, in less memory."""
+
 
 @value
 class CheckpointKey:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -278,8 +279,12 @@ class Plan:
 
 def read_by(stage: Stage, plan: Plan) -> frozenset[str]:
     """The inputs of a stage: the signatures of the stages it reads, and tables with their versions."""
-    stages = (plan.by_id[item.stage].signature for item in stage.stage_inputs)
-    return frozenset((*stages, *(read_table(item.table, item.version) for item in stage.table_inputs)))
+    return inputs(stage, (plan.by_id[item.stage].signature for item in stage.stage_inputs))
+
+
+def inputs(stage: Stage, signatures: Iterable[Signature]) -> frozenset[str]:
+    """The same, where the signatures of the stages that it reads are known."""
+    return frozenset((*signatures, *(read_table(item.table, item.version) for item in stage.table_inputs)))
 
 
 def read_table(name: str, version: str) -> str:

@@ -9,18 +9,20 @@ from qoop.engine.history import MemoryExhausted, MemoryRaised
 from qoop.engine.running.attempts import Attempt
 from qoop.engine.running.log import RunLog
 from qoop.engine.state import Limits
-from qoop.engine.task import CheckpointKey, Content
+from qoop.engine.task import CheckpointKey, Content, Recipe
 from qoop.planner.plan import Stage
 
 
 class Retries:
     """Counts by key; each method returns the error that ends the job, None while the task may be tried again.
 
-    exhausted: by content, the error of a stage for which all memory was too little, where that does not end the job.
+    exhausted: the errors of stages for which all memory was too little, where that does not end the job.
+    interrupted: by content the seconds that attempts at it had run when they had to end for want of resources.
     """
 
     def __init__(self, log: RunLog, limits: Limits, demands: Demands) -> None:
-        self.exhausted: dict[Content, OutOfMemory] = {}
+        self.exhausted: dict[Recipe, OutOfMemory] = {}
+        self.interrupted: dict[Content, tuple[float, ...]] = {}
         self._log = log
         self._limits = limits
         self._demands = demands
@@ -35,6 +37,11 @@ class Retries:
     def revoked(self, attempt: Attempt, error: QoopError) -> QoopError | None:
         """A task lost its slot, its machine or what it reads, which is no fault of the task."""
         return _counted(self._revocations, self._limits.max_revocations, attempt, error)
+
+    def note_interrupted(self, attempt: Attempt) -> None:
+        """An attempt had to end for want of its slot, machine or memory."""
+        content = attempt.key.content
+        self.interrupted[content] = (*self.interrupted.get(content, ()), attempt.spent(self._log.now))
 
     def lost(self, key: CheckpointKey) -> QoopError | None:
         """An output that was present is lost."""
@@ -62,7 +69,7 @@ class Retries:
         )
         if not self._limits.leave_exhausted:
             return final
-        self.exhausted[attempt.key.content] = final
+        self.exhausted[attempt.stage.recipe] = final
         self._log.note(MemoryExhausted(self._log.at, stage.id, had))
         return None
 

@@ -20,7 +20,7 @@ from qoop.engine.running.outputs import Outputs
 from qoop.engine.running.plan import RunningPlan
 from qoop.engine.running.retries import Retries
 from qoop.engine.state import Limits, State
-from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, TaskId
+from qoop.engine.task import AttemptId, CheckpointKey, Content, JobId, Recipe, TaskId
 from qoop.planner.packing import duration_ratio
 from qoop.planner.plan import Plan, Resources, Stage
 
@@ -77,8 +77,8 @@ class RunView:
         return self._running_plan.started.plan
 
     @property
-    def exhausted(self) -> frozenset[Content]:
-        """The contents that tasks failed to make with all the memory there is."""
+    def exhausted(self) -> frozenset[Recipe]:
+        """The recipes by which tasks failed with all the memory there is."""
         return frozenset(self._retries.exhausted)
 
     @property
@@ -86,7 +86,7 @@ class RunView:
         """The error that keeps the plan from its end; None if there is none."""
         if self._frontier is not None and not self.ending:
             for node in self._frontier.stages:
-                error = self._retries.exhausted.get(node.content)
+                error = self._retries.exhausted.get(node.recipe)
                 if error is not None and any(task.active for task in node.tasks):
                     return error
         return None
@@ -212,6 +212,7 @@ class RunView:
             weights=weights,
             observed=observed,
             slowed=self._slowed,
+            interrupted=dict(self._retries.interrupted),
         )
 
     def _weight(self, key: CheckpointKey) -> float:

@@ -594,6 +594,8 @@ class QueryPlanning:
         """
         if self._tables.binder.functions(text) != planned.functions:
             return ()
+        if self.usable.memory / self.usable.cpu < min(point.memory / point.cpu for point in grid.points):
+            grid = self._grid(self.usable)  # tasks of plans for the memory of the start would not fit
 
         def prepare() -> Prepared:
             return prepared or self.prepare(text)

@@ -465,6 +465,22 @@ def test_no_plan_with_the_same_stage_is_gone_to() -> None:
     assert handle.state is State.FAILED and moves(handle) == "A"
 
 
+def test_a_plan_that_makes_the_same_of_other_inputs_is_gone_to() -> None:
+    """The answer of one large task is that of many small ones: only the large one ran out of memory."""
+    whole, fine = plan("join 1 2 as=answer"), plan("scan 4 1\nroot 1 1 scan as=answer")
+    handle = Bench(2, script=hungry).run(whole, fine)
+    assert moves(handle) == "AB"
+
+
+def test_where_no_known_plan_can_end_others_are_searched_for_once_more() -> None:
+    twin = plan("scan 2 1\njoin 1 0.9 scan\nroot 1 1 join")
+    bench = Bench(2, script=hungry)
+    handle = bench.submit(HUNGRY, twin, again=[LEAN])
+    bench.run_to_end()
+    assert handle.state is State.SUCCEEDED, handle.error
+    assert len(bench.searches) == 2
+
+
 class Later:
     """A planner that takes its time: works are done when the test says so."""
 
@@ -677,6 +693,21 @@ def test_the_end_of_a_plan_that_is_changed_to_follows_the_pace_seen(factor: floa
     for _, other in compared:
         assert other.seconds >= 1.9 and (factor == 1.0 or other.seconds > 3.0)
     assert compared or factor == 1.0
+
+
+@pytest.mark.parametrize("every", [1.0, 3.0, 6.0])
+def test_duckdbs_plan_is_left_where_it_starts_from_zero_again_and_again(every: float) -> None:
+    """It takes ten seconds, and the slots go for a moment every few seconds: it never ends. Stages keep outputs."""
+    moments = [(every * number, count) for number in range(1, 100) for count in (0, 2)]
+    bench = Bench(2, *(slots(at + 0.05 * (count > 0), count) for at, count in moments))
+    handle = bench.run(by_duckdb(10.0), plan("part 40 0.36\nroot 1 0.6 part"))
+    assert moves(handle) == "AB" and bench.clock.now() < 40.0
+
+
+def test_one_interruption_of_duckdbs_plan_says_nothing_of_the_next() -> None:
+    bench = Bench(2, slots(5.0, 0), slots(5.1, 2))
+    handle = bench.run(by_duckdb(10.0), plan("part 40 0.36\nroot 1 5.0 part"))
+    assert moves(handle) == "A" and bench.clock.now() == pytest.approx(15.1)
 
 
 # --- plans on trial ---------------------------------------------------------------------------------------------------

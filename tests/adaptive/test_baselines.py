@@ -86,7 +86,8 @@ def test_once_it_runs_the_plan_is_kept_or_another_policy_decides() -> None:
 
 def test_a_plan_that_cannot_end_is_left_even_so() -> None:
     finished = done(A, running=(("scan", 0.5),))
-    stuck = Finished(finished.present, finished.spent, finished.running, finished.done, {}, frozenset(finished.running))
+    recipes = frozenset((content, A.made_of[content]) for content in finished.running)
+    stuck = Finished(finished.present, finished.spent, finished.running, finished.done, {}, recipes)
     question = DecisionInput((A, B), 0, stuck, Resources(8))
     assert question.remaining[0].seconds == inf
     assert isinstance(AtLaunch().decide(question), Switch)

@@ -267,10 +267,18 @@ def test_of_equal_plans_the_first_is_chosen_and_the_running_one_stays() -> None:
 
 
 def test_what_cannot_be_made_is_never() -> None:
-    done = replace(finished(A, {"scan": 4}), exhausted=frozenset({content_of(A.candidate.plan.stages[1])}))
-    question = ask(A, B, done=done, share=Resources(1, 0))
+    recipe = content_of(A.candidate.plan.stages[1]), frozenset({"scan"})
+    question = ask(A, B, done=replace(finished(A, {"scan": 4}), exhausted=frozenset({recipe})), share=Resources(1, 0))
     assert question.remaining[0] == Remaining("A", float("inf"))
     assert isinstance(Greedy().decide(question), Switch)
+
+
+def test_what_cannot_be_made_of_some_inputs_may_be_made_of_others() -> None:
+    whole = option("all 1 3 as=root", "A")
+    recipe = content_of(whole.candidate.plan.root), frozenset[str]()
+    done = replace(finished(whole, {}), exhausted=frozenset({recipe}))
+    chosen = Greedy().decide(ask(whole, option("scan 4 1\nroot 1 1 scan", "B"), done=done))
+    assert isinstance(chosen, Switch) and chosen.plan == 1
 
 
 def test_part_of_a_slot_is_taken_for_a_whole_one() -> None:

@@ -377,6 +377,14 @@ def test_running_out_of_memory_doubles_the_demand_up_to_a_whole_machine() -> Non
     assert "stage a needs more than 1.05 GB of memory for one task" in str(s.run.error)
 
 
+def test_attempts_that_end_for_want_of_resources_are_remembered_with_their_seconds() -> None:
+    s = Script("a 1\nroot 1 all:a", machine=Resources(2, 1000 * MB))
+    for error in (Revoked("the slot was taken away"), OutOfMemory("no memory"), ExecutionError("a disk failed")):
+        s.start("a.0", memory=100)
+        s.fail("a.0", error)
+    assert [len(seconds) for seconds in s.run.finished(0.0).interrupted.values()] == [2]
+
+
 @pytest.mark.parametrize("others", [False, True])
 def test_a_value_of_twice_a_machine_fails_the_job_at_once(others: bool) -> None:
     s = Script("a 2\nroot 1 all:a", machine=Resources(2, 1000 * MB), limits=Limits(leave_exhausted=others))

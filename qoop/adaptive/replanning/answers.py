@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import inf
 
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.decision import (
@@ -136,7 +137,7 @@ def answer(request: PlannerRequest) -> Answer:
     if first_plans is not None and (not first_plans or START in question.causes):
         return _after_quick_search(request, question, first_plans, begun)
     candidates, searching = None, 0.0
-    if found and (not request.found or _none_is_good(request, question)):
+    if found and (not request.found or question.least == inf or _none_is_good(request, question)):
         since = time.perf_counter()
         candidates = tuple(request.adaptive.find(request.observed))
         question = searched(request, question, candidates)

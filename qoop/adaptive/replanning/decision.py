@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from math import inf, log2
+from math import expm1, inf, log2
 from typing import Protocol
 
 from qoop.adaptive.replanning.slowdown import (
@@ -41,6 +41,9 @@ come, and time has passed."""
 
 LOSS_PART = 0.1
 """The part of the work of a job that a change of plan leaves out at least, to count as a loss."""
+
+_MOST_RESTARTS = 20.0
+"""The logarithm of times by which expected interruptions lengthen a task: longer than that is never, but a number."""
 
 
 @value
@@ -406,7 +409,10 @@ class DecisionInput:
         option, done = self.options[place], self.done[place]
         if self.finished.exhausted and self._meets_exhausted(option, done):
             return inf
-        return finish_time(option.candidate.finish, done, share, self._slowdown_of(place), coming)
+        seconds = finish_time(option.candidate.finish, done, share, self._slowdown_of(place), coming)
+        if not option.by_duckdb:
+            return seconds  # the output of each of its tasks is kept
+        return seconds_with_restarts(seconds, self.finished.interrupted.get(option.content, ()), self.now)
 
     def _slowdown_of(self, place: int) -> float:
         if place == self.running:
@@ -417,9 +423,26 @@ class DecisionInput:
     def _meets_exhausted(self, option: Option, done: Done) -> bool:
         needed = option.candidate.finish.needed(done)
         return any(
-            left and content in self.finished.exhausted
+            left and (content, option.made_of[content]) in self.finished.exhausted
             for left, (_, content, _) in zip(needed, option.stages, strict=True)
         )
+
+
+def seconds_with_restarts(seconds: float, interrupted: Sequence[float], now: float) -> float:
+    """The expected seconds of a task that starts from zero whenever it is interrupted, as often as it was so far.
+
+    Source: with interruptions at a constant rate r, a task of t seconds ends after (exp(r t) - 1) / r seconds in the
+    mean. The first interruption does not count: there may be no other. interrupted: the seconds for which its attempts
+    had run, so it takes longer. now: seconds since the job began.
+
+    >>> seconds_with_restarts(10.0, (4.0,), 20.0), round(seconds_with_restarts(10.0, (4.0, 12.0, 2.0), 20.0), 1)
+    (10.0, 23.2)
+    """
+    again = len(interrupted) - 1
+    if again < 1 or now <= 0:
+        return seconds
+    rate = again / now
+    return expm1(min(_MOST_RESTARTS, rate * max(seconds, *interrupted))) / rate
 
 
 @value
