@@ -44,7 +44,7 @@ def test_a_report_states_kills_wrong_answers_reactions_and_the_ratio() -> None:
     assert Report("qoop", resized).failed and not Report("qoop", resized[:1]).failed
 
 
-@pytest.mark.usefixtures("needs_groups")
+@pytest.mark.usefixtures("needs_groups", "benchmark_texts")
 def test_queries_run_on_while_limits_change_and_a_run_goes_on(
     tpcds_small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -433,7 +433,7 @@ def seconds_with_restarts(seconds: float, interrupted: Sequence[float], now: flo
 
     Source: with interruptions at a constant rate r, a task of t seconds ends after (exp(r t) - 1) / r seconds in the
     mean. The first interruption does not count: there may be no other. interrupted: the seconds for which its attempts
-    had run, so it takes longer. now: seconds since the job began.
+    had run; it takes longer than each. now: seconds since the job began.
 
     >>> seconds_with_restarts(10.0, (4.0,), 20.0), round(seconds_with_restarts(10.0, (4.0, 12.0, 2.0), 20.0), 1)
     (10.0, 23.2)
