@@ -1,8 +1,9 @@
 """Queries one after another, in a process whose control group changes: qoop or DuckDB, each by its defaults.
 
-Run as ``python -m qoop.tpcds.bench.query_loop KIND DIR ANSWERS NUMBERS`` by :mod:`qoop.tpcds.bench.resizes`. Once it is
-ready it writes a JSON line, then one for every query that begins or ends; each carries the monotonic clock, which all
-processes of a machine share. The rows of query 7 are in ``ANSWERS/7.arrow`` until the next line is read.
+Run as ``python -m qoop.tpcds.bench.query_loop KIND DIR ANSWERS`` by :mod:`qoop.tpcds.bench.resizes`, which writes the
+texts by number and their order as a JSON line. Once the process is ready it writes a JSON line, then one for every
+query that begins or ends; each carries the monotonic clock, which all processes of a machine share. The rows of query 7
+are in ``ANSWERS/7.arrow`` until the next line is read.
 """
 
 from __future__ import annotations
@@ -10,27 +11,24 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from qoop.tpcds.queries import texts
-
 KINDS = ("qoop", "duckdb")
 
 
-def run(kind: str, directory: Path, answers: Path, numbers: Sequence[int]) -> None:
+def run(kind: str, directory: Path, answers: Path, texts: Mapping[str, str], order: Sequence[int]) -> None:
     """Run these queries, in that order."""
-    chosen = texts(directory=directory)
-    answer = _qoop(directory, [chosen[number] for number in set(numbers)]) if kind == "qoop" else _duckdb(directory)
+    answer = _qoop(directory, texts.values()) if kind == "qoop" else _duckdb(directory)
     _write({"event": "ready"})
-    for number in numbers:
+    for number in order:
         _write({"event": "begun", "query": number})
         cpu = time.process_time()
         try:
-            table = answer(chosen[number])
+            table = answer(texts[str(number)])
         except Exception as error:
             _write({"event": "failed", "query": number, "error": f"{type(error).__name__}: {error}"[:500]})
             continue
@@ -41,12 +39,12 @@ def run(kind: str, directory: Path, answers: Path, numbers: Sequence[int]) -> No
         sys.stdin.readline()
 
 
-def _qoop(directory: Path, chosen: Sequence[str]) -> Callable[[str], pa.Table]:
+def _qoop(directory: Path, texts: Iterable[str]) -> Callable[[str], pa.Table]:
     import qoop
 
     session = qoop.connect()
     session.register_folder(directory)
-    for text in chosen:
+    for text in texts:
         session.prepare(text)  # statistics are collected once for a table, not once for a query
     return lambda text: session.sql(text).arrow()
 
@@ -62,5 +60,5 @@ def _write(event: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    kind, directory, answers, numbers = sys.argv[1:5]
-    run(kind, Path(directory), Path(answers), json.loads(numbers))
+    kind, directory, answers = sys.argv[1:4]
+    run(kind, Path(directory), Path(answers), **json.loads(sys.stdin.readline()))

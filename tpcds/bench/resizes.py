@@ -268,7 +268,8 @@ class _Bench:
         self, options: ResizesOptions, results: Results, scratch: Path, progress: Callable[[str], None]
     ) -> None:
         self._options, self._results, self._scratch, self._progress = options, results, scratch, progress
-        self._texts = texts(directory=options.directory)
+        known = texts(directory=options.directory)
+        self._texts = {number: known[number] for number in options.queries}
         self._right: dict[int, pa.Table] = {}
 
     def keep_sizes(self) -> None:
@@ -300,6 +301,8 @@ class _Bench:
                         self._progress(f"{kind}, resize {count}, to {resized.size}: the process ended")
                         process.end()
                         process = None
+                if process is not None:
+                    self._keep(kind, process.next(_KEPT))  # the query that ran at the last resize
             finally:
                 if process is not None:
                     process.end()
@@ -320,14 +323,18 @@ class _Bench:
         """A process at the size of the last resize."""
         chance = Random(f"{self._options.seed} {count} order")
         order = [one for _ in range(1000) for one in chance.sample(self._options.queries, len(self._options.queries))]
-        size = self._drawn(count - 1)
-        process = QueryLoop(kind, self._options.directory, self._scratch, order, group, size, self._judge)
+        process = self._loop(kind, order, group, self._drawn(count - 1))
         process.ready()
         return process
 
+    def _loop(self, kind: str, order: Sequence[int], group: ControlGroup, size: GroupSize) -> QueryLoop:
+        return QueryLoop(kind, self._options.directory, self._scratch, self._texts, order, group, size, self._judge)
+
     def _at_one_size(self, size: GroupSize, queries: Sequence[int]) -> Iterator[Answered]:
         with _group() as group:
-            process = QueryLoop("qoop", self._options.directory, self._scratch, queries, group, size, self._judge)
+            process = QueryLoop(
+                "qoop", self._options.directory, self._scratch, self._texts, queries, group, size, self._judge
+            )
             try:
                 process.ready()
                 for _ in queries:
@@ -397,6 +404,7 @@ class QueryLoop:
         kind: str,
         directory: Path,
         scratch: Path,
+        texts: Mapping[int, str],
         order: Sequence[int],
         group: ControlGroup,
         size: GroupSize,
@@ -409,12 +417,15 @@ class QueryLoop:
         self._judge = judge
         self._answers = queue.SimpleQueue[Answered | None]()
         self._is_ready = threading.Event()
-        arguments = [kind, str(directory), str(scratch), json.dumps(list(order))]
+        arguments = [kind, str(directory), str(scratch)]
         self._process = subprocess.Popen(
             group.inside([sys.executable, "-m", "qoop.tpcds.bench.query_loop", *arguments]),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=scratch,
             env={name: text for name, text in os.environ.items() if name != "QOOP_WATCH_MACHINE"},
         )  # fmt: skip
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"texts": texts, "order": list(order)}) + "\n")
+        self._process.stdin.flush()
         self._thread = threading.Thread(target=self._read, name="qoop-query-loop", daemon=True)
         self._thread.start()
 
