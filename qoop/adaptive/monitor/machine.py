@@ -62,8 +62,10 @@ class Machine:
         return Path("/proc/stat").exists() and Path("/proc/meminfo").exists()
 
     def alarm(self) -> Alarm:
-        """Rings when the kernel reports that memory is short in a group of this process."""
-        return Alarm(tuple(chain.from_iterable(group.notices() for group in self._groups)))
+        """Rings when the kernel reports that memory is short in a group of this process, or a group's limit changes."""
+        limited = [group for group in self._groups if group.memory() < inf]
+        limits = (lambda: [group.memory() for group in limited]) if limited else None
+        return Alarm(tuple(chain.from_iterable(group.notices() for group in self._groups)), limits)
 
     def read(self) -> Reading:
         """The state of the machine now."""

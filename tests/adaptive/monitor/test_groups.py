@@ -88,6 +88,14 @@ def test_a_neighbour_at_its_limit_is_not_pressure_here(files: Files) -> None:
     assert machine.read().squeezed
 
 
+def test_an_alarm_rings_at_once_when_a_limit_changes() -> None:
+    limits = iter([2 * GB, 2 * GB, 2 * GB, GB])
+    alarm = Alarm(limits=lambda: next(limits))
+    begun = time.monotonic()
+    assert alarm.wait(3600.0) and time.monotonic() - begun < 60.0
+    alarm.close()
+
+
 def test_an_alarm_waits_is_stopped_and_survives_a_group_that_is_gone(tmp_path: Path) -> None:
     alarm = Alarm([(tmp_path / "gone" / "memory.events", b"")])
     begun = time.monotonic()
