@@ -30,7 +30,7 @@ class Alarm:
     def __init__(self, files: Iterable[tuple[Path, bytes]] = (), limits: Callable[[], object] | None = None) -> None:
         self._limits = limits or (lambda: None)
         self._every = _LIMITS if limits else inf
-        self._seen = self._limits()
+        self._known = self._limits()
         self._stop, self._end = os.pipe()
         self._files = [opened for path, first in files if (opened := _opened(path, first)) is not None]
         self._lock, self._closed = threading.Lock(), False  # a number of a closed file may be another's
@@ -54,12 +54,12 @@ class Alarm:
 
     def _reports(self, seconds: float) -> list[int]:
         """The files that report within that time; it ends earlier if a limit has changed."""
-        before, end = self._seen, time.monotonic() + seconds
+        before, end = self._known, time.monotonic() + seconds
         while True:
             left = max(0.0, end - time.monotonic())
             reports = [file for file, _ in self._poll.poll(min(left, self._every) * 1e3)]
-            self._seen = self._limits()
-            if reports or left <= self._every or self._seen != before:
+            self._known = self._limits()
+            if reports or left <= self._every or self._known != before:
                 return reports
 
     def stop(self) -> None:
