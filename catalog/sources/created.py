@@ -176,7 +176,7 @@ def _read(path: str) -> Manifest:
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SourceError(f"{path} is not a manifest that this version of qoop reads: {error}") from error
+        raise SourceError(f"{path} is no manifest that this version of qoop reads: {error}") from error
 
 
 def _understood(body: Mapping[str, Any]) -> Manifest:
