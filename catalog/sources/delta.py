@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -14,6 +16,7 @@ from qoop.catalog.errors import ConfigError, SourceError
 from qoop.catalog.sources.footer import read_footer
 from qoop.catalog.sources.lake import LakeSource, Reads, constant
 from qoop.catalog.sources.parquet import ParquetFile, open_parquet
+from qoop.catalog.table import MOST_COMPACTIONS, Compaction
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -48,7 +51,36 @@ def opened(folder: str, version: int | None) -> tuple[pa.Schema, LakeSource]:
     missing = {one.schema: _missing(one, names) for one in {file.schema: file for file in files}.values()}
     found = tuple((*reads[file.file.path], *missing[file.schema]) for file in files)
     casts = any(missing.values()) or len(missing) > 1
-    return schema, LakeSource(tuple(files), casts=casts, log="delta", at=str(table.version()), reads=found)
+    at, log = table.version(), os.path.join(folder, _LOG)
+    compactions = tuple(_compactions(folder, [os.path.join(log, f"{one:020}.json") for one in _last(at)]))
+    return schema, LakeSource(tuple(files), casts=casts, log="delta", at=str(at), compactions=compactions, reads=found)
+
+
+def _last(version: int) -> range:
+    """The last versions of a table, in order."""
+    return range(max(0, version - MOST_COMPACTIONS + 1), version + 1)
+
+
+def _compactions(folder: str, commits: Sequence[str]) -> Iterator[Compaction]:
+    """The commits that only wrote rows again: their actions say that no data has changed."""
+    for commit in commits:
+        gone, came, same = _files_of(commit)
+        if same and gone and came:
+            yield Compaction(gone, came).mapped(partial(_path, folder))
+
+
+@lru_cache(maxsize=10_000)
+def _files_of(commit: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    """The files that a commit removes, those that it adds, and whether the rows are the same. A commit never changes;
+    none are known of one that is gone, or that is not readable."""
+    try:
+        with open(commit, encoding="utf-8") as stream:
+            actions = [json.loads(line) for line in stream]
+        removed, added = ([one[kind] for one in actions if kind in one] for kind in ("remove", "add"))
+        same = not any(one.get("dataChange", True) for one in (*removed, *added))
+        return tuple(one["path"] for one in removed), tuple(one["path"] for one in added), same
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return (), (), False
 
 
 def _table(folder: str, version: int | None) -> DeltaTable:

@@ -6,7 +6,7 @@ so that several tables of one view may grow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -89,8 +89,17 @@ class Incremental:
         def digest(leaf: Leaf) -> str:
             return digest_of(*query, *(identity for _, identity in leaf))
 
+        for leaf, before in turn.compacted[fact].items():
+            if leaf in tree.leaves:
+                self._carry(turn.parts, digest(leaf), [digest(one) for one in before])
         digests = [digest(leaf) if leaf else "" for leaf in tree.leaves]
         return *nodes(digests), dict(zip(digests, tree.leaves, strict=True))
+
+    def _carry(self, parts: Parts, digest: str, before: Sequence[str]) -> None:
+        """Make the part of a leaf whose files were only written again from the parts of before, if these are there."""
+        found = [part for one in before if (part := parts.get(one)) is not None]
+        if len(found) == len(before) and parts.get(digest) is None:
+            parts.put(digest, Part(self._merging.merged([part.rows for part in found]), found[0].columns))
 
     def _heads(self, turn: Turn) -> list[Part]:
         heads, children, leaves = self._digests(turn)
@@ -183,7 +192,7 @@ def _exact_part(one: Exact, turn: Turn) -> Part:
 class Turn:
     """One refresh. tables: by lower-case name. before: the trees of the edition before, by table.
 
-    trees: those of now. kept: the digests of the parts that belong to them. rows_read: of tables.
+    trees: those of now. compacted: by table the leaves of files that were only written again, see `Tree`. kept: the digests of the parts that belong to them. rows_read: of tables.
     """
 
     def __init__(
@@ -193,6 +202,7 @@ class Turn:
         self.form = repr(planning.settings)
         self._before = before
         self.trees: dict[str, Tree] = {}
+        self.compacted: dict[str, Mapping[Leaf, tuple[Leaf, ...]]] = {}
         self.kept: set[str] = set()
         self.rows_read = 0
 
@@ -201,8 +211,9 @@ class Turn:
         if fact not in self.trees:
             source = self.tables[fact].source
             assert isinstance(source, FilesSource)
-            sizes = source.file_rows()
-            self.trees[fact] = self._before.get(fact, Tree()).following(source.identities(), sizes.__getitem__)
+            files, sizes = source.identities(), source.file_rows()
+            tree, self.compacted[fact] = self._before.get(fact, Tree()).compacted(files, source.compactions)
+            self.trees[fact] = tree.following(files, sizes.__getitem__)
         return self.trees[fact]
 
     def versions(self, names: Iterable[str]) -> list[str]:

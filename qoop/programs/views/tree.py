@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 
+from qoop.catalog.table import Compaction
 from qoop.catalog.value import value
 
 WIDTH = 8
@@ -45,6 +46,36 @@ class Tree:
             kept = [leaf for leaf in kept if leaf]
         new = [(path, identity) for path, identity in files.items() if path not in known]
         return Tree((*kept, *_leaves(new, rows)))
+
+    def compacted(
+        self, files: Mapping[str, str], compactions: Sequence[Compaction]
+    ) -> tuple[Tree, Mapping[Leaf, tuple[Leaf, ...]]]:
+        """The tree after files were written again as others, and by leaf the leaves of before that have its rows.
+
+        files: identities by path, of the files now. A compaction of files that are not all in the tree is a change.
+
+        >>> tree = Tree(((("a", "1"), ("b", "1")), (("c", "1"), ("d", "1")), (("e", "1"),)))
+        >>> tree, made_of = tree.compacted({"p": "2", "d": "1", "e": "1"}, [Compaction(("a", "b", "c"), ("p",))])
+        >>> tree.leaves
+        ((('p', '2'), ('d', '1')), (), (('e', '1'),))
+        >>> made_of
+        {(('p', '2'), ('d', '1')): ((('a', '1'), ('b', '1')), (('c', '1'), ('d', '1')))}
+        """
+        leaves = list(self.leaves)
+        made_of: dict[Leaf, tuple[Leaf, ...]] = {}
+        for compaction in compactions:
+            gone = set(compaction.gone)
+            touched = [place for place, leaf in enumerate(leaves) if any(path in gone for path, _ in leaf)]
+            known = [file for place in touched for file in leaves[place]]
+            if not touched or not gone <= {path for path, _ in known}:
+                continue
+            came = [(path, files.get(path, "")) for path in compaction.came]
+            made = (*came, *(file for file in known if file[0] not in gone))
+            made_of[made] = tuple(one for place in touched for one in made_of.pop(leaves[place], (leaves[place],)))
+            for place in touched:
+                leaves[place] = ()
+            leaves[touched[0]] = made
+        return Tree(tuple(leaves)), made_of
 
 
 def nodes(leaves: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]:

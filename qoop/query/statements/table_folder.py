@@ -7,7 +7,7 @@ the table changes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -115,10 +115,11 @@ class FolderTables:
                 pieces += [piece] if rows[piece] else []
             elif len(now):
                 pieces.append(self._write(folder, now))
-        pieces += [] if change.added is None else [self._write(folder, part) for part in cut(change.added)]
+        added = [] if change.added is None else [self._write(folder, part) for part in cut(change.added)]
+        pieces += added
         made = Manifest(table.columns, tuple(pieces) or (self._empty(folder, before),), before.compactions, before.note)
         created.publish(folder, made)
-        self._pack(folder, made)
+        self._pack(folder, made, added)
         return self._opened(table.name, str(folder))
 
     def _empty(self, folder: Path, before: Manifest) -> str:
@@ -126,18 +127,19 @@ class FolderTables:
         select = f"SELECT * FROM read_parquet({sql_path(str(folder / before.pieces[0]))}) LIMIT 0"
         return created.write_piece(folder, partial(self._copy, select))
 
-    def _pack(self, folder: Path, manifest: Manifest) -> None:
-        """Make small pieces at the end one: a version with the same rows."""
-        first = first_packed([(folder / piece).stat().st_size for piece in manifest.pieces])
+    def _pack(self, folder: Path, manifest: Manifest, added: Sequence[str]) -> None:
+        """Make small pieces one, in a version with the same rows: the last ones before those that were just added,
+        which others do not know yet."""
+        before = manifest.pieces[: len(manifest.pieces) - len(added)]
+        first = first_packed([(folder / piece).stat().st_size for piece in before])
         if first is None:
             return
-        gone = manifest.pieces[first:]
+        gone = before[first:]
         files = ", ".join(sql_path(str(folder / piece)) for piece in gone)
         came = created.write_piece(folder, partial(self._copy, f"SELECT * FROM read_parquet([{files}])"))
         compactions = (*manifest.compactions, Compaction(gone, (came,)))
-        created.publish(
-            folder, Manifest(manifest.columns, (*manifest.pieces[:first], came), compactions, manifest.note)
-        )
+        pieces = (*before[:first], came, *added)
+        created.publish(folder, Manifest(manifest.columns, pieces, compactions, manifest.note))
 
     def rows(self, table: Table, piece: str) -> pa.Table:
         """See `Storage`."""

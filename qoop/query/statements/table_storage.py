@@ -113,9 +113,9 @@ class MemoryTables:
         for id_, rows in table.source.by_id().items():
             now = change.replaced.get(id_)
             pieces |= {id_: rows} if now is None else {_id(): _rows(now, schema)}
+        pieces, compactions = _packed({id_: rows for id_, rows in pieces.items() if rows.num_rows}, table.source)
         pieces |= {} if change.added is None else {_id(): _rows(part, schema) for part in cut(change.added)}
-        pieces = {id_: rows for id_, rows in pieces.items() if rows.num_rows} or {_id(): schema.empty_table()}
-        return self._of(*_packed(pieces, table.source.compactions), table)
+        return self._of(pieces or {_id(): schema.empty_table()}, compactions, table)
 
     def _of(self, pieces: Mapping[str, pa.Table], compactions: tuple[Compaction, ...], like: Table) -> Table:
         source = CreatedArrow.of_pieces(pieces, compactions)
@@ -148,18 +148,16 @@ def _rows(result: Result, schema: pa.Schema) -> pa.Table:
     return rows if rows.schema.equals(schema) else rows.cast(schema)
 
 
-def _packed(
-    pieces: Mapping[str, pa.Table], compactions: tuple[Compaction, ...]
-) -> tuple[Mapping[str, pa.Table], tuple[Compaction, ...]]:
+def _packed(pieces: dict[str, pa.Table], before: CreatedArrow) -> tuple[dict[str, pa.Table], tuple[Compaction, ...]]:
     """The pieces with small ones at the end as one, and the compactions that are known then."""
     first = first_packed([rows.nbytes for rows in pieces.values()])
     if first is None:
-        return pieces, compactions
+        return pieces, before.compactions
     ids = list(pieces)
     one, gone = _id(), tuple(ids[first:])
     rows = pa.concat_tables([pieces[id_] for id_ in gone]).combine_chunks()
     kept = {id_: pieces[id_] for id_ in ids[:first]}
-    return {**kept, one: rows}, (*compactions, Compaction(gone, (one,)))[-MOST_COMPACTIONS:]
+    return {**kept, one: rows}, (*before.compactions, Compaction(gone, (one,)))[-MOST_COMPACTIONS:]
 
 
 def cut(result: Result) -> list[Result]:

@@ -1,0 +1,73 @@
+"""Materialized views over created tables, and over lakes whose files are written again: refreshes read new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import qoop
+from qoop.session.session import Session
+
+VIEW = "SELECT a % 3 AS k, sum(a)::BIGINT AS s, count(*) AS c FROM t GROUP BY k"
+
+
+@pytest.fixture(params=["memory", "folder"])
+def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]:
+    with qoop.connect(slots=1, memory="500MB", tables=tmp_path if request.param == "folder" else None) as opened:
+        opened.sql("CREATE TABLE t AS SELECT i AS a, 'x' AS b FROM range(100_000) r(i)")
+        yield opened
+
+
+def refreshed(session: Session) -> int:
+    """The rows that a refresh has read; the view is as the query then."""
+    session.sql("REFRESH MATERIALIZED VIEW v")
+    found = session.sql("FROM v ORDER BY k").fetchall()
+    assert found and found == session.sql(f"{VIEW} ORDER BY k").fetchall()
+    [view] = session.materialized_views()
+    assert view.incremental and view.lag == 0
+    return view.rows_read
+
+
+def test_a_refresh_reads_the_new_pieces_alone(session: Session) -> None:
+    session.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_mode = 'incremental') AS {VIEW}")
+    for number in range(30):  # small pieces are packed meanwhile
+        session.sql(f"INSERT INTO t SELECT i, 'y' FROM range({number}, {number + 3}) r(i)")
+        assert refreshed(session) == 3
+    session.sql("INSERT INTO t VALUES (1, 'z'); INSERT INTO t VALUES (2, 'z')")
+    assert refreshed(session) == 2
+    session.sql("DELETE FROM t WHERE a = 99_999")
+    assert refreshed(session) == 99_999
+    session.sql("DELETE FROM t WHERE b = 'z'")
+    refreshed(session)
+
+
+def test_many_inserts_between_two_refreshes_cost_their_rows(session: Session) -> None:
+    session.sql(f"CREATE MATERIALIZED VIEW v AS {VIEW}")
+    read = 0
+    for _ in range(4):
+        for number in range(11):
+            session.sql(f"INSERT INTO t VALUES ({number}, 'y')")
+        read += refreshed(session)
+    assert read < 4 * 11 * 4, "pieces that were packed with later ones are read again, and the large one is not"
+
+
+def test_a_compacted_delta_table_is_not_read_again(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    place = str(tmp_path / "lake")
+    for first in range(0, 50, 10):
+        deltalake.write_deltalake(place, pa.table({"a": range(first, first + 10)}), mode="append")
+    with qoop.connect(slots=1, memory="500MB") as session:
+        session.register("t", place)
+        session.sql(f"CREATE MATERIALIZED VIEW v AS {VIEW}")
+        deltalake.write_deltalake(place, pa.table({"a": [100, 101]}), mode="append")
+        deltalake.write_deltalake(place, pa.table({"a": [102]}), mode="append")
+        assert refreshed(session) == 3
+        assert deltalake.DeltaTable(place).optimize.compact()["numFilesRemoved"] == 7
+        assert refreshed(session) == 0
+        deltalake.write_deltalake(place, pa.table({"a": [7]}), mode="append")
+        assert refreshed(session) == 1
+        deltalake.DeltaTable(place).delete("a = 100")
+        assert refreshed(session) == 52
