@@ -109,10 +109,9 @@ def test_a_table_of_an_earlier_version_of_qoop_becomes_a_folder(tmp_path: Path) 
     [
         ("{", "no manifest that this version of qoop reads"),
         ('{"format": 9}', "its format is 9"),
-        ('{"format": 1, "columns": [], "pieces": ["../../etc/x.parquet"], "compactions": [], "note": "", "retired": []}',
-         "is no name of a piece"),
+        ('{"format": 1, "columns": [], "pieces": ["../../etc/x.parquet"]}', "is no name of a piece"),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_manifest_is_named(tmp_path: Path, text: str, message: str) -> None:
     with qoop.connect(slots=1, memory="300MB", tables=tmp_path) as session:
         session.sql("CREATE TABLE t AS SELECT 1 AS a; CREATE TABLE other AS SELECT 2 AS b")
