@@ -192,7 +192,8 @@ def _exact_part(one: Exact, turn: Turn) -> Part:
 class Turn:
     """One refresh. tables: by lower-case name. before: the trees of the edition before, by table.
 
-    trees: those of now. compacted: by table the leaves of files that were only written again, see `Tree`. kept: the digests of the parts that belong to them. rows_read: of tables.
+    trees: those of now. compacted: by table the leaves of files that were only written again, see `Tree`.
+    kept: the digests of the parts that belong to them. rows_read: of tables.
     """
 
     def __init__(
