@@ -115,12 +115,12 @@ class OutputLosses:
     def _made_again(self, seconds: float) -> float:
         """The number of times that a task of that length is begun until it ends, in the mean."""
         if self.life is None or self.life == inf:
-            return part_lost(seconds)
+            return part_lost(seconds, self.between)
         return 1.0 / (1.0 - min(LONGEST_PART, seconds / self.life))
 
     def with_losses(self, seconds: float) -> float:
         """The seconds that one task takes, with the work that is lost with its process."""
-        return seconds * part_lost(seconds, self.between) if self.survive else seconds
+        return seconds * self._made_again(seconds) if self.survive else seconds
 
     def tolerance(self, seconds: float, unfinished: bool) -> float:
         """The factor by which stages may exceed DuckDB's plan, for a query to begin with them.

@@ -11,7 +11,8 @@ takes that with the job (:class:`~qoop.adaptive.replanning.adaptive.Adaptive`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -116,6 +117,7 @@ class QueryPlanning:
         survive = config.checkpoints is not None or config.ray is not None
         self._losses = OutputLosses(survive, between=between_losses)
         self._expected = 0.0
+        self._life_is_shorter = True
 
     @cached_property
     def _preparation(self) -> Preparation:
@@ -134,10 +136,18 @@ class QueryPlanning:
         """Compare plans on that many slots as well; 0: on at most twice the present slots."""
         self._expected = slots
 
-    def expect_life(self, seconds: float) -> None:
-        """The process lasts about that long, and so do those that go on with its queries: plan for the tasks that are
-        lost with each. Infinite: it is not known how long."""
-        self._losses = replace(self._losses, life=max(LEAST_LIFE, seconds))
+    @contextmanager
+    def in_life(self, seconds: float, shorter: bool) -> Iterator[None]:
+        """Within the block queries are planned for processes that last about that long; infinite: not known.
+
+        shorter: a plan of an earlier process was made for longer ones, so it goes on only if its tasks end in time.
+        """
+        before, self._losses = self._losses, replace(self._losses, life=max(LEAST_LIFE, seconds))
+        self._life_is_shorter = shorter
+        try:
+            yield
+        finally:
+            self._losses = before
 
     @property
     def between_losses(self) -> float:
@@ -217,12 +227,12 @@ class QueryPlanning:
 
     def _goes_on(self, text: str, share: Resources, begun: float) -> Planned | None:
         """The query by the plan of an earlier life that ends first with its outputs, without planning; None if it left
-        none, or a task that would take much of a life."""
+        none, or a task that takes much of a life that has become shorter."""
         found, candidates = self._plans.begun_as(text), self._begun(text, self._grid(share))
         if found is None or not candidates:
             return None
         (bound, tables), (losses, best, done) = found, self._first_to_end(candidates, share)
-        if not done.parts or not losses.ends(best, share, done):
+        if not done.parts or (self._life_is_shorter and not losses.ends(best, share, done)):
             return None
         self._tables.pinned(tables)
         adaptive = self._adaptive_in_life(text, share, bound, tables)

@@ -37,6 +37,8 @@ from qoop.query.statements.normal_text import normal_text
 from qoop.session.earlier_runs import UNTIL_DONE, EarlierRuns, is_locked
 
 _FORMAT = "qoop-until-done"
+_SHORTER = 0.7
+"""The part of the life that a plan was made for, below which another is made: the median of lives moves a little."""
 _LASTED = "lasted.json"
 _LIVES = 8
 """The last lives of a folder that say how long the next one may last."""
@@ -48,7 +50,8 @@ class LifeRecord:
 
     process: the number of the last one. outputs: the names of all outputs of the plan. written: the file that the
     answer is about to be moved to; empty: there is no answer yet. inode: of that file; 0: of a table. made: the outputs
-    in the folder at the start of the last life. fruitless: the last lives in a row that have added none.
+    in the folder at the start of the last life. fruitless: the last lives in a row that have added none. planned: the
+    seconds of a life that the plan was made for.
     """
 
     text: str
@@ -60,6 +63,7 @@ class LifeRecord:
     made: int = 0
     fruitless: int = 0
     process: int = 0
+    planned: float = inf
 
 
 class RunLives:
@@ -99,6 +103,13 @@ class RunLives:
         no output: its tasks took longer than estimated. Infinite: not known."""
         lasted = self._lasted()
         return median(lasted) / 2**self.record.fruitless if lasted else inf
+
+    def is_shorter(self, life: float) -> bool:
+        """True if the plan was made for much longer lives than this. From now on it is one for these."""
+        shorter = life < _SHORTER * self.record.planned
+        if shorter:
+            self._write(replace(self.record, planned=life))
+        return shorter
 
     def beat(self) -> None:
         """Record that this process still lives: a line whenever it has lived a tenth longer."""
@@ -253,5 +264,5 @@ def _record(body: dict[str, Any]) -> LifeRecord:
     outputs: Sequence[str] = body["outputs"]
     return LifeRecord(
         str(body["text"]), float(body["begun"]), int(body["lives"]), tuple(map(str, outputs)), str(body["written"]),
-        int(body["inode"]), int(body["made"]), int(body["fruitless"]), int(body["process"]),
+        int(body["inode"]), int(body["made"]), int(body["fruitless"]), int(body["process"]), float(body["planned"]),
     )  # fmt: skip

@@ -188,9 +188,10 @@ def run_life(session: Starting, text: str, options: LifeOptions, output: Output 
         around.enter_context(stopped_by_signals(options.stops, options.grace))
         around.enter_context(stopped_by_notices(options.stops, options.source))
         owned = _take(lives, options.say) if lives is not None else None
-        session.planning.expect_life(_expected_life(options, owned))
+        life = _expected_life(options, owned)
         try:
-            return _life(session, text, options, owned, output, path)
+            with session.planning.in_life(life, owned is None or owned.is_shorter(life)):
+                return _life(session, text, options, owned, output, path)
         finally:
             if owned is not None:
                 owned.end(answered=False)
