@@ -108,7 +108,8 @@ class RunLives:
         """True if the plan was made for much longer lives than this. From now on it is one for these."""
         shorter = life < _SHORTER * self.record.planned
         if shorter:
-            self._write(replace(self.record, planned=life))
+            with contextlib.suppress(OSError):  # the next life makes a plan again
+                self._write(replace(self.record, planned=life))
         return shorter
 
     def beat(self) -> None:
