@@ -137,17 +137,18 @@ def perform(run: Views, say: Callable[[str], None] = lambda _: None) -> Report:
     workers = [_begun(context, run.place) for _ in range(2)]
     try:
         for number in range(run.rounds):
-            for _ in range(draw.randrange(4)):
+            for _ in range(draw.randrange(1, 4)):
                 files.change()
                 time.sleep(draw.random() * 0.1)
-            time.sleep(draw.random() * 1.5)
+            _wait_for_editions(run.tables, 2)
+            time.sleep(draw.random() * 0.5)
             for worker in workers:
                 worker.kill()
                 worker.join()
                 report.counts["kills"] += 1
             _compare(run, files, report, last)
             workers = [_begun(context, run.place) for _ in range(2)]
-            if number % 50 == 49:
+            if number % 10 == 9:
                 say("\n".join(report.lines()))
     finally:
         for worker in workers:
@@ -155,6 +156,14 @@ def perform(run: Views, say: Callable[[str], None] = lambda _: None) -> Report:
             worker.join()
     _finish(run, files, report, last)
     return report
+
+
+def _wait_for_editions(tables: Path, number: int) -> None:
+    """Wait until the workers have made some editions; not for ever, as they may have none to make."""
+    until, seen = time.monotonic() + 5.0, set[str]()
+    while time.monotonic() < until and len(seen) < len(VIEWS) + number:
+        seen |= {f"{name} {noted(tables, name)}" for name in VIEWS}
+        time.sleep(0.02)
 
 
 def _begun(
