@@ -71,8 +71,9 @@ class OutputLosses:
     @property
     def worth_losing(self) -> float:
         """Seconds of work that may be lost with a process: the optimal interval between checkpoints (Young, "A First
-        Order Approximation to the Optimum Checkpoint Interval", 1974)."""
-        return sqrt(2.0 * KEEPING_SECONDS * self.between)
+        Order Approximation to the Optimum Checkpoint Interval", 1974). Losses never lower it: a run must accept the
+        plan that the lost one began with."""
+        return sqrt(2.0 * KEEPING_SECONDS * max(BETWEEN_LOSSES, self.between))
 
     def slowed(self, candidates: Sequence[Candidate], share: Resources, made: Mapping[CheckpointKey, float]) -> Self:
         """The same if tasks take longer than estimated, as the outputs that exist did: less work is done in a life.

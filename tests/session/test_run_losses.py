@@ -130,6 +130,7 @@ def test_the_preference_for_stages_falls_as_losses_become_rare() -> None:
     assert never.tolerance(1e6, False) == pytest.approx(1.0) and never.with_losses(100.0) == pytest.approx(100.0)
     assert quiet.tolerance(1.0, True) == SURVIVING, "its last run was killed"
     assert new.worth_losing < quiet.worth_losing < never.worth_losing
+    assert OutputLosses(True, between=1.0).worth_losing == new.worth_losing, "the plan of the lost run is not left out"
 
 
 def test_each_rule_writes_what_its_option_says(kept: Path) -> None:
