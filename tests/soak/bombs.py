@@ -45,6 +45,8 @@ IN_TIME = 1.0
 """Seconds after its deadline, or its cancelling, within which a query has ended."""
 MOST_ABOVE = 1.1
 MOST_ENDING = 5.0
+GONE = 2.0
+"""Seconds in which the system takes back the memory of processes that it has killed."""
 IDLE = 0.2
 """The part of the run in which the dashboards are alone."""
 SHORT = (
@@ -231,8 +233,10 @@ class _World:
         with contextlib.suppress(subprocess.TimeoutExpired):  # the seconds say so
             self._server.process.wait(60)
         self._report.ending = time.perf_counter() - begun
-        time.sleep(0.1)
-        self._report.left = sum(own_memory(one) > 0 for one in processes)
+        late = time.monotonic() + GONE
+        while (left := sum(own_memory(one) > 0 for one in processes)) and time.monotonic() < late:
+            time.sleep(0.1)
+        self._report.left = left
 
     def _client(self, what: str) -> subprocess.Popen[bytes]:
         program = [sys.executable, str(HERE / "bomb_clients.py"), str(self._mix.place), what]
