@@ -163,6 +163,8 @@ class CheckpointDirectory:
         unique = f"{name}.{self._users.own}-{next(self._numbers)}"
         data, draft = self.root / f"{unique}.arrow", self.root / f"{unique}.json"
         try:
+            if self._is_gone():  # another writer may have made it again, without the lock and earlier outputs
+                raise FileNotFoundError(self.root)
             if not self._take_space(data, sum(committed.bytes)):
                 return None
             if needed:
@@ -174,12 +176,15 @@ class CheckpointDirectory:
             _remove(data, draft)
             self._users.unpin([name])
             if isinstance(error, OSError):
-                why = error.strerror or error if self.root.is_dir() else "the folder is gone"
+                why = "the folder is gone" if self._is_gone() else error.strerror or error
                 raise DiskFull(f"cannot write a checkpoint to {self.root}: {why}") from error
             raise
         if present.path != data:
             _remove(data, draft)
         return present
+
+    def _is_gone(self) -> bool:
+        return not (self.root / "lock").exists()
 
     def save_all(self, outputs: Sequence[Unsaved]) -> list[Saved | None]:
         """Commit outputs one by one: a file of this machine is no request."""

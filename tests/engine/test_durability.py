@@ -170,7 +170,7 @@ def test_a_directory_that_goes_while_it_is_used(tmp_path: Path) -> None:
         path.unlink()
     kept.rmdir()
     assert store.present([key(1), key(2)]) == [facts(1)] and store.read(key(1), 0).equals(ROWS)
-    with pytest.warns(RuntimeWarning, match="No such file"):
+    with pytest.warns(RuntimeWarning, match="the folder is gone"):
         store.put(facts(2), "job", [ROWS], durable=True)
         store.flush()
     assert store.read(key(2), 0).equals(ROWS)
