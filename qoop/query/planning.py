@@ -11,8 +11,8 @@ takes that with the job (:class:`~qoop.adaptive.replanning.adaptive.Adaptive`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -21,11 +21,8 @@ from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
 from qoop.adaptive.replanning.greedy import BOTH_ERR, LONG_SECONDS, Greedy
-from qoop.adaptive.replanning.observations import done_parts
 from qoop.adaptive.replanning.policies import policy_named
 from qoop.catalog.errors import BindError, CatalogError, QueryError
-from qoop.engine.events import Committed
-from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.finish import Done, finish_time
@@ -44,9 +41,9 @@ from qoop.query.duckdb_plans import (
     possible_slots,
     seconds_of,
 )
+from qoop.query.earlier_work import EarlierWork, StoredWork
 from qoop.query.job import Planned, Prepared
-from qoop.query.job_lessons import JobLessons, Present
-from qoop.query.output_losses import BETWEEN_LOSSES, OutputLosses
+from qoop.query.job_lessons import JobLessons
 from qoop.query.plan_keys import about, versions
 from qoop.query.plan_store import PlanStore, SessionPlans
 from qoop.query.statements.statement import query_text
@@ -70,9 +67,6 @@ COMPARE_SECONDS = 2.0
 """A query that should take DuckDB longer than this on its share, by footers alone, is compared with plans of stages
 before it begins, which takes about 50 ms, and 0.3 s where the planner has still to be loaded."""
 
-LEAST_LIFE = 0.1
-"""Seconds of a shorter life that plans are made for."""
-
 SEARCHES_FROM = 30.0
 """Seconds that a process must be expected to last for its queries to change plan: a search takes up to a second."""
 
@@ -83,10 +77,8 @@ _GROWS = 4
 class QueryPlanning:
     """The plans of one session. Thread-safe. It has no reference to the session, which jobs would keep alive.
 
-    share: the resources of all jobs together. cost: the machine's constants. present: finds outputs in memory and in
-    the folder of checkpoints. unfinished: true for a text of which a run has not ended there; None: there is no such
-    folder on this machine. between_losses: seconds that queries run between two losses of processes. background: does
-    work for later runs; by default at once.
+    share: the resources of all jobs together. cost: the machine's constants. stored: the work of earlier runs.
+    background: does work for later runs; by default at once.
     """
 
     def __init__(
@@ -96,17 +88,13 @@ class QueryPlanning:
         cost: CostModel,
         config: Config,
         share: Callable[[], Resources],
-        present: Present = lambda _: (),
-        unfinished: Callable[[str], bool] | None = None,
+        stored: StoredWork | None = None,
         background: Planner | None = None,
-        between_losses: float = BETWEEN_LOSSES,
     ) -> None:
         self._tables = tables
         self._cost = cost
         self._config = config
         self._share = share
-        self._present = present
-        self._unfinished = unfinished
         self._background = background or InlinePlanner()
         self._searched: set[str] = set()  # texts whose alternatives are being searched in the background
         self._duckdb_plans = DuckDBPlans(tables, shared=config.reuse or config.checkpoints is not None)
@@ -115,9 +103,8 @@ class QueryPlanning:
             plan_store, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._lessons.row_seconds
         )
         survive = config.checkpoints is not None or config.ray is not None
-        self._losses = OutputLosses(survive, between=between_losses)
+        self._earlier = EarlierWork(stored or StoredWork(), self._plans, survive, config.reuse, cost)
         self._expected = 0.0
-        self._life_is_shorter = True
 
     @cached_property
     def _preparation(self) -> Preparation:
@@ -128,31 +115,21 @@ class QueryPlanning:
     def apart(self, tables: SessionTables) -> QueryPlanning:
         """The same planning for other tables. It shares no plans and no facts with this one."""
         return QueryPlanning(
-            tables, PlanStore(), self._cost, self._config, self._share, self._present, self._unfinished,
-            self._background, self._losses.between,
-        )  # fmt: skip
+            tables, PlanStore(), self._cost, self._config, self._share, self._earlier.stored, self._background
+        )
 
     def expect(self, slots: float) -> None:
         """Compare plans on that many slots as well; 0: on at most twice the present slots."""
         self._expected = slots
 
-    @contextmanager
-    def in_life(self, seconds: float, shorter: bool) -> Iterator[None]:
-        """Within the block queries are planned for processes that last about that long; infinite: not known.
-
-        shorter: a plan of an earlier process was made for longer ones, so it goes on only if its tasks end in time.
-        """
-        before, self._losses = self._losses, replace(self._losses, life=max(LEAST_LIFE, seconds))
-        self._life_is_shorter = shorter
-        try:
-            yield
-        finally:
-            self._losses = before
+    def in_life(self, seconds: float, shorter: bool) -> AbstractContextManager[None]:
+        """See `EarlierWork.in_life`."""
+        return self._earlier.in_life(seconds, shorter)
 
     @property
     def between_losses(self) -> float:
         """The seconds that queries run between two losses of processes."""
-        return self._losses.between
+        return self._earlier.losses.between
 
     @property
     def slowdown(self) -> float:
@@ -208,19 +185,19 @@ class QueryPlanning:
 
     def _staged(self, text: str, at: str | None, share: Resources, begun: float) -> Planned:
         """The query in stages, by the usual plan or its earlier one."""
-        if self._losses.life is not None and self._takes_over and at is None:
+        if self._earlier.losses.life is not None and self._earlier.goes_on and at is None:
             return self._goes_on(text, share, begun) or self._in_short_tasks(text, share, begun)
         known = self._plans.plan(text, share)
         if known is not None:
             bound, plan, tables = known
             self._tables.pinned(tables)
             adaptive = self._adaptive(text, share, bound, tables)
-            plan = self._with_most_done(text, plan, share)
+            plan = self._earlier.with_most_done(text, plan, share, self._grid(share))
             return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0, adaptive, share)
         prepared, plan = self._preparation.planned(self.prepare(text, at), share)
         self._plans.add_plan(text, share, prepared, plan)
-        plan = self._with_most_done(text, plan, share)
-        self._note_begin(text, prepared, plan)
+        plan = self._earlier.with_most_done(text, plan, share, self._grid(share))
+        self._earlier.note_begin(text, prepared, plan)
         adaptive = self._adaptive(text, share, prepared.bound, prepared.tables, prepared)
         seconds = time.perf_counter() - begun - prepared.statistics_seconds
         return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, share)
@@ -228,11 +205,11 @@ class QueryPlanning:
     def _goes_on(self, text: str, share: Resources, begun: float) -> Planned | None:
         """The query by the plan of an earlier life that ends first with its outputs, without planning; None if it left
         none, or a task that takes much of a life that has become shorter."""
-        found, candidates = self._plans.begun_as(text), self._begun(text, self._grid(share))
+        found, candidates = self._plans.begun_as(text), self._earlier.plans(text, self._grid(share))
         if found is None or not candidates:
             return None
-        (bound, tables), (losses, best, done) = found, self._first_to_end(candidates, share)
-        if not done.parts or (self._life_is_shorter and not losses.ends(best, share, done)):
+        (bound, tables), (losses, best, done) = found, self._earlier.first_to_end(candidates, share)
+        if not done.parts or (self._earlier.life_is_shorter and not losses.ends(best, share, done)):
             return None
         self._tables.pinned(tables)
         adaptive = self._adaptive_in_life(text, share, bound, tables)
@@ -244,9 +221,9 @@ class QueryPlanning:
 
         prepared, _ = self._preparation.planned(self.prepare(text), share)
         grid = self._grid(share)
-        candidates = [*cut_plans(prepared, share, grid, self._cost), *self._begun(text, grid)]
-        _, best, _ = self._first_to_end(candidates, share)
-        self._note_begin(text, prepared, best.plan)
+        candidates = [*cut_plans(prepared, share, grid, self._cost), *self._earlier.plans(text, grid)]
+        _, best, _ = self._earlier.first_to_end(candidates, share)
+        self._earlier.note_begin(text, prepared, best.plan)
         adaptive = self._adaptive_in_life(text, share, prepared.bound, prepared.tables, prepared)
         spent = prepared.statistics_seconds
         seconds = time.perf_counter() - begun - spent
@@ -256,19 +233,9 @@ class QueryPlanning:
         self, text: str, share: Resources, bound: Bound, tables: Mapping[str, Table], prepared: Prepared | None = None
     ) -> Adaptive | None:
         """As `_adaptive`; None where a search for other plans would take much of the life."""
-        if self._losses.life is not None and self._losses.life < SEARCHES_FROM:
+        if self._earlier.losses.life is not None and self._earlier.losses.life < SEARCHES_FROM:
             return None
         return self._adaptive(text, share, bound, tables, prepared)
-
-    def _first_to_end(self, candidates: Sequence[Candidate], share: Resources) -> tuple[OutputLosses, Candidate, Done]:
-        """The candidate that ends first with the outputs that exist, with these; and the losses by which it does."""
-        from qoop.query.quick_plans import keys_of
-
-        made = {one.key: one.seconds for one in self._found(keys_of(candidates))}
-        losses = self._losses.slowed(candidates, share, made)
-        done = [Done(done_parts(one.plan, made)) for one in candidates]
-        first = losses.first_to_end(candidates, share, done)
-        return losses, candidates[first], done[first]
 
     def _at_once(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned | None:
         """The query by DuckDB's plan, or by another one that is known to be better; None if plans have to be compared
@@ -280,21 +247,17 @@ class QueryPlanning:
         to survive the process: some may exist from an earlier run. A query whose last run was killed is not short.
         """
         seconds, grid = self._cost.on_threads(own.seconds, share.cpu), self._grid(share)
-        short = seconds <= SHORT_SECONDS and not self._did_not_end(own)
+        short = seconds <= SHORT_SECONDS and not self._earlier.did_not_end(own.bound.text)
         plan = own.plan
         known = self._plans.kept(text, grid) if not short and self._plans.has_alternatives(text, grid) else ()
-        if known and not self._losses.survive:
+        if known and not self._earlier.losses.survive:
             plan = self._best(own, known, share)
         elif not short and (
-            self._losses.survive or self._is_long(own, seconds) or self._was_better_in_stages(own, share)
+            self._earlier.losses.survive or self._is_long(own, seconds) or self._was_better_in_stages(own, share)
         ):
             return None
         adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=not short, whole=plan.root.whole)
         return Planned(own.bound, plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
-
-    def _did_not_end(self, own: DuckDBPlan) -> bool:
-        """True if a run of the query was killed, or failed: it may be longer than its footers say."""
-        return self._unfinished is not None and self._unfinished(own.bound.text)
 
     def _is_long(self, own: DuckDBPlan, seconds: float) -> bool:
         """True if the query is so long by its footers alone that comparing plans before it begins is no delay."""
@@ -305,20 +268,21 @@ class QueryPlanning:
         or one that an earlier session has stored."""
         from qoop.query.quick_plans import best_of
 
-        if self._is_answered(own.plan):
+        if self._earlier.has_answer(own.plan):
             return self._by_own(own, text, share, begun)
         quick = self._quick_plans(text, share)
         own = self._estimated(own, text, lambda: quick.prepared or self.prepare(text), quick.spilling(share))
         theirs = self._own_seconds(own, share)
-        present = {one.key for one in self._found(quick.keys())}
-        best = best_of(self._losses.among(quick.candidates, share), share, theirs >= LONG_SECONDS, present)
+        present = {one.key for one in self._earlier.found(quick.keys())}
+        best = best_of(self._earlier.losses.among(quick.candidates, share), share, theirs >= LONG_SECONDS, present)
         seconds = best.seconds if own.staged_seconds is None or best.present else own.staged_seconds
         if quick.prepared is not None:
             self._plans.add_plan(text, share, quick.prepared, best.candidate.plan)
-        if not best.present and seconds > theirs * self._losses.tolerance(theirs, self._did_not_end(own)):
+        tolerance = self._earlier.losses.tolerance(theirs, self._earlier.did_not_end(own.bound.text))
+        if not best.present and seconds > theirs * tolerance:
             return self._by_own(own, text, share, begun)
         if quick.prepared is not None:
-            self._note_begin(text, quick.prepared, best.candidate.plan)
+            self._earlier.note_begin(text, quick.prepared, best.candidate.plan)
         adaptive = self._adaptive(text, share, quick.bound, quick.tables, quick.prepared)
         spent = 0.0 if quick.prepared is None else quick.prepared.statistics_seconds
         planning = time.perf_counter() - begun - spent
@@ -329,41 +293,6 @@ class QueryPlanning:
         adaptive = self._adaptive(text, share, own.bound, own.tables, whole=True)
         return Planned(own.bound, own.plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
 
-    def _is_answered(self, plan: Plan) -> bool:
-        """True if the answer of DuckDB's plan is present."""
-        return plan.root.shareable and bool(self._found([checkpoint_key(plan.root, 0)]))
-
-    @property
-    def _takes_over(self) -> bool:
-        """True if queries take over what other processes have left, and leave outputs to them."""
-        return self._losses.survive and self._config.reuse
-
-    def _found(self, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
-        """Those of the outputs that are present, if the query may take them over."""
-        return self._present(keys) if self._takes_over else ()
-
-    def _begun(self, text: str, grid: Grid) -> list[Candidate]:
-        """The plans of earlier runs, which may have had other resources: where outputs survive, theirs may exist."""
-        plans = self._plans.begun(text) if self._takes_over else ()
-        return [Candidate(plan, "begun", grid.machine, self._cost) for plan in plans]
-
-    def _note_begin(self, text: str, prepared: Prepared, plan: Plan) -> None:
-        """Store the plan of a run that begins, for runs that go on from its outputs."""
-        if self._takes_over:
-            self._plans.add_begun(text, prepared, plan)
-
-    def _with_most_done(self, text: str, plan: Plan, share: Resources) -> Plan:
-        """The plan that should end first with the outputs that exist: this one, or that of an earlier run."""
-        grid = self._grid(share)
-        begun = self._begun(text, grid)
-        if not begun:
-            return plan
-        from qoop.query.quick_plans import best_of, keys_of
-
-        present = {one.key for one in self._found(keys_of(begun))}
-        usual = Candidate(plan, "usual", grid.machine, self._cost)
-        return best_of([usual, *begun], share, doubted=False, present=present).candidate.plan if present else plan
-
     def _quick_plans(self, text: str, share: Resources) -> QuickPlans:
         """The plans of stages that earlier runs have stored, and, if none had these resources, of a quick search."""
         from qoop.query.quick_plans import QuickPlans, quick_plans
@@ -372,18 +301,18 @@ class QueryPlanning:
         if stored is None:
             prepared, plan = self._preparation.planned(self.prepare(text), share)
             quick = quick_plans(prepared, plan, share, grid, self._cost)
-            return replace(quick, candidates=(*quick.candidates, *self._begun(text, grid)))
+            return replace(quick, candidates=(*quick.candidates, *self._earlier.plans(text, grid)))
         bound, plan, tables = stored
         self._tables.pinned(tables)
-        kept = self._plans.kept(text, grid) if self._losses.survive else ()
+        kept = self._plans.kept(text, grid) if self._earlier.losses.survive else ()
         before = Candidate(plan, "before", grid.machine, self._cost)
-        stages = [one for one in (*kept, *self._begun(text, grid)) if not one.plan.root.whole]
+        stages = [one for one in (*kept, *self._earlier.plans(text, grid)) if not one.plan.root.whole]
         return QuickPlans(bound, tables, (before, *stages))
 
     def _grid(self, share: Resources) -> Grid:
         """The shares that plans are compared on. No plan is a single task where no node has all slots, or where only
         stages are allowed and their outputs are to survive."""
-        lone = self._config.ray is None and not (self._losses.survive and self._config.staged)
+        lone = self._config.ray is None and not (self._earlier.losses.survive and self._config.staged)
         return local_grid(share, lone, max(self._expected, 0.0 if self._config.ray is None else _GROWS * share.cpu))
 
     def _was_better_in_stages(self, own: DuckDBPlan, share: Resources) -> bool:
@@ -392,7 +321,7 @@ class QueryPlanning:
 
     def _own_seconds(self, own: DuckDBPlan, share: Resources) -> float:
         """The seconds that DuckDB's plan should take on a share, with the expected work lost with the process."""
-        return self._losses.with_losses(self._cost.on_threads(own.seconds, share.cpu))
+        return self._earlier.losses.with_losses(self._cost.on_threads(own.seconds, share.cpu))
 
     def _best(self, own: DuckDBPlan, others: Sequence[Candidate], share: Resources) -> Plan:
         """DuckDB's plan, or one of the others: the one that took less. A plan with few runs is tried again if it may
@@ -482,7 +411,7 @@ class QueryPlanning:
         usual = self.plan(query)
         share = self.usable
         for plan in (usual.plan, *(one.plan for one in self.alternatives(query).kept)):
-            stages, far_off = self._lessons.add_outputs(plan, self._present)
+            stages, far_off = self._lessons.add_outputs(plan, self._earlier.stored.present)
             found += stages
             if far_off:
                 self._plans.forget(query, share, self._grid(share))
@@ -566,7 +495,7 @@ class QueryPlanning:
         if self._are_behind(own, share, run_for):
             return ()
         factor = self._duckdb_plans.slowdown_of_others(own)
-        others = self._losses.among([one.slower(factor) for one in quick.candidates], share)
+        others = self._earlier.losses.among([one.slower(factor) for one in quick.candidates], share)
         return [Candidate(own.plan, "DuckDB", grid.machine, self._cost), *others]
 
     def _search_in_background(self, text: str, grid: Grid) -> None:
@@ -618,7 +547,7 @@ class QueryPlanning:
             found = self._alternatives(text, grid, True, prepare)
         kept = [one for one in found.kept if about(one.plan, tables, planned.settings)]
         if self._in_stages_only(text):
-            return self._losses.among(kept, self.usable)
+            return self._earlier.losses.among(kept, self.usable)
         own = self._own(text, grid.threads)
         if whole and own.staged_seconds is not None:
             own = own.hopeful()
@@ -628,4 +557,4 @@ class QueryPlanning:
             kept = [one.slower(BOTH_ERR) if one.plan.root.whole else one for one in kept]
         untried = MUCH_LESS / self._duckdb_plans.slowdown_of_others(own) if whole else 1.0
         turned_out = as_they_turned_out(kept, own.staged_seconds, self.usable, untried)
-        return self._losses.among(turned_out, self.usable)
+        return self._earlier.losses.among(turned_out, self.usable)

@@ -62,19 +62,9 @@ _ALIKE = {
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _HUGEINT = pa.decimal128(38, 0)  # as DuckDB exports it, of which Arrow's lossless form has the same bits
 
-_INTERNAL = frozenset(
-    (
-        "expressed",
-        "json_rows",
-        "lossless",
-        "says_done",
-        "settings",
-        "text_casts",
-        "text_rows",
-        "typed",
-        "unique_columns",
-    )
-)
+_INTERNAL = frozenset((
+    "expressed", "json_rows", "lossless", "says_done", "settings", "text_casts", "text_rows", "typed", "unique_columns",
+))  # fmt: skip
 """Methods of results that the rest of qoop uses."""
 
 _AT_ONCE = 10_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from qoop.engine.storage.retention import Retention
 from qoop.engine.task import CheckpointKey
 from qoop.planner.plan import Resources
 from qoop.query.config import Config
+from qoop.query.earlier_work import StoredWork
 from qoop.query.options import SCHEDULERS
 from qoop.query.tables import SessionTables
 
@@ -133,7 +135,15 @@ def capacity(backend: LastingBackend) -> Resources:
     return sum(backend.machines().values(), Resources())
 
 
-def present_outputs(backend: LastingBackend, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+def stored_work(backend: LastingBackend, earlier_runs: EarlierRuns | None) -> StoredWork:
+    """The work of earlier runs, as planning needs it. earlier_runs: of the folder of checkpoints on this machine."""
+    present = partial(_present_outputs, backend)
+    if earlier_runs is None:
+        return StoredWork(present)
+    return StoredWork(present, earlier_runs.is_unfinished, earlier_runs.seconds_between_losses())
+
+
+def _present_outputs(backend: LastingBackend, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
     """Those of the outputs that are present, for a plan that is being made: they may be evicted meanwhile."""
     reader = "planning"
     found = backend.present(keys, reader)

@@ -35,7 +35,6 @@ from qoop.query.calibrated import calibration_path, load
 from qoop.query.config import Config, course_of
 from qoop.query.interrupts import interruptible
 from qoop.query.job import Job, Planned, Prepared, answer
-from qoop.query.output_losses import BETWEEN_LOSSES
 from qoop.query.plan_store import PlanStore
 from qoop.query.planning import QueryPlanning
 from qoop.query.result import Result
@@ -43,7 +42,7 @@ from qoop.query.statements.statement import Statement, query_text, statements
 from qoop.query.tables import SessionTables, weakly
 from qoop.session.execution import Execution
 from qoop.session.options import JobTerms, SessionOptions
-from qoop.session.parts import SessionParts, capacity, made, present_outputs, unfinished_runs
+from qoop.session.parts import SessionParts, capacity, made, stored_work, unfinished_runs
 from qoop.session.programs import Programs
 from qoop.session.starting import JobStarts, StartOptions, time_left
 from qoop.session.texts import RunQuery, Texts, with_parameters
@@ -76,12 +75,9 @@ class Session(Programs):
         earlier_runs = unfinished_runs(config)
         self._options = SessionOptions(config, self._parts.sizing, self._tables)
         self._texts = Texts(config, self._tables)
-        share, present = partial(capacity, self.backend), partial(present_outputs, self.backend)
-        unfinished = earlier_runs.is_unfinished if earlier_runs is not None else None
-        between = earlier_runs.seconds_between_losses() if earlier_runs is not None else BETWEEN_LOSSES
-        self.planning = QueryPlanning(
-            self._tables, self.plan_cache, cost, config, share, present, unfinished, self._parts.background, between
-        )
+        share, stored = partial(capacity, self.backend), stored_work(self.backend, earlier_runs)
+        background = self._parts.background
+        self.planning = QueryPlanning(self._tables, self.plan_cache, cost, config, share, stored, background)
         self._starts = JobStarts(config, self._parts, self.planning, earlier_runs)
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._ending = weakref.finalize(self, SessionParts.end, self._parts)  # collected, or at the end of the process

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from qoop.catalog.errors import Cancelled, QoopError, QueryError, TooMuch
 from qoop.interfaces.server.postgres import messages
-from qoop.interfaces.server.postgres.catalog.column_names import column_names
+from qoop.interfaces.server.postgres.catalog.column_names import named_as_postgres
 from qoop.interfaces.server.postgres.catalog.questions import CatalogAnswer, CatalogQuestion, PgCatalog, is_of_catalog
 from qoop.interfaces.server.postgres.catalog.text_functions import with_duckdb_calls
 from qoop.interfaces.server.postgres.catalog.viewer import Viewer
@@ -22,7 +22,16 @@ from qoop.interfaces.server.postgres.explaining import Explained, explained_plan
 from qoop.interfaces.server.postgres.messages import Gone, Reader, Wire
 from qoop.interfaces.server.postgres.parameter_types import parameter_types
 from qoop.interfaces.server.postgres.parameters import expression, parameter_count, with_expressions
-from qoop.interfaces.server.postgres.portals import Answer, Portal, Prepared, all_rows, columns_of, described, text_rows
+from qoop.interfaces.server.postgres.portals import (
+    Answer,
+    BrokenTransaction,
+    Portal,
+    Prepared,
+    all_rows,
+    columns_of,
+    described,
+    text_rows,
+)
 from qoop.interfaces.server.postgres.public_schema import without_public
 from qoop.interfaces.server.postgres.rows import Columns, Write, description, formats_of, rows
 from qoop.interfaces.server.postgres.sqlstates import FAILED_TRANSACTION, failed
@@ -137,7 +146,7 @@ class Client:
         self._wire.flush()
 
     def _failed(self, error: QoopError, text: str) -> None:
-        broken = isinstance(error, _BrokenTransaction)
+        broken = isinstance(error, BrokenTransaction)
         self._status = "E" if self._status != "I" else "I"
         self._wire.put(failed(error, text, FAILED_TRANSACTION if broken else ""))
 
@@ -247,7 +256,7 @@ class Client:
         found = self._service.described(self._user, self._plain(text), "postgres")
         if found is None:
             raise QueryError("the columns of this statement are known once it is bound: describe the portal")
-        return _named(text, found[0])
+        return named_as_postgres(text, found[0])
 
     def _execute(self, portal: Portal, most: int) -> None:
         if not portal.text:
@@ -311,7 +320,7 @@ class Client:
         found = utility(text, self._status)
         ends = isinstance(found, Transaction) and (found.status == "I" or "ROLLBACK" in found.tag)
         if self._status == "E" and not ends:
-            raise _BrokenTransaction("the transaction has failed: ROLLBACK first")
+            raise BrokenTransaction("the transaction has failed: ROLLBACK first")
         if found is not None:
             return self._utility(found, formats)
         if (copy := copy_of(text)) is not None:
@@ -381,13 +390,8 @@ class Client:
             cursor = SqlCursor(statement, found.columns, iter([found.rows]), None, self._cursors.keep_few)
         else:
             query, first, parts = self._started(statement.query)
-            cursor = SqlCursor(
-                statement,
-                _named(statement.query, columns_of(first)),
-                chain([first], parts),
-                query,
-                self._cursors.keep_few,
-            )
+            columns = named_as_postgres(statement.query, columns_of(first))
+            cursor = SqlCursor(statement, columns, chain([first], parts), query, self._cursors.keep_few)
             self._runs = None
         self._cursors.add(cursor)
 
@@ -445,7 +449,7 @@ class Client:
     def _query(self, text: str, requested: Sequence[int], write: Write | None) -> Answer:
         query, first, parts = self._started(text)
         try:
-            columns = _named(text, columns_of(first))
+            columns = named_as_postgres(text, columns_of(first))
             formats = formats_of(requested, columns)
         except BaseException as error:
             self._runs = None
@@ -501,15 +505,3 @@ class Client:
         if answer.copy is not None:
             self._wire.put(answer.copy.end(answer.sent))
         self._wire.put(messages.complete(answer.tag))
-
-
-def _named(text: str, columns: Columns) -> Columns:
-    """The columns of a query by the names that PostgreSQL has for those that the text does not name."""
-    names = column_names(text)
-    if names is None or len(names) != len(columns):
-        return columns
-    return tuple((name or own, type_) for name, (own, type_) in zip(names, columns, strict=True))
-
-
-class _BrokenTransaction(QueryError):
-    """A transaction has failed, and nothing is done in it any more."""

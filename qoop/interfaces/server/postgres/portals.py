@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from qoop.catalog.errors import QueryError
 from qoop.interfaces.server.postgres import messages
 from qoop.interfaces.server.postgres.catalog.types import sized
 from qoop.interfaces.server.postgres.rows import Columns, Write, description, rows
@@ -119,3 +120,7 @@ def behind(data: bytes, count: int) -> int:
     for _ in range(count):
         at += 1 + int.from_bytes(data[at + 1 : at + 5], "big")
     return at
+
+
+class BrokenTransaction(QueryError):
+    """A transaction has failed, and nothing is done in it any more."""

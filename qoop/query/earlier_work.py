@@ -1,0 +1,114 @@
+"""The outputs and plans that earlier runs of a query have left, and the losses of processes that outputs survive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from qoop.adaptive.replanning.observations import done_parts
+from qoop.catalog.value import value
+from qoop.engine.task import checkpoint_key
+from qoop.planner.finish import Done
+from qoop.planner.search.candidate import Candidate
+from qoop.query.output_losses import BETWEEN_LOSSES, OutputLosses
+
+if TYPE_CHECKING:
+    from qoop.engine.events import Committed
+    from qoop.engine.task import CheckpointKey
+    from qoop.planner.estimate.cost import CostModel
+    from qoop.planner.plan import Plan, Resources
+    from qoop.planner.search.candidate import Grid
+    from qoop.query.job import Prepared
+    from qoop.query.job_lessons import Present
+    from qoop.query.plan_store import SessionPlans
+
+LEAST_LIFE = 0.1
+"""Seconds of a shorter life that plans are made for."""
+
+
+@value
+class StoredWork:
+    """present: finds outputs in memory and in the folder of checkpoints. unfinished: true for a text of which a run has
+    not ended there; None: there is no such folder on this machine. between_losses: seconds that queries run between two
+    losses of processes."""
+
+    present: Present = lambda _: ()
+    unfinished: Callable[[str], bool] | None = None
+    between_losses: float = BETWEEN_LOSSES
+
+
+class EarlierWork:
+    """The work of earlier runs, for the plans of a session.
+
+    survive: outputs are to survive a process. reuse: queries may use outputs that exist. losses: of processes.
+    life_is_shorter: see `in_life`.
+    """
+
+    def __init__(self, stored: StoredWork, plans: SessionPlans, survive: bool, reuse: bool, cost: CostModel) -> None:
+        self.stored = stored
+        self.losses = OutputLosses(survive, between=stored.between_losses)
+        self.life_is_shorter = True
+        self._plans, self._reuse, self._cost = plans, reuse, cost
+
+    @property
+    def goes_on(self) -> bool:
+        """True if queries take over what other processes have left, and leave outputs to them."""
+        return self.losses.survive and self._reuse
+
+    @contextmanager
+    def in_life(self, seconds: float, shorter: bool) -> Iterator[None]:
+        """Within the block queries are planned for processes that last about that long; infinite: not known.
+
+        shorter: a plan of an earlier process was made for longer ones, so it goes on only if its tasks end in time.
+        """
+        before, self.losses = self.losses, replace(self.losses, life=max(LEAST_LIFE, seconds))
+        self.life_is_shorter = shorter
+        try:
+            yield
+        finally:
+            self.losses = before
+
+    def did_not_end(self, text: str) -> bool:
+        """True if a run of the query was killed, or failed: it may be longer than its footers say."""
+        return self.stored.unfinished is not None and self.stored.unfinished(text)
+
+    def has_answer(self, plan: Plan) -> bool:
+        """True if the answer of DuckDB's plan is present."""
+        return plan.root.shareable and bool(self.found([checkpoint_key(plan.root, 0)]))
+
+    def found(self, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+        """Those of the outputs that are present, if the query may take them over."""
+        return self.stored.present(keys) if self.goes_on else ()
+
+    def plans(self, text: str, grid: Grid) -> list[Candidate]:
+        """The plans of earlier runs, which may have had other resources: where outputs survive, theirs may exist."""
+        plans = self._plans.begun(text) if self.goes_on else ()
+        return [Candidate(plan, "begun", grid.machine, self._cost) for plan in plans]
+
+    def note_begin(self, text: str, prepared: Prepared, plan: Plan) -> None:
+        """Store the plan of a run that begins, for runs that go on from its outputs."""
+        if self.goes_on:
+            self._plans.add_begun(text, prepared, plan)
+
+    def with_most_done(self, text: str, plan: Plan, share: Resources, grid: Grid) -> Plan:
+        """The plan that should end first with the outputs that exist: this one, or that of an earlier run."""
+        begun = self.plans(text, grid)
+        if not begun:
+            return plan
+        from qoop.query.quick_plans import best_of, keys_of
+
+        present = {one.key for one in self.found(keys_of(begun))}
+        usual = Candidate(plan, "usual", grid.machine, self._cost)
+        return best_of([usual, *begun], share, doubted=False, present=present).candidate.plan if present else plan
+
+    def first_to_end(self, candidates: Sequence[Candidate], share: Resources) -> tuple[OutputLosses, Candidate, Done]:
+        """The candidate that ends first with the outputs that exist, with these; and the losses by which it does."""
+        from qoop.query.quick_plans import keys_of
+
+        made = {one.key: one.seconds for one in self.found(keys_of(candidates))}
+        losses = self.losses.slowed(candidates, share, made)
+        done = [Done(done_parts(one.plan, made)) for one in candidates]
+        first = losses.first_to_end(candidates, share, done)
+        return losses, candidates[first], done[first]
