@@ -9,6 +9,7 @@
     planning.py       plans a session's queries: chooses between DuckDB's plan and plans of stages
     preparation.py    binds queries and collects the statistics that their planning needs
     quick_plans.py    plans of stages that are quick to make, to compare DuckDB's plan with
+    earlier_work.py   the outputs and plans that earlier runs have left
     output_losses.py  the work that is lost with a process
     job_lessons.py    facts for later plans from jobs that have ended
     duckdb_plans.py   DuckDB's own plans of queries, and what they took

@@ -52,11 +52,19 @@ class StartOptions(TypedDict, total=False):
     profiled: bool
 
 
+_LITTLE = 0.1
+"""Seconds of planning that do not count for timeouts."""
+
+
 def time_left(timeout: float | None, begun: float) -> float | None:
-    """The seconds that are left of a timeout. begun: when it began, by `time.monotonic`. Raises Timeout."""
+    """The seconds that are left of a timeout; all of it where little time has gone, so that messages name it as it was
+    set. begun: when it began, by `time.monotonic`. Raises Timeout."""
     if timeout is None or not timeout > 0:  # the request names the fault
         return timeout
-    left = timeout - (time.monotonic() - begun)
+    spent = time.monotonic() - begun
+    if spent <= min(_LITTLE, timeout / 20):
+        return timeout
+    left = timeout - spent
     if left <= 0:
         raise Timeout(f"the query has taken more than {timeout:g} s before it began")
     return left

@@ -116,6 +116,7 @@ def test_a_password_is_not_reported(place: str, tmp_path: Path) -> None:
         assert "own" in written and "s3cret" not in written
 
 
+@pytest.mark.usefixtures("oracle")
 def test_it_takes_the_place_of_a_file(place: str, tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "shop.duckdb") as file:
         file.execute("CREATE TABLE items AS SELECT 7 AS id; CREATE TABLE others AS SELECT 1 AS x")

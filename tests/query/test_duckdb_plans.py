@@ -333,9 +333,9 @@ def test_what_a_long_task_would_lose_counts_where_outputs_are_to_survive(
         lone = next(one for one in kept if one.variant.lone or len(one.plan.stages) == 1 == one.plan.root.width)
         long, short = lone.slower(60.0 / lone.finish.seconds(share)), lone
         for one, factor in ((long, 1.5), (short, 1.0)):
-            [risky] = durable.planning._losses.among([one], share)
+            [risky] = durable.planning._earlier.losses.among([one], share)
             assert risky.finish.seconds(share) == pytest.approx(factor * one.finish.seconds(share), rel=0.02)
-            assert session.planning._losses.among([one], share) == [one]
+            assert session.planning._earlier.losses.among([one], share) == [one]
 
 
 def test_it_is_the_first_of_the_alternatives(session: qoop.Session) -> None:

@@ -160,8 +160,10 @@ def perform(run: Views, say: Callable[[str], None] = lambda _: None) -> Report:
 
 def _wait_for_editions(tables: Path, number: int) -> None:
     """Wait until the workers have made some editions; not for ever, as they may have none to make."""
-    until, seen = time.monotonic() + 5.0, set[str]()
-    while time.monotonic() < until and len(seen) < len(VIEWS) + number:
+    turns, seen = range(250), set[str]()
+    for _ in turns:
+        if len(seen) >= len(VIEWS) + number:
+            return
         seen |= {f"{name} {noted(tables, name)}" for name in VIEWS}
         time.sleep(0.02)
 

@@ -24,7 +24,6 @@ from qoop.catalog.opening import open_duckdb
 from qoop.catalog.sources import created
 from qoop.catalog.sources.created import Manifest
 from qoop.catalog.sources.files import CREATED, lake_of, sql_path
-from qoop.catalog.sources.packing import first_packed
 from qoop.catalog.sources.parquet import ParquetSource
 from qoop.catalog.sources.probe import describe, reason
 from qoop.catalog.table import Compaction, FilesSource
@@ -131,6 +130,8 @@ class FolderTables:
         """Make small pieces one, in a version with the same rows: the last ones before those that were just added,
         which others do not know yet."""
         before = manifest.pieces[: len(manifest.pieces) - len(added)]
+        from qoop.catalog.sources.packing import first_packed  # only changes of tables pack
+
         first = first_packed([(folder / piece).stat().st_size for piece in before])
         if first is None:
             return

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from qoop.catalog.errors import QueryError
 from qoop.catalog.sources.memory import ArrowSource, CreatedArrow
-from qoop.catalog.sources.packing import first_packed
 from qoop.catalog.table import MOST_COMPACTIONS, Compaction, table_version
 from qoop.catalog.value import changed, value
 
@@ -150,6 +149,8 @@ def _rows(result: Result, schema: pa.Schema) -> pa.Table:
 
 def _packed(pieces: dict[str, pa.Table], before: CreatedArrow) -> tuple[dict[str, pa.Table], tuple[Compaction, ...]]:
     """The pieces with small ones at the end as one, and the compactions that are known then."""
+    from qoop.catalog.sources.packing import first_packed  # only changes of tables pack
+
     first = first_packed([rows.nbytes for rows in pieces.values()])
     if first is None:
         return pieces, before.compactions

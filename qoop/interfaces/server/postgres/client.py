@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from qoop.catalog.errors import Cancelled, QoopError, QueryError, TooMuch
 from qoop.interfaces.server.postgres import messages
-from qoop.interfaces.server.postgres.catalog.column_names import named_as_postgres
 from qoop.interfaces.server.postgres.catalog.questions import CatalogAnswer, CatalogQuestion, PgCatalog, is_of_catalog
 from qoop.interfaces.server.postgres.catalog.text_functions import with_duckdb_calls
 from qoop.interfaces.server.postgres.catalog.viewer import Viewer
@@ -30,6 +29,7 @@ from qoop.interfaces.server.postgres.portals import (
     all_rows,
     columns_of,
     described,
+    named_as_postgres,
     text_rows,
 )
 from qoop.interfaces.server.postgres.public_schema import without_public

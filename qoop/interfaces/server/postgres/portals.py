@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QueryError
 from qoop.interfaces.server.postgres import messages
+from qoop.interfaces.server.postgres.catalog.column_names import column_names
 from qoop.interfaces.server.postgres.catalog.types import sized
 from qoop.interfaces.server.postgres.rows import Columns, Write, description, rows
 
@@ -120,6 +121,14 @@ def behind(data: bytes, count: int) -> int:
     for _ in range(count):
         at += 1 + int.from_bytes(data[at + 1 : at + 5], "big")
     return at
+
+
+def named_as_postgres(text: str, columns: Columns) -> Columns:
+    """The columns of a query by the names that PostgreSQL has for those that the text does not name."""
+    names = column_names(text)
+    if names is None or len(names) != len(columns):
+        return columns
+    return tuple((name or own, type_) for name, (own, type_) in zip(names, columns, strict=True))
 
 
 class BrokenTransaction(QueryError):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items, quoted, without_end
 from qoop.interfaces.server.postgres.catalog.data import base_types
 from qoop.interfaces.server.postgres.catalog.operands import follow, last_as, type_end
-from qoop.interfaces.server.postgres.rows import Columns
 
 KEYWORD_CALLS = {
     "current_schema": "current_schema", "current_catalog": "current_database", "current_user": "pg_current_user",
@@ -34,14 +33,6 @@ def column_names(text: str) -> list[str | None] | None:
     if items is None or any(_has_star(words[start:after]) for start, after in items):
         return None
     return [_column_name(words[start:after]) for start, after in items]
-
-
-def named_as_postgres(text: str, columns: Columns) -> Columns:
-    """The columns of a query by the names that PostgreSQL has for those that the text does not name."""
-    names = column_names(text)
-    if names is None or len(names) != len(columns):
-        return columns
-    return tuple((name or own, type_) for name, (own, type_) in zip(names, columns, strict=True))
 
 
 def _has_star(item: Sequence[Lexeme]) -> bool:
