@@ -57,6 +57,7 @@ def test_a_query_sleeps_with_its_machine(boot: Boot, caplog: pytest.LogCaptureFi
         needed = session.submit("SELECT sum(a) AS s FROM t", deadline=4 * 3600)
         limited = session.submit("SELECT max(a) AS m FROM t", timeout=3600)
         before = needed.status()
+        until(lambda: session.cluster._limits._timeouts, "the loop has not taken the job with a timeout")
         boot.slept = 3 * 3600.0
         with pytest.raises(qoop.Timeout, match=r"did not end within 3[0-9.]+ seconds"):
             limited.result()

@@ -15,7 +15,7 @@ from sim_shrink import fewer
 from sim_try import Tried, tried_all
 
 SEED = "test"
-RUNS = 30
+RUNS = 36
 
 
 @pytest.fixture(scope="module")
