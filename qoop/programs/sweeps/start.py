@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, get_args
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
+from qoop.programs.folder_lock import folder_lock
 from qoop.programs.iterate.planning import StepPlanning
 from qoop.programs.sweeps.journal import Journal
 from qoop.programs.sweeps.policies import POLICIES
 from qoop.programs.sweeps.space import Setting, settings
 from qoop.programs.sweeps.study import Direction, Study, StudyParts
 from qoop.programs.sweeps.sweep import Sweep, Trial
-from qoop.programs.views.folder_lock import folder_lock
 from qoop.query.plan_keys import is_steady
 from qoop.query.statements.normal_text import normal_text
 from qoop.query.statements.parameters import literal, with_values

@@ -12,7 +12,6 @@ Nothing is ever subtracted: a replaced, removed or late file changes its leaf an
     distinct.py     DISTINCT rows as groups
     incremental.py  a query that is computed by parts, and the parts of one refresh
     merging.py      merges partial groups and finishes them
-    parts.py        partial groups by digest, in memory or in a folder
     planning.py     plans over pinned tables
     small_leaves.py computes the parts of few rows without a job
     refreshing.py   computes the rows of an edition
@@ -22,5 +21,4 @@ Nothing is ever subtracted: a replaced, removed or late file changes its leaf an
     views.py        the views of a session
     statements.py   their statements
     chains.py       views that read views; pure
-    folder_lock.py  one process at a time makes editions of a view in a folder
 """

@@ -15,9 +15,9 @@ from qoop.catalog.errors import QueryError
 from qoop.catalog.table import FilesSource
 from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES
+from qoop.programs.parts import Part, Parts
 from qoop.programs.views.delta import Delta, deltas_of, tables_of
 from qoop.programs.views.merging import Merging
-from qoop.programs.views.parts import Part, Parts
 from qoop.programs.views.tree import Leaf, Tree, digest_of, nodes
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.table import FilesSource, Table, table_version
 from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES
-from qoop.programs.views.parts import Part
+from qoop.programs.parts import Part
 from qoop.programs.views.small_leaves import SmallLeaves
 from qoop.query.tables import SessionTables
 

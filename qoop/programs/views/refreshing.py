@@ -15,7 +15,7 @@ from qoop.query.result import Result
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.planner.sql.bind import Bound
-    from qoop.programs.views.parts import Parts
+    from qoop.programs.parts import Parts
     from qoop.programs.views.tree import Tree
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from qoop.catalog.errors import CatalogError, QoopError, QueryError, UnknownTable
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
+from qoop.programs.folder_lock import folder_lock
+from qoop.programs.parts import Parts
 from qoop.programs.views import edition as editions
 from qoop.programs.views.chains import effective_goal, to_refresh, upstream
 from qoop.programs.views.edition import Base, Definition, Edition
-from qoop.programs.views.folder_lock import folder_lock
 from qoop.programs.views.incremental import NO_SUMS, Incremental
 from qoop.programs.views.owner import Owner
-from qoop.programs.views.parts import Parts
 from qoop.programs.views.planning import ViewSession
 from qoop.programs.views.refreshing import Refreshing
 from qoop.query.result import Result

@@ -1,4 +1,4 @@
-"""The lock of a view in a folder: one process at a time makes its editions."""
+"""The lock of a folder: one process at a time makes the editions of a view there, or the steps of a sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qoop.catalog.stores.private import make_folder
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[bool]:
-    """Yields True if this process has the folder of a view for itself within the block. Raises DiskFull."""
+    """Yields True if this process has the folder for itself within the block. Raises DiskFull."""
     try:
         make_folder(folder)
         file = os.open(folder.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
