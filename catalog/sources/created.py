@@ -34,7 +34,7 @@ from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.sources.file_stamp import reading
 from qoop.catalog.sources.files import CREATED, is_present, manifests
 from qoop.catalog.sources.parquet import ParquetSource, open_written
-from qoop.catalog.stores.private import make_folder, make_private, write_private
+from qoop.catalog.stores.private import lock_now, make_folder, make_private, write_private
 from qoop.catalog.table import MOST_COMPACTIONS, Columns, Compaction
 from qoop.catalog.value import value
 
@@ -230,10 +230,9 @@ def _try_lock(folder: Path) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.stat(folder).st_ino == os.fstat(lock).st_ino:
+        if lock_now(lock) and os.stat(folder).st_ino == os.fstat(lock).st_ino:
             return lock
-    except (BlockingIOError, FileNotFoundError):
+    except FileNotFoundError:
         pass
     except BaseException:
         os.close(lock)
@@ -313,11 +312,9 @@ def _removed(manifest: Path) -> bool:
     """Remove the manifest of an earlier version, unless it has readers."""
     file = os.open(manifest, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        manifest.unlink(missing_ok=True)
-        return True
-    except BlockingIOError:
-        return False
+        if free := lock_now(file):
+            manifest.unlink(missing_ok=True)
+        return free
     finally:
         os.close(file)
 

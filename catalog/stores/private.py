@@ -5,6 +5,7 @@ Files that a user names, as in COPY or for reports, have the usual modes. An exi
 
 from __future__ import annotations
 
+import fcntl
 import os
 from io import FileIO
 from pathlib import Path
@@ -32,6 +33,15 @@ def write_private(path: Path, data: bytes) -> None:
     """Write a file. Raises OSError."""
     with open_private(path, "w") as file:
         write_all(file, data)
+
+
+def lock_now(file: int) -> bool:
+    """Lock an open file, alone and until it is closed; False: another one has it locked. Raises OSError."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def make_private(path: Path) -> None:

@@ -17,7 +17,6 @@ which goes on from the outputs in the folder of checkpoints.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -35,7 +34,7 @@ from qoop.catalog import errors
 from qoop.catalog.errors import Cancelled, ConfigError, DiskFull, ExecutionError, QoopError
 from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.paths import cache_directory
-from qoop.catalog.stores.private import make_folder, open_private
+from qoop.catalog.stores.private import lock_now, make_folder, open_private
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
 from qoop.query.result import Result
@@ -208,7 +207,8 @@ def _start(folder: Path) -> None:
     """Start the process of a run; it inherits the lock, so no moment is without one. Raises OSError."""
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not lock_now(lock):  # another program has just attached
+            return
         os.ftruncate(lock, 0)
         with open_private(folder / _LOG, "a") as log:
             command = [sys.executable, "-m", "qoop.interfaces.detached", str(folder), str(lock)]
@@ -216,8 +216,6 @@ def _start(folder: Path) -> None:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=[lock]
             )
         os.write(lock, str(process.pid).encode())
-    except BlockingIOError:  # another program has just attached
-        return
     finally:
         os.close(lock)
     threading.Thread(target=process.wait, name="qoop-detached", daemon=True).start()  # else it ends as a zombie

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from qoop.catalog.errors import DiskFull
-from qoop.catalog.stores.private import make_folder
+from qoop.catalog.stores.private import lock_now, make_folder
 
 
 @contextmanager
@@ -21,11 +20,6 @@ def folder_lock(folder: Path) -> Iterator[bool]:
     except OSError as error:
         raise DiskFull(f"{folder} cannot be written: {error.strerror or error}") from error
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+        yield lock_now(file)
     finally:
         os.close(file)

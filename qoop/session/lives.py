@@ -13,7 +13,6 @@ A living process writes to its lock file how long it has lived; the next one rea
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +26,7 @@ from typing import Any
 from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.signed_json import NotSealed, opened, sealed
 from qoop.catalog.sources.created import written_at
-from qoop.catalog.stores.private import make_folder, open_private, write_all
+from qoop.catalog.stores.private import lock_now, make_folder, open_private, write_all
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
 from qoop.engine.storage.manifest import checkpoint_name, manifests
@@ -82,9 +81,7 @@ class RunLives:
         """Begin a life. False if another living process runs the query. Raises OSError if nothing can be written."""
         make_folder(self._path.parent)
         lock = open_private(self._path.with_suffix(".lock"), "a")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock_now(lock.fileno()):
             lock.close()
             return False
         keep_private(lock.fileno())

@@ -13,7 +13,6 @@ removes what killed ones left half made.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -26,7 +25,7 @@ from typing import Any
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.forks import forget_private, keep_private
-from qoop.catalog.stores.private import make_folder
+from qoop.catalog.stores.private import lock_now, make_folder
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
 
@@ -86,7 +85,7 @@ class KeptFolder:
             self._servers = _opened(path / _SERVERS)
         except OSError as error:
             raise ConfigError(f"cannot keep answers in {path}: {error.strerror}") from error
-        self.is_alone = _locks_at_once(self._servers)
+        self.is_alone = lock_now(self._servers)
         if self.is_alone:
             self._clear()
         fcntl.flock(self._servers, fcntl.LOCK_SH)
@@ -130,7 +129,7 @@ class KeptFolder:
             file = _opened(self.path / id / _LOCK)
         except FileNotFoundError:
             return False
-        if not _locks_at_once(file):
+        if not lock_now(file):
             _close(file)
             return False
         self._locks[id] = file
@@ -223,13 +222,6 @@ def _opened(path: Path) -> int:
 def _close(file: int) -> None:
     forget_private(file)
     os.close(file)
-
-
-def _locks_at_once(file: int) -> bool:
-    with contextlib.suppress(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
 
 
 def _kept(record: Mapping[str, Any], id: str) -> Kept:
