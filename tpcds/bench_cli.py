@@ -393,10 +393,7 @@ def _sweeps(options: argparse.Namespace) -> int:
     found = sweeps.run(sets, orders, slots, "late" if options.late else "usual", _tell)
     _tell("all sets:")
     for policy, figures in found.items():
-        hours = tuple(one for figure in figures for one in figure.hours)
-        spread = sum(figure.spread for figure in figures) / len(figures)
-        part = sum(figure.succeeded for figure in figures) / len(figures)
-        _tell(f"  {policy:10} {sum(hours) / len(hours):6.2f} h, {spread:6.2f} between orders, {part:4.0%} succeed")
+        _tell(f"  {sweeps.means(policy, figures)}")
     return 0
 
 

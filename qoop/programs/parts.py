@@ -67,6 +67,12 @@ class Parts:
             raise DiskFull(f"{self._folder} cannot be written: {error.strerror or error}") from error
         return part
 
+    def drop(self, digest: str) -> None:
+        """Forget a part."""
+        self._parts.pop(digest, None)
+        if self._folder is not None:
+            (self._folder / f"{digest}{_ENDING}").unlink(missing_ok=True)
+
     def keep_only(self, digests: Collection[str]) -> None:
         """Forget all other parts."""
         if self._folder is None:

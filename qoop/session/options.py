@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -63,14 +64,18 @@ class SweepTerms(JobTerms, total=False):
 
 def parted(options: SweepTerms) -> tuple[dict[str, Any], JobTerms]:
     """The options of a sweep itself, with seconds as numbers, and the terms of its jobs. Raises ConfigError."""
-    if unknown := options.keys() - SweepTerms.__annotations__.keys():
-        known = ", ".join(SweepTerms.__annotations__)
-        raise ConfigError(f"there is no option {', '.join(sorted(unknown))}; the options of a sweep are {known}")
+    _check_names(options, SweepTerms, "the options of a sweep")
     terms: Any = {name: one for name, one in options.items() if name in JobTerms.__annotations__}
     own = {name: one for name, one in options.items() if name not in terms}
     if own.get("within") is not None:
         own["within"] = seconds("within", options["within"] or 0)
     return own, terms
+
+
+def _check_names(options: Iterable[str], kind: type, what: str) -> None:
+    if unknown := set(options) - kind.__annotations__.keys():
+        known = ", ".join(kind.__annotations__)
+        raise ConfigError(f"there is no option {', '.join(sorted(unknown))}; {what} are {known}")
 
 
 class SessionOptions:
@@ -136,9 +141,7 @@ class SessionOptions:
 
     def terms_with(self, **terms: Unpack[JobTerms]) -> Terms:
         """The session's terms, but for those that are named. Raises ConfigError."""
-        if unknown := terms.keys() - JobTerms.__annotations__.keys():
-            known = ", ".join(JobTerms.__annotations__)
-            raise ConfigError(f"there is no option {', '.join(sorted(unknown))}; the terms of a job are {known}")
+        _check_names(terms, JobTerms, "the terms of a job")
         tenant, priority, deadline = terms.get("tenant"), terms.get("priority"), terms.get("deadline")
         had = self.terms
         return Terms(

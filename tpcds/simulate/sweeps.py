@@ -17,9 +17,9 @@ from statistics import mean
 from typing import TYPE_CHECKING, Literal
 
 from qoop.adaptive.program import Begin
-from qoop.programs.sweeps.messages import Message, Predict, Predicted, RunStep, TrialStepEnded
+from qoop.programs.sweeps.messages import Message, Predict, RunStep, TrialStepEnded
 from qoop.programs.sweeps.policies import POLICIES
-from qoop.programs.sweeps.prospects import prospect
+from qoop.programs.sweeps.prospects import predicted
 from qoop.programs.sweeps.sweep import Sweep, Trial
 
 if TYPE_CHECKING:
@@ -60,7 +60,11 @@ class Figure:
         return max(self.hours) - min(self.hours)
 
     def __str__(self) -> str:
-        return f"{self.policy:10} {self.mean:6.2f} h, {self.spread:6.2f} between orders, {self.succeeded:4.0%} succeed"
+        return _line(self.policy, self.mean, self.spread, self.succeeded)
+
+
+def _line(policy: str, hours: float, spread: float, succeeded: float) -> str:
+    return f"{policy:10} {hours:6.2f} h, {spread:6.2f} between orders, {succeeded:4.0%} succeed"
 
 
 def curves(seed: int, kind: Kind = "usual") -> list[Curve]:
@@ -123,10 +127,9 @@ def simulated(policy: str, trials: Sequence[Curve], slots: int, every: int = 10)
                     took = trials[trial].minutes
                     ended: Message = TrialStepEnded(trial, step, trials[trial].scores[step], took, now + took)
                     heapq.heappush(events, (now + took, number, ended))
-                case Predict(trial, step, level, ahead):
-                    found = prospect(sweep.trials[trial].scores, level, ahead)
-                    p, steps = (found.p, found.steps) if found is not None else (-1.0, 0.0)
-                    heapq.heappush(events, (now + _PREDICTION, number, Predicted(trial, step, p, steps)))
+                case Predict(trial):
+                    found = predicted(order, sweep.trials[trial].scores)
+                    heapq.heappush(events, (now + _PREDICTION, number, found))
             number += 1
         if sweep.state == "ended":
             return min(now / 60, float(HOURS)), sweep
@@ -150,6 +153,13 @@ def _figure(policy: str, trials: Sequence[Curve], slots: int, orders: int) -> Fi
         succeeded += sweep.why == "the target was reached"
         hours.append(took)
     return Figure(policy, tuple(hours), succeeded / orders)
+
+
+def means(policy: str, figures: Sequence[Figure]) -> str:
+    """The means over sets, as a line."""
+    return _line(
+        policy, *(mean(found) for found in zip(*((o.mean, o.spread, o.succeeded) for o in figures), strict=True))
+    )
 
 
 def run(sets: int, orders: int, slots: int, kind: Kind, tell: Callable[[str], object]) -> dict[str, list[Figure]]:

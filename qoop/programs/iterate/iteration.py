@@ -15,6 +15,7 @@ from qoop.adaptive.program import Begin, End, Show, Stop
 from qoop.catalog.errors import Cancelled, ExecutionError
 from qoop.catalog.value import value
 from qoop.programs.iterate.curves import fitted, step_gain
+from qoop.programs.iterate.planning import column_of
 from qoop.programs.steps import Message, Order, Run, StepEnded, Steps
 
 if TYPE_CHECKING:
@@ -150,11 +151,8 @@ class Iteration:
     def _loss_of(self, number: int, result: Result) -> float:
         import pyarrow.compute as pc
 
-        named = {name.lower(): place for place, name in enumerate(result.columns)}
-        place = named.get(self._options.loss.lower())
-        if place is None:
-            raise ExecutionError(f"the step has no column {self._options.loss}; it has {', '.join(result.columns)}")
-        found = pc.sum(pc.cast(result.arrow().column(place), "float64")).as_py() if len(result) else None
+        losses = column_of(result, self._options.loss)
+        found = pc.sum(pc.cast(losses, "float64")).as_py() if len(result) else None
         if found is None or not math.isfinite(found):
             raise ExecutionError(f"the loss of step {number} is not a number: {found}")
         return float(found)

@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from qoop.catalog.errors import ExecutionError
 from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from qoop.query.job import Planned
     from qoop.query.planning import QueryPlanning
+    from qoop.query.result import Result
+
+
+def column_of(result: Result, name: str) -> pa.ChunkedArray:
+    """A column of a step's rows, whatever the case of its name. Raises ExecutionError if there is none."""
+    names = [one.lower() for one in result.columns]
+    if name.lower() not in names:
+        raise ExecutionError(f"the step has no column {name}; it has {', '.join(result.columns)}")
+    return result.arrow().column(names.index(name.lower()))
 
 
 class StepPlanning:

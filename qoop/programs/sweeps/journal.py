@@ -6,19 +6,19 @@ messages that are whole give the state, and every trial goes on from its last st
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from qoop.adaptive.program import Begin
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull
 from qoop.catalog.signed_json import NotAsWritten, NotSealed, opened, sealed
 from qoop.catalog.written.described import described
+from qoop.programs.parts import Part, Parts
 from qoop.programs.sweeps.messages import Message, Predicted, TrialFailed, TrialStepEnded
+from qoop.query.plan_keys import Settings
+from qoop.query.result import Result
 
 _FORMAT = "qoop-sweep-1"
 _KINDS = {kind.__name__: kind for kind in (Begin, TrialStepEnded, TrialFailed, Predicted)}
@@ -28,8 +28,10 @@ _CONSTANTS = {"inf": float("inf"), "nan": float("nan")}
 class Journal:
     """The folder of a sweep. Only the process that has its lock may use it."""
 
-    def __init__(self, folder: Path, key: bytes) -> None:
-        self._folder, self._key = folder, key
+    def __init__(self, folder: Path, key: bytes, settings: Settings) -> None:
+        """settings: those that the values of answers are converted with."""
+        self._folder, self._key, self._settings = folder, key, settings
+        self._answers = Parts(folder / "answers")
         self._file: int | None = None
         self._written = 0
 
@@ -59,41 +61,27 @@ class Journal:
         if type(message).__name__ in _KINDS:
             self._append({"message": repr(message)})
 
-    def keep_answer(self, trial: int, number: int, rows: pa.Table) -> None:
+    def keep_answer(self, trial: int, number: int, result: Result) -> None:
         """Write the answer of a step, whole or not at all. Raises DiskFull."""
-        path = self._answer(trial, number)
-        draft = path.with_suffix(".draft")
-        try:
-            with pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
-                writer.write_table(rows)
-            draft.rename(path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
-            raise DiskFull(f"{path} cannot be written: {error.strerror or error}") from error
+        columns = tuple(zip(result.columns, result.types, strict=True))
+        self._answers.put(f"{trial}-{number}", Part(result.lossless(), columns))
 
     def drop_answer(self, trial: int, number: int) -> None:
         """Remove the answer of an earlier step."""
-        with contextlib.suppress(OSError):
-            self._answer(trial, number).unlink(missing_ok=True)
+        self._answers.drop(f"{trial}-{number}")
 
-    def answer(self, trial: int, number: int) -> pa.Table:
-        """The answer of a step. Raises CheckpointError if it cannot be read."""
-        path = self._answer(trial, number)
-        try:
-            with pa.OSFile(str(path), "rb") as file:
-                return pa.ipc.open_file(file).read_all()
-        except (OSError, pa.ArrowException) as error:
-            raise CheckpointError(f"the answer of step {number} of trial {trial} cannot be read: {error}") from error
+    def answer(self, trial: int, number: int) -> Result:
+        """The answer of a step. Raises CheckpointError if it is gone or damaged."""
+        found = self._answers.get(f"{trial}-{number}")
+        if found is None:
+            raise CheckpointError(f"{self._folder} has no whole answer of step {number} of trial {trial}")
+        return Result(found.rows, found.columns, self._settings)
 
     def close(self) -> None:
         """Release the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-    def _answer(self, trial: int, number: int) -> Path:
-        return self._folder / f"{trial}-{number}.arrow"
 
     def _whole(self, lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
         """The bodies of the lines until the first that is not as this journal wrote it."""

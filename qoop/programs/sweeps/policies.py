@@ -16,10 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
+from typing import TYPE_CHECKING
 
 from qoop.catalog.value import value
 from qoop.programs.sweeps.division import division
-from qoop.programs.sweeps.sweep import Fate, Sweep
+
+if TYPE_CHECKING:
+    from qoop.programs.sweeps.sweep import Fate, Sweep
 
 POOR = 0.05
 """A trial with a lower chance is poor, or ends."""

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.value import value
+from qoop.programs.sweeps.messages import Predict, Predicted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +67,13 @@ def prospect(scores: Sequence[float], level: float, ahead: int) -> Prospect | No
     chances = np.maximum.accumulate(chances)
     first = np.diff(chances, prepend=0.0)
     return Prospect(float(chances[-1]), float(first @ np.arange(1, ahead + 1)))
+
+
+def predicted(order: Predict, scores: Sequence[float]) -> Predicted:
+    """The answer to an order. scores: of the trial so far."""
+    found = prospect(scores, order.level, order.ahead)
+    p, steps = (found.p, found.steps) if found is not None else (-1.0, 0.0)
+    return Predicted(order.trial, order.number, p, steps)
 
 
 def _scaled(scores: Any, level: float) -> tuple[Any, float] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.user_key import user_key
@@ -15,7 +15,7 @@ from qoop.programs.iterate.planning import StepPlanning
 from qoop.programs.sweeps.journal import Journal
 from qoop.programs.sweeps.policies import POLICIES
 from qoop.programs.sweeps.space import Setting, settings
-from qoop.programs.sweeps.study import Direction, Study, StudyParts
+from qoop.programs.sweeps.study import SIGNS, Direction, Study, StudyParts
 from qoop.programs.sweeps.sweep import Sweep, Trial
 from qoop.query.plan_keys import is_steady
 from qoop.query.statements.normal_text import normal_text
@@ -86,7 +86,7 @@ def begun(
     with contextlib.ExitStack() as stack:
         journal, earlier = None, []
         if options.name is not None:
-            journal = Journal(_taken(options, stack), user_key())
+            journal = Journal(_taken(options, stack), user_key(), tables.binder.settings)
             stack.callback(journal.close)
             earlier = journal.open(_identity(step, found, options))
         plans = StepPlanning(texts[0], options.former, tables, planning.apart)
@@ -96,15 +96,14 @@ def begun(
             measuring = StepPlanning(options.metric, options.former, tables, planning.apart)
             stack.callback(measuring.close)
         parts = StudyParts(
-            first, found, texts, f"FROM {options.former}", plans, measuring, options.metric, options.direction, start,
-            journal, log,
-        )  # fmt: skip
-        return Study(parts, program, earlier, stack.pop_all().close)
-    raise AssertionError
+            first, found, texts, plans, measuring, options.metric, options.direction, start, journal, log
+        )
+        close = stack.pop_all().close
+    return Study(parts, program, earlier, close)
 
 
 def _score(options: SweepOptions) -> float | None:
-    return None if options.target is None else options.target * (1.0 if options.direction == "maximize" else -1.0)
+    return None if options.target is None else options.target * SIGNS[options.direction]
 
 
 def _taken(options: SweepOptions, stack: contextlib.ExitStack) -> Path:
@@ -128,7 +127,7 @@ def _identity(step: str, found: list[Setting], options: SweepOptions) -> dict[st
 def _check(options: SweepOptions) -> None:
     if options.scheduler not in POLICIES:
         raise ConfigError(f"scheduler must be one of {', '.join(POLICIES)}, not {options.scheduler!r}")
-    if options.direction not in get_args(Direction):
+    if options.direction not in SIGNS:
         raise ConfigError(f"direction must be maximize or minimize, not {options.direction!r}")
     if not 1 <= options.boundary <= options.most:
         raise ConfigError(f"every must be from 1 to most, which is {options.most}, not {options.boundary}")

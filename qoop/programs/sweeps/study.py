@@ -10,7 +10,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Literal
 from qoop.adaptive.program import Begin, End, Show, Stop
 from qoop.catalog.errors import Cancelled, ExecutionError, QoopError, SessionClosed
 from qoop.catalog.value import value
-from qoop.programs.sweeps.messages import Due, Predict, Predicted, RunStep, TrialFailed, TrialStepEnded
+from qoop.programs.iterate.planning import column_of
+from qoop.programs.sweeps.messages import Due, Predict, RunStep, TrialFailed, TrialStepEnded
 from qoop.programs.sweeps.policies import promising
-from qoop.programs.sweeps.prospects import prospect
+from qoop.programs.sweeps.prospects import predicted
+from qoop.programs.sweeps.sweep import OPEN
 
 if TYPE_CHECKING:
     import pandas
@@ -40,6 +42,8 @@ _STATES = {
     "pruned": "PRUNED", "failed": "FAIL",
 }  # fmt: skip
 Direction = Literal["maximize", "minimize"]
+SIGNS: Mapping[Direction, float] = {"maximize": 1.0, "minimize": -1.0}
+"""The factors from metrics to scores, of which the higher is better."""
 
 
 @value
@@ -70,7 +74,7 @@ class TrialStatus:
 class StudyParts:
     """The parts of a sweep.
 
-    first: the table that first steps read. texts: the step of each trial. shown: the query for the rows of a step.
+    first: the table that first steps read. texts: the step of each trial.
     planning: of steps. measuring: of the query for the metric; None: metric is a column of the step's rows.
     start: begins a job. log: takes the messages to the program, see `Cluster.program_log`.
     """
@@ -78,7 +82,6 @@ class StudyParts:
     first: object
     settings: Sequence[Setting]
     texts: Sequence[str]
-    shown: str
     planning: StepPlanning
     measuring: StepPlanning | None
     metric: str
@@ -96,7 +99,7 @@ class Study:
     ) -> None:
         """earlier: the messages of processes before. close: releases what the sweep holds; called once, at its end."""
         self._parts, self._close = parts, close
-        self._sign = 1.0 if parts.direction == "maximize" else -1.0
+        self._sign = SIGNS[parts.direction]
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._shown: list[TrialStatus] = []
@@ -105,7 +108,6 @@ class Study:
         self._running: dict[int, Job] = {}
         self._error: BaseException | None = None
         self._program, self._ended = program, False
-        self._orders: list[Order] = []
         for message in earlier:
             self._program, _ = self._program.after(message)
         self._begun = time.monotonic() - self._program.at
@@ -183,8 +185,8 @@ class Study:
 
     def _run(self, goes_on: bool) -> None:
         try:
-            if goes_on:
-                self._go_on()
+            if goes_on and self._parts.journal is not None:
+                self._go_on(self._parts.journal)
             else:
                 self._send(Begin())
             while self._program.state != "ended":
@@ -210,20 +212,17 @@ class Study:
             self._ended = True
             self._changed.notify_all()
 
-    def _go_on(self) -> None:
+    def _go_on(self, journal: Journal) -> None:
         """Order again what earlier processes had not done."""
-        for number, trial in enumerate(self._program.trials):
-            if trial.scores and self._parts.journal is not None and trial.state not in ("complete", "pruned", "failed"):
-                self._answers[number] = self._parts.journal.answer(number, len(trial.scores) - 1)
-        if self._program.best >= 0 and self._parts.journal is not None:
-            best = self._program.trials[self._program.best]
-            rows = self._parts.journal.answer(self._program.best, best.scores.index(best.best))
-            self._best = self._parts.start(self._parts.planning.plan(rows, self._parts.shown)).result()
-        for number, trial in enumerate(self._program.trials):
-            if trial.state == "running":
-                self._do(RunStep(number, len(trial.scores)))
-            elif trial.state == "predicting":
-                self._do(Predict(number, len(trial.scores), self._program.level, self._program.steps_left(trial)))
+        program = self._program
+        for number, trial in enumerate(program.trials):
+            if trial.scores and trial.state in OPEN:
+                self._answers[number] = journal.answer(number, len(trial.scores) - 1).arrow()
+        if program.best >= 0:
+            best = program.trials[program.best]
+            self._best = journal.answer(program.best, best.scores.index(best.best))
+        for order in program.pending:
+            self._do(order)
 
     def _left(self) -> float | None:
         within = self._program.within
@@ -284,7 +283,7 @@ class Study:
         """Keep the answer of a step for the next one, and the best of all."""
         journal, scores, rows = self._parts.journal, self._program.trials[trial].scores, result.arrow()
         if journal is not None:
-            journal.keep_answer(trial, number, rows)
+            journal.keep_answer(trial, number, result)
             if number > 1 and scores[number - 2] < max(scores):
                 journal.drop_answer(trial, number - 2)
         self._answers[trial] = rows
@@ -297,10 +296,7 @@ class Study:
             result = self._parts.start(self._parts.measuring.plan(result.arrow())).result()
             found = [row[0] for row in result.fetchall()]
         else:
-            names = [name.lower() for name in result.columns]
-            if self._parts.metric.lower() not in names:
-                raise ExecutionError(f"the step has no column {self._parts.metric}; it has {', '.join(result.columns)}")
-            found = result.arrow().column(names.index(self._parts.metric.lower())).to_pylist()
+            found = column_of(result, self._parts.metric).to_pylist()
         if len(found) != 1:
             raise ExecutionError(f"the metric must be one row, and has {len(found)}")
         if found[0] is None or not math.isfinite(float(found[0])):
@@ -309,9 +305,7 @@ class Study:
 
     def _predict(self, order: Predict, scores: Sequence[float]) -> None:
         """Runs in the thread of predictions."""
-        found = prospect(scores, order.level, max(1, order.ahead))
-        p, steps = (found.p, found.steps) if found is not None else (-1.0, 0.0)
-        self._events.put(partial(self._send, Predicted(order.trial, order.number, p, steps)))
+        self._events.put(partial(self._send, predicted(order, scores)))
 
     def _tell(self, number: int) -> None:
         with self._changed:

@@ -36,13 +36,15 @@ from qoop.programs.sweeps.messages import (
     TrialFailed,
     TrialStepEnded,
 )
+from qoop.programs.sweeps.policies import POLICIES
 
 TrialState = Literal["waiting", "running", "predicting", "parked", "complete", "pruned", "failed"]
 Fate = Literal["running", "waiting", "parked", "pruned"]
 """The fate of a trial at a boundary."""
 Why = Literal["", "the target was reached", "the time was over", "it was stopped", "all trials have ended"]
 
-_OPEN = ("waiting", "running", "predicting", "parked")
+OPEN = ("waiting", "running", "predicting", "parked")
+"""The states of trials that have steps left."""
 _RISE = 0.01
 """Without a target, the next one is the best score and this part of it."""
 
@@ -118,6 +120,12 @@ class Sweep:
                 return self._predicted(message)
         return self, ()
 
+    @property
+    def pending(self) -> tuple[Order, ...]:
+        """The orders that have no answer yet: a process that goes on carries them out again."""
+        steps = [RunStep(number, len(self.trials[number].scores)) for number in self.numbers("running")]
+        return *steps, *filter(None, map(self._prediction, self.numbers("predicting")))
+
     # What policies see
 
     @property
@@ -161,20 +169,22 @@ class Sweep:
         return now._at_boundary(ended.trial)
 
     def _at_boundary(self, number: int) -> tuple[Sweep, tuple[Order, ...]]:
-        from qoop.programs.sweeps.policies import POLICIES
-
         policy, trial = POLICIES[self.policy], self.trials[number]
         if not policy.is_boundary(self, number):
             return self, (RunStep(number, len(trial.scores)),)
-        level = policy.level(self, number)
-        if level is None:
+        prediction = self._prediction(number)
+        if prediction is None:
             return self._decided(number, policy.fate(self, number))
-        prediction = Predict(number, len(trial.scores), level, max(1, self.steps_left(trial)))
         return self._with(number, replace(trial, state="predicting")), (prediction,)
 
-    def _predicted(self, found: Predicted) -> tuple[Sweep, tuple[Order, ...]]:
-        from qoop.programs.sweeps.policies import POLICIES
+    def _prediction(self, number: int) -> Predict | None:
+        """The prediction that a trial's fate depends on, if it does."""
+        level, trial = POLICIES[self.policy].level(self, number), self.trials[number]
+        if level is None:
+            return None
+        return Predict(number, len(trial.scores), level, max(1, self.steps_left(trial)))
 
+    def _predicted(self, found: Predicted) -> tuple[Sweep, tuple[Order, ...]]:
         trial = self.trials[found.trial]
         if trial.state != "predicting" or found.number != len(trial.scores):
             return self, ()
@@ -191,8 +201,6 @@ class Sweep:
 
     def _filled(self, orders: tuple[Order, ...]) -> tuple[Sweep, tuple[Order, ...]]:
         """The state in which every slot has a step, as far as trials wait."""
-        from qoop.programs.sweeps.policies import POLICIES
-
         now, policy = self, POLICIES[self.policy]
         busy = sum(trial.state in ("running", "predicting") for trial in now.trials)
         while busy < self.slots and (number := policy.next(now)) is not None:
@@ -200,7 +208,7 @@ class Sweep:
             now = now._with(number, replace(trial, state="running"))
             orders = (*orders, RunStep(number, len(trial.scores)))
             busy += 1
-        if not any(trial.state in _OPEN for trial in now.trials):
+        if not any(trial.state in OPEN for trial in now.trials):
             now, ending = now._ended("all trials have ended")
             return now, (*orders, *ending)
         return now, orders
