@@ -14,8 +14,9 @@ import qoop
 QUERY = "SELECT b, sum(a) AS s FROM t WHERE a > {} GROUP BY b ORDER BY b"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def session() -> Iterator[qoop.Session]:
+    """A new one for each test: the search for better plans of an earlier text would take the place of a long one."""
     with qoop.connect(slots=2, memory="500MB") as session:
         session.sql("CREATE TABLE t AS SELECT range AS a, range % 7 AS b FROM range(1000)")
         session.sql("CREATE TABLE u AS FROM t")

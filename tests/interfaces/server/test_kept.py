@@ -358,7 +358,8 @@ def test_a_query_that_ends_with_its_server_has_an_error_that_says_try_again(worl
         service.close(0.0)
         assert [one.result() for one in answers] == [(503, "SessionClosed", "1"), "unavailable", "shutdown"]
     outcomes = [entry["outcome"] for by in ("http", "flight", "postgres") for entry in world.entries(f"{SLOW} -- {by}")]
-    assert outcomes == ["cancelled"] * 3
+    ended = [outcome for outcome in outcomes if outcome != "refused"]  # Flight fetches, perhaps after the end
+    assert ended == ["cancelled"] * 3
 
 
 def test_queries_go_on_in_the_order_in_which_they_were_submitted(world: World, tmp_path: Path) -> None:
