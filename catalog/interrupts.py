@@ -1,14 +1,16 @@
 """Ctrl-C while DuckDB works for the main thread.
 
 DuckDB's client checks for signals only between its steps: version 1.5.5 within milliseconds, version 2.0 in some calls
-never. So long calls run in a second thread, while the main thread waits.
+never. So long calls run in a second thread, while the main thread waits (`interruptibly`). Short ones run in the main
+thread (`interruptible`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from typing import TypeVar
 
 import duckdb
@@ -47,3 +49,19 @@ def _fulfil(answer: Future[T], work: Callable[[], T]) -> None:
         answer.set_result(work())
     except BaseException as error:
         answer.set_exception(error)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within the block, and in functions that it decorates, Ctrl-C is a KeyboardInterrupt.
+
+    DuckDB's client stops its query at any signal, but raises RuntimeError("Query interrupted") in place of what the
+    signal's handler raises; that is its cause, and says by what the process is to end (`EndedBySignal`).
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if "Query interrupted" in str(error):
+            meant = error.__cause__ if isinstance(error.__cause__, KeyboardInterrupt) else KeyboardInterrupt()
+            raise meant from None
+        raise

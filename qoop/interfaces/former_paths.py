@@ -28,7 +28,7 @@ FORMER = {
     "qoop.growing.foresight": "qoop.programs.approximate.worth_it",
     "qoop.growing.goal": "qoop.programs.approximate.target",
     "qoop.growing.rest": "qoop.programs.approximate.final_round",
-    "qoop.interrupts": "qoop.query.interrupts",
+    "qoop.interrupts": "qoop.catalog.interrupts",
     "qoop.interfaces.server.manners": "qoop.interfaces.server.timeouts",
     "qoop.iterating": "qoop.programs.iterate",
     "qoop.iterating.asking": "qoop.programs.iterate.start",

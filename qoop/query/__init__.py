@@ -24,5 +24,4 @@
     isolation/        texts that are bound in child processes
     drawing/          pictures, tables and formats of output
     streams.py        signals, warnings and streams of a command line
-    interrupts.py     Ctrl-C while DuckDB does something short
 """

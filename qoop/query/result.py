@@ -25,11 +25,10 @@ import pyarrow as pa
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.duckdb_introspection import has_name
 from qoop.catalog.errors import BindError, ConfigError, ExecutionError, PlanError
-from qoop.catalog.interrupts import interruptibly
+from qoop.catalog.interrupts import interruptible, interruptibly
 from qoop.catalog.lexer import quoted
 from qoop.engine.failures import is_fatal
 from qoop.query.drawing.value_text import texts
-from qoop.query.interrupts import interruptible
 
 if TYPE_CHECKING:
     import pandas

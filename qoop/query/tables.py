@@ -26,6 +26,7 @@ from qoop.query.plan_keys import named_tables, versions
 from qoop.query.plan_store import PlanStore
 from qoop.query.statements.definitions import Definitions
 from qoop.query.statements.normal_text import normal_text
+from qoop.query.statements.session_names import SessionNames
 from qoop.query.statements.statement import query_text
 from qoop.query.statements.views import View
 
@@ -70,9 +71,8 @@ class SessionTables:
         self.catalog = Catalog()
         self.binder = Binder(locked=locked)
         register, adopt, check_again = weakly(self.register), weakly(self.create), weakly(self.check_again)
-        self.definitions = Definitions(
-            self.catalog, self.binder, self.lock, register, adopt, check_again, DATA_FILES, folder, locked
-        )
+        self.names = SessionNames(self.catalog, self.lock, folder, locked)
+        self.definitions = Definitions(self.catalog, self.binder, self.names, register, adopt, check_again, DATA_FILES)
         self._plan_store = plan_store
         self._locked = locked
         self._closed = False
@@ -122,7 +122,7 @@ class SessionTables:
         from qoop.query.statements.databases.attached import Attached
 
         register, forget = weakly(self.register_database), weakly(self.forget_any)
-        return Attached(register, weakly(self.register_postgres), forget, self.definitions.schemas)
+        return Attached(register, weakly(self.register_postgres), forget, self.names.schemas)
 
     def shut(self) -> None:
         """Refuse statements from now on; those that run are still answered."""
@@ -152,7 +152,7 @@ class SessionTables:
     def unknown(self, names: Iterable[str]) -> list[str]:
         """Those of the names that no table and no view has."""
         with self.naming():
-            return [name for name in names if not self.definitions.has(name)]
+            return [name for name in names if not self.names.has(name)]
 
     def unregister(self, name: str) -> None:
         """As `Session.unregister`."""
@@ -363,7 +363,7 @@ class SessionTables:
         """True for a text that is bound and run in processes of its own."""
         if self.isolation is None:
             return False
-        return self.isolation.is_needed(text, self.catalog.tables(), self.definitions.views())
+        return self.isolation.is_needed(text, self.catalog.tables(), self.names.of_views())
 
     def bind_isolated(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
         """As `bind_whole`, for a text that a child process binds. No lock is held meanwhile."""

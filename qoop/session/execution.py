@@ -11,7 +11,7 @@ from qoop.catalog.value import value
 from qoop.query.job import Job, answer
 from qoop.query.result import Result
 from qoop.query.statements.databases.schemas import CreateSchema, DropSchema, ShowSchemas
-from qoop.query.statements.materialized import OfMaterialized
+from qoop.query.statements.kinds.materialized import OfMaterialized
 from qoop.query.statements.reading import ChangeTable, CopyTo, CreateEmpty, CreateTable, CreateView, Drop, Rename
 from qoop.query.statements.statement import Approximate, Explain, Query, SetOption, ShowFunctions, ShowTables, Statement
 from qoop.query.tables import SessionTables
@@ -68,10 +68,10 @@ class Execution:
 
                 if with_columns and not self.session.config.locked:
                     return self.query(ALL_TABLES)
-                definitions = self.tables.definitions
-                return Result(*table_names(definitions.names() if schema is None else definitions.names_in(schema)))
+                names = self.tables.names
+                return Result(*table_names(names.all() if schema is None else names.within(schema)))
             case ShowSchemas():
-                return Result(*self.tables.definitions.schemas.shown())
+                return Result(*self.tables.names.schemas.shown())
             case ShowFunctions():
                 from qoop.query.statements.listings import shown_functions
 
@@ -115,7 +115,7 @@ class Execution:
                 count = definitions.change(statement, self.query, Result, settings, self.texts.frames(text))
                 return done() if statement.reshapes else counted(count)
             case CreateTable(text=text):
-                name = definitions.free_name(statement)
+                name = self.tables.names.for_table(statement.name, statement.replace, statement.unless)
                 if name is None:  # there is one of that name already
                     return counted(0)
                 made = self.query(text)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from qoop.query.interrupts import interruptible
+from qoop.catalog.interrupts import interruptible
 from qoop.query.statements.statement import query_text
 from qoop.session.options import JobTerms, SweepTerms, parted
 from qoop.session.registration import Registration

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from qoop.query.interrupts import interruptible
+from qoop.catalog.interrupts import interruptible
 from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
@@ -95,12 +95,12 @@ class Registration:
     def tables(self) -> Mapping[str, Table]:
         """The tables by name, as they are now. Files that queries read by path are not among them."""
         self._tables.creator_process.check()
-        return self._tables.definitions.listed()
+        return self._tables.names.listed()
 
     def views(self) -> Sequence[str]:
         """The names of the views, as they are now."""
         self._tables.creator_process.check()
-        return self._tables.definitions.views()
+        return self._tables.names.of_views()
 
     @interruptible()
     def statistics(self, table: str) -> TableStats:

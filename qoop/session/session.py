@@ -25,6 +25,7 @@ from qoop.adaptive.cluster.sizing import Auto
 from qoop.adaptive.monitor.cgroup import is_limited
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import QoopError
+from qoop.catalog.interrupts import interruptible
 from qoop.catalog.paths import absolute
 from qoop.catalog.sizes import counted
 from qoop.engine.backends.local import LocalBackend
@@ -33,7 +34,6 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Grid
 from qoop.query.calibrated import calibration_path, load
 from qoop.query.config import Config, course_of
-from qoop.query.interrupts import interruptible
 from qoop.query.job import Job, Planned, Prepared, answer
 from qoop.query.plan_store import PlanStore
 from qoop.query.planning import QueryPlanning

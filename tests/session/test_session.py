@@ -20,9 +20,8 @@ import pytest
 from waits import PATIENCE, until
 
 import qoop
-from qoop.catalog.interrupts import interruptibly
+from qoop.catalog.interrupts import interruptible, interruptibly
 from qoop.engine.history import Started
-from qoop.query.interrupts import interruptible
 from qoop.query.statements.settings import options
 from qoop.query.streams import EndedBySignal, ended_by_signals
 

@@ -23,7 +23,7 @@ from qoop.programs.views.owner import Owner
 from qoop.programs.views.planning import ViewSession
 from qoop.programs.views.refreshing import Refreshing
 from qoop.query.result import Result
-from qoop.query.statements.materialized import (
+from qoop.query.statements.kinds.materialized import (
     AlterMaterialized,
     CreateMaterialized,
     DropMaterialized,
@@ -81,6 +81,7 @@ class MaterializedViews:
     def __init__(self, session: ViewSession) -> None:
         self._session = session
         self._definitions = session.tables.definitions
+        self._names = session.tables.names
         self._views: dict[str, _View] = {}
         self._lock = threading.Lock()
         self._owner = Owner(self, session.log)
@@ -102,7 +103,7 @@ class MaterializedViews:
 
     def create(self, statement: CreateMaterialized) -> None:
         """Create a view with its first edition. Raises CatalogError, QueryError, Forbidden, and the errors of jobs."""
-        name = self._definitions.free_view_name(statement.name, statement.replace, statement.unless)
+        name = self._names.for_materialized(statement.name, statement.replace, statement.unless)
         if name is None:
             return
         if reads(statement.text, name):
@@ -247,12 +248,12 @@ class MaterializedViews:
         with self._lock:
             known = list(self._views.values())
             for view in known:
-                if not self._definitions.is_materialized(view.definition.name):  # the program has replaced it
+                if not self._names.is_materialized(view.definition.name):  # the program has replaced it
                     del self._views[view.definition.name.lower()]
             return list(self._views.values())
 
     def _view(self, parts: tuple[str, ...]) -> _View:
-        name = self._definitions.schemas.full(parts, self._definitions.has)
+        name = self._names.schemas.full(parts, self._names.has)
         views = {view.definition.name.lower(): view for view in self._all()}
         if name.lower() not in views:
             there = ", ".join(sorted(view.definition.name for view in views.values())) or "none"
@@ -304,10 +305,10 @@ class MaterializedViews:
         """Know the views in the folder of tables."""
         if self._session.folder is None:
             return
-        for name in self._definitions.listed():
+        for name in self._names.listed():
             found = self._noted(name)
             if found is not None:
-                self._definitions.know_materialized(name)
+                self._names.know_materialized(name)
                 self._views[name.lower()] = _View(*found, self._refreshing(found[0]))
 
     def _noted(self, name: str) -> tuple[Definition, Edition] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,12 +17,11 @@ from qoop.catalog.lexer import quoted
 from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.stores.objects import is_remote
 from qoop.catalog.table import FilesSource
-from qoop.planner.sql.sources import OF_CATALOG, is_of_query
-from qoop.query.statements.databases.schemas import MAIN, CreateSchema, DropSchema, Schemas
+from qoop.planner.sql.sources import OF_CATALOG
+from qoop.query.statements.databases.schemas import MAIN, CreateSchema, DropSchema
 from qoop.query.statements.plain_names import files_read, is_glob, reads, with_plain_names
-from qoop.query.statements.table_storage import MemoryTables, Storage, check_name
-from qoop.query.statements.views import View, Views
-from qoop.query.statements.words import Words
+from qoop.query.statements.table_storage import MemoryTables, Storage
+from qoop.query.statements.views import View
 
 if TYPE_CHECKING:
     from qoop.catalog.catalog import Catalog
@@ -32,8 +31,9 @@ if TYPE_CHECKING:
     from qoop.query.statements.changing import Made, Workbench
     from qoop.query.statements.macros.defined import DefinedMacros
     from qoop.query.statements.macros.reading import OfMacros
-    from qoop.query.statements.reading import ChangeTable, CreateEmpty, CreateTable, CreateView, Drop, Rename
+    from qoop.query.statements.reading import ChangeTable, CreateEmpty, CreateView, Drop, Rename
     from qoop.query.statements.session_catalog import CatalogContents
+    from qoop.query.statements.session_names import SessionNames
     from qoop.query.statements.settings import Settings
 
 
@@ -51,79 +51,33 @@ def _storage(folder: Path | None, catalog: Catalog) -> Storage:
 class Definitions:
     """Views, created tables, schemas and macros by name. Thread-safe through the lock of the session's names.
 
+    names: of tables, views and schemas.
     register: registers data as a table, in place of one of that name. adopt: the same for a table that was created.
-    endings: of file names that count as tables.
     check_again: refreshes the tables that a text may name, if their files have changed.
-    folder: of created tables; None: they live in memory.
-    locked: texts read no files, and change no table that the program has registered.
+    endings: of file names that count as tables.
     """
 
     def __init__(
         self,
         catalog: Catalog,
         binder: Binder,
-        lock: threading.RLock,
+        names: SessionNames,
         register: Callable[[str, object], None],
         adopt: Callable[[Table], None],
         check_again: Callable[[str], None],
         endings: tuple[str, ...],
-        folder: Path | None,
-        locked: bool = False,
     ) -> None:
         self._catalog = catalog
         self._binder = binder
-        self._lock = lock
-        self._storage = _storage(folder, catalog)
+        self.names = names
+        self._storage = _storage(names.folder, catalog)
         self._bench: Workbench | None = None  # once a table has changed
         self._changing = threading.RLock()  # one change of a table at a time; taken before the lock of the names
         self._register = register
         self._adopt = adopt
         self._check_again = check_again
         self._endings = endings
-        self._folder = folder
-        self._locked = locked
-        self._created: set[str] = set()  # tables that statements have created, in lower case
-        self._views = Views()
-        self._materialized: set[str] = set()  # created tables that are editions of materialized views, in lower case
         self._macros: DefinedMacros | None = None  # once there is one
-        self.schemas = Schemas(folder, check_name)
-        self._files: set[str] = set()  # paths of files that queries have read
-
-    def names(self) -> list[str]:
-        """The names of all tables and views, without files that queries have read by path."""
-        return sorted([*self.listed(), *self._views.names()])
-
-    def has(self, name: str) -> bool:
-        """True if a table or a view has the name."""
-        with self._lock:
-            return name in self._views or self._catalog.find(name) is not None
-
-    def names_in(self, schema: str) -> list[str]:
-        """The names of the tables and views in a schema, without its name. Raises CatalogError if it does not exist."""
-        with self._lock:
-            within = "" if schema.lower() == MAIN else schema.lower()
-            found = [name for name in self.names() if self._schema_of(name).lower() == within]
-            if within and not found and schema not in self.schemas:
-                raise self.schemas.unknown(schema)
-            return [name[len(within) + 1 :] if within else name for name in found]
-
-    def _schema_of(self, name: str) -> str:
-        """The schema, or attached database, of a table or view; empty for the main schema."""
-        from qoop.catalog.sources.database import schema_of
-
-        table = self._catalog.find(name)
-        attached = self._views.within(name) if table is None else schema_of(table)
-        return attached or self.schemas.of(name)
-
-    def listed(self) -> Mapping[str, Table]:
-        """The tables that were registered or created."""
-        tables = self._catalog.tables().items()
-        return {name: table for name, table in tables if name not in self._files and not is_of_query(name)}
-
-    def views(self) -> list[str]:
-        """The names of all views, in the case of their definitions."""
-        with self._lock:
-            return sorted(self._views.names())
 
     def as_read(self, text: str) -> str:
         """The text of a query for the planner: views are expanded, each table has one name, and a file is a table named
@@ -132,7 +86,7 @@ class Definitions:
         Raises ParseError or BindError, with places in the original text, and SourceError for a file that cannot be
         read.
         """
-        with self._lock:
+        with self.names.lock:
             written = self._without_macros(text)
             read = self._as_read(written)
             if self._macros is None or written == text:
@@ -143,7 +97,7 @@ class Definitions:
         """The same for a text without macros."""
         text = self.with_plain_names(text)
         self._binder.admit(text)
-        for path in () if self._locked else files_read(text, self._endings):
+        for path in () if self.names.locked else files_read(text, self._endings):
             if path.lower().startswith(_WEB):
                 self._check_web(path)
             elif is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
@@ -155,12 +109,12 @@ class Definitions:
 
     def expanded(self, text: str) -> str:
         """As `as_read`, for a text that a binder with the same contents has checked: nothing binds it here."""
-        with self._lock:
+        with self.names.lock:
             return self._expanded(self.with_plain_names(self._without_macros(text)))
 
     def _expanded(self, text: str) -> str:
         """A text with its views, whose tables are up to date."""
-        expanded = self._views.expand(text)
+        expanded = self.names.views.expand(text)
         expanded = text if expanded == text else self.with_plain_names(self._without_macros(expanded))
         self._check_again(expanded)
         return expanded
@@ -172,15 +126,15 @@ class Definitions:
     def with_plain_names(self, text: str) -> str:
         """A text with one name for each table (:mod:`qoop.query.statements.plain_names`); an expression over the
         catalog becomes a table of its present rows."""
-        with self._lock:
-            return self._with_plain_names(text, None if self._locked else self._answer_of_catalog)
+        with self.names.lock:
+            return self._with_plain_names(text, None if self.names.locked else self._answer_of_catalog)
 
     def _with_plain_names(
         self, text: str, catalog: Callable[[str], str] | None, write: Callable[[str], str] = quoted
     ) -> str:
-        names = [*self._catalog.tables(), *self._views.names()]
-        qualified = [name.lower() for name in names if "." in name and self._schema_of(name)]
-        return with_plain_names(text, qualified, catalog, self.schemas.default, write, self.has)
+        names = [*self._catalog.tables(), *self.names.views.names()]
+        qualified = [name.lower() for name in names if "." in name and self.names.schema_of(name)]
+        return with_plain_names(text, qualified, catalog, self.names.schemas.default, write, self.names.has)
 
     def _answer_of_catalog(self, expression: str) -> str:
         from qoop.query.statements.session_catalog import ask_catalog
@@ -193,93 +147,77 @@ class Definitions:
         """All tables, views, macros and schemas."""
         from qoop.query.statements.session_catalog import CatalogContents
 
-        with self._lock:
-            places = {name: self._schema_of(name) for name in self.names()}
+        names = self.names
+        with names.lock:
+            places = {name: names.schema_of(name) for name in names.all()}
             macros = [] if self._macros is None else self._macros.all()
-            return CatalogContents(self.listed(), self._views.all(), macros, places, self.schemas.names())
+            return CatalogContents(names.listed(), names.views.all(), macros, places, names.schemas.names())
 
     def table_came(self, name: str) -> None:
         """A table with this name is registered: it replaces a view of that name."""
-        self._created.discard(name.lower())
-        self._materialized.discard(name.lower())
-        self._files.discard(name)
-        if name in self._views:
+        self.names.created.discard(name.lower())
+        self.names.materialized.discard(name.lower())
+        self.names.files.discard(name)
+        if name in self.names.views:
             self._binder.drop_view(name)
-            self._views.drop(name)
+            self.names.views.drop(name)
 
     def create_view(self, statement: CreateView) -> None:
         """Create a view. Raises CatalogError if a view or table of that name exists; BindError for an invalid query."""
-        with self._lock:
-            name = self.schemas.full(statement.name)
-            if self._taken(name, statement.replace and name in self._views, statement.unless):
+        with self.names.lock:
+            name = self.names.schemas.full(statement.name)
+            if self.names.taken(name, statement.replace and name in self.names.views, statement.unless):
                 return
             self._binder.describe(self.as_read(statement.text))
             # DuckDB's catalog has a table of that name, which the view would hide.
-            if not self.has(name) and reads(statement.text, name):
+            if not self.names.has(name) and reads(statement.text, name):
                 raise CatalogError(f"the view {name} would read itself: choose a name that its query does not read")
             body = self.with_plain_names(statement.text)
             self._binder.add_view(name, statement.columns, body)
             lasting = self._with_plain_names(statement.text, None)  # the catalog is read at each use of the view
             text = statement.text
-            if self.schemas.default is not None:
-                text = self._with_plain_names(text, None, self._dotted)
-            self._views.add(View(name, statement.columns, text, lasting))
+            if self.names.schemas.default is not None:
+                text = self._with_plain_names(text, None, self.names.dotted)
+            self.names.views.add(View(name, statement.columns, text, lasting))
 
     def attach_view(self, view: View) -> None:
         """Add a view on a table of an attached database; only the columns of that table are known."""
         columns = ", ".join(f"NULL::{type_} AS {quoted(name)}" for name, type_ in view.known)
-        with self._lock:
+        with self.names.lock:
             self._binder.add_view(view.name, "", f"SELECT {columns}")
-            self._views.add(view)
+            self.names.views.add(view)
 
     def do_schema(self, statement: CreateSchema | DropSchema) -> None:
         """Create or drop a schema. Raises CatalogError, QueryError, DiskFull; Forbidden in a locked session."""
-        if self._locked:
+        if self.names.locked:
             raise Forbidden("a locked session makes no schemas")
-        with self._changing, self._lock:
+        names, schemas = self.names, self.names.schemas
+        with self._changing, names.lock:
             if isinstance(statement, CreateSchema):
-                self.schemas.create(statement, {name.partition(".")[0] for name in self.names() if "." in name})
+                schemas.create(statement, {name.partition(".")[0] for name in names.all() if "." in name})
                 return
-            within = [name for name in self.names() if self.schemas.of(name).lower() == statement.name.lower()]
-            if self.schemas.check_drop(statement, within):
+            within = [name for name in names.all() if schemas.of(name).lower() == statement.name.lower()]
+            if schemas.check_drop(statement, within):
                 for name in within:
-                    self._drop(name, "VIEW" if name in self._views else "TABLE")
-                self.schemas.forget(statement.name)
+                    self._drop(name, "VIEW" if name in names.views else "TABLE")
+                schemas.forget(statement.name)
 
     def define_macro(self, statement: OfMacros) -> None:
         """Create or drop a macro. Raises CatalogError, BindError; Forbidden in a locked session, since a macro changes
         the queries of all its users."""
         from qoop.query.statements.macros.defined import DefinedMacros
 
-        if self._locked:
+        if self.names.locked:
             raise Forbidden("a locked session has no macros")
-        with self._lock:
+        with self.names.lock:
             self._macros = self._macros or DefinedMacros(self._binder, self.with_plain_names)
             self._macros.do(statement)
-
-    def free_name(self, statement: CreateTable | CreateEmpty) -> str | None:
-        """The name for a new table; None if it exists and the statement has IF NOT EXISTS. Raises CatalogError if it
-        exists without that or OR REPLACE, QueryError for a name that the folder of tables does not allow."""
-        with self._lock:
-            name = self.schemas.full(statement.name)
-            if self._folder is not None:
-                check_name(self._folder, name)
-            if statement.replace:
-                self._check_own(name)
-            replace = statement.replace and name not in self._views and name.lower() not in self._materialized
-            return None if self._taken(name, replace, statement.unless) else name
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Within the block only this thread changes tables."""
         with self._changing:
             yield
-
-    def check_free(self, names: Iterable[str]) -> None:
-        """Raise CatalogError if one of the names is that of a table or view."""
-        with self._lock:
-            for name in names:
-                self._taken(name, False, False)
 
     def create_table(self, name: str, result: Result) -> None:
         """Store the rows of a query as a table. Raises DiskFull, QueryError for types that cannot be stored."""
@@ -288,51 +226,31 @@ class Definitions:
 
     def _store(self, name: str, result: Result, note: str = "") -> None:
         table = self._storage.store(name, result, note)
-        with self._lock:
+        with self.names.lock:
             self._adopt(table)
-            self._created.add(name.lower())
-
-    def free_view_name(self, parts: tuple[str, ...], replace: bool, unless: bool) -> str | None:
-        """The name for a new materialized view; None if it exists, and `unless`. replace: another materialized view
-        may have it. Raises as `free_name`; Forbidden in a locked session."""
-        if self._locked:
-            raise Forbidden("a locked session makes no materialized views")
-        with self._lock:
-            name = self.schemas.full(parts)
-            if self._folder is not None:
-                check_name(self._folder, name)
-            return None if self._taken(name, replace and name.lower() in self._materialized, unless) else name
+            self.names.created.add(name.lower())
 
     def publish(self, name: str, result: Result, note: str = "") -> None:
         """Store the rows of a materialized view in place of those of before. note: see `Storage.store`.
 
         Raises as `create_table`."""
-        with self._changing, self._storage.exclusive(name), self._lock:
+        with self._changing, self._storage.exclusive(name), self.names.lock:
             self._store(name, result, note)
-            self._materialized.add(name.lower())
-
-    def know_materialized(self, name: str) -> None:
-        """Treat a table of the folder as a materialized view."""
-        with self._lock:
-            self._materialized.add(name.lower())
-
-    def is_materialized(self, name: str) -> bool:
-        """True for the name of a materialized view."""
-        return name.lower() in self._materialized
+            self.names.materialized.add(name.lower())
 
     def drop_materialized(self, name: str) -> None:
         """Drop a materialized view. Raises UnknownTable."""
-        with self._changing, self._lock:
+        with self._changing, self.names.lock:
             self._drop_table(name, "TABLE")
-            self._materialized.discard(name.lower())
+            self.names.materialized.discard(name.lower())
 
     def create_empty(self, statement: CreateEmpty, made: Made, settings: Settings) -> None:
-        """Create a table without rows. Raises as `free_name` and `create_table`; Forbidden in a locked session."""
+        """Create a table without rows. Raises as `for_table`, `create_table`; Forbidden in a locked session."""
         from qoop.query.statements.changing import empty
 
-        self._check_unlocked()
+        self.names.check_unlocked()
         with self._changing:
-            name = self.free_name(statement)
+            name = self.names.for_table(statement.name, statement.replace, statement.unless)
             if name is not None:
                 self.create_table(name, made(*empty(statement, settings)))
 
@@ -352,11 +270,11 @@ class Definitions:
         Raises UnknownTable; CatalogError for a table that no statement has created; QueryError; Forbidden in a locked
         session.
         """
-        self._check_unlocked()
+        self.names.check_unlocked()
         with self._changing:
-            if statement.exists and not self.has(self._resolved(statement.name)):
+            if statement.exists and not self.names.has(self.names.resolved(statement.name)):
                 return 0
-            name = self._changeable(self._resolved(statement.name))
+            name = self._changeable(self.names.resolved(statement.name))
             with self._storage.exclusive(name):
                 return self._changed(name, statement, run, made, settings, variables)
 
@@ -376,19 +294,20 @@ class Definitions:
         now = self._storage.present(before)
         assert isinstance(now.source, FilesSource)
         rows = partial(self._storage.rows, now)
-        target = changing.Target(self._parts(name), now.columns, now.source.identities(), rows)
+        target = changing.Target(self.names.parts(name), now.columns, now.source.identities(), rows)
         if statement.reshapes:
             result = made(*changing.reshaped(statement, target, settings))
-            with self._lock:
+            with self.names.lock:
                 self._check_same(name, before)
                 self._store(name, result)
             return 0
-        others = {} if statement.files else {one: self._parts(one) for one in self._read_by(statement.text) - {name}}
+        read = set() if statement.files else self.names.read_by(statement.text) - {name}
+        others = {one: self.names.parts(one) for one in read}
         others |= {variable: (variable,) for variable in variables}
         self._bench = self._bench or changing.Workbench()
-        reads = changing.Reads(others, run, made, self.schemas.default)
+        reads = changing.Reads(others, run, made, self.names.schemas.default)
         change = changing.apply(statement, target, reads, self._bench, settings)
-        with self._lock:
+        with self.names.lock:
             self._check_same(name, before)
             if change.replaced or change.added is not None:
                 self._adopt(self._storage.change(now, change))
@@ -401,42 +320,24 @@ class Definitions:
 
     def rename(self, statement: Rename, run: Callable[[str], Result]) -> None:
         """Rename a table within its schema. run: runs a query. Raises as `change`."""
-        self._check_unlocked()
+        self.names.check_unlocked()
         with self._changing:
-            resolved = self._resolved(statement.name)
-            if statement.exists and not self.has(resolved):
+            resolved = self.names.resolved(statement.name)
+            if statement.exists and not self.names.has(resolved):
                 return
             name = self._changeable(resolved)
-            schema = self.schemas.of(name)
-            new = self.schemas.full((schema or MAIN, statement.new))
-            self.check_free([new])
+            schema = self.names.schemas.of(name)
+            new = self.names.schemas.full((schema or MAIN, statement.new))
+            self.names.check_free([new])
             self.create_table(new, run(f"FROM {quoted(name)}"))
-            with self._lock:
+            with self.names.lock:
                 self._drop_table(name, "TABLE")
-
-    def _read_by(self, text: str) -> set[str]:
-        """The tables and views whose names occur in a text."""
-        says = {word.name.lower() for word in Words(text).left if word.name}
-        return {name for name in self.names() if name.lower() in says or self._parts(name)[-1].lower() in says}
-
-    def _parts(self, name: str) -> tuple[str, ...]:
-        """The database, schema and name of a table."""
-        schema = self._schema_of(name)
-        return (*schema.split("."), name[len(schema) + 1 :]) if schema else (name,)
-
-    def _dotted(self, name: str) -> str:
-        return ".".join(map(quoted, self._parts(name)))
-
-    def _resolved(self, parts: tuple[str, ...]) -> str:
-        """The name in the session for a name in parts. Raises CatalogError."""
-        dotted = ".".join(parts)
-        return dotted if len(parts) > 1 and self.has(dotted) else self.schemas.full(parts, self.has)
 
     def _changeable(self, name: str) -> str:
         """The name of a table that statements may change. Raises UnknownTable, CatalogError."""
-        if name in self._views:
+        if name in self.names.views:
             raise CatalogError(f"{name} is a view: only tables can be changed")
-        if name.lower() in self._materialized:
+        if self.names.is_materialized(name):
             raise CatalogError(f"{name} is a materialized view: REFRESH MATERIALIZED VIEW {quoted(name)} computes it")
         table = self._catalog.table(name)
         if not self.is_own(table):
@@ -448,17 +349,13 @@ class Definitions:
 
     def is_own(self, table: Table) -> bool:
         """True for a table that a statement has created, in this session or earlier in its folder of tables."""
-        return self._storage.has(table) or table.name.lower() in self._created
-
-    def _check_unlocked(self) -> None:
-        if self._locked:
-            raise Forbidden("the session is locked: CREATE TABLE … AS makes tables, and no statement changes them")
+        return self._storage.has(table) or table.name.lower() in self.names.created
 
     def drop(self, statement: Drop) -> None:
         """Drop a table or view. Raises UnknownTable, CatalogError if it is of the other kind."""
-        with self._changing, self._lock:
+        with self._changing, self.names.lock:
             try:
-                name = self.schemas.full(statement.name, self.has)
+                name = self.names.schemas.full(statement.name, self.names.has)
             except CatalogError:
                 if statement.exists:  # no schema of that name either
                     return
@@ -466,22 +363,17 @@ class Definitions:
             self._drop(name, statement.kind, statement.exists)
 
     def _drop(self, name: str, kind: str, exists: bool = False) -> None:
-        if name.lower() in self._materialized:
+        if self.names.is_materialized(name):
             raise CatalogError(f"{name} is a materialized view: DROP MATERIALIZED VIEW drops it")
-        is_view, is_table = name in self._views, self._catalog.find(name) is not None
+        is_view, is_table = name in self.names.views, self._catalog.find(name) is not None
         if (is_view and kind == "TABLE") or (is_table and kind == "VIEW"):
             it_is = "view" if is_view else "table"
             raise CatalogError(f"{name} is a {it_is}: DROP {it_is.upper()} drops it")
-        self._check_own(name)
+        self.names.check_own(name)
         if is_view:
             self.table_came(name)
         elif is_table or not exists:
             self._drop_table(name, kind)
-
-    def _check_own(self, name: str) -> None:
-        """Raise Forbidden in a locked session for a table that no statement has created."""
-        if self._locked and self._catalog.find(name) is not None and name.lower() not in self._created:
-            raise Forbidden(f"the session is locked: table {name}, which the program has registered, stays as it is")
 
     def close(self) -> None:
         """Free what changes of tables have opened."""
@@ -491,7 +383,7 @@ class Definitions:
 
     def _drop_table(self, name: str, kind: str) -> None:
         if kind == "VIEW":
-            raise UnknownTable(f"there is no view {name}; there are: {', '.join(self._views.names()) or 'none'}")
+            raise UnknownTable(f"there is no view {name}; there are: {', '.join(self.names.views.names()) or 'none'}")
         name = self._catalog.table(name).name
         if not self._storage.has(self._catalog.table(name)):
             self._forget(name)
@@ -503,24 +395,6 @@ class Definitions:
     def _forget(self, name: str) -> None:
         self._catalog.drop(name)
         self._binder.drop_table(name)
-
-    def _taken(self, name: str, replace: bool, unless: bool) -> bool:
-        """True if the name exists, and the statement has IF NOT EXISTS. Raises CatalogError if it has neither that nor
-        OR REPLACE."""
-        kind = self._kind(name)
-        if kind is None or replace:
-            return False
-        if unless:
-            return True
-        raise CatalogError(f"there is a {kind} {name} already; CREATE OR REPLACE {kind.upper()} takes its place")
-
-    def _kind(self, name: str) -> str | None:
-        """The kind of the object of a name; None: there is none."""
-        if name in self._views:
-            return "view"
-        if name.lower() in self._materialized:
-            return "materialized view"
-        return "table" if self._catalog.find(name) is not None else None
 
     def _check_web(self, path: str) -> None:
         """Raise SourceError unless the extension is loaded by which DuckDB reads from the web."""
@@ -536,4 +410,4 @@ class Definitions:
         """Register a file as a table named by its path."""
         if self._catalog.find(path) is None:
             self._register(path, path)
-            self._files.add(path)
+            self.names.files.add(path)

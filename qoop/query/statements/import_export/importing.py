@@ -52,24 +52,25 @@ _REPORT = (("name", "VARCHAR"), ("rows", "BIGINT"), ("left_out", "VARCHAR"))
 
 def import_database(
     statement: Import,
-    names: Definitions,
+    definitions: Definitions,
     execute: Callable[[Statement], object],
     made: Callable[[pa.Table, Columns], Result],
     memory: int,
 ) -> tuple[pa.Table, Columns]:
     """Import all tables, views and macros of a folder, or none of them.
 
-    names: receives the tables. execute: runs a statement. made: makes a result of rows. memory: bytes that DuckDB may
-    use.
+    definitions: receive the tables. execute: runs a statement. made: makes a result of rows. memory: bytes that DuckDB
+    may use.
 
     Returns each table, its number of rows and its parts that a session does not keep. Raises SourceError for a folder
     that was not exported, QueryError, CatalogError for a name that is taken, OutOfMemory.
     """
+    names = definitions.names
     if names.schemas.default is not None:
         raise QueryError(f"USE {OWN} before IMPORT: names without a schema would be of {names.schemas.default}")
-    schemas, others = _definitions(statement)
+    schemas, others = _schemas_and_others(statement)
     done: list[Statement] = []
-    with names.exclusive(), _opened(statement, memory) as database:
+    with definitions.exclusive(), _opened(statement, memory) as database:
         tables = [_Imported(*row) for row in database.execute(_TABLES).fetchall()]
         names.check_free(".".join(table.parts) for table in tables)
         try:
@@ -79,7 +80,7 @@ def import_database(
             found = []
             for table in tables:
                 rows = table.rows(database)
-                names.create_table(names.schemas.full(table.parts), made(*rows))
+                definitions.create_table(names.schemas.full(table.parts), made(*rows))
                 done.append(Drop("TABLE", table.parts, exists=True))
                 found.append((".".join(table.parts), rows[0].num_rows, table.left_out))
             for definition in others:
@@ -114,7 +115,7 @@ class _Imported:
         return found
 
 
-def _definitions(statement: Import) -> tuple[list[CreateSchema], list[Statement]]:
+def _schemas_and_others(statement: Import) -> tuple[list[CreateSchema], list[Statement]]:
     """The schemas of a folder, and the statements that make its macros and views, in order. Raises SourceError,
     QueryError."""
     schema = _folder(statement) / _NEEDED[0]
