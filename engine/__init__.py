@@ -21,6 +21,7 @@
     processes/        child processes for texts that are not trusted
     profiling/        what DuckDB says of a task that has run
     one_pipeline.py   finds queries whose rows can leave DuckDB as a stream
+    memory.py         the memory that a process takes
     stage_sql.py      checks that a stage's SQL only reads its inputs
     storage/          committed outputs
     digest.py         digests of outputs: a few numbers

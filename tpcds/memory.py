@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from qoop.engine.processes.memory import anonymous_memory
+from qoop.engine.memory import anonymous_memory
 
 
 def anonymous_bytes() -> int | None:

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from qoop.catalog.opening import open_duckdb
 from qoop.engine.backends.while_working import WhileWorking
-from qoop.engine.processes.memory import anonymous_memory
+from qoop.engine.memory import anonymous_memory
 
 _PAUSE, _LONGEST = 0.02, 0.2  # seconds between looks while there is work: longer where much more may come
 _FASTEST = 4e9  # bytes a second that a process takes at most

@@ -5,7 +5,6 @@
     nursery.py          the process that forks the others: warm, without threads
     child.py            what runs in them: calls come in, frames of bytes and one result go out
     process.py          one of them, as its parent sees it: a call, its limits, its end
-    memory.py           the memory that a process takes
     pool.py             the processes that wait for a call
     isolated_kernel.py  runs a task in one of them, in place of a kernel of this process
     isolated_task.py    that task as JSON

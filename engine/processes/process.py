@@ -15,8 +15,8 @@ import duckdb
 
 from qoop.catalog import errors
 from qoop.catalog.errors import ExecutionError, OutOfMemory
+from qoop.engine.memory import anonymous_memory
 from qoop.engine.processes.child import HEADER
-from qoop.engine.processes.memory import anonymous_memory
 
 _INTERVAL = 0.02  # seconds between two checks of a call
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -11,7 +11,7 @@ from qoop.catalog.value import value
 from qoop.query.job import Job, answer
 from qoop.query.result import Result
 from qoop.query.statements.databases.schemas import CreateSchema, DropSchema, ShowSchemas
-from qoop.query.statements.kinds.materialized import OfMaterialized
+from qoop.query.statements.materialized import OfMaterialized
 from qoop.query.statements.reading import ChangeTable, CopyTo, CreateEmpty, CreateTable, CreateView, Drop, Rename
 from qoop.query.statements.statement import Approximate, Explain, Query, SetOption, ShowFunctions, ShowTables, Statement
 from qoop.query.tables import SessionTables

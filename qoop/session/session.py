@@ -88,7 +88,7 @@ class Session(Programs):
 
     def _open_tables(self, folder: Path) -> None:
         """Know the created tables of a folder, and its views."""
-        from qoop.query.statements.table_folder import clean, has_tables, has_views  # few sessions have a folder
+        from qoop.query.statements.created.folder import clean, has_tables, has_views  # few sessions have a folder
 
         clean(folder)
         if has_tables(folder):

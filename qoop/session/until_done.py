@@ -21,8 +21,8 @@ from qoop.catalog.user_key import chosen_key
 from qoop.catalog.value import value
 from qoop.query.job import Job
 from qoop.query.result import Result
+from qoop.query.statements.created.folder import is_table
 from qoop.query.statements.statement import query_text
-from qoop.query.statements.table_folder import is_table
 from qoop.session.lives import RunLives
 from qoop.session.stops import Stops, stopped_by_notices, stopped_by_signals
 
@@ -99,7 +99,7 @@ class Output:
         if path.suffix.lower() in _FORMATS:
             self._write_file(path, result, before)
             return
-        from qoop.query.statements.table_folder import write_table
+        from qoop.query.statements.created.folder import write_table
 
         def check() -> None:
             self.check(path)

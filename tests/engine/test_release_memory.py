@@ -14,7 +14,7 @@ from waits import until
 
 from qoop.catalog.opening import open_duckdb
 from qoop.engine.backends.release_memory import MemoryReleaser
-from qoop.engine.processes.memory import anonymous_memory
+from qoop.engine.memory import anonymous_memory
 from qoop.engine.storage.partition import cut
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")

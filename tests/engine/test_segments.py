@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from qoop.catalog.errors import DiskFull
-from qoop.engine.processes.memory import anonymous_memory
+from qoop.engine.memory import anonymous_memory
 from qoop.engine.storage.segments import Damaged, read_segment, write_segments
 
 ROWS = pa.table({"a": range(100_000)})

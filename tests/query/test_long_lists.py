@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qoop
-from qoop.engine.processes.memory import anonymous_memory
+from qoop.engine.memory import anonymous_memory
 from qoop.planner.sql.sources import MOST_LISTED, tables_mentioned
 
 Both = tuple[qoop.Session, duckdb.DuckDBPyConnection]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import qoop
 from qoop.catalog.sources import created, packing
 from qoop.catalog.table import FilesSource
-from qoop.query.statements import table_storage
+from qoop.query.statements.created import storage
 from qoop.session.session import Session
 
 MAKE = "CREATE OR REPLACE TABLE t AS SELECT i AS a, 'n' || i % 3 AS b, [i] AS l, i / 4 AS f FROM range(23) r(i)"
@@ -71,7 +71,7 @@ def answer(run: Session | duckdb.DuckDBPyConnection, text: str) -> object:
 @given(changes=st.lists(CHANGES, min_size=3, max_size=8))
 def test_random_changes_are_those_of_duckdb(sessions: tuple[Session, Session], changes: list[str]) -> None:
     with duckdb.connect() as oracle, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_storage, "PIECE_ROWS", 6)
+        patch.setattr(storage, "PIECE_ROWS", 6)
         for session in sessions:
             oracle.execute(MAKE)
             oracle.execute(OTHER)
@@ -87,7 +87,7 @@ def test_random_changes_are_those_of_duckdb(sessions: tuple[Session, Session], c
 
 @pytest.fixture(params=["memory", "folder"])
 def session(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
-    monkeypatch.setattr(table_storage, "PIECE_ROWS", 100)
+    monkeypatch.setattr(storage, "PIECE_ROWS", 100)
     with qoop.connect(slots=1, memory="500MB", tables=tmp_path if request.param == "folder" else None) as opened:
         opened.sql("CREATE TABLE t AS SELECT i AS a, 'x' AS b FROM range(1000) r(i)")
         yield opened

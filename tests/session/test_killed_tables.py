@@ -38,10 +38,10 @@ import os, signal, sys
 from random import Random
 from threading import Timer
 import qoop
-from qoop.query.statements import table_storage
+from qoop.query.statements.created import storage
 folder, seed = sys.argv[1:]
 draw = Random(int(seed))
-table_storage.PIECE_ROWS = 50
+storage.PIECE_ROWS = 50
 with qoop.connect(slots=1, memory="300MB", tables=folder) as session:
     session.sql("CREATE TABLE IF NOT EXISTS t AS SELECT i AS a, 0 AS age FROM range(200) r(i)")
     Timer(draw.uniform(0, 1), os.kill, (os.getpid(), signal.SIGKILL)).start()

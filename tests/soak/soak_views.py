@@ -27,7 +27,7 @@ from qoop.catalog.sources.created import manifest_of
 from qoop.catalog.user_key import user_key
 from qoop.programs.views import edition as editions
 from qoop.programs.views.edition import Base, Edition
-from qoop.query.statements.table_folder import noted
+from qoop.query.statements.created.folder import noted
 
 DIM = "SELECT i AS k, 'n' || i % 4 AS name FROM range(6) t(i)"
 VIEWS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from qoop.query.statements.kinds.materialized import TargetLag
+from qoop.query.statements.materialized import TargetLag
 
 Bases = Mapping[str, Collection[str]]
 """By view the tables that it reads."""

@@ -10,7 +10,7 @@ from qoop.catalog.signed_json import NotAsWritten, NotSealed, opened, sealed
 from qoop.catalog.table import FilesSource
 from qoop.catalog.value import value
 from qoop.programs.views.tree import Leaf, Tree
-from qoop.query.statements.kinds.materialized import RefreshMode, ViewOptions
+from qoop.query.statements.materialized import RefreshMode, ViewOptions
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from qoop.programs.views.views import MaterializedViews, ViewStatus
 from qoop.query.drawing.formats import EXPLANATION
-from qoop.query.statements.kinds import materialized as m
+from qoop.query.statements import materialized as m
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Columns

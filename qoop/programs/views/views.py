@@ -23,7 +23,7 @@ from qoop.programs.views.owner import Owner
 from qoop.programs.views.planning import ViewSession
 from qoop.programs.views.refreshing import Refreshing
 from qoop.query.result import Result
-from qoop.query.statements.kinds.materialized import (
+from qoop.query.statements.materialized import (
     AlterMaterialized,
     CreateMaterialized,
     DropMaterialized,
@@ -315,7 +315,7 @@ class MaterializedViews:
         folder = self._session.folder
         if folder is None:
             return None
-        from qoop.query.statements.table_folder import noted  # few sessions have a folder
+        from qoop.query.statements.created.folder import noted  # few sessions have a folder
 
         note = noted(folder, name)
         return editions.read(note.encode(), name, user_key()) if note else None

@@ -16,8 +16,8 @@ from qoop.catalog.sources.files import sql_name, sql_string
 from qoop.catalog.sources.probe import describe, reason
 from qoop.catalog.table import Columns
 from qoop.catalog.value import value
+from qoop.query.statements.created.storage import TableChange
 from qoop.query.statements.settings import Settings, opened
-from qoop.query.statements.table_storage import TableChange
 
 if TYPE_CHECKING:
     from qoop.query.result import Result

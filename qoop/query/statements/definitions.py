@@ -18,9 +18,9 @@ from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.stores.objects import is_remote
 from qoop.catalog.table import FilesSource
 from qoop.planner.sql.sources import OF_CATALOG
+from qoop.query.statements.created.storage import MemoryTables, Storage
 from qoop.query.statements.databases.schemas import MAIN, CreateSchema, DropSchema
 from qoop.query.statements.plain_names import files_read, is_glob, reads, with_plain_names
-from qoop.query.statements.table_storage import MemoryTables, Storage
 from qoop.query.statements.views import View
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _WEB = ("http://", "https://")
 def _storage(folder: Path | None, catalog: Catalog) -> Storage:
     if folder is None:
         return MemoryTables(catalog.opened)
-    from qoop.query.statements.table_folder import FolderTables  # few sessions have a folder
+    from qoop.query.statements.created.folder import FolderTables  # few sessions have a folder
 
     return FolderTables(folder, catalog.opened)
 

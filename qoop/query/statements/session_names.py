@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import CatalogError, Forbidden
 from qoop.catalog.lexer import quoted
 from qoop.planner.sql.sources import is_of_query
+from qoop.query.statements.created.storage import check_name
 from qoop.query.statements.databases.schemas import MAIN, NameParts, Schemas
-from qoop.query.statements.table_storage import check_name
 from qoop.query.statements.views import Views
 from qoop.query.statements.words import Words
 

@@ -19,7 +19,7 @@ from qoop.catalog.errors import ParseError, QueryError
 from qoop.catalog.lexer import LexedText, known_text, lexed, without_end
 from qoop.catalog.value import value
 from qoop.query.statements.databases.schemas import OfSchemas, ShowSchemas, schema_created, schema_dropped
-from qoop.query.statements.kinds.materialized import OfMaterialized, is_of_materialized, materialized
+from qoop.query.statements.materialized import OfMaterialized, is_of_materialized, materialized
 from qoop.query.statements.reading import (
     ChangeTable,
     CopyTo,

@@ -1,4 +1,4 @@
-"""The storage of tables that statements create: in memory as pieces of Arrow, or in a folder (`table_folder.py`).
+"""The storage of tables that statements create: in memory as pieces of Arrow, or in a folder (`folder.py`).
 
 A change of a table replaces the pieces that it touches, and adds one. Small pieces at the end are packed.
 """

@@ -28,7 +28,7 @@ from qoop.catalog.sources.parquet import ParquetSource
 from qoop.catalog.sources.probe import describe, reason
 from qoop.catalog.table import Compaction, FilesSource
 from qoop.engine.storage.scratch import clean as clean_scratch
-from qoop.query.statements.table_storage import (
+from qoop.query.statements.created.storage import (
     TableChange,
     check_name,
     columns_of,
