@@ -141,6 +141,15 @@ def _warn(error: QoopError) -> None:
     warnings.warn(f"outputs do not outlive this process: {error}", RuntimeWarning, stacklevel=3)
 
 
+class NotSavedWarning(RuntimeWarning):
+    """An output of some jobs does not outlive the process. sentence: says so in the status of the jobs, too, if they
+    have not ended."""
+
+    def __init__(self, jobs: Sequence[JobId], sentence: str) -> None:
+        super().__init__(f"{', '.join(jobs)}: {sentence}")
+        self.sentence = sentence
+
+
 class LossWarnings:
     """Warns of outputs that do not outlive the process, once for each job. Thread-safe. strict: the owner of the
     outputs raises errors instead; so it does for a warning that a filter made an error."""
@@ -158,11 +167,11 @@ class LossWarnings:
             self._warned.extend(new)
         if not new or self._strict:
             return None
-        sentence = f"{', '.join(new)}: {not_saved(bytes_, why)}"
+        warning = NotSavedWarning(new, not_saved(bytes_, why))
         try:
-            warnings.warn(sentence, RuntimeWarning, stacklevel=2)
+            warnings.warn(warning, stacklevel=2)
         except RuntimeWarning:
-            return DiskFull(sentence)
+            return DiskFull(str(warning))
         return None
 
     def not_durable(self, error: QoopError) -> QoopError | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from qoop.session.options import SessionOptions
 from qoop.session.texts import Texts
 
 if TYPE_CHECKING:
+    from qoop.catalog.table import Columns
     from qoop.session.session import Session
 
 _CHANGES = CreateView | CreateTable | CreateEmpty | ChangeTable | Rename | Drop | CreateSchema | DropSchema
@@ -91,10 +93,12 @@ class Execution:
             return done()
         return counted(found) if isinstance(found, int) else Result(*found)
 
-    def query(self, text: str) -> Result:
-        """The rows of a query."""
+    def query(self, text: str, check: Callable[[Columns], object] = lambda columns: None) -> Result:
+        """The rows of a query. check: is called with the columns before it runs. Raises what that does."""
         with self.texts.written_out(text, self.session.sql) as query:
-            job = self.session.start(self.session.planning.plan(query), resume=self.session.config.reuse)
+            planned = self.session.planning.plan(query)
+            check(planned.plan.columns)
+            job = self.session.start(planned, resume=self.session.config.reuse)
         return answer(job, self.watch)
 
     def _change(self, statement: _CHANGES) -> Result:
@@ -118,7 +122,7 @@ class Execution:
                 name = self.tables.names.for_table(statement.name, statement.replace, statement.unless)
                 if name is None:  # there is one of that name already
                     return counted(0)
-                made = self.query(text)
+                made = self.query(text, partial(definitions.check_types, name))
                 definitions.create_table(name, made)
                 return counted(len(made))
         return done()

@@ -364,7 +364,7 @@ class Session(Programs):
     def prepare(self, text: str, at: str | None = None) -> Prepared:
         """Bind a query and find the statistics that its planning needs. at: the value of ``now()``, as a TIMESTAMPTZ;
         None: the present time. Raises as `submit` does."""
-        return self.planning.prepare(query_text(text), at)
+        return self.planning.prepare(self._tables.as_read(query_text(text)), at)
 
     def tenants(self) -> list[TenantStatus]:
         """The status of every tenant that has or had a job here: its jobs, its share of the slots, its use of

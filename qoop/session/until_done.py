@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 from qoop.adaptive.monitor.notices import NoticeSource, source_named
 from qoop.catalog.errors import ConfigError, DiskFull, QueryError
+from qoop.catalog.opening import open_duckdb
 from qoop.catalog.sizes import counted, size, span
 from qoop.catalog.stores.whole_file import move_new
 from qoop.catalog.user_key import chosen_key
@@ -27,6 +28,7 @@ from qoop.session.lives import RunLives
 from qoop.session.stops import Stops, stopped_by_notices, stopped_by_signals
 
 if TYPE_CHECKING:
+    from qoop.catalog.table import Columns
     from qoop.query.config import Config
     from qoop.query.planning import QueryPlanning
 
@@ -82,7 +84,9 @@ class Output:
         if path.suffix or len(path.parts) != 1:
             raise ConfigError(f"{self.place!r} is no file that qoop writes: its ending must be {', '.join(_FORMATS)}")
         if tables is None:
-            raise ConfigError(f"the table {self.place} needs a folder: set --tables DIR, or name a file (x.parquet)")
+            raise ConfigError(
+                f"the table {self.place} needs a folder: set QOOP_TABLES=DIR (tables=DIR), or name a file (x.parquet)"
+            )
         return tables / self.place
 
     def check(self, path: Path) -> None:
@@ -90,6 +94,15 @@ class Output:
         exists = is_table(path) if path.suffix.lower() not in _FORMATS else path.exists()
         if exists and not self.replace:
             raise ConfigError(self._exists(path))
+
+    def check_types(self, path: Path, columns: Columns) -> None:
+        """Raise QueryError if a table cannot have columns of these types."""
+        if path.suffix.lower() in _FORMATS:
+            return
+        from qoop.query.statements.created.folder import check_types
+
+        with open_duckdb() as connection:
+            check_types(connection, self.place, columns)
 
     def write(
         self, path: Path, result: Result, tables: Path | None, before: Callable[[Path, Path | None], object]
@@ -226,6 +239,8 @@ def _life(
         output.check(path)
     job = session.submit(text, resume=True)
     try:
+        if path is not None and output is not None:
+            output.check_types(path, job.plan.columns)
         why = _follow(job, options, lives)
     except BaseException:
         job.cancel()

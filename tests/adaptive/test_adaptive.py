@@ -737,6 +737,13 @@ def test_a_trial_that_has_taken_as_long_as_the_known_plan_ends() -> None:
     assert bench.clock.now() == pytest.approx(last.at + 10.0)
 
 
+def test_a_trial_of_a_short_plan_that_takes_long_is_thought_over_few_times() -> None:
+    """There is no plan to go to: the known one cannot end sooner any more."""
+    bench = Bench(2, script=taking(1.0, whole=200.0))
+    handle = bench.run(by_duckdb(0.2), at_once=True, known=Known(0.2, False))
+    assert bench.clock.now() >= 40.0 and 3 <= len(decisions(handle)) <= 30
+
+
 @pytest.mark.parametrize("factor", [0.5, 3.0, 20.0])
 def test_a_trial_of_duckdbs_plan_ends_where_stages_would_end_sooner(factor: float) -> None:
     bench = Bench(2, script=taking(1.0, whole=factor))

@@ -63,6 +63,12 @@ def test_a_value_is_kept_as_duckdb_keeps_it_or_refused(session: qoop.Session, pl
     assert len(types) == 4 and found.types[1] == rows[0][2]
 
 
+def test_a_query_whose_rows_no_table_keeps_is_refused_before_it_runs(session: qoop.Session, place: str) -> None:
+    type_ = {"memory": "ENUM ('a', 'b')", "folder": "HUGEINT"}[place]
+    with pytest.raises(QueryError, match=r"long cannot be kept in .*: it would change v of .*; cast it"):
+        session.sql(f"CREATE TABLE long AS SELECT NULL::{type_} AS v, error('it runs') AS e FROM range(10)")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -37,7 +37,11 @@ def session(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def test_a_short_query_is_planned_from_footers_alone(session: Session) -> None:
     session.planning.plan(TEXT)
-    assert session.prepare(TEXT).stats["dim"].guessed == {"id", "price"}
+    plain = session.prepare(TEXT)
+    assert plain.stats["dim"].guessed == {"id", "price"}
+    session.sql(f"CREATE VIEW joined AS {TEXT}")
+    over_view = session.prepare("FROM joined")
+    assert over_view.tables == plain.tables and over_view.stats == plain.stats
 
 
 def test_a_long_query_has_a_pilot_of_what_its_filter_hangs_on(

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qoop
+from qoop.catalog.errors import DiskFull
 from qoop.catalog.sources import created, packing
 from qoop.catalog.table import FilesSource
 from qoop.query.statements.created import storage
+from qoop.query.statements.created.folder import write_table
 from qoop.session.session import Session
 
 MAKE = "CREATE OR REPLACE TABLE t AS SELECT i AS a, 'n' || i % 3 AS b, [i] AS l, i / 4 AS f FROM range(23) r(i)"
@@ -142,3 +144,17 @@ def test_a_query_reads_the_version_that_it_began_with(session: Session, monkeypa
     session.resize(slots=1)
     assert job.result().fetchall() == [(1000, 499500)]
     assert session.sql("SELECT count(*) FROM t").fetchall() == [(400,)]
+
+
+def test_an_error_that_is_not_of_its_files_is_no_full_disk(tmp_path: Path) -> None:
+    def check() -> None:
+        raise ConnectionResetError("of the caller")
+
+    with qoop.connect(slots=1, tables=tmp_path) as session:
+        rows = session.sql("SELECT 1 AS i")
+    with pytest.raises(ConnectionResetError, match="of the caller"):
+        write_table(tmp_path, "t", rows, check)
+    assert not (tmp_path / "t").exists()
+    (tmp_path / "t").write_text("")
+    with pytest.raises(DiskFull, match=rf"table t cannot be kept in {tmp_path}: "):
+        write_table(tmp_path, "t", rows, lambda: None)

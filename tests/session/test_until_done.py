@@ -88,12 +88,12 @@ def listed(place: Path) -> list[str]:
 
 
 def test_the_end_of_its_time_is_exit_code_75_and_the_same_command_ends_the_query(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place, out = tmp_path / "place", tmp_path / "answer.parquet"
     same = command(TEXT, data, place, "--out", str(out))
-    assert main([*same, "--for", "0.1"]) == 75
-    assert "stopped by the end of its time: 0 of" in capsys.readouterr().err and not out.exists()
+    assert main([*same, "--for", "1ms"]) == 75
+    assert "stopped by the end of its time: " in capsys.readouterr().err and not out.exists()
     assert main(same) == 0
     assert duckdb.sql(f"FROM '{out}'").fetchall() == expected(data)
     assert main(same) == 1 and f"{out} exists: --replace" in capsys.readouterr().err
@@ -102,6 +102,10 @@ def test_the_end_of_its_time_is_exit_code_75_and_the_same_command_ends_the_query
     assert "its ending must be .parquet, .csv, .json" in capsys.readouterr().err
     assert main(command(TEXT, data, place, "--out", "answer")) == 1
     assert "the table answer needs a folder" in capsys.readouterr().err
+    runs = command("SELECT 1::HUGEINT AS v, error('it runs')", data, place, "--out", "answer")
+    monkeypatch.setenv("QOOP_TABLES", str(tmp_path / "tables"))
+    assert main(runs) == 1
+    assert "it would change v of HUGEINT; cast it" in capsys.readouterr().err
 
 
 def test_an_answer_that_was_written_by_a_killed_process_is_not_made_again(data: Path, tmp_path: Path) -> None:
@@ -218,6 +222,15 @@ def test_a_function_with_a_limit_calls_itself_again(data: Path, tmp_path: Path) 
         qoop.lambda_handler(events[0], Context(1))
 
 
+def test_a_loss_of_outputs_is_printed_once(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("QOOP_CHECKPOINT_BUDGET", "1kb")
+    assert main(command(TEXT, data, tmp_path / "place")) == 0
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "is not on disk" in line]
+    assert line.startswith("qoop: an output of ")
+
+
 @pytest.mark.parametrize("links", [True, False])
 def test_of_two_processes_that_write_one_answer_the_first_stays(
     data: Path, tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
@@ -255,14 +268,14 @@ def life_that_waits(data: Path, place: Path, before: Callable[[], object]) -> st
         before()
         gate.set()
 
-    with warnings.catch_warnings(action="ignore"), session(data, place) as found:
+    with warnings.catch_warnings(record=True, action="always") as warned, session(data, place) as found:
         registered(found, gate)
         thread = threading.Thread(target=change)
         thread.start()
         life = found.run_until_done(WAITS, say=said.append, notices="none")
         thread.join()
         assert life.done and life.result is not None and life.result.fetchall() == expected(data)
-    return " ".join(said)
+    return " ".join([*said, *(str(one.message) for one in warned)])  # the last output may be written after the end
 
 
 def test_a_place_that_is_full_costs_a_line(data: Path, tmp_path: Path, mount: Callable[[str], Path]) -> None:

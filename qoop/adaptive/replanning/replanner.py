@@ -46,7 +46,7 @@ until its end nothing else is heard."""
 
 TRIAL_PART, LEAST_TRIAL = 0.1, 0.03
 """The part of the seconds of the known plan, and the seconds at least, after which to look at a plan on trial first.
-Each time as long again."""
+Each time as long again, so there are few looks however long it takes."""
 
 TRIAL = "a plan is on trial"
 
@@ -310,11 +310,11 @@ class Replanner:
 
     def _check_trial(self, now: float) -> float:
         """The time of the next look at a plan that is on trial; infinite: none is. One look is when it has taken as
-        long as the known plan."""
+        long as the known plan; from there on pauses are short again, and grow by half of what is over."""
         known, trial = self._adaptive.known, self._trial(now)
         if known is None or not trial:
             return inf
-        pause = max(LEAST_TRIAL, known.seconds * max(TRIAL_PART, trial if trial < 1.0 else 0.0))
+        pause = max(LEAST_TRIAL, known.seconds * max(TRIAL_PART, trial if trial < 1.0 else (trial - 1.0) / 2.0))
         over = known.seconds * (1.0 - trial)
         return now + (over if 0.0 < over < 1.5 * pause else pause)
 

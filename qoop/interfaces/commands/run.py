@@ -8,10 +8,11 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import parse_bytes, parse_seconds, size, span
@@ -59,7 +60,7 @@ def add_run(
     parser.add_argument("--grace", metavar="TIME", type=parse_seconds, default=5.0, help=grace)
     notices = "follow the notices of aws, gce or azure; auto: of the platform that the firmware names; none (auto)"
     parser.add_argument("--notices", metavar="CLOUD", default="auto", help=notices)
-    out = "write the answer there, once and whole: .parquet, .csv, .json, or a table of --tables"
+    out = "write the answer there, once and whole: .parquet, .csv, .json, or a table of QOOP_TABLES"
     parser.add_argument("--out", metavar="FILE|TABLE", help=out)
     parser.add_argument("--replace", action="store_true", help="--out may exist; it is replaced")
     parser.add_argument("--format", type=format, metavar="FORMAT", help="how to print the answer without --out (table)")
@@ -94,14 +95,39 @@ def _run(
         stops.announce(END_OF_TIME, seconds)
     options.data = [*options.data, *options.paths]
     options.staged = True  # the one output of a single task would exist at its end alone
-    with stopped_by_signals(stops, options.grace), closing(open_session(options)) as session:
-        limits = LifeOptions(stops, options.grace, source_named(options.notices), _say)
+    stopped = stopped_by_signals(stops, options.grace)
+    with _said_once() as say, stopped, closing(open_session(options)) as session:
+        limits = LifeOptions(stops, options.grace, source_named(options.notices), say)
         life = run_life(session, text, limits, output_of(options.out, options.replace))
     if life.result is not None and options.out is None:
         show(options, life.result)
     else:
         _say(life.message)
     return 0 if life.done else UNFINISHED
+
+
+@contextmanager
+def _said_once() -> Iterator[Callable[[str], object]]:
+    """Yields a function that prints a line, unless it has printed it before. It prints warnings of outputs that are not
+    saved, too: the status of the job may say the same."""
+    from qoop.engine.storage.retention import NotSavedWarning
+
+    lines: set[str] = set()
+
+    def say(line: str) -> None:
+        if line not in lines:
+            lines.add(line)
+            _say(line)
+
+    def show(message: Warning | str, *place: Any, **more: Any) -> None:
+        if isinstance(message, NotSavedWarning):
+            say(message.sentence)
+        else:
+            shown(message, *place, **more)
+
+    with warnings.catch_warnings():
+        shown, warnings.showwarning = warnings.showwarning, show
+        yield say
 
 
 def _text(query: str) -> str:

@@ -25,7 +25,7 @@ from qoop.query.statements.views import View
 
 if TYPE_CHECKING:
     from qoop.catalog.catalog import Catalog
-    from qoop.catalog.table import Table
+    from qoop.catalog.table import Columns, Table
     from qoop.planner.sql.bind import Binder
     from qoop.query.result import Result
     from qoop.query.statements.changing import Made, Workbench
@@ -218,6 +218,11 @@ class Definitions:
         """Within the block only this thread changes tables."""
         with self._changing:
             yield
+
+    def check_types(self, name: str, columns: Columns) -> None:
+        """Raise QueryError if a table cannot have columns of these types."""
+        with self._changing:
+            self._storage.check_types(name, columns)
 
     def create_table(self, name: str, result: Result) -> None:
         """Store the rows of a query as a table. Raises DiskFull, QueryError for types that cannot be stored."""

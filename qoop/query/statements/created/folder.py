@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from functools import partial
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from qoop.query.result import Result
 
 
+_ZONED = "TIME WITH TIME ZONE"
+"""A type that Parquet keeps in UTC."""
+
 _DRAFTS = ".table"
 """The kind of the scratch folders in which earlier versions of qoop wrote tables."""
 
@@ -60,8 +63,10 @@ class FolderTables:
         """See `Storage`. Afterwards, versions without readers are removed."""
         check_name(self._folder, name)
         folder = self._folder / name
-        with self._writing(name), created.exclusive(folder):
-            self._adopt(name)
+        with ExitStack() as locked:
+            with self._writing(name):
+                locked.enter_context(created.exclusive(folder))
+                self._adopt(name)
             try:
                 yield
             finally:
@@ -69,6 +74,7 @@ class FolderTables:
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
+        """Within the block the table is written. Raises DiskFull."""
         try:
             yield
         except OSError as error:
@@ -90,15 +96,24 @@ class FolderTables:
         """See `Storage`."""
         return self._opened(table.name, str(self._folder / table.name))
 
+    def check_types(self, name: str, columns: Columns) -> None:
+        """See `Storage`."""
+        cursor = self._cursor()
+        try:
+            check_types(cursor, name, columns)
+        finally:
+            cursor.close()
+
     def store(self, name: str, result: Result, note: str = "") -> Table:
         """See `Storage`."""
-        folder = self._folder / name
-        refuse(name, of_types(result, "TIME WITH TIME ZONE"), "Parquet")  # which keeps it in UTC
+        folder, columns = self._folder / name, columns_of(result)
+        refuse(name, of_types(columns, _ZONED), "Parquet")
         pieces = [self._write(folder, part) for part in cut(result)]
         found = dict(self._described(folder / pieces[0]))
-        refuse(name, [one for one in columns_of(result) if found.get(one[0]) != one[1]], "Parquet")
-        created.publish(folder, Manifest(columns_of(result), tuple(pieces), (), note))
-        self._forget_namesakes(name)
+        refuse(name, tuple(one for one in columns if found.get(one[0]) != one[1]), "Parquet")
+        self._publish(folder, Manifest(columns, tuple(pieces), (), note))
+        with self._writing(name):
+            self._forget_namesakes(name)
         return self._opened(name, str(folder))
 
     def change(self, table: Table, change: TableChange) -> Table:
@@ -117,14 +132,14 @@ class FolderTables:
         added = [] if change.added is None else [self._write(folder, part) for part in cut(change.added)]
         pieces += added
         made = Manifest(table.columns, tuple(pieces) or (self._empty(folder, before),), before.compactions, before.note)
-        created.publish(folder, made)
-        self._pack(folder, made, added)
+        self._publish(folder, made)
+        with self._writing(table.name):
+            self._pack(folder, made, added)
         return self._opened(table.name, str(folder))
 
     def _empty(self, folder: Path, before: Manifest) -> str:
         """The name of a piece without rows."""
-        select = f"SELECT * FROM read_parquet({sql_path(str(folder / before.pieces[0]))}) LIMIT 0"
-        return created.write_piece(folder, partial(self._copy, select))
+        return self._piece(folder, f"SELECT * FROM read_parquet({sql_path(str(folder / before.pieces[0]))}) LIMIT 0")
 
     def _pack(self, folder: Path, manifest: Manifest, added: Sequence[str]) -> None:
         """Make small pieces one, in a version with the same rows: the last ones before those that were just added,
@@ -137,10 +152,10 @@ class FolderTables:
             return
         gone = before[first:]
         files = ", ".join(sql_path(str(folder / piece)) for piece in gone)
-        came = created.write_piece(folder, partial(self._copy, f"SELECT * FROM read_parquet([{files}])"))
+        came = self._piece(folder, f"SELECT * FROM read_parquet([{files}])")
         compactions = (*manifest.compactions, Compaction(gone, (came,)))
         pieces = (*before[:first], came, *added)
-        created.publish(folder, Manifest(manifest.columns, pieces, compactions, manifest.note))
+        self._publish(folder, Manifest(manifest.columns, pieces, compactions, manifest.note))
 
     def rows(self, table: Table, piece: str) -> pa.Table:
         """See `Storage`."""
@@ -167,7 +182,7 @@ class FolderTables:
 
     def drop(self, name: str) -> None:
         """See `Storage`."""
-        created.publish(self._folder / name, None)
+        self._publish(self._folder / name, None)
 
     def close(self) -> None:
         """See `Storage`."""
@@ -177,14 +192,20 @@ class FolderTables:
 
     def _write(self, folder: Path, rows: Result) -> str:
         """The name of a piece of these rows."""
-        return created.write_piece(folder, partial(self._copy_rows, rows))
-
-    def _copy_rows(self, rows: Result, path: Path) -> None:
         answer, casts = rows.typed()
-        self._copy(f"SELECT {', '.join(casts)} FROM answer", path, {"answer": answer})
+        return self._piece(folder, f"SELECT {', '.join(casts)} FROM answer", {"answer": answer})
 
-    def _copy(self, select: str, path: Path, rows: Mapping[str, pa.Table] = {}) -> None:
-        """Write the rows of a query to a file. rows: that it reads. Raises DiskFull."""
+    def _piece(self, folder: Path, select: str, rows: Mapping[str, pa.Table] = {}) -> str:
+        """The name of a piece of the rows of a query. rows: that it reads. Raises DiskFull, QueryError."""
+        with self._writing(folder.name):
+            return created.write_piece(folder, lambda path: self._copy(select, path, rows))
+
+    def _publish(self, folder: Path, manifest: Manifest | None) -> None:
+        """As `created.publish`. Raises DiskFull, SourceError."""
+        with self._writing(folder.name):
+            created.publish(folder, manifest)
+
+    def _copy(self, select: str, path: Path, rows: Mapping[str, pa.Table]) -> None:
         cursor = self._cursor()
         target = str(path).replace("'", "''")
         try:
@@ -222,10 +243,24 @@ class FolderTables:
             if other == name or other.lower() != name.lower() or entry.samefile(self._folder / name):
                 continue
             if lake_of(str(entry)) == CREATED:
-                created.publish(entry, None)
+                self._publish(entry, None)
                 created.sweep(entry)
             elif entry.suffix == ".parquet":
                 entry.unlink(missing_ok=True)
+
+
+def check_types(cursor: duckdb.DuckDBPyConnection, name: str, columns: Columns) -> None:
+    """Raise QueryError for types that Parquet would change: DuckDB writes and reads a file without rows."""
+    refuse(name, of_types(columns, _ZONED), "Parquet")
+    nulls = ", ".join(f"NULL::{type_} AS c{index}" for index, (_, type_) in enumerate(columns))
+    with TemporaryDirectory() as folder:
+        path = f"{folder}/empty.parquet"
+        try:
+            cursor.execute(f"COPY (SELECT {nulls} LIMIT 0) TO {sql_path(path)} (FORMAT parquet)")
+            read = describe(cursor, f"SELECT * FROM read_parquet({sql_path(path)})")
+        except duckdb.Error:  # not every type has a name that a cast takes; `store` checks the file with the rows
+            return
+    refuse(name, tuple(one for one, (_, type_) in zip(columns, read, strict=True) if one[1] != type_), "Parquet")
 
 
 def is_table(path: Path) -> bool:

@@ -55,6 +55,10 @@ class Storage(Protocol):
         """The table as it is now."""
         ...
 
+    def check_types(self, name: str, columns: Columns) -> None:
+        """Raise QueryError if rows of these columns cannot be stored. A query that takes long checks them before."""
+        ...
+
     def store(self, name: str, result: Result, note: str = "") -> Table:
         """A table of these rows, in place of an earlier one. note: a text that is kept with it.
 
@@ -97,9 +101,13 @@ class MemoryTables:
         """See `Storage`."""
         return table
 
+    def check_types(self, name: str, columns: Columns) -> None:
+        """Raise QueryError for a type that Arrow would change."""
+        refuse(name, of_types(columns, "ENUM("), "memory")
+
     def store(self, name: str, result: Result, note: str = "") -> Table:
-        """See `Storage`. Raises QueryError for a type that Arrow would change."""
-        refuse(name, of_types(result, "ENUM("), "memory")
+        """See `Storage`."""
+        self.check_types(name, columns_of(result))
         table = self._opened(name, result.lossless())
         assert isinstance(table.source, ArrowSource)
         return self._of({_id(): part.lossless() for part in cut(result)}, (), table)
@@ -188,9 +196,9 @@ def check_name(folder: Path, name: str) -> None:
         raise QueryError(f"a table that is kept in {folder} cannot be called {shown!r}: it {fault}")
 
 
-def of_types(result: Result, part: str) -> list[tuple[str, str]]:
+def of_types(columns: Columns, part: str) -> Columns:
     """The columns whose type contains `part`."""
-    return [(column, type_) for column, type_ in columns_of(result) if part in type_]
+    return tuple((column, type_) for column, type_ in columns if part in type_)
 
 
 def columns_of(result: Result) -> Columns:
@@ -198,7 +206,7 @@ def columns_of(result: Result) -> Columns:
     return tuple(zip(result.unique_columns, result.types, strict=True))
 
 
-def refuse(name: str, columns: list[tuple[str, str]], where: str) -> None:
+def refuse(name: str, columns: Columns, where: str) -> None:
     """Raise QueryError if there are columns that a storage would change."""
     if columns:
         changes = ", ".join(f"{column} of {type_}" for column, type_ in columns)
