@@ -5,14 +5,26 @@ collects all before it returns the first (938 MB for 28.8 M rows of 6 columns). 
 In DuckDB 1.5.5 both stream, and a relation takes up to 1 ms longer, since it is bound twice.
 
 In 2.0.0 a connection also refuses relations and `register` until all rows of an executed statement are fetched.
+
+DuckDB 1.5.5 waits for ever when several pipelines feed one stream (the branches of a UNION ALL, the unmatched rows of
+an outer join) and the stream's buffer fills before the last of them has begun: only a reader could empty the buffer,
+and no reader gets the stream before then. So DuckDB first collects such rows in memory that it can spill, and one
+pipeline reads them from there.
 """
 
 from __future__ import annotations
 
+import re
+
 import duckdb
 import pyarrow as pa
 
+from qoop.catalog.by_text import by_text
+
 _STREAMS_WHAT_IS_EXECUTED = duckdb.__version__.startswith("1.")
+_SEVERAL_PIPELINES = re.compile(r"\b(UNION|FULL|RIGHT|RECURSIVE)\b", re.I)
+_NOT_TOP_LEVEL = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\([^()'\"]*\)")
+_ORDERED = re.compile(r"\bORDER\s+BY\b", re.I)
 
 Rows = duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation
 
@@ -29,3 +41,37 @@ def table(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
 
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str) -> Rows:
     return connection.execute(sql) if _STREAMS_WHAT_IS_EXECUTED else connection.sql(sql)
+
+
+@by_text(most=256)
+def has_several_pipelines(sql: str) -> bool:
+    """True if more than one pipeline may feed the result.
+
+    >>> has_several_pipelines("SELECT a FROM t"), has_several_pipelines("FROM t UNION ALL FROM u")
+    (False, True)
+    """
+    return _SEVERAL_PIPELINES.search(sql) is not None
+
+
+def through_one_pipeline(sql: str) -> str:
+    """The SELECT of a planned stage, so that one pipeline feeds its result.
+
+    One that is sorted at its top level has one already: the sort collects all rows before it gives any.
+
+    >>> through_one_pipeline("SELECT a FROM t")
+    'SELECT a FROM t'
+    >>> through_one_pipeline("FROM t UNION ALL FROM u")
+    'WITH "all rows" AS MATERIALIZED (FROM t UNION ALL FROM u) SELECT * FROM "all rows"'
+    >>> through_one_pipeline("SELECT a FROM (FROM t UNION ALL FROM u) ORDER BY a")
+    'SELECT a FROM (FROM t UNION ALL FROM u) ORDER BY a'
+    """
+    if not has_several_pipelines(sql) or _ORDERED.search(_top_level(sql)):
+        return sql
+    return f'WITH "all rows" AS MATERIALIZED ({sql}) SELECT * FROM "all rows"'
+
+
+def _top_level(sql: str) -> str:
+    """The text without what stands in quotes or parentheses."""
+    while (shorter := _NOT_TOP_LEVEL.sub(" ", sql)) != sql:
+        sql = shorter
+    return sql

@@ -20,7 +20,6 @@
     functions/        functions of Python inside a kernel
     processes/        child processes for texts that are not trusted
     profiling/        what DuckDB says of a task that has run
-    one_pipeline.py   finds queries whose rows can leave DuckDB as a stream
     memory.py         the memory that a process takes
     stage_sql.py      checks that a stage's SQL only reads its inputs
     storage/          committed outputs
@@ -28,7 +27,7 @@
     failures.py       turns errors of DuckDB, Arrow and the system into ours
     progress.py       the progress of a job
     history.py        the records of a job: what it did and why
-    deadline_record.py  the record of a job that may miss its deadline
+    notices.py        those of them that a user should see without the history
     replay.py         a history as attempts with intervals, shares, capacity and stages
     clock.py          wall time and simulated time
 """

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Union
 
 from qoop.catalog.errors import Cancelled, QoopError, Revoked
 from qoop.catalog.sizes import counted, size, span
 from qoop.catalog.value import value
-from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.events import Committed
 from qoop.engine.functions.measured import FunctionCalls
+from qoop.engine.notices import Continued, DeadlineReported, NotContinued, NotSaved, Slept
 from qoop.engine.task import (
-    LEAST_SECONDS,
     AttemptId,
     CheckpointKey,
     Content,
@@ -56,88 +54,6 @@ class Switched:
         kept = f"{counted(self.kept, 'checkpoint')} kept, {counted(len(self.carried), 'attempt')} carried on"
         left = counted(self.tasks, "task")
         return f"at {self.at:.3f} s {what}: {left} to run, {kept}, {len(self.stopped)} stopped{why}"
-
-
-@value
-class Continued:
-    """A plan begins with outputs that were there before the job. found: how many, of all outputs of the plan. left:
-    those that must still be made. seconds: what the found ones took, on the slots that there are."""
-
-    at: float
-    found: int
-    outputs: int
-    left: int
-    seconds: float
-
-    def __str__(self) -> str:
-        return f"at {self.at:.3f} s {self.notice}"
-
-    @property
-    def notice(self) -> str:
-        saved = f", about {span(self.seconds)} saved" if self.seconds >= LEAST_SECONDS else ""
-        if self.left == 0:
-            return f"continued: the answer was there{saved}"
-        return f"continued: {self.found} of {counted(self.outputs, 'output')} found, {self.left} to make{saved}"
-
-
-@value
-class NotContinued:
-    """A run of the same text did not end, and the job has found none of its outputs. why: as a clause."""
-
-    at: float
-    why: str
-
-    def __str__(self) -> str:
-        return f"at {self.at:.3f} s {self.notice}"
-
-    @property
-    def notice(self) -> str:
-        return f"not continued: {self.why}"
-
-
-@value
-class NotSaved:
-    """The first output of the job that is not written where it would outlive the process. why: as a clause."""
-
-    at: float
-    bytes: int
-    why: str
-
-    def __str__(self) -> str:
-        return f"at {self.at:.3f} s {self.notice}"
-
-    @property
-    def notice(self) -> str:
-        return not_saved(self.bytes, self.why)
-
-
-@value
-class Slept:
-    """The machine slept, as a laptop does whose lid is closed. seconds: in which no task went on."""
-
-    at: float
-    seconds: float
-
-    def __str__(self) -> str:
-        return f"at {self.at:.3f} s {self.notice}"
-
-    @property
-    def notice(self) -> str:
-        return f"the machine slept for {timedelta(seconds=round(self.seconds))}"
-
-
-Notice = Continued | NotContinued | NotSaved | Slept
-"""Records that a user should see without the history: each has a `notice`, a sentence without the time."""
-
-
-def not_saved(bytes_: int, why: str) -> str:
-    """A sentence about an output that does not outlive the process. why: as a clause, with advice.
-
-    >>> not_saved(2 * 10**9, "the disk is full: free space").partition(". ")[0]
-    'an output of 2 GB is not on disk, since the disk is full: free space'
-    """
-    lost = "If the query is killed, it starts again from what is on disk, at the worst from zero"
-    return f"an output of {size(bytes_)} is not on disk, since {why}. {lost}"
 
 
 @value

@@ -40,7 +40,6 @@ from qoop.engine.functions.calls import Calls, Tell
 from qoop.engine.functions.measured import FunctionCalls, Ledger
 from qoop.engine.instance import Instance, as_value
 from qoop.engine.kernel_options import options_of, resource_options
-from qoop.engine.one_pipeline import has_several_pipelines, through_one_pipeline
 from qoop.engine.storage.growing import Begin, InMemory, Made
 from qoop.engine.storage.partition import cut, quoted, with_partition_number, without_number
 from qoop.engine.task import AttemptId, TaskProfile, TaskSpec
@@ -208,8 +207,8 @@ class Kernel:
     def _reader(self, sql: str, stage: Stage, rows: int) -> pa.RecordBatchReader:
         """The rows in batches. A user's own text whose stream DuckDB might never begin is collected as a whole."""
         if stage.opaque is None:
-            return arrow_output.stream(self._connection, through_one_pipeline(sql), rows)
-        if has_several_pipelines(sql):
+            return arrow_output.stream(self._connection, arrow_output.through_one_pipeline(sql), rows)
+        if arrow_output.has_several_pipelines(sql):
             return self._connection.sql(sql).to_arrow_table(rows).to_reader()
         return arrow_output.stream(self._connection, sql, rows)
 

@@ -12,17 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from qoop.catalog.value import value
-from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.history import (
     Began,
     CapacityReported,
     Ended,
     Failed,
-    Notice,
     Record,
     Regranted,
     ShareReported,
-    Slept,
     StageDone,
     Started,
     Stopped,
@@ -30,6 +27,7 @@ from qoop.engine.history import (
     Switched,
     Waiting,
 )
+from qoop.engine.notices import DeadlineReported, Notice, Slept
 from qoop.engine.task import AttemptId, CheckpointKey, MachineId
 from qoop.planner.packing import on_threads
 from qoop.planner.plan import Resources, StageId

@@ -24,7 +24,6 @@ from qoop.catalog.errors import (
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.engine.data_locality import DataLocality
-from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.events import (
     Begun,
     CallsObserved,
@@ -56,17 +55,14 @@ from qoop.engine.history import (
     Ended,
     Failed,
     Lost,
-    NotContinued,
-    NotSaved,
     Saved,
     ShareReported,
-    Slept,
     Started,
     Stopped,
     Succeeded,
     Switched,
-    not_saved,
 )
+from qoop.engine.notices import DeadlineReported, NotContinued, NotSaved, Slept, not_saved
 from qoop.engine.running.attempts import Attempt
 from qoop.engine.running.task_specs import TaskSpecs
 from qoop.engine.running.view import RunView

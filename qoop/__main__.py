@@ -233,7 +233,7 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         return _script(options, text)
     with loading_little():
         from qoop.catalog import duckdb_introspection
-        from qoop.interfaces.commands.named import tables_named
+        from qoop.interfaces.commands.loading import tables_named
         from qoop.query.statements.statement import SetOption, statements
 
         if options.process_is_ours:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from qoop.engine.events import Committed, Release
 from qoop.engine.frontier import StageNode, TaskNode
-from qoop.engine.history import Continued, Released, StageDone
+from qoop.engine.history import Released, StageDone
+from qoop.engine.notices import Continued
 from qoop.engine.running.log import RunLog
 from qoop.engine.task import CheckpointKey, Content, JobId, TaskAccount
 

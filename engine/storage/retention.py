@@ -17,7 +17,7 @@ from qoop.catalog.sizes import size
 from qoop.catalog.stores.objects import is_remote, open_objects
 from qoop.catalog.value import value
 from qoop.engine.events import Committed
-from qoop.engine.history import not_saved
+from qoop.engine.notices import not_saved
 from qoop.engine.storage.manifest import CheckpointDirectory, Saved, Unsaved, refuse_if_open
 from qoop.engine.task import CheckpointKey, JobId
 

@@ -6,7 +6,8 @@
     config.py         the values of options: from arguments, the environment, files, defaults
     tables.py         the tables and views of a session, by name
     statements/       statements other than SELECT: views, COPY, SET, parameters
-    planning.py       plans a session's queries: chooses between DuckDB's plan and plans of stages
+    planning.py       the plan that a query begins with: DuckDB's, or one of stages
+    plan_search.py    the plans of a query and their estimates, also while it runs
     preparation.py    binds queries and collects the statistics that their planning needs
     quick_plans.py    plans of stages that are quick to make, to compare DuckDB's plan with
     earlier_work.py   the outputs and plans that earlier runs have left

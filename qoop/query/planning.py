@@ -4,64 +4,42 @@
     the same text again, or but for literals ──SessionPlans──> its earlier plans         `plan`, `alternatives`
     a job that has ended ──JobLessons──> observations of its stages ──> later plans      `started`
 
-All of it runs in the thread of the caller, except the search for alternatives of a running job. The planner thread
-takes that with the job (:class:`~qoop.adaptive.replanning.adaptive.Adaptive`).
+All of it runs in the thread of the caller. The planner thread searches for other plans of a job that runs
+(:mod:`qoop.query.plan_search`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.job_handle import JobHandle
-from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner
-from qoop.adaptive.replanning.adaptive import Adaptive, Known
-from qoop.adaptive.replanning.greedy import BOTH_ERR, LONG_SECONDS, Greedy
-from qoop.adaptive.replanning.policies import policy_named
-from qoop.catalog.errors import BindError, CatalogError, QueryError
-from qoop.planner.estimate.cost import CostModel
-from qoop.planner.estimate.observed import Observations
+from qoop.adaptive.replanning.adaptive import Adaptive
+from qoop.adaptive.replanning.greedy import LONG_SECONDS
+from qoop.catalog.errors import QueryError
 from qoop.planner.finish import Done, finish_time
 from qoop.planner.plan import ISOLATED, Plan, Resources
-from qoop.planner.search.candidate import Alternatives, Candidate, Grid, Pool, local_grid
-from qoop.planner.variants import Variant
+from qoop.planner.search.candidate import Alternatives, Candidate, Grid, Pool
 from qoop.planner.whole_query import whole_plan
-from qoop.query.config import Config
 from qoop.query.duckdb_plans import (
-    GOES_ON,
     SHORT_SECONDS,
     DuckDBPlan,
-    DuckDBPlans,
     as_they_turned_out,
-    known_best,
     possible_slots,
     seconds_of,
 )
-from qoop.query.earlier_work import EarlierWork, StoredWork
 from qoop.query.job import Planned, Prepared
-from qoop.query.job_lessons import JobLessons
-from qoop.query.plan_keys import about, versions
-from qoop.query.plan_store import PlanStore, SessionPlans
+from qoop.query.plan_search import MUCH_LESS, PlanSearch
+from qoop.query.plan_store import PlanStore
 from qoop.query.statements.statement import query_text
-from qoop.query.tables import SessionTables, weakly
+from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.planner.sql.bind import Bound
-    from qoop.query.preparation import Preparation
-    from qoop.query.quick_plans import QuickPlans
-
-MUCH_LESS = 0.8
-"""Another plan is tried only if it should take less than this part of the seconds of DuckDB's plan, where these are
-known or few: estimates err, and the least of many estimates errs most."""
-
-FAR_BEHIND = 1.1
-"""A search among all plans follows only if the best plan of the quick search takes at most this multiple of DuckDB's
-plan. Of 66 queries of TPC-DS at scale 10, both find a plan below 0.85 for 12, and the full search for one more."""
 
 COMPARE_SECONDS = 2.0
 """A query that should take DuckDB longer than this on its share, by footers alone, is compared with plans of stages
@@ -70,47 +48,9 @@ before it begins, which takes about 50 ms, and 0.3 s where the planner has still
 SEARCHES_FROM = 30.0
 """Seconds that a process must be expected to last for its queries to change plan: a search takes up to a second."""
 
-_GROWS = 4
-"""The multiple of the present slots up to which plans are compared, if machines may join."""
 
-
-class QueryPlanning:
-    """The plans of one session. Thread-safe. It has no reference to the session, which jobs would keep alive.
-
-    share: the resources of all jobs together. cost: the machine's constants. stored: the work of earlier runs.
-    background: does work for later runs; by default at once.
-    """
-
-    def __init__(
-        self,
-        tables: SessionTables,
-        plan_store: PlanStore,
-        cost: CostModel,
-        config: Config,
-        share: Callable[[], Resources],
-        stored: StoredWork | None = None,
-        background: Planner | None = None,
-    ) -> None:
-        self._tables = tables
-        self._cost = cost
-        self._config = config
-        self._share = share
-        self._background = background or InlinePlanner()
-        self._searched: set[str] = set()  # texts whose alternatives are being searched in the background
-        self._duckdb_plans = DuckDBPlans(tables, shared=config.reuse or config.checkpoints is not None)
-        self._lessons = JobLessons(self._duckdb_plans)
-        self._plans = SessionPlans(
-            plan_store, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._lessons.row_seconds
-        )
-        survive = config.checkpoints is not None or config.ray is not None
-        self._earlier = EarlierWork(stored or StoredWork(), self._plans, survive, config.reuse, cost)
-        self._expected = 0.0
-
-    @cached_property
-    def _preparation(self) -> Preparation:
-        from qoop.query.preparation import Preparation  # a plan that is stored needs none
-
-        return Preparation(self._tables, self._cost, self._config.statistics, self._lessons.observations)
+class QueryPlanning(PlanSearch):
+    """The plan that a query of the session begins with, and the facts for later plans. Thread-safe."""
 
     def apart(self, tables: SessionTables) -> QueryPlanning:
         """The same planning for other tables. It shares no plans and no facts with this one."""
@@ -135,17 +75,6 @@ class QueryPlanning:
     def slowdown(self) -> float:
         """The factor by which the tasks of the session's jobs have taken longer than estimated."""
         return self._lessons.slowdown
-
-    @property
-    def cost(self) -> CostModel:
-        """The machine's constants."""
-        return self._cost
-
-    @property
-    def usable(self) -> Resources:
-        """The share to plan for: without any slot, that of one."""
-        share = self._share()
-        return share if share.cpu >= 1.0 else replace(share, cpu=1.0)
 
     def plan(self, text: str, at: str | None = None) -> Planned:
         """Bind and plan a query in the caller's thread, or find its earlier plan. at: see `Binder.bind`; a text that
@@ -173,15 +102,6 @@ class QueryPlanning:
         slots = possible_slots(int(self.usable.cpu), self._config.slots)
         plan = whole_plan(bound, seconds_of(text, tables), slots, shareable=False, reason=ISOLATED)
         return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0)
-
-    def _own(self, text: str, slots: int) -> DuckDBPlan:
-        """DuckDB's own plan for this number of slots."""
-        return self._duckdb_plans.of(text, possible_slots(slots, self._config.slots))
-
-    def _in_stages_only(self, text: str) -> bool:
-        """True if DuckDB's own plan is not allowed: it would call functions of Python in any order, even slow ones
-        first."""
-        return bool(self._config.staged or self._tables.binder.functions(text))
 
     def _staged(self, text: str, at: str | None, share: Resources, begun: float) -> Planned:
         """The query in stages, by the usual plan or its earlier one."""
@@ -243,7 +163,7 @@ class QueryPlanning:
 
         A query that is short by its footers runs by DuckDB's plan, and no other is made. Footers say little of joins.
         So a longer query begins by DuckDB's plan, and a quick search for plans of stages runs at the same time
-        (:meth:`_search_quickly`). Plans are compared first where a query is long by its footers, or where outputs are
+        (`PlanSearch`). Plans are compared first where a query is long by its footers, or where outputs are
         to survive the process: some may exist from an earlier run. A query whose last run was killed is not short.
         """
         seconds, grid = self._cost.on_threads(own.seconds, share.cpu), self._grid(share)
@@ -293,36 +213,6 @@ class QueryPlanning:
         adaptive = self._adaptive(text, share, own.bound, own.tables, whole=True)
         return Planned(own.bound, own.plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
 
-    def _quick_plans(self, text: str, share: Resources) -> QuickPlans:
-        """The plans of stages that earlier runs have stored, and, if none had these resources, of a quick search."""
-        from qoop.query.quick_plans import QuickPlans, quick_plans
-
-        grid, stored = self._grid(share), self._plans.plan(text, share)
-        if stored is None:
-            prepared, plan = self._preparation.planned(self.prepare(text), share)
-            quick = quick_plans(prepared, plan, share, grid, self._cost)
-            return replace(quick, candidates=(*quick.candidates, *self._earlier.plans(text, grid)))
-        bound, plan, tables = stored
-        self._tables.pinned(tables)
-        kept = self._plans.kept(text, grid) if self._earlier.losses.survive else ()
-        before = Candidate(plan, "before", grid.machine, self._cost)
-        stages = [one for one in (*kept, *self._earlier.plans(text, grid)) if not one.plan.root.whole]
-        return QuickPlans(bound, tables, (before, *stages))
-
-    def _grid(self, share: Resources) -> Grid:
-        """The shares that plans are compared on. No plan is a single task where no node has all slots, or where only
-        stages are allowed and their outputs are to survive."""
-        lone = self._config.ray is None and not (self._earlier.losses.survive and self._config.staged)
-        return local_grid(share, lone, max(self._expected, 0.0 if self._config.ray is None else _GROWS * share.cpu))
-
-    def _was_better_in_stages(self, own: DuckDBPlan, share: Resources) -> bool:
-        """True if the query took less in stages than DuckDB's plan takes, by plans that are no longer stored."""
-        return own.staged_seconds is not None and own.staged_seconds < self._own_seconds(own, share)
-
-    def _own_seconds(self, own: DuckDBPlan, share: Resources) -> float:
-        """The seconds that DuckDB's plan should take on a share, with the expected work lost with the process."""
-        return self._earlier.losses.with_losses(self._cost.on_threads(own.seconds, share.cpu))
-
     def _best(self, own: DuckDBPlan, others: Sequence[Candidate], share: Resources) -> Plan:
         """DuckDB's plan, or one of the others: the one that took less. A plan with few runs is tried again if it may
         take less, so a query settles on the better one even if the estimates are wrong."""
@@ -335,22 +225,6 @@ class QueryPlanning:
             return hopeful.plan
         [best] = as_they_turned_out([best], own.staged_seconds, share)
         return best.plan
-
-    def _estimated(
-        self, own: DuckDBPlan, text: str, prepare: Callable[[], Prepared], spilling: float = 0.0
-    ) -> DuckDBPlan:
-        """DuckDB's plan with its best estimate: measured, or by statistics. spilling: seconds of one thread for rows
-        beyond the memory."""
-        if own.estimated is not None:
-            return own
-        from qoop.planner.planner import as_duckdb_reads
-
-        prepared = prepare()
-        relation = as_duckdb_reads(prepared.bound, self._tables.binder.describe)
-        if relation is None:
-            return own
-        seconds = prepared.planning().duckdb_seconds(relation)
-        return self._duckdb_plans.add_estimate(own, seconds, spilling)
 
     def estimated_seconds(self, planned: Planned) -> float:
         """The seconds that a plan should take on the present share."""
@@ -379,23 +253,6 @@ class QueryPlanning:
         grid = grid or self._grid(self.usable)
         return Alternatives(Pool(grid, (Candidate(plan, "DuckDB", grid.machine, self._cost),)), (0,))
 
-    def _alternatives(self, text: str, grid: Grid, now: bool, prepare: Callable[[], Prepared]) -> Alternatives:
-        """The plans of a text worth keeping; with DuckDB's own, unless the query is bound at an earlier time."""
-
-        def well_prepared() -> Prepared:
-            prepared = prepare()
-            return self._preparation.after_pilots(prepared, lambda: prepared.planning().plan(Variant(), self.usable))
-
-        found = self._plans.alternatives(text, grid, well_prepared)
-        if not now or self._in_stages_only(text):
-            return found
-        own = self._estimated(self._own(text, grid.threads), text, prepare)
-        return found.and_first(Candidate(own.plan, "DuckDB", grid.machine, self._cost))
-
-    def prepare(self, text: str, at: str | None = None) -> Prepared:
-        """As `Session.prepare`. Where a table changes meanwhile, the query is bound again."""
-        return self._preparation.prepare(text, at)
-
     def row_seconds(self) -> Mapping[str, float]:
         """The seconds that functions of Python have taken for a row, by their keys."""
         self._learn()
@@ -421,140 +278,3 @@ class QueryPlanning:
         """Use the facts from jobs that have ended, and drop the plans that were far off."""
         for one in self._lessons.learn():
             self._plans.forget(one.text, one.share, self._grid(one.share))
-
-    def _adaptive(
-        self,
-        text: str,
-        share: Resources,
-        bound: Bound,
-        tables: Mapping[str, Table],
-        prepared: Prepared | None = None,
-        at_once: bool = False,
-        whole: bool = False,
-    ) -> Adaptive | None:
-        """The parts that a job of the text needs to change plan, None if it may not. at_once: the search for other
-        plans begins at the start, however long it takes. whole: it begins by DuckDB's plan."""
-        if not self._config.replan:
-            return None
-        grid, policy = self._grid(share), policy_named(self._config.policy)
-        adaptive = Adaptive(
-            partial(weakly(self._find), text, grid, versions(tables), bound, prepared, whole),
-            share,
-            at_once=at_once or self._plans.has_alternatives(text, grid),
-            policy=policy,
-            known=self._known_best(text, share),
-        )
-        if not whole or not isinstance(policy, Greedy):
-            return adaptive  # another policy also decides on slots
-        return replace(
-            adaptive, quick_search=partial(weakly(self._search_quickly), text, grid, versions(tables), bound)
-        )
-
-    def _known_best(self, text: str, share: Resources) -> Known | None:
-        """The best plan of a text that has run to its end here."""
-        if self._in_stages_only(text):
-            return None
-        own = self._own(text, int(share.cpu))
-        return known_best(own, self._cost.on_threads(own.seconds, share.cpu))
-
-    def _search_quickly(
-        self, text: str, grid: Grid, tables: Mapping[str, str], planned: Bound, run_for: float
-    ) -> Sequence[Candidate] | None:
-        """The plans of a quick search, and DuckDB's plan, which has run for some seconds, with its best estimate.
-
-        Empty if they should take so much longer that a comparison waits for the next event. None if all plans have to
-        be compared: some are known, or have run.
-
-        tables, planned: as for `_find`.
-        """
-        from qoop.query.quick_plans import best_of
-
-        try:
-            own = self._own(text, grid.threads)
-        except (BindError, CatalogError):
-            return ()  # one of its tables is gone
-        if not about(own.plan, tables, planned.settings):
-            return ()
-        share = self.usable
-        seconds = self._own_seconds(own, share)
-        if own.runs and seconds < LONG_SECONDS and run_for < GOES_ON * seconds:
-            self._search_in_background(text, grid)
-            return ()
-        if own.staged_seconds is not None or self._plans.has_alternatives(text, grid):
-            return None
-        if own.others_estimated is not None and own.others_estimated[0] == share.cpu:
-            return () if self._are_behind(own, share, run_for) else None
-        quick = self._quick_plans(text, share)
-        if not all(about(one.plan, tables, planned.settings) for one in quick.candidates):
-            return ()  # a table or a setting has changed since it began
-        own = self._estimated(own, text, lambda: quick.prepared or self.prepare(text), quick.spilling(share))
-        doubted = not own.runs and self._own_seconds(own, share) >= LONG_SECONDS
-        own = self._duckdb_plans.add_estimate_of_others(
-            own, share.cpu, best_of(quick.candidates, share, doubted).seconds
-        )
-        if self._are_behind(own, share, run_for):
-            return ()
-        factor = self._duckdb_plans.slowdown_of_others(own)
-        others = self._earlier.losses.among([one.slower(factor) for one in quick.candidates], share)
-        return [Candidate(own.plan, "DuckDB", grid.machine, self._cost), *others]
-
-    def _search_in_background(self, text: str, grid: Grid) -> None:
-        """Search the alternatives of a short query for its next run. During a run of half a second, the search would
-        take a third of its time; a job leaves DuckDB's plan of such a query only when that is overdue."""
-        if text in self._searched or self._plans.has_alternatives(text, grid):
-            return
-        searched = self._searched
-        searched.add(text)
-        search = partial(weakly(self._alternatives), text, grid, True, partial(weakly(self.prepare), text))
-        self._background.ask(search, lambda _: searched.discard(text))  # its next run raises what is wrong
-
-    def _are_behind(self, own: DuckDBPlan, share: Resources, run_for: float) -> bool:
-        """True if the plans of the quick search should take so much longer than DuckDB's that a search among all plans
-        should find no better one. run_for: seconds that DuckDB's plan has run."""
-        assert own.others_estimated is not None
-        theirs = max(self._own_seconds(own, share), GOES_ON * run_for)
-        return own.others_estimated[1] * self._duckdb_plans.slowdown_of_others(own) > FAR_BEHIND * theirs
-
-    def _find(
-        self,
-        text: str,
-        grid: Grid,
-        tables: Mapping[str, str],
-        planned: Bound,
-        prepared: Prepared | None,
-        whole: bool,
-        observed: Observations,
-    ) -> Sequence[Candidate]:
-        """The plans of a query worth keeping, by estimates and by the observations since it was planned.
-
-        tables, planned: versions by name, and the query, with the options and functions that it was planned with: only
-        plans with the same inputs can take its place. whole: the job began with DuckDB's plan: stages that have not
-        run so far must be much better than that, as at the start.
-        """
-        if self._tables.binder.functions(text) != planned.functions:
-            return ()
-        if self.usable.memory / self.usable.cpu < min(point.memory / point.cpu for point in grid.points):
-            grid = self._grid(self.usable)  # tasks of plans for the memory of the start would not fit
-
-        def prepare() -> Prepared:
-            return prepared or self.prepare(text)
-
-        if observed.by_signature or observed.calls:
-            from qoop.planner.search.alternatives import keep, pool
-
-            found = keep(pool(prepare().planning(observed), grid))
-        else:
-            found = self._alternatives(text, grid, True, prepare)
-        kept = [one for one in found.kept if about(one.plan, tables, planned.settings)]
-        if self._in_stages_only(text):
-            return self._earlier.losses.among(kept, self.usable)
-        own = self._own(text, grid.threads)
-        if whole and own.staged_seconds is not None:
-            own = own.hopeful()
-            kept = [replace(one, plan=own.plan) if one.plan.root.whole else one for one in kept]
-        if not whole and not own.runs and self._own_seconds(own, self.usable) >= LONG_SECONDS:
-            # as it was held against the stages that the query began with
-            kept = [one.slower(BOTH_ERR) if one.plan.root.whole else one for one in kept]
-        untried = MUCH_LESS / self._duckdb_plans.slowdown_of_others(own) if whole else 1.0
-        turned_out = as_they_turned_out(kept, own.staged_seconds, self.usable, untried)
-        return self._earlier.losses.among(turned_out, self.usable)

@@ -24,8 +24,8 @@ from qoop.adaptive.schedulers.terms import Terms
 from qoop.engine.backends.outcomes import Outcome
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
-from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.history import Decided
+from qoop.engine.notices import DeadlineReported
 from qoop.engine.progress import Progress
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.search.candidate import Candidate

@@ -38,7 +38,8 @@ from qoop.engine.events import (
     TaskStopped,
     TaskSucceeded,
 )
-from qoop.engine.history import Began, Continued, Lost, NotSaved, Waiting
+from qoop.engine.history import Began, Lost, Waiting
+from qoop.engine.notices import Continued, NotSaved
 from qoop.engine.run import Run
 from qoop.engine.state import TRANSITIONS, Limits, State
 from qoop.engine.task import AttemptId, CheckpointKey, TaskId, checkpoint_key

@@ -16,7 +16,8 @@ from facts_table import TEXT, WAITS, expected, write_facts
 
 import qoop
 from qoop.__main__ import main
-from qoop.engine.history import Continued, NotSaved, Saved
+from qoop.engine.history import Saved
+from qoop.engine.notices import Continued, NotSaved
 from qoop.query.drawing.terminal import Terminal
 from qoop.query.drawing.view import news
 from qoop.query.streams import one_line_warnings

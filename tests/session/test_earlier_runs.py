@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
-from qoop.engine.history import Continued
+from qoop.engine.notices import Continued
 from qoop.query.job import Job
 from qoop.session import earlier_runs
 

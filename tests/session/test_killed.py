@@ -12,7 +12,8 @@ import duckdb
 import pytest
 
 import qoop
-from qoop.engine.history import Continued, Started
+from qoop.engine.history import Started
+from qoop.engine.notices import Continued
 
 QUERY = """
 SELECT u.b % 7 AS k, count(*) AS n, sum(hash(t.a + u.a) % 5) AS s, max(t.c) AS m

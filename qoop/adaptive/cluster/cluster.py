@@ -68,7 +68,7 @@ from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
 from qoop.engine.events import Release
-from qoop.engine.history import Slept
+from qoop.engine.notices import Slept
 from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources

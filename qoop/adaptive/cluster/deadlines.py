@@ -22,7 +22,7 @@ from qoop.adaptive.cluster.recording.messages import SampleOffered
 from qoop.adaptive.replanning.decision import slowdown_of
 from qoop.adaptive.replanning.slowdown import finish_time
 from qoop.adaptive.schedulers.shares import times
-from qoop.engine.deadline_record import AnotherTime, DeadlineReported, InPart
+from qoop.engine.notices import AnotherTime, DeadlineReported, InPart
 from qoop.engine.run import Run
 from qoop.engine.task import JobId
 from qoop.planner.finish import Done

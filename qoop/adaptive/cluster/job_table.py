@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from qoop.adaptive.cluster.granting.granter import dirty_jobs
 from qoop.adaptive.cluster.recording.ticks import OutputsFound
 from qoop.catalog.errors import Cancelled, GuardMismatch, Overloaded, QoopError
-from qoop.engine.history import NotContinued
+from qoop.engine.notices import NotContinued
 from qoop.engine.state import State
 from qoop.engine.storage.guard import complete
 from qoop.engine.task import CheckpointKey, JobId, checkpoint_key

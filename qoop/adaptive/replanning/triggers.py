@@ -9,8 +9,8 @@ from math import inf, log
 from qoop.adaptive.replanning.decision import SHARE, Option, reestimate
 from qoop.catalog.sizes import size, span
 from qoop.catalog.value import value
-from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.history import Coming, MemoryExhausted, MemoryRaised, Record, ShareReported, StageDone, expected
+from qoop.engine.notices import DeadlineReported
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.estimate.reestimate import LEAST_ROW_SECONDS
 from qoop.planner.plan import Plan, Resources, StageId, table_read

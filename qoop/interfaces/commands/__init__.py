@@ -6,7 +6,6 @@
     cluster.py       ``qoop cluster``: nodes of a Ray cluster, and the sessions on them
     file_views.py    the views of DuckDB files, for ``qoop serve``
     loading.py       loads Arrow without NumPy
-    named.py         which tables the statements of ``qoop DIR -c`` can mean
     profile.py       ``qoop profile``: list, show, draw, convert, statistics
     replay.py        ``qoop replay``: tells a trace and checks it
     resume.py        ``qoop resume``: goes on with a suspended job

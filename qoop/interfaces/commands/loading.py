@@ -1,12 +1,22 @@
-"""Loads only the modules that a single command needs: loading may take most of its time."""
+"""Loads only the modules, and opens only the tables, that a single command needs: both may take most of its time."""
 
 from __future__ import annotations
 
 import atexit
 import gc
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qoop.query.statements.statement import Statement
+
+_WORD = re.compile(r"\w+")
+_LISTS_TABLES = re.compile(
+    r"\b(?:show|describe|information_schema|(?:duckdb|pg|pragma|sqlite)_\w+)\b|\(\s*desc\s*\)", re.I
+)
 
 
 @contextmanager
@@ -53,3 +63,25 @@ def version_text() -> str:
     import qoop
 
     return f"qoop {qoop.__version__} on DuckDB {duckdb.__version__}"
+
+
+def tables_named(done: Sequence[Statement]) -> Callable[[str], bool] | None:
+    """True for the name of a table that occurs as a word in a statement; None if a statement may list all tables.
+
+    Opening the 24 tables of a benchmark takes as long as a short query: each needs its footer read and a view in
+    DuckDB. A query may still compute the name of another table: then DuckDB raises that it does not exist.
+
+    >>> from qoop.query.statements.statement import Query
+    >>> named = tables_named([Query("SELECT count(*) FROM Orders")])
+    >>> named("orders"), named("items"), named("my table"), tables_named([Query("FROM duckdb_tables()")])
+    (True, False, True, None)
+    """
+    from qoop.query.statements.statement import Approximate, Explain, Query, SetOption
+
+    texts = [one.text for one in done if isinstance(one, Query | Approximate | Explain)]
+    if any(map(_LISTS_TABLES.search, texts)) or not all(
+        isinstance(one, Query | Approximate | Explain | SetOption) for one in done
+    ):
+        return None
+    words = {word for text in texts for word in _WORD.findall(text.lower())}
+    return lambda name: name.lower() in words or _WORD.fullmatch(name) is None

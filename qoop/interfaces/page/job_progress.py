@@ -11,31 +11,27 @@ from dataclasses import dataclass, field
 from qoop.adaptive.replanning.end_seconds import EndSeconds
 from qoop.adaptive.replanning.slowdown import NEVER_OVER
 from qoop.catalog.errors import QoopError, Revoked, Suspended
-from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.events import Committed
 from qoop.engine.history import (
     Began,
     CapacityAnnounced,
     CapacityReported,
-    Continued,
     Decided,
     Ended,
     Failed,
     Lost,
     MemoryExhausted,
     MemoryRaised,
-    NotContinued,
-    NotSaved,
     Record,
     Redone,
     Regranted,
-    Slept,
     Started,
     Stopped,
     Succeeded,
     Switched,
     Waiting,
 )
+from qoop.engine.notices import Continued, DeadlineReported, NotContinued, NotSaved, Slept
 from qoop.engine.replay import AttemptReplay, JobReplay
 from qoop.engine.task import (
     AttemptId,

@@ -7,8 +7,8 @@ from textwrap import wrap
 
 from qoop.adaptive.cluster.job_status import JobStatus, RemainingTime
 from qoop.catalog.sizes import size, span
-from qoop.engine.deadline_record import DeadlineReported
-from qoop.engine.history import Continued, Decided, NotContinued, Record, Switched
+from qoop.engine.history import Decided, Record, Switched
+from qoop.engine.notices import Continued, DeadlineReported, NotContinued
 from qoop.engine.progress import StageProgress
 from qoop.query.drawing.terminal import Paint, Terminal, shortened, width_of
 

@@ -13,7 +13,7 @@ from waits import until
 import qoop
 from qoop.adaptive.monitor import sleep
 from qoop.adaptive.monitor.sleep import SleepMeter, boot_seconds
-from qoop.engine.history import Slept
+from qoop.engine.notices import Slept
 from qoop.session.stops import Stops
 
 NOTICE = "the machine slept for 3:00:00"

@@ -13,23 +13,19 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from qoop.catalog.errors import GuardMismatch, Revoked
-from qoop.engine.deadline_record import DeadlineReported
 from qoop.engine.history import (
     CapacityReported,
-    Continued,
     Decided,
     Ended,
     Failed,
     Lost,
     MemoryExhausted,
     MemoryRaised,
-    NotContinued,
-    NotSaved,
     Record,
     Redone,
-    Slept,
     Switched,
 )
+from qoop.engine.notices import Continued, DeadlineReported, NotContinued, NotSaved, Slept
 from qoop.engine.task import JobId
 
 _log = logging.getLogger("qoop.job")
