@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from qoop.adaptive.monitor.cgroup import ROOT, FirstVersionGroup, Group
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.sizes import size
 
 Controller = Literal["cpu", "memory"]
 PERIOD = 100_000
@@ -131,3 +133,38 @@ def _below(root: int) -> Sequence[Any]:
         return [above, *above.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSize:
+    """The limits of a control group. memory: bytes."""
+
+    memory: int
+    cpus: float
+
+    def __str__(self) -> str:
+        return f"{size(self.memory)} and {self.cpus:.2g} CPUs"
+
+
+@dataclass
+class Course:
+    """The sizes that a process had, each with the monotonic time from which on it held."""
+
+    sizes: list[tuple[float, GroupSize]] = field(default_factory=list)
+
+    def put(self, limits: GroupSize) -> None:
+        """This holds from now on."""
+        self.sizes.append((time.monotonic(), limits))
+
+    def between(self, begin: float, end: float) -> Iterator[tuple[float, GroupSize]]:
+        """The seconds at each size between two times.
+
+        >>> course = Course([(0.0, GroupSize(1, 1.0)), (5.0, GroupSize(2, 1.0)), (9.0, GroupSize(3, 1.0))])
+        >>> [(seconds, limits.memory) for seconds, limits in course.between(3.0, 8.0)]
+        [(2.0, 1), (3.0, 2)]
+        """
+        ends = [at for at, _ in self.sizes[1:]] + [float("inf")]
+        for (at, limits), until in zip(self.sizes, ends, strict=True):
+            seconds = min(end, until) - max(begin, at)
+            if seconds > 0:
+                yield seconds, limits

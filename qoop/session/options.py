@@ -28,7 +28,7 @@ class JobTerms(TypedDict, total=False):
     weight: its part of the slots relative to other jobs of its tenant, above 0; 1 by default.
     tenant: the tenant that it counts for; by default the session's. Slots are shared between tenants first, then
         between the jobs of each.
-    user: whose limits hold besides those of the tenant, see `Cluster.limit_user`; by default there are none.
+    user: whose limits hold besides those of the tenant, see `Cluster.limit`; by default there are none.
     priority, deadline: as for `connect`; by default the session's.
     """
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import qoop
 from qoop.adaptive.cluster.cluster import Cluster
+from qoop.adaptive.cluster.granting.tenant_limits import TENANT, USER, Owner
 from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.schedulers.base import Request
 from qoop.adaptive.schedulers.max_min import MaxMin
@@ -166,7 +167,7 @@ def test_a_tenant_holds_no_more_slots_than_its_limit_and_all_of_its_jobs_end(
 ) -> None:
     clock = VirtualClock()
     cluster = Cluster(SimulatedBackend({"m": Resources(slots, 1e12)}, clock), clock=clock, thread=False)
-    cluster.limit_tenant("x", limit)
+    cluster.limit(Owner(TENANT, "x"), limit)
     handles = [
         cluster.submit(JobRequest(plan(f"p{number}", tasks), terms=Terms(tenant)))
         for number, (tenant, tasks) in enumerate(jobs)
@@ -187,8 +188,8 @@ def test_a_tenant_holds_no_more_slots_than_its_limit_and_all_of_its_jobs_end(
 def test_limits_of_a_user_and_of_its_tenant_hold_both(of_tenant: int, of_user: int) -> None:
     clock, unit = VirtualClock(), 100e6
     cluster = Cluster(SimulatedBackend({"m": Resources(8, 8 * unit)}, clock), clock=clock, thread=False)
-    cluster.limit_tenant("x", memory=of_tenant * unit)
-    cluster.limit_user("ann", of_user, of_user * unit)
+    cluster.limit(Owner(TENANT, "x"), memory=of_tenant * unit)
+    cluster.limit(Owner(USER, "ann"), of_user, of_user * unit)
     handles = [
         cluster.submit(JobRequest(plan(f"p{number}", 6, unit), terms=Terms("x", user=user)))
         for number, user in enumerate(["ann", "ann", "bob"])
@@ -215,7 +216,7 @@ def test_a_tenant_holds_no_more_memory_than_its_limit_and_all_of_its_jobs_end(
     """Memory is counted in 100 MB, of which a slot has one."""
     clock, unit = VirtualClock(), 100e6
     cluster = Cluster(SimulatedBackend({"m": Resources(slots, slots * unit)}, clock), clock=clock, thread=False)
-    cluster.limit_tenant("x", memory=limit * unit)
+    cluster.limit(Owner(TENANT, "x"), memory=limit * unit)
     handles = [
         cluster.submit(JobRequest(plan(f"p{number}", tasks, memory * unit / 2), terms=Terms(tenant)))
         for number, (tenant, tasks, memory) in enumerate(jobs)
@@ -232,7 +233,7 @@ def test_a_tenant_holds_no_more_memory_than_its_limit_and_all_of_its_jobs_end(
 def test_a_task_that_needs_more_memory_than_its_tenant_may_have_fails_and_says_so() -> None:
     text = "SELECT length(string_agg(repeat('x', 2000), '')) AS n FROM range({})"
     with qoop.connect(slots=2, memory="1GB") as session:
-        session.cluster.limit_tenant("x", memory=100e6)
+        session.cluster.limit(Owner(TENANT, "x"), memory=100e6)
         job = session.submit(text.format(40_000), tenant="x")
         with pytest.raises(qoop.OutOfMemory, match="more than 100 MB of memory for one task, which is all it may have"):
             job.result()

@@ -33,10 +33,9 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import ExecutionError
-from qoop.catalog.sizes import size as size_text
 from qoop.tpcds.bench.contest import judge, scratch_folder
 from qoop.tpcds.bench.query_loop import KINDS
-from qoop.tpcds.control_groups import ControlGroup
+from qoop.tpcds.control_groups import ControlGroup, Course, GroupSize
 from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.queries import texts
@@ -54,17 +53,6 @@ REACTION, RATIO = 1.0, 1.15
 """The goals: the most seconds until a lower limit is accepted, and the most time of runs that keep a size."""
 _START, _KEPT = 120.0, 900.0  # seconds for a process to be ready, and for a query at a size that is kept
 _RETRY = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSize:
-    """The limits of a control group. memory: bytes."""
-
-    memory: int
-    cpus: float
-
-    def __str__(self) -> str:
-        return f"{size_text(self.memory)} and {self.cpus:.2g} CPUs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,30 +192,6 @@ def drawn(seed: int, number: int, base: int) -> GroupSize:
     chance = Random(f"{seed} {number}")
     memory = int(base * exp(chance.uniform(log(MEMORY[0]), log(MEMORY[-1]))))
     return GroupSize(memory, round(chance.uniform(CPUS[0], CPUS[-1]), 2))
-
-
-@dataclass
-class Course:
-    """The sizes that a process had, each with the monotonic time from which on it held."""
-
-    sizes: list[tuple[float, GroupSize]] = field(default_factory=list)
-
-    def put(self, size: GroupSize) -> None:
-        """This holds from now on."""
-        self.sizes.append((time.monotonic(), size))
-
-    def between(self, begin: float, end: float) -> Iterator[tuple[float, GroupSize]]:
-        """The seconds at each size between two times.
-
-        >>> course = Course([(0.0, GroupSize(1, 1.0)), (5.0, GroupSize(2, 1.0)), (9.0, GroupSize(3, 1.0))])
-        >>> [(seconds, size.memory) for seconds, size in course.between(3.0, 8.0)]
-        [(2.0, 1), (3.0, 2)]
-        """
-        ends = [at for at, _ in self.sizes[1:]] + [float("inf")]
-        for (at, size), until in zip(self.sizes, ends, strict=True):
-            seconds = min(end, until) - max(begin, at)
-            if seconds > 0:
-                yield seconds, size
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from qoop.adaptive.cluster.active_job import ActiveJob, active_job
 from qoop.adaptive.cluster.backend_size import BackendSize
 from qoop.adaptive.cluster.fair_shares import FairShares
 from qoop.adaptive.cluster.granting.granter import Granter
-from qoop.adaptive.cluster.granting.tenant_limits import TENANT, USER, Owner
+from qoop.adaptive.cluster.granting.tenant_limits import Owner
 from qoop.adaptive.cluster.job_handle import WAKE_SECONDS, JobHandle
 from qoop.adaptive.cluster.job_status import EndedJob, JobStatus
 from qoop.adaptive.cluster.job_table import JobTable, resolve
@@ -57,7 +57,7 @@ from qoop.adaptive.cluster.recording.messages import (
 )
 from qoop.adaptive.cluster.recording.recorder import ProgramLog, Recorder
 from qoop.adaptive.cluster.recording.ticks import JobEnded, Opened
-from qoop.adaptive.cluster.time_limits import TimeLimits
+from qoop.adaptive.cluster.time_limits import DeadlineWatch, TimeLimits
 from qoop.adaptive.monitor.sleep import SleepMeter
 from qoop.adaptive.schedulers.base import Scheduler
 from qoop.adaptive.schedulers.max_min import MaxMin
@@ -68,7 +68,6 @@ from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
 from qoop.engine.events import Release
-from qoop.engine.notices import Slept
 from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
@@ -79,7 +78,6 @@ _GRACE = 10.0
 """Seconds that `close` waits for the backend to report the attempts that were stopped."""
 
 if TYPE_CHECKING:
-    from qoop.adaptive.cluster.deadlines import Deadlines
     from qoop.adaptive.cluster.recording.trace import Trace
     from qoop.adaptive.cluster.tenants import TenantStatus
     from qoop.adaptive.program_log import MessageLog
@@ -126,7 +124,7 @@ class Cluster:
         self._shares = FairShares(self._jobs, self._driver, self._scheduler, self._granter, self.opened)
         self._size = BackendSize(backend, self._driver, self._recorder, self._shares)
         self._limits = TimeLimits(self._jobs, self._driver, self._table.order, options.wait_for_capacity)
-        self._deadlines: Deadlines | None = None
+        self._deadlines = DeadlineWatch(self._jobs, self._driver, options.watch_deadlines)
         self._past = PastJobs(detailed=thread)
         self._planner_requests = PlannerRequests(
             self._table, self._driver, planner or (PlannerThread() if thread else InlinePlanner()), self._recorder,
@@ -231,19 +229,15 @@ class Cluster:
         if self._closing:
             raise SessionClosed("the session was closed")
 
-    def limit_tenant(self, tenant: str, slots: float = math.inf, memory: float = math.inf) -> None:
-        """Let all jobs of a tenant together hold that many slots, and bytes of memory, at most; infinite: any number.
+    def limit(self, owner: Owner, slots: float = math.inf, memory: float = math.inf) -> None:
+        """Let all jobs of a tenant, or a user, together hold that many slots, and bytes of memory, at most; infinite:
+        any number. Where a user has a limit and its tenant as well, both hold.
 
         From the next task on. One that needs more slots runs alone, and one of a job that is there already that needs
         more memory.
         """
         with self.lock:
-            self._granter.limits.limit(Owner(TENANT, tenant), slots, memory)
-
-    def limit_user(self, user: str, slots: float = math.inf, memory: float = math.inf) -> None:
-        """The same for all jobs of a user (`Terms.user`). Where its tenant has a limit, too, both hold."""
-        with self.lock:
-            self._granter.limits.limit(Owner(USER, user), slots, memory)
+            self._granter.limits.limit(owner, slots, memory)
 
     def post(self, message: Message) -> None:
         """Have the loop's thread open a message in its next tick. May be called from any thread."""
@@ -395,8 +389,7 @@ class Cluster:
             case ReconsiderRequested(name, why):
                 self._table.reconsider(name, why, now)
             case SampleOffered():
-                if self._deadlines is not None:
-                    self._deadlines.take(message)
+                self._deadlines.take(message)
             case ProgramMessage():
                 if self._program_log is not None:
                     self._recorder.note(self._program_log.take(message))
@@ -412,7 +405,8 @@ class Cluster:
             case PlannerReplied():
                 self._planner_requests.take(message, now)
             case CloseRequested():
-                self._cancel_all(now)
+                self._give_up_at = now + _GRACE
+                self._table.cancel_all(now)
 
     def _admit(self, job: ActiveJob, now: float) -> None:
         """A job has come: it begins, or queues."""
@@ -420,9 +414,7 @@ class Cluster:
         if self._journal is not None:
             self._journal.begin(job.run.job, job.request.text)
         self._limits.add(job)
-        if self._options.watch_deadlines and job.needed_at < math.inf:
-            self._deadlines = self._deadlines or self._new_deadlines()
-            self._deadlines.add(job, now)
+        self._deadlines.add(job, now)
         self._driver.add(job.run, now)
         self._shares.stale = True
         self._table.put_in_queue(job, self._options.tenants.get(job.tenant, 1.0))
@@ -437,21 +429,15 @@ class Cluster:
         self._past.put(job)
         self._planner_requests.forget(name)
         self._limits.remove(name)
-        if self._deadlines is not None:
-            self._deadlines.remove(name)
+        self._deadlines.remove(name)
         self._driver.remove(name)
         self._shares.stale = True
         self._recorder.note(JobEnded(name, job.run.state.value, job.run.error))
         resolve(job)
 
-    def _new_deadlines(self) -> Deadlines:
-        from qoop.adaptive.cluster.deadlines import Deadlines  # few jobs have one
-
-        return Deadlines(self._jobs, lambda: self._driver.promised)
-
     def _check_deadlines(self, now: float) -> None:
         """Warn jobs that will miss their deadlines, where that is news: then another plan may end in time."""
-        if self._deadlines is None or now < self._deadlines.next_at:
+        if not self._deadlines.is_due(now):
             return
         self._recorder.note_tick()
         for run, verdict in self._deadlines.verdicts(now):
@@ -461,16 +447,8 @@ class Cluster:
     def _count_sleep(self, seconds: float, now: float) -> None:
         """The time in which the machine slept counts for timeouts and deadlines, but for no pace."""
         self._limits.slept(seconds)
-        for name, job in self._jobs.items():
-            job.slept += seconds
-            job.run.note(Slept(0.0, seconds), now=now)
-            self._table.touch(name)
-        if self._deadlines is not None:
-            self._deadlines.check_at(now)
-
-    def _cancel_all(self, now: float) -> None:
-        self._give_up_at = now + _GRACE
-        self._table.cancel_all(now)
+        self._table.slept(seconds, now)
+        self._deadlines.slept(now)
 
     def _patience(self, timeout: float | None) -> float | None:
         """The time that the loop may wait for events: until the next moment, at most `timeout`."""
@@ -486,8 +464,7 @@ class Cluster:
         yield from self._planner_requests.moments()
         yield from self._limits.moments()
         yield from (at for at in self._granter.moments() if at < math.inf)
-        if self._deadlines is not None and self._deadlines.next_at < math.inf:
-            yield self._deadlines.next_at
+        yield from self._deadlines.moments()
         yield from (at for at in (self._give_up_at, self._size.next_at) if at is not None)
 
     def _loop(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from qoop.adaptive.cluster.granting.granter import dirty_jobs
 from qoop.adaptive.cluster.recording.ticks import OutputsFound
 from qoop.catalog.errors import Cancelled, GuardMismatch, Overloaded, QoopError
-from qoop.engine.notices import NotContinued
+from qoop.engine.notices import NotContinued, Slept
 from qoop.engine.state import State
 from qoop.engine.storage.guard import complete
 from qoop.engine.task import CheckpointKey, JobId, checkpoint_key
@@ -169,6 +169,13 @@ class JobTable:
         except QoopError as error:
             message.kept.set_exception(error)
         self.hold(message.job, on=True)
+
+    def slept(self, seconds: float, now: float) -> None:
+        """The machine slept: no task went on."""
+        for name, job in self.active.items():
+            job.slept += seconds
+            job.run.note(Slept(0.0, seconds), now=now)
+            self.touch(name)
 
     def take_ended(self) -> Iterator[ActiveJob]:
         """The jobs of which nothing is left running; the table has them no more."""

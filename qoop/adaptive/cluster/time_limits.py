@@ -1,16 +1,21 @@
-"""The times at which jobs fail: of their timeouts, and when there was no slot for too long."""
+"""The times at which jobs fail, of their timeouts or since there was no slot for too long, and those at which jobs are
+warned that they will miss their deadlines."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import NoCapacity, Timeout
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob, Order
+    from qoop.adaptive.cluster.deadlines import Deadlines
+    from qoop.adaptive.cluster.recording.messages import SampleOffered
     from qoop.engine.driver import Driver
+    from qoop.engine.notices import DeadlineReported
+    from qoop.engine.run import Run
     from qoop.engine.task import JobId
 
 
@@ -70,3 +75,50 @@ class TimeLimits:
             for job in self._jobs.values():
                 if not job.run.ending:
                     yield self._starved_at(job, self._empty_since)
+
+
+class DeadlineWatch:
+    """The deadlines of jobs, once a job has one. watches: False: none is watched."""
+
+    def __init__(self, jobs: Mapping[JobId, ActiveJob], driver: Driver, watches: bool) -> None:
+        self._jobs = jobs
+        self._driver = driver
+        self._watches = watches
+        self._deadlines: Deadlines | None = None
+
+    def add(self, job: ActiveJob, now: float) -> None:
+        """A job has come."""
+        if not self._watches or job.needed_at == math.inf:
+            return
+        from qoop.adaptive.cluster.deadlines import Deadlines  # few jobs have one
+
+        self._deadlines = self._deadlines or Deadlines(self._jobs, lambda: self._driver.promised)
+        self._deadlines.add(job, now)
+
+    def remove(self, job: JobId) -> None:
+        """The job has ended."""
+        if self._deadlines is not None:
+            self._deadlines.remove(job)
+
+    def take(self, sample: SampleOffered) -> None:
+        """An approximate answer has become possible."""
+        if self._deadlines is not None:
+            self._deadlines.take(sample)
+
+    def slept(self, now: float) -> None:
+        """The machine slept, which counts for deadlines."""
+        if self._deadlines is not None:
+            self._deadlines.check_at(now)
+
+    def is_due(self, now: float) -> bool:
+        """True if there is something to check."""
+        return self._deadlines is not None and now >= self._deadlines.next_at
+
+    def verdicts(self, now: float) -> Iterator[tuple[Run, DeadlineReported]]:
+        """The jobs that will miss their deadlines, or meet them after all, where that is news."""
+        return self._deadlines.verdicts(now) if self._deadlines is not None else iter(())
+
+    def moments(self) -> Iterable[float]:
+        """The time of the next check."""
+        if self._deadlines is not None and self._deadlines.next_at < math.inf:
+            yield self._deadlines.next_at

@@ -16,7 +16,7 @@ USUAL_PRIORITY = 5.0
 class Terms:
     """tenant: shares are of tenants first; jobs that name none are for the same one.
 
-    user: whose limits hold besides those of the tenant, see `Cluster.limit_user`.
+    user: whose limits hold besides those of the tenant, see `Cluster.limit`.
     weight: within its tenant, above 0.
     priority: 1 to 10, the more the more urgent, for schedulers that ask.
     deadline: seconds from its submission by which the answer is needed; infinite: at no time. It ends nothing.

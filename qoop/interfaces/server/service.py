@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from qoop.adaptive.cluster.granting.tenant_limits import TENANT, USER
+from qoop.adaptive.cluster.granting.tenant_limits import Owner as LimitOwner
 from qoop.catalog.errors import Busy, Cancelled, ConfigError, QoopError, SessionClosed
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.replay import JobReplay
@@ -76,9 +78,9 @@ class Service:
         before = self.users.tenants.keys(), self.users.names
         self._limit(users)
         for tenant in before[0] - users.tenants.keys():
-            self.session.cluster.limit_tenant(tenant)
+            self.session.cluster.limit(LimitOwner(TENANT, tenant))
         for user in before[1] - users.names:
-            self.session.cluster.limit_user(user)
+            self.session.cluster.limit(LimitOwner(USER, user))
         self.users.replace(users)
 
     def _limit(self, users: Users) -> None:
@@ -88,12 +90,12 @@ class Service:
         if self.session.isolation is None and (names := sorted(name for name, one in owners if one.isolated)):
             raise ConfigError(f"isolation of {', '.join(names)} needs child processes: Linux, and no Ray")
         for tenant, limits in users.tenants.items():
-            self.session.cluster.limit_tenant(tenant, limits.slots, limits.memory)
+            self.session.cluster.limit(LimitOwner(TENANT, tenant), limits.slots, limits.memory)
         for user in known:
             self._limit_user(user)
 
     def _limit_user(self, user: User) -> None:
-        self.session.cluster.limit_user(user.name, user.limits.slots, user.limits.memory)
+        self.session.cluster.limit(LimitOwner(USER, user.name), user.limits.slots, user.limits.memory)
 
     @property
     def closing(self) -> bool:

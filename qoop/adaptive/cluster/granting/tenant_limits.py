@@ -38,7 +38,7 @@ class TenantLimits:
         self._most: dict[Owner, Resources] = {}
 
     def limit(self, owner: Owner, slots: float, memory: float) -> None:
-        """As `Cluster.limit_tenant`."""
+        """As `Cluster.limit`."""
         self._most.pop(owner, None)
         if min(slots, memory) < math.inf:
             self._most[owner] = Resources(slots, memory, math.inf, math.inf)

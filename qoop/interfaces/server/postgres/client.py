@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import Cancelled, QoopError, QueryError, TooMuch
 from qoop.interfaces.server.postgres import messages
@@ -24,6 +24,7 @@ from qoop.interfaces.server.postgres.parameters import expression, parameter_cou
 from qoop.interfaces.server.postgres.portals import (
     Answer,
     BrokenTransaction,
+    KeptTexts,
     Portal,
     Prepared,
     all_rows,
@@ -56,9 +57,7 @@ if TYPE_CHECKING:
     from qoop.interfaces.server.users import User
     from qoop.query.result import Result
 
-_MOST, _MOST_BYTES = 1000, 8 << 20  # statements, and portals, that a client may keep, and bytes of their texts
 _BLOCK = 1 << 18  # bytes that are sent at once
-_Kept = TypeVar("_Kept", Prepared, Portal)
 _MOST_CURSORS = 100
 _SHOW_ALL = (("name", "VARCHAR"), ("setting", "VARCHAR"), ("description", "VARCHAR"))
 _TEXT = 25  # type of a parameter of which nothing is said
@@ -76,7 +75,7 @@ class Client:
         self._status = "I"
         self._prepared: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
-        self._kept = 0  # bytes of the texts of both
+        self._kept = KeptTexts(service.quota, user.name)
         self._skipping = False  # until Sync, after an error
         self._lock = threading.Lock()
         self._runs: UserQuery | CatalogQuestion | None = None
@@ -114,7 +113,7 @@ class Client:
             self._close_portals(Cancelled("the client has gone"))
             self._cursors.close(None, Cancelled("the client has gone"))
             for name in list(self._prepared):
-                self._forget(self._prepared, name)
+                self._kept.forget(self._prepared, name)
 
     def _answer_message(self, kind: bytes, body: Reader) -> None:
         text = ""
@@ -189,7 +188,7 @@ class Client:
         if len(statements) > 1:
             raise QueryError(f"one statement is prepared at a time, not {len(statements)}")
         statement = Prepared(statements[0] if statements else "", [one & 0xFFFFFFFF for one in types])
-        self._keep(self._prepared, name, statement)
+        self._kept.keep(self._prepared, name, statement)
         self._wire.put(messages.message(b"1"))
         return text
 
@@ -206,7 +205,7 @@ class Client:
         values = [expression(*one) for one in zip(types, forms, data, strict=False)]
         formats = body.numbers(2)
         self._forget_portal(name)
-        self._keep(self._portals, name, Portal(with_expressions(statement.text, values), formats))
+        self._kept.keep(self._portals, name, Portal(with_expressions(statement.text, values), formats))
         self._wire.put(messages.message(b"2"))
 
     def _describe(self, kind: bytes, name: str) -> None:
@@ -266,31 +265,13 @@ class Client:
 
     def _close(self, kind: bytes, name: str) -> None:
         if kind == b"S":
-            self._forget(self._prepared, name)
+            self._kept.forget(self._prepared, name)
         else:
             self._forget_portal(name)
         self._wire.put(messages.message(b"3"))
 
-    def _keep(self, kept: dict[str, _Kept], name: str, one: _Kept) -> None:
-        """Keep a statement or a portal in the place of that of its name. Raises TooMuch."""
-        self._forget(kept, name)
-        size = len(one.text.encode())
-        if len(kept) >= _MOST or self._kept + size > _MOST_BYTES:
-            raise TooMuch(f"a client keeps at most {_MOST:,} statements and portals each, of {_MOST_BYTES:,} bytes")
-        self._service.quota.take(self._user.name, size)
-        self._kept += size
-        kept[name] = one
-
-    def _forget(self, kept: dict[str, _Kept], name: str) -> _Kept | None:
-        one = kept.pop(name, None)
-        if one is not None:
-            size = len(one.text.encode())
-            self._service.quota.leave(self._user.name, size)
-            self._kept -= size
-        return one
-
     def _forget_portal(self, name: str, error: Exception | None = None) -> None:
-        portal = self._forget(self._portals, name)
+        portal = self._kept.forget(self._portals, name)
         if portal is not None and portal.answer is not None:
             portal.answer.end(error)
 
@@ -352,7 +333,7 @@ class Client:
             case Deallocate(name=one):
                 for each in [*self._prepared] if one is None else [one]:
                     self._statement(each)
-                    self._forget(self._prepared, each)
+                    self._kept.forget(self._prepared, each)
                 return Answer(words="DEALLOCATE ALL" if one is None else "DEALLOCATE")
             case Declare():
                 self._declare(statement)
@@ -377,7 +358,7 @@ class Client:
         """DISCARD ALL: what the client keeps goes."""
         self._cursors.close(None)
         for name in list(self._prepared):
-            self._forget(self._prepared, name)
+            self._kept.forget(self._prepared, name)
 
     def _declare(self, statement: Declare) -> None:
         if statement.name in self._cursors:

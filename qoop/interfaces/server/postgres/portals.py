@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from qoop.catalog.errors import QueryError
+from qoop.catalog.errors import QueryError, TooMuch
 from qoop.interfaces.server.postgres import messages
 from qoop.interfaces.server.postgres.catalog.column_names import column_names
 from qoop.interfaces.server.postgres.catalog.types import sized
 from qoop.interfaces.server.postgres.rows import Columns, Write, description, rows
 
 if TYPE_CHECKING:
+    from qoop.interfaces.server.limits import TextQuota
     from qoop.interfaces.server.postgres.copying import Copy
     from qoop.interfaces.server.queries import UserQuery
     from qoop.query.result import Result
@@ -34,6 +35,38 @@ class Portal:
     text: str
     formats: Sequence[int] = ()
     answer: Answer | None = None
+
+
+_Kept = TypeVar("_Kept", Prepared, Portal)
+
+
+class KeptTexts:
+    """The bounds of what a client keeps: so many statements and portals, with so many bytes of text. quota: of all
+    clients of the user."""
+
+    MOST, BYTES = 1000, 8 << 20
+
+    def __init__(self, quota: TextQuota, user: str) -> None:
+        self._quota, self._user, self._bytes = quota, user, 0
+
+    def keep(self, kept: dict[str, _Kept], name: str, one: _Kept) -> None:
+        """Keep a statement or a portal in the place of that of its name. Raises TooMuch."""
+        self.forget(kept, name)
+        size = len(one.text.encode())
+        if len(kept) >= self.MOST or self._bytes + size > self.BYTES:
+            raise TooMuch(f"a client keeps at most {self.MOST:,} statements and portals each, of {self.BYTES:,} bytes")
+        self._quota.take(self._user, size)
+        self._bytes += size
+        kept[name] = one
+
+    def forget(self, kept: dict[str, _Kept], name: str) -> _Kept | None:
+        """Forget the one of a name, and return it; None: there is none."""
+        one = kept.pop(name, None)
+        if one is not None:
+            size = len(one.text.encode())
+            self._quota.leave(self._user, size)
+            self._bytes -= size
+        return one
 
 
 @dataclass
