@@ -6,10 +6,9 @@ In DuckDB 1.5.5 both stream, and a relation takes up to 1 ms longer, since it is
 
 In 2.0.0 a connection also refuses relations and `register` until all rows of an executed statement are fetched.
 
-DuckDB 1.5.5 waits for ever when several pipelines feed one stream (the branches of a UNION ALL, the unmatched rows of
-an outer join) and the stream's buffer fills before the last of them has begun: only a reader could empty the buffer,
-and no reader gets the stream before then. So DuckDB first collects such rows in memory that it can spill, and one
-pipeline reads them from there.
+Several pipelines feed one stream in the branches of a UNION ALL, and for the unmatched rows of an outer join. DuckDB
+1.5.5 returns the stream once the last pipeline has begun. If the stream's buffer fills before, it waits for ever. So
+DuckDB first collects such rows in memory that it can spill, and one pipeline reads them from there.
 """
 
 from __future__ import annotations

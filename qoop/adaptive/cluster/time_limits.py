@@ -1,5 +1,4 @@
-"""The times at which jobs fail, of their timeouts or since there was no slot for too long, and those at which jobs are
-warned that they will miss their deadlines."""
+"""The times at which jobs fail: of their timeouts, and when there was no slot for too long. Deadlines only warn."""
 
 from __future__ import annotations
 

@@ -41,8 +41,10 @@ _Kept = TypeVar("_Kept", Prepared, Portal)
 
 
 class KeptTexts:
-    """The bounds of what a client keeps: so many statements and portals, with so many bytes of text. quota: of all
-    clients of the user."""
+    """Bounds the number of statements and portals that a client keeps, and the bytes of their texts.
+
+    quota: of all clients of the user.
+    """
 
     MOST, BYTES = 1000, 8 << 20
 
