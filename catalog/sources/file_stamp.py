@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 
@@ -65,17 +65,19 @@ def settled(paths: Sequence[str], read_stamp: StampReader = file_stamp) -> list[
 
     Raises SourceError for a file that cannot be read, TableChanged for files that are written continuously.
     """
-    stamps = _stamps(paths, read_stamp)
+    stamps = dict(zip(paths, _stamps(paths, read_stamp), strict=True))
+    young = list(stamps)
     for _ in range(_TRIES):
-        wait = max(map(_until_settled, stamps), default=0)
-        if wait <= 0:
-            return stamps
+        young, wait = _unsettled({path: stamps[path] for path in young})
+        if not young:
+            return [stamps[path] for path in paths]
         time.sleep(wait / 1e9)
-        before, stamps = stamps, _stamps(paths, read_stamp)
-        if stamps == before:
-            return stamps
-    changing = next(path for path, old, new in zip(paths, before, stamps, strict=True) if old != new)
-    raise TableChanged(f"{changing} keeps changing: it is still being written")
+        now = dict(zip(young, _stamps(young, read_stamp), strict=True))
+        young = [path for path in young if now[path] != stamps[path]]
+        stamps |= now
+    if not young:
+        return [stamps[path] for path in paths]
+    raise TableChanged(f"{young[0]} keeps changing: it is still being written")
 
 
 def _stamps(paths: Sequence[str], read_stamp: StampReader) -> list[Stamp]:
@@ -85,11 +87,25 @@ def _stamps(paths: Sequence[str], read_stamp: StampReader) -> list[Stamp]:
         raise SourceError(f"cannot read {error.filename}: {error.strerror or error}") from error
 
 
-def _until_settled(stamp: Stamp) -> int:
+def _unsettled(stamps: Mapping[str, Stamp]) -> tuple[list[str], int]:
+    """The files that changed within a tick of now, and the nanoseconds until a write must leave other times."""
+    now = time.time_ns()
+    recent = [
+        (path, _changed_at(stamp)) for path, stamp in stamps.items() if _changed_at(stamp) > now - _COARSE_TICK_NS
+    ]
+    waits = {path: wait for path, changed in recent if (wait := _until_settled(changed, now)) > 0}
+    return list(waits), max(waits.values(), default=0)
+
+
+def _changed_at(stamp: Stamp) -> int:
+    """The time of the last change of a file; of a DuckDB file and its log, the later."""
+    return stamp[2] if len(stamp) == 4 else max(stamp[2::4])
+
+
+def _until_settled(changed: int, now: int) -> int:
     """Nanoseconds until a write must leave other times. Where the clock is behind the file's: one tick."""
-    changed = max(stamp[2::4])  # of a DuckDB file and its log, the later
     tick = _TICK_NS if changed % 1_000_000_000 else _COARSE_TICK_NS
-    return min(tick, changed + tick - time.time_ns())
+    return min(tick, changed + tick - now)
 
 
 def content_file(path: str, kind: str, digest: Digest, read_stamp: StampReader = file_stamp) -> File:

@@ -7,7 +7,7 @@ A file is known by its stamp and its footer, as reading all of it would take lon
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
@@ -71,9 +71,14 @@ class ParquetFile:
     schema: str
     version: remote.Version | None = None
 
-    @property
+    @cached_property
     def rows(self) -> int:
         return sum(self.row_groups)
+
+    @cached_property
+    def identity(self) -> str:
+        """A text that identifies the rows of the file, if no folder adds values."""
+        return repr((self.file.digest, []))
 
 
 @value
@@ -107,17 +112,18 @@ class ParquetSource:
 
     def digest(self) -> str:
         """Digest of the files and their hive values, in the order of the files; local paths do not count."""
-        return self._in_order(file.file.digest for file in self.files)
+        return f"[{', '.join([self._identity(file) for file in self.files])}]"
 
     def content(self) -> str | None:
         """The same of the bytes of local files, which it reads; None for files in a bucket."""
         if self.is_remote:
             return None
         with ThreadPoolExecutor(_READERS) as readers:
-            return self._in_order(readers.map(_content, self.files))
+            digests = readers.map(_content, self.files)
+            return repr([(one, self._hive(file)) for one, file in zip(digests, self.files, strict=True)])
 
-    def _in_order(self, digests: Iterable[str]) -> str:
-        return repr([(one, self._hive(file)) for one, file in zip(digests, self.files, strict=True)])
+    def _identity(self, file: ParquetFile) -> str:
+        return repr((file.file.digest, self._hive(file))) if self.partitions else file.identity
 
     def _hive(self, file: ParquetFile) -> list[tuple[str, str]]:
         return hive_digest(self.partitions, file.file.path)
@@ -128,7 +134,7 @@ class ParquetSource:
 
     @cached_property
     def _identities(self) -> Mapping[str, str]:
-        return {file.file.path: repr((file.file.digest, self._hive(file))) for file in self.files}
+        return {file.file.path: self._identity(file) for file in self.files}
 
     def only(self, paths: Collection[str]) -> ParquetSource:
         """Its files at these paths."""
@@ -312,16 +318,25 @@ def _row_numbers(part: Range) -> str:
     return f"{_ROW_NUMBER} >= {part.first} AND {_ROW_NUMBER} < {part.first + part.rows}"
 
 
-def open_parquet(files: Sequence[str | remote.Version], by_content: bool = False) -> list[ParquetFile]:
-    """Read the footers. by_content: local files are to be known by all they hold.
+def open_parquet(
+    files: Sequence[str | remote.Version], by_content: bool = False, known: Collection[ParquetFile] = ()
+) -> list[ParquetFile]:
+    """Read the footers, except those of files that are known. by_content: local files are to be known by all they hold.
 
     Raises SourceError for a file that is missing, truncated or not Parquet, TableChanged for one that is written to.
     """
     versions = [file for file in files if not isinstance(file, str)]
     found = _open_all_remote(versions) if versions else {}
     paths = [file for file in files if isinstance(file, str)]
-    stamps = dict(zip(paths, settled(paths), strict=True))
-    return [_open(file, stamps[file], by_content) if isinstance(file, str) else found[file] for file in files]
+    local = dict(zip(paths, _open_local(paths, by_content, known), strict=True))
+    return [local[file] if isinstance(file, str) else found[file] for file in files]
+
+
+def _open_local(paths: Sequence[str], by_content: bool, known: Collection[ParquetFile]) -> Iterator[ParquetFile]:
+    before = {file.file.path: file for file in known}
+    for path, stamp in zip(paths, settled(paths), strict=True):
+        file = before.get(path)
+        yield file if file is not None and file.file.stamp == stamp else _open(path, stamp, by_content)
 
 
 def open_written(paths: Sequence[str]) -> list[ParquetFile]:

@@ -113,7 +113,7 @@ def reopen(probe: Probe, table: Table) -> Table:
         return table
     place = _place_in_file(table)
     if place is None:
-        return _open_path(probe, table.name, table.origin)
+        return _open_path(probe, table.name, table.origin, table)
     for found in open_database(table.origin.place):
         if _place_in_file(found) == place:
             return replace(found, name=table.name)
@@ -216,7 +216,8 @@ def open_database(path: str | os.PathLike[str], database: str = "") -> tuple[Tab
     )
 
 
-def _open_path(probe: Probe, name: str, origin: Origin) -> Table:
+def _open_path(probe: Probe, name: str, origin: Origin, before: Table | None = None) -> Table:
+    """before: the table of that name and place as it was, if it is known."""
     if origin.place.startswith("s3://"):
         from qoop.catalog.sources.remote import find
 
@@ -237,7 +238,7 @@ def _open_path(probe: Probe, name: str, origin: Origin) -> Table:
         raise SourceError(f"{origin.place} mixes kinds of files: {mixed}; name them by a glob")
     kind = next(iter(kinds))
     if kind == "parquet":
-        return _parquet_table(probe, name, paths, origin)
+        return _parquet_table(probe, name, paths, origin, before)
     from qoop.catalog.sources.text import open_csv, open_json  # after the Parquet files, which most tables are of
 
     with probe.cursor(origin.place) as cursor:
@@ -278,14 +279,21 @@ def _kind(path: str) -> str:
     raise SourceError(f"the format of {path} is unknown: its name ends with none of {known}")
 
 
-def _parquet_table(probe: Probe, name: str, found: Sequence[str | Version], origin: Origin) -> Table:
+def _parquet_table(
+    probe: Probe, name: str, found: Sequence[str | Version], origin: Origin, before: Table | None = None
+) -> Table:
     by_content = origin.place.startswith("file://")
-    files = open_parquet(found, by_content)
+    known = before.source.files if before is not None and isinstance(before.source, ParquetSource) else ()
+    files = open_parquet(found, by_content, known)
     paths = [file.file.path for file in files]
-    with probe.cursor(paths[0] if len(paths) == 1 else origin.place) as cursor:
-        reach(ParquetSource(tuple(files)), cursor)
-        described = files if any("=" in path for path in paths) else files[:1]  # else the first decides for all
-        columns = describe(cursor, f"SELECT * FROM read_parquet([{', '.join(map(_readable, described))}])")
+    by_folder = any("=" in path for path in paths)
+    described = files if by_folder else files[:1]  # else the first decides for all
+    if before is not None and not by_folder and _begins_with(before.source, files[0]):
+        columns, described = before.columns, []
+    else:
+        with probe.cursor(paths[0] if len(paths) == 1 else origin.place) as cursor:
+            reach(ParquetSource(tuple(files)), cursor)
+            columns = describe(cursor, f"SELECT * FROM read_parquet([{', '.join(map(_readable, described))}])")
     source = ParquetSource(
         tuple(files),
         partitions=hive_columns(columns, paths),
@@ -293,7 +301,12 @@ def _parquet_table(probe: Probe, name: str, found: Sequence[str | Version], orig
         cuttable=all(column.lower() != "file_row_number" for column, _ in columns),
         by_content=by_content,
     )
-    return _table(name, columns, source, origin)
+    return _table(name, columns, source, origin, ParquetSource(tuple(described), by_content=by_content))
+
+
+def _begins_with(source: Source, file: ParquetFile) -> bool:
+    """True if a file alone decides the columns of a source."""
+    return isinstance(source, ParquetSource) and not source.partitions and source.files[0] == file
 
 
 def _is_latest(source: ParquetSource, origin: Origin) -> bool:
@@ -369,11 +382,15 @@ def _to_arrow(name: str, source: object) -> pa.Table:
     )
 
 
-def _table(name: str, columns: Columns, source: Source, origin: Origin | None = None) -> Table:
-    """The table, unless its files changed while they were opened; every request to a bucket has its own condition."""
+def _table(
+    name: str, columns: Columns, source: Source, origin: Origin | None = None, read: Source | None = None
+) -> Table:
+    """The table, unless its files changed while they were opened; every request to a bucket has its own condition.
+
+    read: its files that were read after their stamps; None: all."""
     _check_types(name, columns)
     if not isinstance(source, ParquetSource) or not source.is_remote:
-        source.check(None)
+        (read or source).check(None)
     return Table(name, columns, table_version(source, columns), source, source.rows, origin)
 
 

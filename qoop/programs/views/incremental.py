@@ -14,7 +14,6 @@ import duckdb
 from qoop.catalog.errors import QueryError
 from qoop.catalog.table import FilesSource
 from qoop.catalog.value import value
-from qoop.programs.approximate.eligibility import PIECES
 from qoop.programs.parts import Part, Parts
 from qoop.programs.views.delta import Delta, deltas_of, tables_of
 from qoop.programs.views.merging import Merging
@@ -226,5 +225,5 @@ class Turn:
         pieces = self.planning.take_leaf(self.tables[delta.fact], leaf)
         self.rows_read += pieces.rows
         others = {name: self.tables[name] for name in delta.others}
-        rows = self.planning.small_leaves.rows(delta.leaf_sql, {PIECES: pieces, **others})
+        rows = self.planning.small_leaves.rows(delta.leaf_sql, pieces, others)
         return Part(rows, types) if rows is not None else self.planning.part(delta.leaf_sql)

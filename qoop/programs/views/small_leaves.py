@@ -1,14 +1,19 @@
-"""Leaves of few rows: the view's own DuckDB computes them, which costs less cpu than planning and starting a job."""
+"""Leaves of few rows: the view's own DuckDB computes them, which costs less cpu than planning and starting a job.
+
+It keeps the columns that leaves read of other tables, such as dimensions, as tables of its own: each new file would
+read them again."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
+from sqlglot import exp, parse_one
 
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.errors import CatalogError
@@ -31,37 +36,50 @@ class SmallLeaves:
     def __init__(self, settings: Settings) -> None:
         self._connection = opened(settings, files=True, threads=1, memory_limit=_MEMORY)
         self._connection.execute("SET arrow_lossless_conversion = true")
-        self._versions: dict[str, str] = {}
+        self._copies: dict[str, tuple[str, frozenset[str]]] = {}  # version and columns, by name of table
 
     def close(self) -> None:
         """Release the memory."""
         self._connection.close()
 
-    def rows(self, sql: str, tables: Mapping[str, Table]) -> pa.Table | None:
-        """The rows of a query over these tables, by name; None: a job has to compute them, or to raise the error."""
-        if sum(table.rows for table in tables.values()) > MOST_ROWS or any(map(_is_elsewhere, tables.values())):
+    def rows(self, sql: str, pieces: Table, others: Mapping[str, Table]) -> pa.Table | None:
+        """The rows of a query over pieces and other tables, by name; None: a job has to compute them, or to raise the
+        error."""
+        tables = [pieces, *others.values()]
+        if sum(table.rows for table in tables) > MOST_ROWS or any(map(_is_elsewhere, tables)):
             return None
         try:
-            for name, table in tables.items():
-                self._take(name, table)
+            for name, table in others.items():
+                self._copy(name, table, _columns_read(sql, table))
+            scan = self._scan(pieces, _columns_read(sql, pieces))
             with self._limited():
-                found = arrow_output.table(self._connection, sql)
-            for table in tables.values():
-                table.check()
+                text = f"WITH {quoted(pieces.name)} AS NOT MATERIALIZED ({scan}) FROM ({sql})"
+                found = arrow_output.table(self._connection, text)
+            pieces.check()
         except (duckdb.Error, CatalogError):
             return None
         return found
 
-    def _take(self, name: str, table: Table) -> None:
-        if self._versions.get(name) == table.version:
+    def _copy(self, name: str, table: Table, columns: Collection[str]) -> None:
+        """Have these columns of a table as one of this DuckDB."""
+        version, there = self._copies.get(name, ("", frozenset()))
+        if version == table.version and there >= set(columns):
             return
-        scan = table.scan([column for column, _ in table.columns])
-        if isinstance(scan, pa.Table):
-            rows = f"{name}:rows"
-            arrow_input.register(self._connection, rows, scan)
-            scan = arrow_input.scan(rows, scan.schema) or f"FROM {quoted(rows)}"
-        self._connection.execute(f"CREATE OR REPLACE VIEW {quoted(name)} AS {scan}")
-        self._versions[name] = table.version
+        needed = there | set(columns) if version == table.version else frozenset(columns)
+        scan = self._scan(table, [column for column, _ in table.columns if column in needed])
+        with self._limited():
+            self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS {scan}")
+        table.check()
+        self._copies[name] = table.version, needed
+
+    def _scan(self, table: Table, columns: Sequence[str]) -> str:
+        """A query for these columns of a table; of none, another one has its number of rows."""
+        scan = table.scan(columns)
+        if isinstance(scan, str):
+            return scan
+        rows = f"{table.name}:rows"
+        arrow_input.register(self._connection, rows, scan)
+        return arrow_input.scan(rows, scan.schema) or f"FROM {quoted(rows)}"
 
     @contextmanager
     def _limited(self) -> Iterator[None]:
@@ -72,6 +90,24 @@ class SmallLeaves:
             yield
         finally:
             timer.cancel()
+
+
+def _columns_read(sql: str, table: Table) -> list[str]:
+    """The columns of a table that a query may read."""
+    names = _names_in(sql)
+    return [column for column, _ in table.columns if names is None or column.lower() in names]
+
+
+@lru_cache(maxsize=256)
+def _names_in(sql: str) -> frozenset[str] | None:
+    """The names in a query, in lower case; None: it reads columns that it does not name."""
+    query = parse_one(sql, read="duckdb")
+    stars = [star for star in query.find_all(exp.Star, exp.Columns) if not isinstance(star.parent, exp.Count)]
+    tables = {table.alias_or_name.lower() for table in query.find_all(exp.Table)}
+    rows = [column for column in query.find_all(exp.Column) if column.name.lower() in tables]
+    if stars or rows or any(join.args.get("method") for join in query.find_all(exp.Join)):
+        return None
+    return frozenset(one.name.lower() for one in query.find_all(exp.Identifier))
 
 
 def _is_elsewhere(table: Table) -> bool:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from qoop.catalog.errors import QueryError
-from qoop.catalog.sources.memory import ArrowSource, CreatedArrow
-from qoop.catalog.table import MOST_COMPACTIONS, Compaction, table_version
+from qoop.catalog.sources.memory import CreatedArrow
+from qoop.catalog.table import MOST_COMPACTIONS, Compaction, Table, table_version
 from qoop.catalog.value import changed, value
 
 _PART_OF_PATH = re.compile(r"""[/\\:*?"<>|\[\]=\x00-\x1f\x7f]""")
@@ -28,7 +28,7 @@ PIECE_ROWS, MOST_PIECES = 1 << 20, 64
 """The rows of a piece of a new table, and the number of pieces of a large one."""
 
 if TYPE_CHECKING:
-    from qoop.catalog.table import Columns, Table
+    from qoop.catalog.table import Columns
     from qoop.query.result import Result
 
 
@@ -91,6 +91,7 @@ class MemoryTables:
 
     def __init__(self, opened: Callable[[str, object], Table]) -> None:
         self._opened = opened
+        self._stored: dict[str, tuple[pa.Schema, Columns]] = {}  # by name: DuckDB takes a millisecond to name the types
 
     @contextmanager
     def exclusive(self, name: str) -> Iterator[None]:
@@ -108,9 +109,13 @@ class MemoryTables:
     def store(self, name: str, result: Result, note: str = "") -> Table:
         """See `Storage`."""
         self.check_types(name, columns_of(result))
-        table = self._opened(name, result.lossless())
-        assert isinstance(table.source, ArrowSource)
-        return self._of({_id(): part.lossless() for part in cut(result)}, (), table)
+        rows = result.lossless()
+        schema, columns = self._stored.get(name, (None, ()))
+        if schema is None or not schema.equals(rows.schema, check_metadata=True):
+            columns = self._opened(name, rows).columns
+            self._stored[name] = rows.schema, columns
+        source = CreatedArrow.of_pieces({_id(): part.lossless() for part in cut(result)}, ())
+        return Table(name, columns, table_version(source, columns), source, source.rows)
 
     def change(self, table: Table, change: TableChange) -> Table:
         """See `Storage`."""
@@ -140,6 +145,7 @@ class MemoryTables:
 
     def drop(self, name: str) -> None:
         """Its memory goes with its last reader."""
+        self._stored.pop(name, None)
 
     def close(self) -> None:
         """Nothing is open."""

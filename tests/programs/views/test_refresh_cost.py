@@ -1,0 +1,75 @@
+"""The cost of a refresh, as counts of what it reads, and what a small leaf reads of other tables."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import qoop
+
+DIM = "SELECT i AS k, 'n' || i % 4 AS name, i % 2 AS side FROM range(9) t(i)"
+LEAVES = {
+    "names": "SELECT d.name, sum(v) AS s FROM sales JOIN dim d ON sales.k = d.k WHERE side = 0 GROUP BY d.name",
+    "natural": "SELECT name, sum(v) AS s FROM sales NATURAL JOIN dim GROUP BY name",
+    "rows": "SELECT dim.name, count(DISTINCT dim) AS c FROM sales, dim WHERE sales.k = dim.k GROUP BY dim.name",
+    "stars": "SELECT name, sum(v) AS s FROM sales JOIN (SELECT * FROM dim) USING (k) GROUP BY name",
+    "no_column": "SELECT count(*) AS c FROM sales, dim",
+    "quoted": """SELECT "D"."NAME" AS "N", min("V") AS low FROM "sales" JOIN "dim" AS "D" USING ("K") GROUP BY 1""",
+}
+
+
+def put(folder: Path, number: int, rows: int = 20) -> Path:
+    path = folder / f"f{number:03}.parquet"
+    duckdb.sql(f"SELECT i % 8 AS k, i + {number} AS v FROM range({rows}) t(i)").write_parquet(str(path))
+    os.utime(path, (1e9, 1e9))
+    return path
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_leaf_reads_the_columns_of_a_dimension_that_its_query_means(name: str, tmp_path: Path) -> None:
+    folder, dim = tmp_path / "sales", tmp_path / "dim.parquet"
+    folder.mkdir()
+    duckdb.sql(DIM).write_parquet(str(dim))
+    put(folder, 0)
+    with qoop.connect(slots=1, memory="500MB") as session, duckdb.connect() as connection:
+        session.register("sales", folder)
+        session.register("dim", dim)
+        connection.execute(f"CREATE VIEW sales AS FROM '{folder}/*.parquet'; CREATE VIEW dim AS FROM '{dim}'")
+        session.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_mode = 'incremental') AS {LEAVES[name]}")
+        for step, text in enumerate((DIM, DIM, DIM.replace("'n'", "'m'")), 1):
+            duckdb.sql(text).write_parquet(str(dim))
+            put(folder, step)
+            session.sql("REFRESH MATERIALIZED VIEW v")
+            found = Counter(session.sql("FROM v").fetchall())
+            assert found and found == Counter(connection.execute(LEAVES[name]).fetchall())
+
+
+def test_a_refresh_compares_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "sales"
+    folder.mkdir()
+    for number in range(60):
+        put(folder, number)
+    with qoop.connect(slots=1, memory="500MB") as session:
+        session.register("sales", folder)
+        session.sql("CREATE MATERIALIZED VIEW v AS SELECT k, sum(v) AS s FROM sales GROUP BY k")
+        put(folder, 60)
+        session.sql("REFRESH MATERIALIZED VIEW v")
+        compared = Counter[str]()
+        put(folder, 61)
+        stat = os.stat
+
+        def counting(path: str, **named: object) -> os.stat_result:
+            compared[str(path)] += 1
+            return stat(path, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(os, "stat", counting)
+        session.sql("REFRESH MATERIALIZED VIEW v")
+        monkeypatch.undo()
+        of_old = [compared[str(folder / f"f{number:03}.parquet")] for number in range(1, 60)]
+        assert of_old == [1] * 59, compared
+        [view] = session.materialized_views()
+        assert view.rows_read == 20 and view.incremental
