@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 import hypothesis
@@ -19,10 +18,14 @@ import pytest
 
 from qoop.catalog.errors import ConfigError
 
-if TYPE_CHECKING:
-    pass
-
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # modules that tests of all folders use
+
+if sys.dont_write_bytecode:  # each of the many processes of the tests would compile all that it imports
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = os.environ.setdefault(
+        "PYTHONPYCACHEPREFIX", str(Path(__file__).parent.parent / "build" / "compiled")
+    )
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 GOLDEN = Path(__file__).parent / "golden"
 DATA = Path(os.environ.get("QOOP_TEST_DATA") or Path.home() / ".cache" / "qoop" / "data")
