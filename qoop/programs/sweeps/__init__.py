@@ -7,6 +7,7 @@
     policies.py     the fate of a trial at a boundary, and which trial a free slot runs
     division.py     how many slots promising trials deserve
     prospects.py    the chance that a curve of scores reaches a level
+    metric.py       the metric of a step, in the step's own job
     space.py        the settings of the trials
     journal.py      the record of a named sweep, for a process that goes on with it
     study.py        carries out the orders with jobs of a session

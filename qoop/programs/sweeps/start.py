@@ -13,6 +13,7 @@ from qoop.catalog.value import value
 from qoop.programs.folder_lock import folder_lock
 from qoop.programs.iterate.planning import StepPlanning
 from qoop.programs.sweeps.journal import Journal
+from qoop.programs.sweeps.metric import with_metric
 from qoop.programs.sweeps.policies import POLICIES
 from qoop.programs.sweeps.space import Setting, settings
 from qoop.programs.sweeps.study import SIGNS, Direction, Study, StudyParts
@@ -89,15 +90,10 @@ def begun(
             journal = Journal(_taken(options, stack), user_key(), tables.binder.settings)
             stack.callback(journal.close)
             earlier = journal.open(_identity(step, found, options))
-        plans = StepPlanning(texts[0], options.former, tables, planning.apart)
+        measured = [with_metric(text, options.metric, options.former) for text in texts]
+        plans = StepPlanning(measured[0], options.former, tables, planning.apart)
         stack.callback(plans.close)
-        measuring = None
-        if not options.metric.isidentifier():
-            measuring = StepPlanning(options.metric, options.former, tables, planning.apart)
-            stack.callback(measuring.close)
-        parts = StudyParts(
-            first, found, texts, plans, measuring, options.metric, options.direction, start, journal, log
-        )
+        parts = StudyParts(first, found, measured, plans, options.metric, options.direction, start, journal, log)
         close = stack.pop_all().close
     return Study(parts, program, earlier, close)
 

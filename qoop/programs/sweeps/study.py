@@ -6,7 +6,6 @@ no step waits for those of other trials.
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
 import time
@@ -18,8 +17,8 @@ from typing import TYPE_CHECKING, Literal
 from qoop.adaptive.program import Begin, End, Show, Stop
 from qoop.catalog.errors import Cancelled, ExecutionError, QoopError, SessionClosed
 from qoop.catalog.value import value
-from qoop.programs.iterate.planning import column_of
 from qoop.programs.sweeps.messages import Due, Predict, RunStep, TrialFailed, TrialStepEnded
+from qoop.programs.sweeps.metric import parted
 from qoop.programs.sweeps.policies import promising
 from qoop.programs.sweeps.prospects import predicted
 from qoop.programs.sweeps.sweep import OPEN
@@ -75,15 +74,13 @@ class StudyParts:
     """The parts of a sweep.
 
     first: the table that first steps read. texts: the step of each trial.
-    planning: of steps. measuring: of the query for the metric; None: metric is a column of the step's rows.
-    start: begins a job. log: takes the messages to the program, see `Cluster.program_log`.
+    planning: of steps. start: begins a job. log: takes the messages to the program, see `Cluster.program_log`.
     """
 
     first: object
     settings: Sequence[Setting]
     texts: Sequence[str]
     planning: StepPlanning
-    measuring: StepPlanning | None
     metric: str
     direction: Direction
     start: Starts
@@ -268,8 +265,7 @@ class Study:
             return
         seconds = time.monotonic() - begun
         try:
-            result = job.result()
-            metric = self._measured(result)
+            result, metric = parted(job.result(), self._parts.metric)
         except (Cancelled, SessionClosed):
             raise  # the trial can go on in another session
         except QoopError as error:
@@ -289,19 +285,6 @@ class Study:
         self._answers[trial] = rows
         if score > self._program.highest:
             self._best = result
-
-    def _measured(self, result: Result) -> float:
-        """The metric of a step. Raises ExecutionError unless it is one finite number."""
-        if self._parts.measuring is not None:
-            result = self._parts.start(self._parts.measuring.plan(result.arrow())).result()
-            found = [row[0] for row in result.fetchall()]
-        else:
-            found = column_of(result, self._parts.metric).to_pylist()
-        if len(found) != 1:
-            raise ExecutionError(f"the metric must be one row, and has {len(found)}")
-        if found[0] is None or not math.isfinite(float(found[0])):
-            raise ExecutionError(f"the metric is no number: {found[0]}")
-        return float(found[0])
 
     def _predict(self, order: Predict, scores: Sequence[float]) -> None:
         """Runs in the thread of predictions."""
