@@ -16,7 +16,7 @@ from qoop.query.options import GOALS, OPTIONS, SETTABLE, number, on_or_off, seco
 from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
-    from qoop.programs.sweeps.study import Direction
+    from qoop.programs.sweeps.study import Direction, Prune
 
 SYNONYMS = {"threads": "slots", "worker_threads": "slots", "memory_limit": "memory", "max_memory": "memory"}
 """The names that DuckDB has for options of a session."""
@@ -47,6 +47,8 @@ class SweepTerms(JobTerms, total=False):
     scheduler: "pop", "asha", "hyperband", "bandit", "early_term", "median" or "none"
         (:mod:`qoop.programs.sweeps.policies`). every: steps from one decision about a trial to the next; 10 by default.
         most: steps of a trial; 100 by default.
+    hopeless: a trial whose recent metrics are no better than this one is poor, without a prediction. prune: the fate of
+        poor trials: "park", by default: they run when no other waits; "kill": they end.
     former: the name of the previous step's rows. seed: of the drawn settings.
     name: with `connect(checkpoints=FOLDER)`, a later process goes on with the sweep of that name.
     """
@@ -54,6 +56,8 @@ class SweepTerms(JobTerms, total=False):
     direction: Direction
     target: float | None
     within: float | str | None
+    hopeless: float | None
+    prune: Prune
     scheduler: str
     every: int
     most: int

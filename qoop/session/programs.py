@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -163,9 +162,8 @@ class Programs(Registration):
         slots = max(1, int(self.available.cpu))
         folder = self.config.checkpoints if isinstance(self.config.checkpoints, Path) else None
         own, terms = parted(options)
-        of_one = self._options.terms_with(**terms)
-        shared = replace(of_one, weight=of_one.weight / slots)
+        claim = self.cluster.claim(self._options.terms_with(**terms), slots)
         first = self.sql(start) if isinstance(start, str) else start
-        begin, log = partial(self.start, resume=False, terms=shared), self.cluster.program_log()
+        begin, log = partial(self.start, resume=False), self.cluster.program_log()
         chosen = SweepOptions(params, trials, metric, slots, folder, **own)
-        return begun(step, first, self._tables, self.planning, chosen, begin, log)
+        return begun(step, first, self._tables, self.planning, chosen, begin, claim, log)

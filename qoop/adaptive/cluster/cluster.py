@@ -78,9 +78,13 @@ _GRACE = 10.0
 """Seconds that `close` waits for the backend to report the attempts that were stopped."""
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from qoop.adaptive.cluster.job_group import JobGroup
     from qoop.adaptive.cluster.recording.trace import Trace
     from qoop.adaptive.cluster.tenants import TenantStatus
     from qoop.adaptive.program_log import MessageLog
+    from qoop.adaptive.schedulers.terms import Terms
     from qoop.engine.node_queues.ticket import JobLeft
 
 
@@ -238,6 +242,10 @@ class Cluster:
         """
         with self.lock:
             self._granter.limits.limit(owner, slots, memory)
+
+    def group(self, terms: Terms, slots: int) -> AbstractContextManager[JobGroup]:
+        """Within the block, jobs with the terms of the group have the weight of one. See `JobGroup`."""
+        return self._shares.group(terms, self._options.tenants.get(terms.tenant, 1.0), slots, self.lock)
 
     def post(self, message: Message) -> None:
         """Have the loop's thread open a message in its next tick. May be called from any thread."""

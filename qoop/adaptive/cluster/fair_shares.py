@@ -12,6 +12,7 @@ from qoop.engine.events import ShareChanged
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob
+    from qoop.adaptive.cluster.claims import Claim
     from qoop.adaptive.cluster.granting.granter import Granter
     from qoop.adaptive.schedulers.base import Scheduler
     from qoop.engine.driver import Driver
@@ -23,6 +24,7 @@ class FairShares:
     """Divides the machines between the jobs.
 
     stale: jobs or the capacity have changed since the last division. opened: the time at which the cluster began.
+    claims: are divided with the shares.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class FairShares:
         self._scheduler = scheduler
         self._granter = granter
         self.stale = False
+        self.claims: list[Claim] = []
         self._sizes = deque([(opened, driver.capacity)], maxlen=REMEMBERED)
 
     def divide(self, queued: Container[JobId], now: float) -> None:
@@ -42,8 +45,10 @@ class FairShares:
         self._note_size(now)
         self.stale = False
         requests = [self._granter.request(job) for name, job in self._jobs.items() if name not in queued]
+        promised = self._driver.promised
+        for claim in self.claims:
+            claim.divide(self._jobs, requests, promised)
         if requests:
-            promised = self._driver.promised
             shares = self._scheduler.fair_shares(requests, promised, now)
             later = self._driver.coming(now)
             # the scheduler divides one capacity: the shares of announced ones are in proportion

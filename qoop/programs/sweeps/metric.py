@@ -17,7 +17,7 @@ _STEP, _METRIC = "qoop_step", "qoop_metric"
 
 
 def with_metric(text: str, metric: str, former: str) -> str:
-    """The text of a step that computes its metric as well. metric: a column, or a query that reads the rows as `former`.
+    """The text of a step that computes its metric, too. metric: a column, or a query that reads the rows as `former`.
 
     >>> with_metric("SELECT 1 AS n", "n", "former")
     'SELECT 1 AS n'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.user_key import user_key
@@ -16,7 +16,7 @@ from qoop.programs.sweeps.journal import Journal
 from qoop.programs.sweeps.metric import with_metric
 from qoop.programs.sweeps.policies import POLICIES
 from qoop.programs.sweeps.space import Setting, settings
-from qoop.programs.sweeps.study import SIGNS, Direction, Study, StudyParts
+from qoop.programs.sweeps.study import SIGNS, Direction, Prune, Study, StudyParts
 from qoop.programs.sweeps.sweep import Sweep, Trial
 from qoop.query.plan_keys import is_steady
 from qoop.query.statements.normal_text import normal_text
@@ -24,8 +24,11 @@ from qoop.query.statements.parameters import literal, with_values
 from qoop.query.statements.statement import query_text
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from qoop.adaptive.cluster.claims import Claim
     from qoop.adaptive.program_log import MessageLog
-    from qoop.query.job import Starts
+    from qoop.programs.sweeps.study import StartsOnTerms
     from qoop.query.planning import QueryPlanning
     from qoop.query.tables import SessionTables
 
@@ -45,6 +48,8 @@ class SweepOptions:
     direction: Direction = "maximize"
     target: float | None = None
     within: float | None = None
+    hopeless: float | None = None
+    prune: str = "park"
     scheduler: str = "pop"
     every: int | None = None
     most: int = 100
@@ -64,10 +69,13 @@ def begun(
     tables: SessionTables,
     planning: QueryPlanning,
     options: SweepOptions,
-    start: Starts,
+    start: StartsOnTerms,
+    claim: AbstractContextManager[Claim],
     log: MessageLog | None,
 ) -> Study:
-    """See `Session.sweep`. Raises ConfigError, QueryError, CheckpointError, DiskFull."""
+    """See `Session.sweep`. start: begins a job. claim: of all its jobs, until the sweep ends.
+
+    Raises ConfigError, QueryError, CheckpointError, DiskFull."""
     _check(options)
     found = settings(options.params, options.trials, options.seed)
     texts = [query_text(with_values(step, one)) for one in found]
@@ -82,24 +90,28 @@ def begun(
     trials = tuple(Trial(turn=number) for number in range(len(found)))
     most = options.most if repeats else 1
     program = Sweep(
-        options.scheduler, trials, options.slots, min(options.boundary, most), most, _score(options), options.within
-    )
+        options.scheduler, trials, options.slots, min(options.boundary, most), most, _score(options, options.target),
+        options.within, _score(options, options.hopeless), options.prune == "kill",
+    )  # fmt: skip
     with contextlib.ExitStack() as stack:
         journal, earlier = None, []
         if options.name is not None:
             journal = Journal(_taken(options, stack), user_key(), tables.binder.settings)
             stack.callback(journal.close)
             earlier = journal.open(_identity(step, found, options))
+        shared = stack.enter_context(claim)
         measured = [with_metric(text, options.metric, options.former) for text in texts]
         plans = StepPlanning(measured[0], options.former, tables, planning.apart)
         stack.callback(plans.close)
-        parts = StudyParts(first, found, measured, plans, options.metric, options.direction, start, journal, log)
+        parts = StudyParts(
+            first, found, measured, plans, options.metric, options.direction, start, shared, journal, log
+        )
         close = stack.pop_all().close
     return Study(parts, program, earlier, close)
 
 
-def _score(options: SweepOptions) -> float | None:
-    return None if options.target is None else options.target * SIGNS[options.direction]
+def _score(options: SweepOptions, metric: float | None) -> float | None:
+    return None if metric is None else metric * SIGNS[options.direction]
 
 
 def _taken(options: SweepOptions, stack: contextlib.ExitStack) -> Path:
@@ -116,7 +128,8 @@ def _identity(step: str, found: list[Setting], options: SweepOptions) -> dict[st
     trials = [{name: literal(one) for name, one in setting.items()} for setting in found]
     return {
         "step": step, "metric": options.metric, "direction": options.direction, "target": options.target,
-        "scheduler": options.scheduler, "every": options.boundary, "most": options.most, "trials": trials,
+        "scheduler": options.scheduler, "hopeless": options.hopeless, "prune": options.prune,
+        "every": options.boundary, "most": options.most, "trials": trials,
     }  # fmt: skip
 
 
@@ -127,8 +140,11 @@ def _check(options: SweepOptions) -> None:
         raise ConfigError(f"direction must be maximize or minimize, not {options.direction!r}")
     if not 1 <= options.boundary <= options.most:
         raise ConfigError(f"every must be from 1 to most, which is {options.most}, not {options.boundary}")
-    if options.target is not None and not math.isfinite(options.target):
-        raise ConfigError(f"target must be a number, not {options.target}")
+    for name, metric in (("target", options.target), ("hopeless", options.hopeless)):
+        if metric is not None and not math.isfinite(metric):
+            raise ConfigError(f"{name} must be a number, not {metric}")
+    if options.prune not in get_args(Prune):
+        raise ConfigError(f"prune must be {' or '.join(get_args(Prune))}, not {options.prune!r}")
     if options.name is not None and not options.name.isidentifier():
         raise ConfigError(f"name must be an identifier such as rates_1, not {options.name!r}")
     if not options.former.isidentifier():

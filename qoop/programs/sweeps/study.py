@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from qoop.adaptive.program import Begin, End, Show, Stop
 from qoop.catalog.errors import Cancelled, ExecutionError, QoopError, SessionClosed
 from qoop.catalog.value import value
-from qoop.programs.sweeps.messages import Due, Predict, RunStep, TrialFailed, TrialStepEnded
+from qoop.programs.sweeps.messages import Due, Predict, RunStep, Share, TrialFailed, TrialStepEnded
 from qoop.programs.sweeps.metric import parted
 from qoop.programs.sweeps.policies import promising
 from qoop.programs.sweeps.prospects import predicted
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow as pa
 
+    from qoop.adaptive.cluster.claims import Claim
     from qoop.adaptive.program_log import MessageLog
+    from qoop.adaptive.schedulers.terms import Terms
     from qoop.programs.iterate.planning import StepPlanning
     from qoop.programs.sweeps.journal import Journal
     from qoop.programs.sweeps.messages import Message, Order
     from qoop.programs.sweeps.space import Setting
     from qoop.programs.sweeps.sweep import Sweep, Trial, Why
-    from qoop.query.job import Job, Starts
+    from qoop.query.job import Job, Planned
     from qoop.query.result import Result
 
 _STATES = {
@@ -41,6 +43,7 @@ _STATES = {
     "pruned": "PRUNED", "failed": "FAIL",
 }  # fmt: skip
 Direction = Literal["maximize", "minimize"]
+Prune = Literal["park", "kill"]
 SIGNS: Mapping[Direction, float] = {"maximize": 1.0, "minimize": -1.0}
 """The factors from metrics to scores, of which the higher is better."""
 
@@ -74,7 +77,8 @@ class StudyParts:
     """The parts of a sweep.
 
     first: the table that first steps read. texts: the step of each trial.
-    planning: of steps. start: begins a job. log: takes the messages to the program, see `Cluster.program_log`.
+    planning: of steps. start: begins a job on the terms of the claim.
+    log: takes the messages to the program, see `Cluster.program_log`.
     """
 
     first: object
@@ -83,9 +87,16 @@ class StudyParts:
     planning: StepPlanning
     metric: str
     direction: Direction
-    start: Starts
+    start: StartsOnTerms
+    claim: Claim
     journal: Journal | None
     log: MessageLog | None
+
+
+class StartsOnTerms(Protocol):
+    """Starts a planned query on terms and returns at once. follows: it continues another one, and does not queue."""
+
+    def __call__(self, planned: Planned, /, *, terms: Terms, follows: bool = False) -> Job: ...
 
 
 class Study:
@@ -109,6 +120,7 @@ class Study:
             self._program, _ = self._program.after(message)
         self._begun = time.monotonic() - self._program.at
         self._predicting = ThreadPoolExecutor(1, "qoop-prospects")
+        parts.claim.changed = partial(self._events.put, self._share_out)
         self._thread = threading.Thread(target=self._run, args=(bool(earlier),), name="qoop-sweep", daemon=True)
         self._thread.start()
 
@@ -174,6 +186,11 @@ class Study:
         return pandas.DataFrame(rows)
 
     @property
+    def slots(self) -> int:
+        """The steps that may run at once: as the share of the sweep is."""
+        return self._program.slots
+
+    @property
     def why(self) -> Why:
         """The reason of the end; empty: the sweep goes on."""
         return self._program.why
@@ -186,6 +203,7 @@ class Study:
                 self._go_on(self._parts.journal)
             else:
                 self._send(Begin())
+            self._share_out()
             while self._program.state != "ended":
                 try:
                     self._events.get(timeout=self._left())()
@@ -221,6 +239,11 @@ class Study:
         for order in program.pending:
             self._do(order)
 
+    def _share_out(self) -> None:
+        """Report the slots of the claim to the program, where these are others."""
+        if self._parts.claim.slots != self._program.slots:
+            self._send(Share(self._parts.claim.slots))
+
     def _left(self) -> float | None:
         within = self._program.within
         return None if within is None else max(0.0, within - self._now())
@@ -250,7 +273,7 @@ class Study:
         before = self._answers[trial] if number else self._parts.first
         try:
             planned = self._parts.planning.plan(before, self._parts.texts[trial])
-            job = self._parts.start(planned, follows=number > 0)
+            job = self._parts.start(planned, terms=self._parts.claim.terms, follows=number > 0)
         except SessionClosed:
             raise  # the trial can go on in another session
         except QoopError as error:

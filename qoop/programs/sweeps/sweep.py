@@ -5,6 +5,7 @@ trial        message                                  orders and next state
 ===========  =======================================  ====================================================
 waiting      a slot is free, and its turn has come    `RunStep`; running
 running      `TrialStepEnded`, between boundaries     `RunStep` the next one; running
+running      the same, with fewer slots than before   the lowest chances wait
 running      `TrialStepEnded` at the target           `Show`, `End`; complete
 running      `TrialStepEnded`, the last step          complete
 running      `TrialStepEnded` at a boundary           by its policy: `Predict` and predicting, or as below
@@ -45,6 +46,8 @@ Why = Literal["", "the target was reached", "the time was over", "it was stopped
 
 OPEN = ("waiting", "running", "predicting", "parked")
 """The states of trials that have steps left."""
+_BUSY: tuple[TrialState, ...] = ("running", "predicting")
+"""Of those that hold a slot."""
 _RISE = 0.01
 """Without a target, the next one is the best score and this part of it."""
 
@@ -171,7 +174,7 @@ class Sweep:
     def _at_boundary(self, number: int) -> tuple[Sweep, tuple[Order, ...]]:
         policy, trial = POLICIES[self.policy], self.trials[number]
         if not policy.is_boundary(self, number):
-            return self, (RunStep(number, len(trial.scores)),)
+            return self._decided(number, "running")
         prediction = self._prediction(number)
         if prediction is None:
             return self._decided(number, policy.fate(self, number))
@@ -193,16 +196,24 @@ class Sweep:
 
     def _decided(self, number: int, fate: Fate) -> tuple[Sweep, tuple[Order, ...]]:
         trial = self.trials[number]
+        if fate == "running" and self._is_one_too_many(number):
+            fate = "waiting"
         if fate == "running":
             return self._with(number, replace(trial, state="running")), (RunStep(number, len(trial.scores)),)
         return replace(self._with(number, replace(trial, state=fate, turn=self.turns)), turns=self.turns + 1)._filled(
             ()
         )
 
+    def _is_one_too_many(self, number: int) -> bool:
+        """True if there are fewer slots than trials that hold one: those with the lowest chances have to wait."""
+        busy = [one for state in _BUSY for one in self.numbers(state)]
+        lower = sum(self.trials[one].p < self.trials[number].p for one in busy if one != number)
+        return lower < len(busy) - self.slots
+
     def _filled(self, orders: tuple[Order, ...]) -> tuple[Sweep, tuple[Order, ...]]:
         """The state in which every slot has a step, as far as trials wait."""
         now, policy = self, POLICIES[self.policy]
-        busy = sum(trial.state in ("running", "predicting") for trial in now.trials)
+        busy = sum(trial.state in _BUSY for trial in now.trials)
         while busy < self.slots and (number := policy.next(now)) is not None:
             trial = now.trials[number]
             now = now._with(number, replace(trial, state="running"))

@@ -95,6 +95,44 @@ def test_time_and_stop_end_it_with_what_was_found(session: qoop.Session) -> None
     assert session.sql("SELECT count(*) FROM points").fetchall() == [(7000,)]
 
 
+def test_its_slots_follow_its_share(points: Path) -> None:
+    endless = {"metric": METRIC, "start": START, "direction": "minimize", "most": 1_000_000}
+    with qoop.connect(slots=2, memory="500MB", tenants="a=1,b=3") as session:
+        session.register("points", points)
+        study = session.sweep(STEP, {"rate": RATES}, tenant="a", **endless)
+
+        def runs_on(slots: int) -> bool:
+            return any(study.slots == slots for _, _ in zip(range(5000), study.events(), strict=False))
+
+        session.resize(slots=4)
+        assert runs_on(4), "it has all of the machine"
+        other = session.submit("SELECT count(*) FROM range(100000000000) t(i) WHERE i % 7 = 1", tenant="b")
+        assert runs_on(1), "a tenant of three times its weight has come"
+        other.cancel()
+        assert runs_on(4) and not study.why
+        study.stop()
+
+
+def test_a_metric_is_one_number(session: qoop.Session) -> None:
+    step = "SELECT v FROM points WHERE v < $a"
+    study = session.sweep(step, {"a": [3, 2, 0]}, metric="WITH w AS (FROM former) SELECT sum(v) FROM w -- all")
+    assert study.wait(60) and study.best_value == 3000.0 and study.best_result().columns == ["v"]
+    assert "the step has no rows" in study.trials[2].why
+    for metric, why in (("SELECT v FROM former", "and has 3000"), ("SELECT NULL FROM former LIMIT 1", "number: None")):
+        with pytest.raises(ExecutionError, match=why):
+            session.sweep(step, {"a": [3]}, metric=metric).wait(60)
+
+
+def test_poor_trials_end_where_that_is_the_wish(session: qoop.Session) -> None:
+    options = {"metric": METRIC, "start": START, "direction": "minimize", "every": 2, "most": 8}
+    study = session.sweep(STEP, {"rate": RATES}, hopeless=30.0, prune="kill", **options)
+    assert study.wait(60) and study.best_params == {"rate": 0.3}
+    pruned = {one.params["rate"] for one in study.trials if one.state == "PRUNED"}
+    assert 0.001 in pruned and 0.3 not in pruned
+    parked = session.sweep(STEP, {"rate": RATES}, hopeless=30.0, **options)
+    assert parked.wait(60) and {one.state for one in parked.trials} == {"COMPLETE"}
+
+
 def test_a_trial_that_fails_says_why_and_the_others_go_on(session: qoop.Session) -> None:
     study = session.sweep(
         "SELECT CAST($text AS INT) AS n FROM range(1)", {"text": ["7", "x", None, "3"]}, metric="n", scheduler="none"
@@ -116,6 +154,8 @@ def test_a_trial_that_fails_says_why_and_the_others_go_on(session: qoop.Session)
         ({"params": {"rate": [0.1]}, "trials": 0}, "trials must be at least 1"),
         ({"params": {"rate": [0.1]}, "scheduler": "best"}, "scheduler must be one of pop, asha"),
         ({"params": {"rate": [0.1]}, "direction": "up"}, "direction must be maximize or minimize"),
+        ({"params": {"rate": [0.1]}, "prune": "end"}, "prune must be park or kill, not 'end'"),
+        ({"params": {"rate": [0.1]}, "hopeless": float("nan")}, "hopeless must be a number"),
         ({"params": {"rate": [0.1]}, "most": 0}, "every must be from 1"),
         ({"params": {"rate": [0.1]}, "name": "rates"}, r"connect\(checkpoints=FOLDER\)"),
         ({"params": {"rate": [0.1]}, "former": "points"}, "there is a table points already"),

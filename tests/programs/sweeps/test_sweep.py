@@ -93,6 +93,16 @@ def test_shares_time_and_stop() -> None:
     assert ended.after(Share(3)) == (ended, ())
 
 
+def test_with_fewer_slots_the_lowest_chance_waits_first() -> None:
+    sweep, _ = at_boundary(begun(3, slots=2), 0, 0.9)
+    sweep, _ = sweep.after(Share(1))
+    sweep, orders = after(sweep, 0, 0.6)
+    assert orders == (RunStep(0, 3),), "the other one has no chance so far"
+    sweep, orders = after(sweep, 1, 0.6)
+    assert orders == () and sweep.trials[1].state == "waiting"
+    assert sweep.after(Share(3))[1] == (RunStep(2, 0), RunStep(1, 1)), "it goes on in its turn"
+
+
 def test_without_a_target_the_next_one_is_above_the_best() -> None:
     _, orders = after(replace(begun(), target=None), 0, 0.5, 0.6)
     assert orders == (Predict(0, 2, pytest.approx(0.606), 2),)
