@@ -1,8 +1,8 @@
 """Policies of sweeps: the fate of a trial at a boundary, and the trial that a free slot runs.
 
 ===========  ===========================================================================================
-pop          promising trials keep their slots, the others take turns, poor ones run when no other waits
-             (HyperDrive: POP, Middleware 2017)
+pop          promising trials keep their slots, the others take turns, poor ones run when no other waits, in the
+             order of `asha` (HyperDrive: POP, Middleware 2017)
 asha         of the trials that waited at a rung, the best third goes on (Li et al., MLSys 2020)
 hyperband    the same in brackets, which begin at later rungs (Li et al., JMLR 2018)
 bandit       a trial ends if it is worse than the best by half (TuPAQ, SoCC 2015)
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 POOR = 0.05
 """A trial with a lower chance is poor, or ends."""
+_SURELY, _NEARLY_NONE = 25, 0.05
+"""If of that many trials fewer than this part are not poor, predictions do not choose between poor trials and new ones.
+On curves that rise late 15 trials or 8 % do as well; on others they take 5 % longer, as these rules hold by chance."""
 _BANDIT = 0.5
 _RUNG = 3
 """From one rung to the next the steps grow, and the trials shrink, by this factor."""
@@ -96,7 +99,19 @@ def _pop_fate(sweep: Sweep, number: int) -> Fate:
 def _pop_next(sweep: Sweep) -> int | None:
     waiting = list(sweep.numbers("waiting"))
     best = max(promising(sweep) & set(waiting), key=lambda number: sweep.trials[number].p, default=None)
-    return best if best is not None else _first_in(sweep, waiting or list(sweep.numbers("parked")))
+    if best is not None:
+        return best
+    if waiting and not _nearly_all_are_poor(sweep):
+        return _first_in(sweep, waiting)
+    begun = [number for number in waiting if sweep.trials[number].scores]
+    new = [number for number in waiting if not sweep.trials[number].scores]
+    return _first_in(sweep, begun) if begun else _halved(sweep, list(sweep.numbers("parked")), new)
+
+
+def _nearly_all_are_poor(sweep: Sweep) -> bool:
+    """True where predictions hardly tell trials apart: curves that rise late look poor until they do."""
+    known = [trial for trial in sweep.trials if trial.p >= 0]
+    return len(known) >= _SURELY and sum(trial.p >= POOR for trial in known) < _NEARLY_NONE * len(known)
 
 
 # Others
@@ -146,9 +161,21 @@ def _waits(sweep: Sweep, number: int) -> Fate:
 
 
 def _asha_next(sweep: Sweep) -> int | None:
-    """The best of a rung's top third, the highest rung first; else a new trial; else the best that is left."""
     waiting = list(sweep.numbers("waiting"))
-    paused = [number for number in waiting if sweep.trials[number].scores]
+    new = [number for number in waiting if not sweep.trials[number].scores]
+    return _halved(sweep, [number for number in waiting if sweep.trials[number].scores], new)
+
+
+def _halved(sweep: Sweep, paused: Sequence[int], new: Sequence[int]) -> int | None:
+    """A trial on the way to its next rung; else the best of a rung's top third, the highest rung first; else a new
+    trial; else the best that is left."""
+
+    def best_of(numbers: Sequence[int]) -> int | None:
+        return max(numbers, key=lambda number: sweep.trials[number].best, default=None)
+
+    between = best_of([number for number in paused if not _is_rung(sweep, number)])
+    if between is not None:
+        return between
     for number in sorted(paused, key=lambda number: (-len(sweep.trials[number].scores), -sweep.trials[number].best)):
         steps, bracket = len(sweep.trials[number].scores), _bracket(sweep, number)
         reached = [
@@ -159,10 +186,7 @@ def _asha_next(sweep: Sweep) -> int | None:
         rank = sum(score > sweep.trials[number].best for score in reached)
         if rank < len(reached) // _RUNG:
             return number
-    new = [number for number in waiting if not sweep.trials[number].scores]
-    if new:
-        return _first_in(sweep, new)
-    return max(paused, key=lambda number: sweep.trials[number].best, default=None)
+    return _first_in(sweep, new) if new else best_of(paused)
 
 
 _ASHA = Policy(_is_rung, _no_level, _waits, _asha_next)
