@@ -7,6 +7,7 @@
     job_table.py        the jobs that the loop has
     active_job.py       one of them, with its run, plans and remaining work
     fair_shares.py      divides the machines between the jobs
+    job_group.py        several jobs with the weight of one
     granting/           gives out what machines have, in every turn
     backend_size.py     resizes the backend, at once or as announced
     time_limits.py      the times at which jobs fail

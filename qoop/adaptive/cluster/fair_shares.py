@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.past_jobs import REMEMBERED
@@ -12,9 +13,10 @@ from qoop.engine.events import ShareChanged
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob
-    from qoop.adaptive.cluster.claims import Claim
     from qoop.adaptive.cluster.granting.granter import Granter
+    from qoop.adaptive.cluster.job_group import JobGroup
     from qoop.adaptive.schedulers.base import Scheduler
+    from qoop.adaptive.schedulers.terms import Terms
     from qoop.engine.driver import Driver
     from qoop.engine.task import JobId
     from qoop.planner.plan import Resources
@@ -24,7 +26,6 @@ class FairShares:
     """Divides the machines between the jobs.
 
     stale: jobs or the capacity have changed since the last division. opened: the time at which the cluster began.
-    claims: are divided with the shares.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class FairShares:
         self._scheduler = scheduler
         self._granter = granter
         self.stale = False
-        self.claims: list[Claim] = []
+        self._groups: list[JobGroup] = []
         self._sizes = deque([(opened, driver.capacity)], maxlen=REMEMBERED)
 
     def divide(self, queued: Container[JobId], now: float) -> None:
@@ -46,8 +47,8 @@ class FairShares:
         self.stale = False
         requests = [self._granter.request(job) for name, job in self._jobs.items() if name not in queued]
         promised = self._driver.promised
-        for claim in self.claims:
-            claim.divide(self._jobs, requests, promised)
+        for group in self._groups:
+            group.divide(self._jobs, requests, promised)
         if requests:
             shares = self._scheduler.fair_shares(requests, promised, now)
             later = self._driver.coming(now)
@@ -58,6 +59,23 @@ class FairShares:
                 for name, share in shares.items()
             ]
             self._driver.take(changes, now)
+
+    @contextmanager
+    def group(
+        self, terms: Terms, tenant_weight: float, slots: int, lock: AbstractContextManager[object]
+    ) -> Iterator[JobGroup]:
+        """See `Cluster.group`. lock: of the cluster."""
+        from qoop.adaptive.cluster.job_group import JobGroup  # few sessions have one
+
+        made = JobGroup(terms, tenant_weight, slots)
+        with lock:
+            self._groups.append(made)
+            self.stale = True
+        try:
+            yield made
+        finally:
+            with lock:
+                self._groups.remove(made)
 
     def _note_size(self, now: float) -> None:
         if self._driver.capacity != self._sizes[-1][1]:

@@ -26,7 +26,7 @@ from qoop.query.statements.statement import query_text
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from qoop.adaptive.cluster.claims import Claim
+    from qoop.adaptive.cluster.job_group import JobGroup
     from qoop.adaptive.program_log import MessageLog
     from qoop.programs.sweeps.study import StartsOnTerms
     from qoop.query.planning import QueryPlanning
@@ -70,10 +70,10 @@ def begun(
     planning: QueryPlanning,
     options: SweepOptions,
     start: StartsOnTerms,
-    claim: AbstractContextManager[Claim],
+    group: AbstractContextManager[JobGroup],
     log: MessageLog | None,
 ) -> Study:
-    """See `Session.sweep`. start: begins a job. claim: of all its jobs, until the sweep ends.
+    """See `Session.sweep`. start: begins a job. group: of all its jobs, until the sweep ends.
 
     Raises ConfigError, QueryError, CheckpointError, DiskFull."""
     _check(options)
@@ -99,7 +99,7 @@ def begun(
             journal = Journal(_taken(options, stack), user_key(), tables.binder.settings)
             stack.callback(journal.close)
             earlier = journal.open(_identity(step, found, options))
-        shared = stack.enter_context(claim)
+        shared = stack.enter_context(group)
         measured = [with_metric(text, options.metric, options.former) for text in texts]
         plans = StepPlanning(measured[0], options.former, tables, planning.apart)
         stack.callback(plans.close)

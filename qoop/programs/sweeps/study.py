@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow as pa
 
-    from qoop.adaptive.cluster.claims import Claim
+    from qoop.adaptive.cluster.job_group import JobGroup
     from qoop.adaptive.program_log import MessageLog
     from qoop.adaptive.schedulers.terms import Terms
     from qoop.programs.iterate.planning import StepPlanning
@@ -77,7 +77,7 @@ class StudyParts:
     """The parts of a sweep.
 
     first: the table that first steps read. texts: the step of each trial.
-    planning: of steps. start: begins a job on the terms of the claim.
+    planning: of steps. start: begins a job on the terms of the group.
     log: takes the messages to the program, see `Cluster.program_log`.
     """
 
@@ -88,7 +88,7 @@ class StudyParts:
     metric: str
     direction: Direction
     start: StartsOnTerms
-    claim: Claim
+    group: JobGroup
     journal: Journal | None
     log: MessageLog | None
 
@@ -120,7 +120,7 @@ class Study:
             self._program, _ = self._program.after(message)
         self._begun = time.monotonic() - self._program.at
         self._predicting = ThreadPoolExecutor(1, "qoop-prospects")
-        parts.claim.changed = partial(self._events.put, self._share_out)
+        parts.group.changed = partial(self._events.put, self._share_out)
         self._thread = threading.Thread(target=self._run, args=(bool(earlier),), name="qoop-sweep", daemon=True)
         self._thread.start()
 
@@ -240,9 +240,9 @@ class Study:
             self._do(order)
 
     def _share_out(self) -> None:
-        """Report the slots of the claim to the program, where these are others."""
-        if self._parts.claim.slots != self._program.slots:
-            self._send(Share(self._parts.claim.slots))
+        """Report the slots of the group to the program, where these are others."""
+        if self._parts.group.slots != self._program.slots:
+            self._send(Share(self._parts.group.slots))
 
     def _left(self) -> float | None:
         within = self._program.within
@@ -273,7 +273,7 @@ class Study:
         before = self._answers[trial] if number else self._parts.first
         try:
             planned = self._parts.planning.plan(before, self._parts.texts[trial])
-            job = self._parts.start(planned, terms=self._parts.claim.terms, follows=number > 0)
+            job = self._parts.start(planned, terms=self._parts.group.terms, follows=number > 0)
         except SessionClosed:
             raise  # the trial can go on in another session
         except QoopError as error:

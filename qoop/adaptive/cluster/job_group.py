@@ -1,4 +1,4 @@
-"""Claims: several jobs that together have the weight of one, such as the steps of a sweep."""
+"""Several jobs that together have the weight of one, such as the steps of a sweep."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from qoop.adaptive.schedulers.terms import Terms
     from qoop.engine.task import JobId
 
-_ALONE = "claim"
-"""The name of the one job that stands for all of a claim, where shares are divided."""
+_ALONE = "group"
+"""The name of the one job that stands for the group, where shares are divided."""
 
 
-class Claim:
+class JobGroup:
     """Jobs with the weight of one: those that are submitted with its `terms`.
 
     slots: the whole slots of its share, at least 1; as many of its jobs should run at once. changed: is called in the
