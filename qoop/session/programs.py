@@ -162,7 +162,7 @@ class Programs(Registration):
         slots = max(1, int(self.available.cpu))
         folder = self.config.checkpoints if isinstance(self.config.checkpoints, Path) else None
         own, terms = parted(options)
-        group = self.cluster.group(self._options.terms_with(**terms), slots)
+        group = self.cluster.shares.group(self._options.terms_with(**terms), slots)
         first = self.sql(start) if isinstance(start, str) else start
         begin, log = partial(self.start, resume=False), self.cluster.program_log()
         chosen = SweepOptions(params, trials, metric, slots, folder, **own)

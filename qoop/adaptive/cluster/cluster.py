@@ -78,13 +78,9 @@ _GRACE = 10.0
 """Seconds that `close` waits for the backend to report the attempts that were stopped."""
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from qoop.adaptive.cluster.job_group import JobGroup
     from qoop.adaptive.cluster.recording.trace import Trace
     from qoop.adaptive.cluster.tenants import TenantStatus
     from qoop.adaptive.program_log import MessageLog
-    from qoop.adaptive.schedulers.terms import Terms
     from qoop.engine.node_queues.ticket import JobLeft
 
 
@@ -125,8 +121,8 @@ class Cluster:
         self._granter = Granter(
             self._jobs, self._driver, self._scheduler, self._table.order, self._recorder.note_tick, options
         )
-        self._shares = FairShares(self._jobs, self._driver, self._scheduler, self._granter, self.opened)
-        self._size = BackendSize(backend, self._driver, self._recorder, self._shares)
+        self.shares = FairShares(self._jobs, self._driver, self._scheduler, self._granter, self.opened, self._lock)
+        self._size = BackendSize(backend, self._driver, self._recorder, self.shares)
         self._limits = TimeLimits(self._jobs, self._driver, self._table.order, options.wait_for_capacity)
         self._deadlines = DeadlineWatch(self._jobs, self._driver, options.watch_deadlines)
         self._past = PastJobs(detailed=thread)
@@ -243,10 +239,6 @@ class Cluster:
         with self.lock:
             self._granter.limits.limit(owner, slots, memory)
 
-    def group(self, terms: Terms, slots: int) -> AbstractContextManager[JobGroup]:
-        """Within the block, jobs with the terms of the group have the weight of one. See `JobGroup`."""
-        return self._shares.group(terms, self._options.tenants.get(terms.tenant, 1.0), slots, self.lock)
-
     def post(self, message: Message) -> None:
         """Have the loop's thread open a message in its next tick. May be called from any thread."""
         self.creator_process.check()
@@ -345,7 +337,7 @@ class Cluster:
     def sizes(self) -> list[tuple[float, Resources]]:
         """The resources of all machines together: from when on, by the cluster's clock, and what."""
         with self.lock:
-            return self._shares.sizes()
+            return self.shares.sizes()
 
     def tenants(self, known: Mapping[JobId, JobStatus] | None = None) -> list[TenantStatus]:
         """The status of every tenant that has or had a job, by name. known: the status of jobs, as far as it is."""
@@ -362,7 +354,7 @@ class Cluster:
         with self._lock:
             self._granter.waiting.now = now = self._clock.now()
             self._recorder.begin(now)
-            self._shares.stale |= self._driver.take(events, now)
+            self.shares.stale |= self._driver.take(events, now)
             if self._sleep is not None and (slept := self._sleep.slept()):
                 self._mail.appendleft(MachineSlept(slept))
             while self._mail:
@@ -373,8 +365,8 @@ class Cluster:
             self._limits.apply(now)
             for job in self._table.take_ended():
                 self._end(job)
-            self._shares.stale |= self._table.admit()
-            self._shares.divide(self._table.queued, now)
+            self.shares.stale |= self._table.admit()
+            self.shares.divide(self._table.queued, now)
             self._check_deadlines(now)
             self._planner_requests.tick(now)
             self._granter.grant(now)
@@ -405,7 +397,7 @@ class Cluster:
                 self._table.pin(name, done)
             case SlotsAnnounced(course):
                 self._driver.expect([(now + after, Resources(slots)) for after, slots in course])
-                self._shares.stale = True
+                self.shares.stale = True
             case MachineSlept(seconds):
                 self._count_sleep(seconds, now)
             case ResizeRequested():
@@ -424,7 +416,7 @@ class Cluster:
         self._limits.add(job)
         self._deadlines.add(job, now)
         self._driver.add(job.run, now)
-        self._shares.stale = True
+        self.shares.stale = True
         self._table.put_in_queue(job, self._options.tenants.get(job.tenant, 1.0))
         self._table.begin(job, now)
 
@@ -439,7 +431,7 @@ class Cluster:
         self._limits.remove(name)
         self._deadlines.remove(name)
         self._driver.remove(name)
-        self._shares.stale = True
+        self.shares.stale = True
         self._recorder.note(JobEnded(name, job.run.state.value, job.run.error))
         resolve(job)
 

@@ -26,15 +26,23 @@ class FairShares:
     """Divides the machines between the jobs.
 
     stale: jobs or the capacity have changed since the last division. opened: the time at which the cluster began.
+    lock: of the cluster.
     """
 
     def __init__(
-        self, jobs: Mapping[JobId, ActiveJob], driver: Driver, scheduler: Scheduler, granter: Granter, opened: float
+        self,
+        jobs: Mapping[JobId, ActiveJob],
+        driver: Driver,
+        scheduler: Scheduler,
+        granter: Granter,
+        opened: float,
+        lock: AbstractContextManager[object],
     ) -> None:
         self._jobs = jobs
         self._driver = driver
         self._scheduler = scheduler
         self._granter = granter
+        self._lock = lock
         self.stale = False
         self._groups: list[JobGroup] = []
         self._sizes = deque([(opened, driver.capacity)], maxlen=REMEMBERED)
@@ -61,20 +69,20 @@ class FairShares:
             self._driver.take(changes, now)
 
     @contextmanager
-    def group(
-        self, terms: Terms, tenant_weight: float, slots: int, lock: AbstractContextManager[object]
-    ) -> Iterator[JobGroup]:
-        """See `Cluster.group`. lock: of the cluster."""
+    def group(self, terms: Terms, slots: int) -> Iterator[JobGroup]:
+        """Within the block, jobs with the terms of the group have the weight of one. slots: until the next division.
+
+        For any thread."""
         from qoop.adaptive.cluster.job_group import JobGroup  # few sessions have one
 
-        made = JobGroup(terms, tenant_weight, slots)
-        with lock:
+        made = JobGroup(terms, self._granter.tenant_weight(terms), slots)
+        with self._lock:
             self._groups.append(made)
             self.stale = True
         try:
             yield made
         finally:
-            with lock:
+            with self._lock:
                 self._groups.remove(made)
 
     def _note_size(self, now: float) -> None:

@@ -13,7 +13,7 @@ from qoop.programs.sweeps.division import Division, division
 from qoop.programs.sweeps.messages import Due, Predict, Predicted, RunStep, Share, TrialFailed, TrialStepEnded
 from qoop.programs.sweeps.prospects import prospect
 from qoop.programs.sweeps.sweep import Sweep, Trial
-from qoop.tpcds.simulate.sweeps import TARGET, compared, curves, reachable, simulated
+from qoop.tpcds.simulate.sweeps import compared, curves, reachable, simulated
 
 MOST = 4
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob, Order
     from qoop.adaptive.cluster.granting.node_places import NodePlaces
     from qoop.adaptive.cluster.options import ClusterOptions
+    from qoop.adaptive.schedulers.terms import Terms
     from qoop.engine.driver import Driver
     from qoop.engine.events import Grant
     from qoop.engine.node_queues.policy import NodeQueueing
@@ -106,10 +107,14 @@ class Granter:
         return Request(
             run.job, job.arrival, terms.weight, used,
             self.limits.allowed(job, ready) if self.limits.any else ready, job.remaining_work,
-            terms.tenant, self._tenants.get(terms.tenant, 1.0) if self._tenants else 1.0,
+            terms.tenant, self.tenant_weight(terms),
             job.submitted, job.submitted + terms.deadline, terms.priority, self._driver.extra_slots(run.job),
             job.request.gain,
         )  # fmt: skip
+
+    def tenant_weight(self, terms: Terms) -> float:
+        """The weight of the tenant of a job."""
+        return self._tenants.get(terms.tenant, 1.0) if self._tenants else 1.0
 
     def start(self, grant: Grant, now: float) -> AttemptId:
         """Start what was granted; its job waits for what it has ready besides."""
