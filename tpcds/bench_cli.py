@@ -36,6 +36,7 @@ from qoop.tpcds.queries import parse_names, parse_selection
 from qoop.tpcds.queues import bench as queues
 from qoop.tpcds.simulate import measuring, sweeps
 from qoop.tpcds.suite import commands as suite
+from qoop.tpcds.views import commands as views_commands
 
 T = TypeVar("T")
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -455,6 +456,7 @@ _GROUPS: Mapping[str, Sequence[Callable[[Commands], None]]] = {
     ),
     "in virtual time": (
         _add_core, _add_sweeps, _queues, _exchanges, load_commands.add_command, growing_commands.add_command,
+        views_commands.add_command,
     ),
     "the paper's evaluation, in virtual time": (
         _add_measure, suite.add_commands, the_map.add_commands,
