@@ -80,6 +80,7 @@ class SessionTables:
         self._named = _NamedTables({})
         self._passwords: dict[str, PasswordFile | None] = {}  # of attached databases, by name in lower case
         self.isolation: TextIsolation | None = None  # of texts that are not light; None: this process binds all
+        self._compared = threading.local()  # names: of tables compared so far, in a thread that compares once
         self._unreadable: dict[str, CatalogError] = {}  # tables that could not be looked at, by name in lower case
 
     @classmethod
@@ -268,13 +269,27 @@ class SessionTables:
 
     def check_again(self, text: str) -> None:
         """Refresh the tables that a text may name, if their files have changed."""
+        compared: set[str] = getattr(self._compared, "names", set())
         with self.lock:
             for name, table in self.named(text).items():
+                if name in compared:
+                    continue
+                compared.add(name)
                 try:
                     self._unreadable.pop(name, None)
                     self._refresh(table.name)
                 except CatalogError as error:  # it may be that the text does not read the table after all
                     self._unreadable[name] = error
+
+    @contextlib.contextmanager
+    def comparing_once(self) -> Iterator[set[str]]:
+        """Within the block this thread compares the files of each table once. Yields the names of those compared; a
+        name that is removed is compared again."""
+        self._compared.names = compared = set[str]()
+        try:
+            yield compared
+        finally:
+            del self._compared.names
 
     def named(self, text: str) -> Mapping[str, Table]:
         """The tables that a text may name, by lower-case name."""

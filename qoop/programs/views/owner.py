@@ -1,7 +1,8 @@
 """The thread that refreshes the views of a session by their goals: it carries out the orders of their programs.
 
-The thread begins with the first view that has a goal. It compares the tables of a view with its edition, and refreshes
-one view at a time.
+The thread begins with the first view that has a goal. It compares the tables of views with their editions, and
+refreshes one view at a time. Views whose comparisons are due at about the same time take part in one round, which
+compares each table once.
 """
 
 from __future__ import annotations
@@ -9,16 +10,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from qoop.adaptive.monitor.sleep import boot_seconds
 from qoop.adaptive.program import Begin, Stop
+from qoop.catalog.errors import TableChanged
 from qoop.programs.views.freshness import Compared, Freshness, Message, Refresh, RefreshEnded, Wait
 
 if TYPE_CHECKING:
     from qoop.adaptive.program_log import MessageLog
 
 _IDLE = 60.0
+
+_EARLY = 0.05
+"""The part of its goal by which a view is compared early, to take part in a round."""
+
+_ROUND_SECONDS = 1.0
+"""A round that lasts longer ends: the views that are left compare the tables again."""
 
 
 class Refreshed(Protocol):
@@ -31,6 +40,8 @@ class Refreshed(Protocol):
     def refresh_view(self, name: str, full: bool = False) -> bool: ...
 
     def note_error(self, name: str, error: Exception) -> None: ...
+
+    def comparing_once(self) -> AbstractContextManager[set[str]]: ...
 
 
 class _Program:
@@ -91,9 +102,7 @@ class Owner:
     def _run(self) -> None:
         while not self._stopped:
             self._follow_goals()
-            for name, program in sorted(self._programs.items(), key=lambda item: item[1].next):
-                if not self._stopped and program.next <= boot_seconds():
-                    self._turn(name, program)
+            self._round()
             self._wait()
         for program in self._programs.values():
             program.send(Stop())
@@ -108,9 +117,22 @@ class Owner:
             if name not in self._programs:
                 self._programs[name] = _Program(goal, self._log())
 
-    def _turn(self, name: str, program: _Program) -> None:
+    def _round(self) -> None:
+        """Serve the views that are due, in order, and with them those that are due soon."""
+        programs = sorted(self._programs.items(), key=lambda item: item[1].next)
+        begun = boot_seconds()
+        if not programs or programs[0][1].next > begun:
+            return
+        with self._views.comparing_once() as compared:
+            for name, program in programs:
+                if self._stopped or boot_seconds() > begun + _ROUND_SECONDS:
+                    return
+                if program.next <= begun + _EARLY * program.state.goal:
+                    self._turn(name, program, compared)
+
+    def _turn(self, name: str, program: _Program, compared: set[str]) -> None:
         """Compare the tables of a view, and refresh it if that is due. Errors show in the status of the view."""
-        begun, failed = time.monotonic(), False
+        begun = time.monotonic()
         try:
             since = self._views.behind(name)
         except Exception as error:
@@ -118,12 +140,21 @@ class Owner:
             since = time.time()
         if not program.send(Compared(time.time(), since)) or self._stopped:
             return
+        failed = self._failure(name)
+        if isinstance(failed, TableChanged):  # since the round compared it
+            compared.clear()
+            failed = self._failure(name)
+        if failed is not None:
+            self._views.note_error(name, failed)
+        program.send(RefreshEnded(time.time(), time.monotonic() - begun, failed is not None))
+
+    def _failure(self, name: str) -> Exception | None:
+        """Refresh a view; returns the error of a refresh that failed."""
         try:
             self._views.refresh_view(name)
         except Exception as error:
-            self._views.note_error(name, error)
-            failed = True
-        program.send(RefreshEnded(time.time(), time.monotonic() - begun, failed))
+            return error
+        return None
 
     def _wait(self) -> None:
         until = min((program.next for program in self._programs.values()), default=boot_seconds() + _IDLE)

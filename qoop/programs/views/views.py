@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -209,6 +209,10 @@ class MaterializedViews:
         view = self._views.get(name.lower())
         if view is not None:
             view.error = str(error)
+
+    def comparing_once(self) -> AbstractContextManager[set[str]]:
+        """See `SessionTables.comparing_once`."""
+        return self._session.tables.comparing_once()
 
     def behind(self, name: str) -> float | None:
         """The time of the oldest change that a refresh of a view would take over; None: there is none. Raises

@@ -250,7 +250,7 @@ def test_views_and_their_parts_are_durable_in_a_folder_of_tables(folder: Path, t
 
 
 def test_a_view_with_a_goal_is_refreshed_within_it(session: qoop.Session, folder: Path) -> None:
-    session.sql(f"CREATE MATERIALIZED VIEW v WITH (target_lag = '2 s') AS {KEPT}")
+    session.sql(f"CREATE MATERIALIZED VIEW v WITH (target_lag = '1 s') AS {KEPT}")
     session.sql(f"CREATE MATERIALIZED VIEW by_hand AS {KEPT}")
     for number in range(2):
         put(folder, f"more{number}", number, 9)

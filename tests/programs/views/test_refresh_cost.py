@@ -8,8 +8,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from waits import until
 
 import qoop
+from qoop.programs.views.views import MaterializedViews
 
 DIM = "SELECT i AS k, 'n' || i % 4 AS name, i % 2 AS side FROM range(9) t(i)"
 LEAVES = {
@@ -73,3 +75,30 @@ def test_a_refresh_compares_each_file_once(tmp_path: Path, monkeypatch: pytest.M
         assert of_old == [1] * 59, compared
         [view] = session.materialized_views()
         assert view.rows_read == 20 and view.incremental
+
+
+def test_views_that_are_due_together_share_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched, compared, counts = put(tmp_path, 0), Counter[str](), Counter[str]()
+    stat, behind = os.stat, MaterializedViews.behind
+
+    def counting(path: str, **named: object) -> os.stat_result:
+        compared[str(path)] += 1
+        return stat(path, **named)  # type: ignore[arg-type]
+
+    def counted(views: MaterializedViews, name: str) -> float | None:
+        counts[name] += 1
+        return behind(views, name)
+
+    put(tmp_path, 1)
+    with qoop.connect(slots=1, memory="500MB") as session:
+        session.register("sales", tmp_path)
+        for number in range(8):
+            goal = "WITH (target_lag = '2 s')"
+            session.sql(f"CREATE MATERIALIZED VIEW v{number} {goal} AS SELECT k, sum(v) AS s FROM sales GROUP BY k")
+        monkeypatch.setattr(os, "stat", counting)
+        monkeypatch.setattr(MaterializedViews, "behind", counted)
+        until(lambda: min((counts[f"v{number}"] for number in range(8)), default=0) >= 4)
+        seen, of_file = sum(counts.values()), compared[str(watched)]
+        assert seen >= 32 and 0 < of_file <= seen / 3, (of_file, counts)
+        put(tmp_path, 2)
+        until(lambda: all(view.files == 3 for view in session.materialized_views()))
