@@ -26,4 +26,5 @@
     schedulers/         schedulers as published, to compare with those of the product
     simulate/           what tasks of large data take, and replicas of real machines
     suite/              the paper's evaluation
+    views/              goals of lag and quality on shared slots
 """

@@ -13,7 +13,7 @@ from qoop.tpcds.views.allocation import (
     Allocation,
     Configuration,
     Goals,
-    Standing,
+    Sharer,
     corrected,
     curve,
     max_min,
@@ -23,9 +23,9 @@ from qoop.tpcds.views.allocation import (
 STEPS = 24
 
 
-def drawn(draw: Random, queries: int) -> list[Standing]:
+def drawn(draw: Random, queries: int) -> list[Sharer]:
     return [
-        Standing(
+        Sharer(
             Goals(draw.choice([0.0, 0.25, 0.9]), draw.choice([0.0, 8.0, 20.0, 300.0]), 1.0, draw.choice([1.0, 2.0])),
             tuple(
                 Configuration(demand, quality)
@@ -42,7 +42,7 @@ def drawn(draw: Random, queries: int) -> list[Standing]:
     ]
 
 
-def utilities(queries: list[Standing], made: list[Allocation]) -> list[float]:
+def utilities(queries: list[Sharer], made: list[Allocation]) -> list[float]:
     return [curve(one).ramps[found.choice].at(found.slots) for one, found in zip(queries, made, strict=True)]
 
 
@@ -81,7 +81,7 @@ B = tuple(Configuration(demand, quality) for demand, quality in ((1, 0.1), (2, 0
     ("horizon", "total"), [(1.0, 1.7), (5.0, 1.7), (10.0, 1.7), (20.0, 1.6), (50.0, 1.5), (1000.0, 1.5)]
 )
 def test_the_sum_of_the_worked_example(horizon: float, total: float) -> None:
-    queries = [Standing(Goals(0.0, 0.0), A), Standing(Goals(0.0, 8.0), B)]
+    queries = [Sharer(Goals(0.0, 0.0), A), Sharer(Goals(0.0, 8.0), B)]
     made = max_sum(queries, 4.0, horizon)
     found = [curve(q, horizon).ramps[one.choice].at(one.slots) for q, one in zip(queries, made, strict=True)]
     assert sum(found) == pytest.approx(total)
@@ -91,6 +91,6 @@ def test_a_demand_that_is_misjudged_is_corrected() -> None:
     error = 1.0
     for _ in range(12):
         error = corrected(error, 10.0)
-    exact = [Standing(Goals(0.2, 5.0), tuple(Configuration(10 * one.demand, one.quality) for one in A), 4.0)]
+    exact = [Sharer(Goals(0.2, 5.0), tuple(Configuration(10 * one.demand, one.quality) for one in A), 4.0)]
     assert error == pytest.approx(10.0, rel=0.02)
-    assert max_min([Standing(Goals(0.2, 5.0), A, 4.0, 10.0)], 9.0) == max_min(exact, 9.0)
+    assert max_min([Sharer(Goals(0.2, 5.0), A, 4.0, 10.0)], 9.0) == max_min(exact, 9.0)

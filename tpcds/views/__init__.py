@@ -1,4 +1,4 @@
-"""Standing queries that share a machine by lag and quality, simulated: ``qoop bench views``.
+"""Continuous queries that share a machine by lag and quality, simulated: ``qoop bench views``.
 
 ::
 

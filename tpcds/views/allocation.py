@@ -1,4 +1,4 @@
-"""Slots and configurations of standing queries. Pure.
+"""Slots and configurations of continuous queries. Pure.
 
 The utility of a query is ``a_q (Q - Q^M)+ - c (Q^M - Q)+ - a_l (L - L^M)+`` at the end of a look-ahead of T seconds.
 With an allocation a and a configuration of demand D, its lag is ``L + T - T a / D`` then. So the utility rises with a
@@ -54,7 +54,7 @@ class Goals:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Sharer:
     """A query now. choices: by demand. lag: seconds. error: its demand is this many times that of the choices."""
 
     goals: Goals
@@ -110,7 +110,7 @@ class Curve:
         return least
 
 
-def curve(query: Standing, horizon: float = HORIZON) -> Curve:
+def curve(query: Sharer, horizon: float = HORIZON) -> Curve:
     """The utilities of a query at the end of the look-ahead."""
     goals = query.goals
     idle = query.lag + horizon
@@ -122,11 +122,11 @@ def curve(query: Standing, horizon: float = HORIZON) -> Curve:
     return Curve(tuple(ramps))
 
 
-def max_min(queries: Sequence[Standing], slots: float, horizon: float = HORIZON) -> list[Allocation]:
+def max_min(queries: Sequence[Sharer], slots: float, horizon: float = HORIZON) -> list[Allocation]:
     """The allocation whose least utility is largest, then the next one, and so on.
 
     >>> fast, slow = Configuration(1.0, 0.5), Configuration(3.0, 0.9)
-    >>> queries = [Standing(Goals(0.0, 0.0), (fast, slow)), Standing(Goals(0.0, 100.0), (fast, slow))]
+    >>> queries = [Sharer(Goals(0.0, 0.0), (fast, slow)), Sharer(Goals(0.0, 100.0), (fast, slow))]
     >>> max_min(queries, 4.0)
     [Allocation(slots=3.0, choice=1), Allocation(slots=1.0, choice=1)]
     """
@@ -138,32 +138,32 @@ def max_min(queries: Sequence[Standing], slots: float, horizon: float = HORIZON)
             low, high = (middle, high) if sum(one.needs(middle) for one in curves) <= slots else (low, middle)
     else:
         low = high
-    given = [one.needs(low) for one in curves]
-    return _completed(queries, _spent(curves, given, slots), slots, horizon)
+    shares = [one.needs(low) for one in curves]
+    return _completed(queries, _spent(curves, shares, slots), slots, horizon)
 
 
-def max_sum(queries: Sequence[Standing], slots: float, horizon: float = HORIZON) -> list[Allocation]:
+def max_sum(queries: Sequence[Sharer], slots: float, horizon: float = HORIZON) -> list[Allocation]:
     """An allocation whose sum of utilities is about the largest."""
     curves = [curve(one, horizon) for one in queries]
     steps = [(gain / cost, place, cost) for place, one in enumerate(curves) for gain, cost in _hull(one)]
-    given = [0.0] * len(curves)
+    shares = [0.0] * len(curves)
     left = slots
     for _, place, cost in sorted(steps, key=lambda step: (-step[0], step[1])):
         taken = min(cost, left)
-        given[place] += taken
+        shares[place] += taken
         left -= taken
-    given = [one.needs(one.at(had)) for one, had in zip(curves, given, strict=True)]
-    return _completed(queries, _spent(curves, given, slots), slots, horizon)
+    shares = [one.needs(one.at(had)) for one, had in zip(curves, shares, strict=True)]
+    return _completed(queries, _spent(curves, shares, slots), slots, horizon)
 
 
-def fair(queries: Sequence[Standing], slots: float, horizon: float = HORIZON) -> list[Allocation]:
+def fair(queries: Sequence[Sharer], slots: float, horizon: float = HORIZON) -> list[Allocation]:
     """Equal shares, of which each query returns the part that its best configuration does not need."""
     needs = [_whole(one, -1, horizon) for one in queries]
     shares = _filled(needs, slots)
     return [Allocation(share, _fitting(one, share)) for one, share in zip(queries, shares, strict=True)]
 
 
-def first_come(queries: Sequence[Standing], slots: float, horizon: float = HORIZON) -> list[Allocation]:
+def first_come(queries: Sequence[Sharer], slots: float, horizon: float = HORIZON) -> list[Allocation]:
     """All that its best configuration needs for each query, in order, until the slots are used."""
     made = []
     for one in queries:
@@ -173,7 +173,7 @@ def first_come(queries: Sequence[Standing], slots: float, horizon: float = HORIZ
     return made
 
 
-POLICIES: dict[str, Callable[[Sequence[Standing], float], list[Allocation]]] = {
+POLICIES: dict[str, Callable[[Sequence[Sharer], float], list[Allocation]]] = {
     "max-min": max_min, "max-sum": max_sum, "fair": fair, "first-come": first_come,
 }  # fmt: skip
 
@@ -209,9 +209,9 @@ def _is_below(hull: Sequence[tuple[float, float]], point: tuple[float, float]) -
     return (v - u) * (c - b) <= (w - v) * (b - a)
 
 
-def _spent(curves: Sequence[Curve], given: Sequence[float], slots: float) -> list[float]:
+def _spent(curves: Sequence[Curve], shares: Sequence[float], slots: float) -> list[float]:
     """The allocation after the slots that are left have gone to the largest gains a slot that they pay for."""
-    made = list(given)
+    made = list(shares)
     left = slots - sum(made)
     gains = {place: _gain(one, made[place], left) for place, one in enumerate(curves)}
     while left > _LITTLE and gains:
@@ -235,10 +235,10 @@ def _gain(one: Curve, had: float, left: float) -> tuple[float, float]:
     return max(rates, default=(0.0, 0.0))
 
 
-def _completed(queries: Sequence[Standing], given: Sequence[float], slots: float, horizon: float) -> list[Allocation]:
+def _completed(queries: Sequence[Sharer], shares: Sequence[float], slots: float, horizon: float) -> list[Allocation]:
     """The configurations of an allocation, and the slots that no utility needs for those that are most behind."""
-    choices = [_best(one, had, horizon) for one, had in zip(queries, given, strict=True)]
-    made = list(given)
+    choices = [_best(one, had, horizon) for one, had in zip(queries, shares, strict=True)]
+    made = list(shares)
     left = slots - sum(made)
     urgent = sorted(range(len(queries)), key=lambda place: -queries[place].lag / max(queries[place].goals.lag, 1.0))
     for place in urgent:
@@ -250,12 +250,12 @@ def _completed(queries: Sequence[Standing], given: Sequence[float], slots: float
     return [Allocation(slots_, choice) for slots_, choice in zip(made, choices, strict=True)]
 
 
-def _whole(one: Standing, choice: int, horizon: float) -> float:
+def _whole(one: Sharer, choice: int, horizon: float) -> float:
     """The slots with which a query catches up within the look-ahead."""
     return one.error * one.choices[choice].demand * (1 + one.lag / horizon)
 
 
-def _best(one: Standing, slots: float, horizon: float) -> int:
+def _best(one: Sharer, slots: float, horizon: float) -> int:
     """The choice of the largest utility; of several the best quality, then the least demand."""
     ramps = curve(one, horizon).ramps
     return max(
@@ -274,7 +274,7 @@ def _filled(needs: Sequence[float], slots: float) -> list[float]:
     return shares
 
 
-def _fitting(one: Standing, share: float) -> int:
+def _fitting(one: Sharer, share: float) -> int:
     """The best configuration that keeps up with a share; else the cheapest."""
     fits = [place for place, choice in enumerate(one.choices) if one.error * choice.demand <= share + _LITTLE]
     return max(fits, default=0)

@@ -13,7 +13,7 @@ from qoop.tpcds.views.workload import SLOTS, drawn
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the sub-command; it sets `run`, a function of the parsed options that gives the exit code."""
-    what = "Standing queries with goals of lag and quality, and a burst of others, under several policies"
+    what = "Continuous queries with goals of lag and quality, and a burst of others, under several policies"
     parser = commands.add_parser("views", description=f"{what}. On {SLOTS} simulated slots.")
     parser.add_argument("--bursts", metavar="S,S", default="10,100,400", help="seconds of the burst (10,100,400)")
     parser.add_argument("--seeds", type=int, default=2, metavar="N", help="runs of each, seeds 1 to N (2)")

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from qoop.tpcds.views.allocation import POLICIES, Allocation, Standing, corrected
+from qoop.tpcds.views.allocation import POLICIES, Allocation, Sharer, corrected
 from qoop.tpcds.views.workload import SLOTS, Query
 
 _AIM = 0.8
 """The part of a lag goal that policies aim at: demands change while a lag is corrected."""
 
-Policy = Callable[[Sequence[Standing], float], list[Allocation]]
+Policy = Callable[[Sequence[Sharer], float], list[Allocation]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class _Running:
     error: float = 1.0
     choice: int = 0
 
-    def standing(self) -> Standing:
+    def sharer(self) -> Sharer:
         goals = self.query.goals
-        return Standing(replace(goals, lag=_AIM * goals.lag), self.query.choices, self.lag, self.error)
+        return Sharer(replace(goals, lag=_AIM * goals.lag), self.query.choices, self.lag, self.error)
 
     def step(self, made: Allocation, at: float, corrects: bool) -> float:
         """A second with these slots; returns those in use."""
@@ -69,7 +69,7 @@ def play(
     for at in map(float, range(int(seconds))):
         now = [place for place, one in enumerate(queries) if one.begins <= at < one.ends]
         here = slots / 2 if dip[0] <= at < dip[1] else slots
-        made = allocate([running[place].standing() for place in now], here)
+        made = allocate([running[place].sharer() for place in now], here)
         for place, one in zip(now, made, strict=True):
             own = running[place]
             used += own.step(one, at, corrects)
