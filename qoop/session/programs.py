@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -16,6 +16,8 @@ from qoop.session.texts import with_parameters
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    import pyarrow as pa
+
     from qoop.adaptive.cluster.cluster import Cluster
     from qoop.adaptive.schedulers.terms import Terms
     from qoop.planner.plan import Resources
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from qoop.programs.approximate.planning import SessionQueries
     from qoop.programs.iterate.curves import Kind
     from qoop.programs.iterate.iteration import Iteration
+    from qoop.programs.sweeps.named import NamedSweeps
     from qoop.programs.sweeps.study import Study
     from qoop.query.job import Job, Planned
     from qoop.query.planning import QueryPlanning
@@ -166,4 +169,19 @@ class Programs(Registration):
         first = self.sql(start) if isinstance(start, str) else start
         begin, log = partial(self.start, resume=False), self.cluster.program_log()
         chosen = SweepOptions(params, trials, metric, slots, folder, **own)
-        return begun(step, first, self._tables, self.planning, chosen, begin, group, log)
+        study = begun(step, first, self._tables, self.planning, chosen, begin, group, log)
+        self._named_sweeps.add(study, chosen.name)
+        return study
+
+    def sweeps(self) -> list[Study]:
+        """The sweeps that run, or that the program still refers to; `FROM sweep('name')` reads their trials."""
+        return self._named_sweeps.all()
+
+    @cached_property
+    def _named_sweeps(self) -> NamedSweeps:
+        from qoop.programs.sweeps.named import NamedSweeps
+
+        return NamedSweeps()
+
+    def _sweep_rows(self, expression: str) -> pa.Table:
+        return self._named_sweeps.rows(expression)

@@ -70,6 +70,7 @@ class Session(Programs):
         cost = cost if config.ray is None else cost.across_machines()
         self.plan_cache = PlanStore(config.plan_cache)
         self._tables = SessionTables(self.plan_cache, config.tables, config.locked)
+        self._tables.definitions.sweep_rows = weakly(self._sweep_rows)
         self._parts = made(config, self._tables)
         self.backend, self.cluster = self._parts.backend, self._parts.cluster
         earlier_runs = unfinished_runs(config)

@@ -11,5 +11,7 @@
     space.py        the settings of the trials
     journal.py      the record of a named sweep, for a process that goes on with it
     study.py        carries out the orders with jobs of a session
+    report.py       trials as a table, as a sentence, and as HTML
+    named.py        the sweeps of a session by name, for `FROM sweep('rates')`
     start.py        checks a sweep, and begins or continues it
 """

@@ -73,6 +73,16 @@ class TrialStatus:
 
 
 @value
+class StepSpan:
+    """A step that has ended, in seconds since the sweep began. kind: as of its trial, when the step ended."""
+
+    trial: int
+    begun: float
+    ended: float
+    kind: str
+
+
+@value
 class StudyParts:
     """The parts of a sweep.
 
@@ -106,11 +116,13 @@ class Study:
         self, parts: StudyParts, program: Sweep, earlier: Sequence[Message], close: Callable[[], None]
     ) -> None:
         """earlier: the messages of processes before. close: releases what the sweep holds; called once, at its end."""
+        self.name = "sweep"  # by which the session knows it
         self._parts, self._close = parts, close
         self._sign = SIGNS[parts.direction]
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._shown: list[TrialStatus] = []
+        self._spans: list[StepSpan] = []
         self._answers: dict[int, pa.Table] = {}  # of the last step of each trial
         self._best: Result | None = None
         self._running: dict[int, Job] = {}
@@ -191,9 +203,44 @@ class Study:
         return self._program.slots
 
     @property
+    def best_number(self) -> int | None:
+        """The trial with the best metric so far; None: no step has ended."""
+        return self._program.best if self._program.best >= 0 else None
+
+    @property
+    def direction(self) -> Direction:
+        """ "maximize" or "minimize" the metric."""
+        return self._parts.direction
+
+    @property
+    def target(self) -> float | None:
+        """The metric that ends the sweep; None: there is none."""
+        return None if self._program.target is None else self._sign * self._program.target
+
+    @property
+    def curves(self) -> list[list[float]]:
+        """The metrics of each trial's steps, in order."""
+        return [[self._sign * score for score in trial.scores] for trial in self._program.trials]
+
+    @property
+    def spans(self) -> Sequence[StepSpan]:
+        """The steps that have ended in this process, in the order of their ends."""
+        return tuple(self._spans)
+
+    @property
     def why(self) -> Why:
         """The reason of the end; empty: the sweep goes on."""
         return self._program.why
+
+    def __repr__(self) -> str:
+        from qoop.programs.sweeps.report import summary
+
+        return f"<Study {summary(self)}>"
+
+    def _repr_html_(self) -> str:
+        from qoop.programs.sweeps.report import study_html
+
+        return study_html(self)
 
     # Inside: all of this runs in the thread of the sweep
 
@@ -296,7 +343,7 @@ class Study:
         else:
             self._keep(trial, number, result, self._sign * metric)
             self._send(TrialStepEnded(trial, number, self._sign * metric, seconds, self._now()))
-        self._tell(trial)
+        self._tell(trial, begun)
 
     def _keep(self, trial: int, number: int, result: Result, score: float) -> None:
         """Keep the answer of a step for the next one, and the best of all."""
@@ -313,9 +360,11 @@ class Study:
         """Runs in the thread of predictions."""
         self._events.put(partial(self._send, predicted(order, scores)))
 
-    def _tell(self, number: int) -> None:
+    def _tell(self, number: int, begun: float) -> None:
+        status = self._status(self._program, number, promising(self._program))
         with self._changed:
-            self._shown.append(self._status(self._program, number, promising(self._program)))
+            self._shown.append(status)
+            self._spans.append(StepSpan(number, begun - self._begun, self._now(), status.kind))
             self._changed.notify_all()
 
     def _status(self, program: Sweep, number: int, kept: set[int]) -> TrialStatus:

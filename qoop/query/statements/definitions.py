@@ -20,7 +20,7 @@ from qoop.catalog.table import FilesSource
 from qoop.planner.sql.sources import OF_CATALOG
 from qoop.query.statements.created.storage import MemoryTables, Storage
 from qoop.query.statements.databases.schemas import MAIN, CreateSchema, DropSchema
-from qoop.query.statements.plain_names import files_read, is_glob, reads, with_plain_names
+from qoop.query.statements.plain_names import files_read, is_glob, is_sweep, reads, with_plain_names
 from qoop.query.statements.views import View
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Definitions:
         self._check_again = check_again
         self._endings = endings
         self._macros: DefinedMacros | None = None  # once there is one
+        self.sweep_rows: Callable[[str], object] | None = None  # of an expression such as sweep('rates')
 
     def as_read(self, text: str) -> str:
         """The text of a query for the planner: views are expanded, each table has one name, and a file is a table named
@@ -140,7 +141,10 @@ class Definitions:
         from qoop.query.statements.session_catalog import ask_catalog
 
         name = expression + OF_CATALOG
-        self._register(name, ask_catalog(expression, self.contents()))
+        if self.sweep_rows is not None and is_sweep(expression):
+            self._register(name, self.sweep_rows(expression))
+        else:
+            self._register(name, ask_catalog(expression, self.contents()))
         return name
 
     def contents(self) -> CatalogContents:

@@ -20,7 +20,8 @@ from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
 from qoop.planner.sql.sources import base_tables, is_long, tables_read
 from qoop.query.statements.databases.schemas import OWN
 
-_MAY_ASK_CATALOG = re.compile(r"duckdb_|information_schema|pg_|sqlite_|pragma_", re.I)
+_SWEEP = "sweep"
+_MAY_ASK_CATALOG = re.compile(rf"duckdb_|information_schema|pg_|sqlite_|pragma_|\b{_SWEEP}\W*\(", re.I)
 _CATALOG = re.compile(
     r"duckdb_(?:tables|columns|views|constraints|indexes|schemas|sequences)|pragma_(?:table_info|show)"
     r"|sqlite_(?:master|schema)|pg_(?:tables|views|class|attribute|namespace|index|indexes|constraint|sequence|sequences"
@@ -162,7 +163,7 @@ def _places(
                     yield _table(text, node, partial(_constant, write(known)))
                 elif catalog is not None and _is_of_catalog(schema, name) and (schema or not is_own(name)):
                     yield _table(text, node, lambda expression: quoted(catalog(expression)))
-            case "TABLE_FUNCTION" if catalog is not None and _is_of_catalog("", node["function"]["function_name"]):
+            case "TABLE_FUNCTION" if catalog is not None and _is_of_session(node["function"]["function_name"]):
                 yield _table(text, node, lambda expression: quoted(catalog(expression)))
             case "COLUMN_REF" if len(node["column_names"]) > 2:
                 before = _before_table(node["column_names"], qualified)
@@ -209,6 +210,15 @@ def _is_of_catalog(schema: str, name: str) -> bool:
     if schema.lower() == "information_schema":
         return True
     return schema.lower() in ("", *_CATALOG_SCHEMAS) and _CATALOG.fullmatch(name) is not None
+
+
+def _is_of_session(function: str) -> bool:
+    return is_sweep(function) or _is_of_catalog("", function)
+
+
+def is_sweep(expression: str) -> bool:
+    """True for the table function of a session's sweeps, with or without its argument."""
+    return re.split(r"\W", expression, maxsplit=1)[0].lower() == _SWEEP
 
 
 def _table(text: str, node: Node, written: Callable[[str], str]) -> _Replacement:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
-from qoop.catalog.errors import Cancelled, ConfigError, ExecutionError, QoopError, SessionClosed
+from qoop.catalog.errors import Cancelled, ConfigError, ExecutionError, QoopError, QueryError, SessionClosed
 
 STEP = "SELECT f.x - $rate * 2 * (f.x - avg(p.v)) AS x FROM former f, points p GROUP BY f.x"
 """A step of gradient descent towards the mean."""
@@ -73,6 +73,43 @@ def test_it_finds_the_best_setting_and_its_rows(session: qoop.Session, points: P
     assert study.best_value == pytest.approx(best) and study.best_result().fetchall()[0][0] == pytest.approx(x)
     assert sorted(frame.params_rate) == sorted(RATES) and set(frame.state) == {"COMPLETE"}
     assert [one.value for one in study.trials] == [pytest.approx(by_duckdb(points, rate, 6)[1]) for rate in RATES]
+
+
+def test_sql_reads_the_trials_of_a_sweep(session: qoop.Session) -> None:
+    options = {"metric": METRIC, "start": START, "direction": "minimize", "every": 2, "most": 4}
+    study = session.sweep(STEP, {"rate": RATES}, **options)
+    assert study.wait(60) and session.sweeps() == [study] and study.name == "sweep1"
+    trials = session.sql(
+        "SELECT number, params.rate, value, steps, state FROM sweep('SWEEP1') WHERE steps > 1 ORDER BY 1"
+    )
+    assert trials.fetchall() == [(one.number, one.params["rate"], one.value, 4, "COMPLETE") for one in study.trials]
+    steps = session.sql("SELECT sweep.number, unnest(values) AS value FROM sweep('sweep1')").fetchall()
+    assert steps == [(number, value) for number, curve in enumerate(study.curves) for value in curve]
+    assert len(steps) == 16 == len(study.spans)
+    mixed = session.sweep("SELECT 1 AS n, $x AS x", {"x": [1, "a", None]}, metric="n")
+    assert mixed.wait(60) and mixed.name == "sweep2"
+    assert session.sql("SELECT params.x FROM sweep('sweep2')").fetchall() == [("1",), ("a",), (None,)]
+    for text, message in {
+        "FROM sweep('rates')": "there is no sweep rates in this session; its sweeps: sweep1, sweep2",
+        "FROM sweep(1)": r"sweep\(\) takes the name of a sweep",
+        "SELECT steps FROM sweep('sweep1') WHERE best": "best",
+    }.items():
+        with pytest.raises(QueryError, match=message):
+            session.sql(text)
+
+
+def test_a_study_prints_itself_and_draws_its_curves(session: qoop.Session) -> None:
+    options = {"metric": METRIC, "start": START, "direction": "minimize", "every": 2, "most": 4}
+    study = session.sweep(STEP, {"rate": RATES}, **options)
+    assert study.wait(60)
+    assert repr(study) == (
+        f"<Study sweep1: 4 trials, 4 complete, best {study.best_value:.6g} with rate=0.3; all trials have ended>"
+    )
+    page = study._repr_html_()
+    assert page.count("<polyline") == page.count("<td>COMPLETE</td>") == 4
+    assert page.index("rate=0.3<") < page.index("rate=0.02<") < page.index("rate=1.2<"), "the best trial comes first"
+    failed = session.sweep("SELECT CAST($x AS INT) AS n", {"x": ["<b>", "1"]}, metric="n")
+    assert failed.wait(60) and "&lt;b&gt;" in failed._repr_html_() and "<b>'" not in failed._repr_html_()
 
 
 def test_the_target_ends_it_and_the_metric_may_be_a_column(session: qoop.Session) -> None:
