@@ -111,7 +111,7 @@ def curves_svg(study: Study) -> str:
     if longest < 2:
         return ""
     low, high = min(values), max(values)
-    room = (high - low) or 1.0
+    span = (high - low) or 1.0
     lines = []
     best = study.best_number
     for trial in sorted(study.trials, key=lambda one: one.number == best):
@@ -119,7 +119,7 @@ def curves_svg(study: Study) -> str:
         every = max(1, len(curve) // _POINTS)
         places = [*range(0, len(curve), every)]
         points = " ".join(
-            f"{at * _WIDTH / (longest - 1):.1f},{(high - curve[at]) * _HEIGHT / room:.1f}" for at in places
+            f"{at * _WIDTH / (longest - 1):.1f},{(high - curve[at]) * _HEIGHT / span:.1f}" for at in places
         )
         colour = "#c63" if trial.number == best else _COLOURS.get(trial.kind, "#999")
         lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}"/>')
