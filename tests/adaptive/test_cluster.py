@@ -456,7 +456,7 @@ names = st.sampled_from(["m", "n", "o"])
     jobs=st.lists(st.tuples(st.integers(1, 6), st.floats(0.1, 3), st.integers(1, 3)), min_size=1, max_size=3),
     slow=st.sampled_from([0.0, 0.3]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_whatever_comes_and_goes_no_resources_are_given_twice_and_all_jobs_end(
     changes: list[tuple[float, str, Resources | None, int]], jobs: list[tuple[int, float, int]], slow: float
 ) -> None:

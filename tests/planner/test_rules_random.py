@@ -225,7 +225,7 @@ def rows(database: duckdb.DuckDBPyConnection, relation: Relation) -> Counter[tup
     return Counter(database.execute(to_sql(relation)).fetchall())
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(relations())
 def test_rules_keep_rows(database: duckdb.DuckDBPyConnection, relation: Relation) -> None:
     expected = rows(database, relation)
@@ -239,7 +239,7 @@ def test_rules_keep_rows(database: duckdb.DuckDBPyConnection, relation: Relation
         before = after
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(relations())
 def test_all_rules_together_lose_no_column_and_no_reference(relation: Relation) -> None:
     result = apply_rules(relation)
@@ -258,7 +258,7 @@ def canonical_rows(database: duckdb.DuckDBPyConnection, relation: Relation, know
 _ROWS_OF: dict[str, tuple[str, Counter[object]]] = {}
 
 
-@settings(max_examples=130, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(relations())
 def test_equal_signatures_have_equal_rows(database: duckdb.DuckDBPyConnection, relation: Relation) -> None:
     """Over all relations drawn, their parts, and what the rules make of them."""

@@ -152,7 +152,7 @@ def unexplained(relation: Relation, cardinality: Cardinality, large: Cardinality
     return [found for found in changing(relation, cardinality, large) if found[0] != "reduce_build_sides"]
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(plain_relations())
 def test_no_rule_changes_the_signature(relation: Relation) -> None:
     assert unexplained(relation, CARDINALITY, CARDINALITY) == []

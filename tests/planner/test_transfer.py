@@ -168,7 +168,7 @@ def test_a_join_of_a_reduced_side_means_what_it_meant() -> None:
     assert provenance(after.left).signature != provenance(join.left).signature
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(relations())
 def test_transfer_keeps_rows(database: object, relation: Relation) -> None:
     work = Work(Cardinality(HUGE), CostModel())

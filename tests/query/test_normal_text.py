@@ -83,7 +83,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(PIECES, st.sampled_from(["", " ", "\n", "/* c */", "-- c\n"])), max_size=9), st.data())
 def test_equal_digests_mean_equal_parse_trees(pieces: list[tuple[str, str]], data: st.DataObject) -> None:
     """Random texts, and the same with other gaps and case: if they are taken for the same, DuckDB must agree."""

@@ -41,8 +41,8 @@ from theory_plans import Plans, fewest_steps, halving, one_more, smallest_first,
 
 LONG = int(os.environ.get("QOOP_THEORY", "0"))
 pytestmark = pytest.mark.timeout(0 if LONG else 300)
-thorough = settings(max_examples=LONG or 300, deadline=None, derandomize=not LONG)
-brief = settings(max_examples=LONG // 10 or 100, deadline=None, derandomize=not LONG)
+thorough = settings(max_examples=LONG or 150, deadline=None, derandomize=not LONG)
+brief = settings(max_examples=LONG // 10 or 50, deadline=None, derandomize=not LONG)
 
 
 def plan_sets(size: int = 30, tasks: int = 30, count: int = 6) -> st.SearchStrategy[Plans]:

@@ -22,7 +22,7 @@ from qoop.tpcds.oracle import Oracle
 from qoop.tpcds.queries import text
 from qoop.tpcds.scaling import growth, scaled, scaled_splits
 
-SAMPLE = (1, 9, 18, 51, 85, 95)
+SAMPLE = (1, 9, 85, 95)
 SCALES = (pytest.param(1.0, marks=pytest.mark.slow), 300.0)
 
 

@@ -28,7 +28,7 @@ from qoop.tpcds.simulate.ground_truth import (
 )
 from qoop.tpcds.simulate.workload import PAPER, Query, workload
 
-SOME = (7, 72)
+SOME = (7, 50)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_every_stage_of_every_plan_is_measured_and_what_is_known_is_not_run_agai
 
 
 def test_a_narrow_plan_has_one_task_a_stage(found: dict[int, Query]) -> None:
-    wide = found[72].launch.plan
+    wide = found[50].launch.plan
     narrow = measuring.narrow(wide)
     assert {stage.width for stage in narrow.stages} == {1} != {stage.width for stage in wide.stages}
 
@@ -110,7 +110,7 @@ def test_who_knows_the_truth_foretells_when_a_plan_ends(
 
 def test_what_crosses_the_network_takes_longer_on_few_machines_and_no_time_on_one(found: dict[int, Query]) -> None:
     ground_truth = believed(found.values())
-    stage = max(found[72].launch.plan.stages, key=lambda stage: ground_truth.of(stage).parted)
+    stage = max(found[50].launch.plan.stages, key=lambda stage: ground_truth.of(stage).parted)
     seconds = [ground_truth.outcome(spec(stage), machines).seconds for machines in (1, 2, 20)]
     local = ground_truth.of(stage).seconds + ground_truth.of(stage).local
     assert seconds[0] == pytest.approx(local)
@@ -119,7 +119,7 @@ def test_what_crosses_the_network_takes_longer_on_few_machines_and_no_time_on_on
 
 def test_what_does_not_fit_the_memory_is_written_and_read(found: dict[int, Query]) -> None:
     ground_truth = believed(found.values())
-    stage = max(found[72].launch.plan.stages, key=lambda stage: ground_truth.of(stage).wants)
+    stage = max(found[50].launch.plan.stages, key=lambda stage: ground_truth.of(stage).wants)
     assert ground_truth(spec(stage, memory=1e6)).seconds > ground_truth(spec(stage)).seconds
 
 

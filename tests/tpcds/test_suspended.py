@@ -14,7 +14,7 @@ from qoop.session.session import Session
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import texts
 
-SAMPLE = (23, 95)
+SAMPLE = (39, 95)
 NUMBERS = [number if number in SAMPLE else pytest.param(number, marks=pytest.mark.slow) for number in range(1, 100)]
 
 

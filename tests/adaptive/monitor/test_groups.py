@@ -113,8 +113,8 @@ from pathlib import Path
 import qoop
 with qoop.connect() as session:
     print(session.config.memory, int(session.available.cpu), flush=True)
-    session.sql("CREATE TABLE t AS SELECT i, i % 1000 AS k, repeat('x', 40) AS s FROM range(2000000) r(i)")
-    expected = [(1000, 2000000)]
+    session.sql("CREATE TABLE t AS SELECT i, i % 1000 AS k, repeat('x', 40) AS s FROM range(200000) r(i)")
+    expected = [(1000, 200000)]
     print("ready", flush=True)
     for line in sys.stdin:
         job = session.submit("SELECT count(*), sum(n) FROM (SELECT k, count(*) AS n, max(s) FROM t GROUP BY k)")

@@ -28,7 +28,7 @@ session = qoop.connect(slots=2, memory="500MB", checkpoints=sys.argv[1])
 session.register("points", sys.argv[2])
 session.sql("CREATE MACRO slow(x) AS x")
 study = session.sweep({STEP!r}, {{"rate": {RATES!r}}}, metric={METRIC!r}, start={START!r}, direction="minimize",
-    every=3, most=40, name="rates", target=1.0)
+    every=2, most=12, name="rates", target=1.0)
 for trial in study.events():
     print(trial.number, trial.steps, trial.value, flush=True)
 """
@@ -219,10 +219,10 @@ def test_rows_and_frames_are_settings(session: qoop.Session) -> None:
 def test_a_named_sweep_goes_on_after_a_kill(tmp_path: Path, points: Path) -> None:
     words = [sys.executable, "-c", SWEEP, str(tmp_path / "checkpoints"), str(points)]
     steps: dict[int, int] = {}
-    for life in range(3):
+    for life in range(2):
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            seen = [process.stdout.readline().split() for _ in range(9)]
+            seen = [process.stdout.readline().split() for _ in range(6)]
             os.kill(process.pid, signal.SIGKILL)
             seen += [line.split() for line in process.stdout.read().splitlines() if len(line.split()) == 3]
         assert all(seen), f"life {life} has ended by itself"
@@ -232,7 +232,7 @@ def test_a_named_sweep_goes_on_after_a_kill(tmp_path: Path, points: Path) -> Non
             steps[number] = int(done)
     with qoop.connect(slots=2, memory="500MB", checkpoints=tmp_path / "checkpoints") as session:
         session.register("points", points)
-        options = {"metric": METRIC, "start": START, "direction": "minimize", "every": 3, "most": 40, "name": "rates"}
+        options = {"metric": METRIC, "start": START, "direction": "minimize", "every": 2, "most": 12, "name": "rates"}
         with pytest.raises(ConfigError, match="another sweep of this name, with other trials"):
             session.sweep(STEP, {"rate": [0.5]}, target=1.0, **options)
         study = session.sweep(STEP, {"rate": RATES}, target=1.0, **options)
@@ -240,13 +240,13 @@ def test_a_named_sweep_goes_on_after_a_kill(tmp_path: Path, points: Path) -> Non
             session.sweep(STEP, {"rate": RATES}, target=1.0, **options)
         assert study.wait(60) and study.why == "all trials have ended"
         assert all(one.steps >= steps[one.number] for one in study.trials if one.number in steps)
-        x, best = by_duckdb(points, 0.3, 40)
+        x, best = by_duckdb(points, 0.3, 12)
         assert study.best_params == {"rate": 0.3} and study.best_value == pytest.approx(best)
         assert study.best_result().fetchall()[0][0] == pytest.approx(x)
 
 
 def test_a_session_that_ends_ends_its_sweep_and_another_one_continues_it(points: Path, tmp_path: Path) -> None:
-    options = {"metric": METRIC, "start": START, "direction": "minimize", "most": 30, "name": "rates"}
+    options = {"metric": METRIC, "start": START, "direction": "minimize", "most": 8, "name": "rates"}
     for life in range(2):
         session = qoop.connect(slots=1, memory="200MB", checkpoints=tmp_path)
         session.register("points", points)
