@@ -167,7 +167,7 @@ class Kernel:
             made = self._query(sql, spec, between, begin)
             if self._profiler is not None:
                 self.profile = self._profiler.profile(operators=spec.stage.opaque is not None)
-            _check_tables(spec)
+            check_tables(spec)
         except (duckdb.Error, CatalogError):
             self._footers = dict.fromkeys(self._footers, _IN_DOUBT)
             raise
@@ -347,7 +347,6 @@ class Kernel:
         self, spec: TaskSpec, item: TableInput, attached: dict[str, str], undo: contextlib.ExitStack
     ) -> str | pa.Table:
         table = spec.tables[item.table]
-        split = _split(spec, item)
         reach(table.source, self._connection)
         found = table.attach()
         if found is not None and found[0] not in attached:
@@ -355,7 +354,7 @@ class Kernel:
             self._connection.execute(f"ATTACH {as_value(path)} AS {quoted(alias)} (READ_ONLY)")
             undo.callback(self._connection.execute, f"DETACH {quoted(alias)}")
             attached[alias] = path
-        return table.scan(item.columns, split)
+        return table.scan(item.columns, spec.split(item))
 
 
 @contextlib.contextmanager
@@ -371,7 +370,7 @@ def _profiler(spec: TaskSpec, instance: Instance) -> Iterator[Profiler | None]:
         yield Profiler(connection, spec.resources.memory, alone=spec.resources.cpu <= 1 and spec.most < 2)
 
 
-def _check_tables(spec: TaskSpec) -> None:
+def check_tables(spec: TaskSpec) -> None:
     """To be done after reading. Raises TableChanged or SourceError."""
     for table, split in _read_tables(spec):
         table.check(split)
@@ -379,11 +378,7 @@ def _check_tables(spec: TaskSpec) -> None:
 
 def _read_tables(spec: TaskSpec) -> Iterator[tuple[Table, Split | None]]:
     for item in spec.stage.table_inputs:
-        yield spec.tables[item.table], _split(spec, item)
-
-
-def _split(spec: TaskSpec, item: TableInput) -> Split | None:
-    return spec.tables[item.table].split(spec.stage.width)[spec.attempt.task.part] if item.split else None
+        yield spec.tables[item.table], spec.split(item)
 
 
 def _parquet_files(table: Table, split: Split | None) -> Sequence[File]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.sizes import size, span
-from qoop.catalog.table import Table
+from qoop.catalog.table import Split, Table
 from qoop.catalog.value import changed, value
-from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId
+from qoop.planner.plan import Layout, Plan, Resources, Signature, Stage, StageId, TableInput
 
 if TYPE_CHECKING:
     from qoop.engine.node_queues.ticket import Ticket
@@ -242,6 +242,10 @@ class TaskSpec:
     def waits(self) -> bool:
         """True if it was granted before there was a slot for it, and waits at its machine."""
         return self.ticket is not None and self.ticket.waits
+
+    def split(self, item: TableInput) -> Split | None:
+        """The rows of a table that the attempt reads; None: all."""
+        return self.tables[item.table].split(self.stage.width)[self.attempt.task.part] if item.split else None
 
 
 def spent(account: TaskAccount) -> str:

@@ -124,7 +124,7 @@ class Watcher(Protocol):
 
 class AttemptRunner:
     """Runs attempts in kernels, and gives what they make to the store. report: takes events of running attempts.
-    folder: for the tasks that run in child processes, since their texts are not trusted."""
+    folder: for the tasks that run in child processes."""
 
     def __init__(
         self,
@@ -140,6 +140,7 @@ class AttemptRunner:
         self._report = report
         self._folder = folder
         self._work_watch = WorkWatch(report)
+        self.in_processes = False  # tasks run in child processes, also those of texts that are trusted
 
     @cached_property
     def processes(self) -> ProcessPool:
@@ -159,7 +160,7 @@ class AttemptRunner:
 
         spec: its own, with the memory that it may use now. waited: seconds for which it waited for a worker.
         """
-        runs = self._isolated if spec.stage.opaque == ISOLATED else kernel
+        runs = self._isolated if self._is_isolated(spec) else kernel
         try:
             attempt.check()
             with attempt.lock:
@@ -175,6 +176,14 @@ class AttemptRunner:
             if runs is kernel and is_fatal(error):
                 kernel.restart()
             return failed(spec, changed_table(spec) or error)
+
+    def _is_isolated(self, spec: TaskSpec) -> bool:
+        """True for a task whose text is not trusted, and, if tasks run in processes, for those that can: functions of
+        Python are in this process, and so are the connections to stores."""
+        if spec.stage.opaque == ISOLATED:
+            return True
+        tables = [spec.tables[item.table] for item in spec.stage.table_inputs]
+        return self.in_processes and not spec.functions and not any(table.source.places().remote for table in tables)
 
     def _run(
         self, kernel: Kernel | IsolatedKernel, attempt: LocalAttempt, spec: TaskSpec, waited: float
@@ -198,7 +207,7 @@ class AttemptRunner:
             tuple(table.nbytes for table in made.tables),
             time.perf_counter() - began,
             # DuckDB works in this thread as long as it has one; what others did is not known.
-            time.thread_time() - cpu_began if spec.resources.cpu <= 1 else 0.0,
+            time.thread_time() - cpu_began if spec.resources.cpu <= 1 and isinstance(kernel, Kernel) else 0.0,
             width=spec.stage.width if spec.shared else 0,
             finished=spec.shared and spec.stage.meaning != "",
             called=kernel.called,

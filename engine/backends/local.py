@@ -82,10 +82,9 @@ _NOTHING = Retention()
 class LocalBackend:
     """Runs attempts in threads of this process (see :class:`~qoop.engine.backends.base.Backend`).
 
-    slots: how many threads may work. memory: bytes for everything.
-    spill_dir: where a temporary directory is made. retention: what outlives a job, or the process.
-    machine: what it is called, if there are others. elsewhere: knows of what they hold. queueing: how attempts wait
-    here for others to end; None: none does. watcher: hears when resources come free.
+    slots: the threads that may work. memory: bytes for everything. spill_dir: where a temporary directory is made.
+    retention: what outlives a job, or the process. machine: its name. elsewhere: knows the outputs of other machines.
+    queueing: how attempts wait here for others to end; None: none does. watcher: hears when resources come free.
     Raises DiskFull if one of the directories cannot be written.
     """
 
@@ -151,8 +150,12 @@ class LocalBackend:
 
     @property
     def processes(self) -> ProcessPool:
-        """The child processes of tasks whose texts are not trusted."""
+        """The child processes of tasks."""
         return self._runner.processes
+
+    def isolate(self) -> None:
+        """Run all tasks in child processes from now on: the system ends these first where memory is short."""
+        self._runner.in_processes = True
 
     def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False, ahead: Ahead | None = None) -> None:
         """Begin an attempt; what it reads is kept for the job until it is released. queued: it was reported that it is.
@@ -191,8 +194,7 @@ class LocalBackend:
 
     def fetch_ahead(self, spec: TaskSpec) -> Ahead | None:
         """Fetch what an attempt that waits reads from other machines, in the background; None: there is nothing."""
-        ahead = self._inputs.ahead(spec)
-        if ahead is not None:
+        if (ahead := self._inputs.ahead(spec)) is not None:
             self._help(ahead.fetch, name="qoop-ahead")
         return ahead
 
@@ -202,9 +204,8 @@ class LocalBackend:
 
     def hold_at_most(self, memory: int) -> None:
         """Hold outputs as a machine with that much memory would; what is more is spilled in the background."""
-        budget = _for_outputs(memory)
-        falls, self.store.budget = budget < self.store.budget, budget
-        if falls:
+        before, self.store.budget = self.store.budget, _for_outputs(memory)
+        if self.store.budget < before:
             self._help(self._shrink, name="qoop-shrink")
 
     def _begin_waiting(self, node: QueueingNode) -> None:
@@ -253,8 +254,7 @@ class LocalBackend:
 
     def promote(self, attempt: AttemptId) -> None:
         """It counts among those that the slots are for."""
-        found = self._attempts.get(attempt)
-        if found is not None:
+        if (found := self._attempts.get(attempt)) is not None:
             found.extra = False
             self._staff(self._slots)
 

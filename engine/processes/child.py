@@ -26,6 +26,8 @@ from typing import Any, BinaryIO
 import duckdb
 
 HEADER = struct.Struct(">cQ")
+PARTITION = struct.Struct(">I60x")
+"""Before the rows of a task, which stay aligned: the number of their partition."""
 _PR_SET_PDEATHSIG = 1
 _RESERVED = (512 if duckdb.__version__.startswith("2.") else 256) << 20
 """Bytes that DuckDB maps and does not use: the parent counts those that are used, and ends what has too many."""

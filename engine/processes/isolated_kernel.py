@@ -1,10 +1,12 @@
-"""A kernel whose tasks run in child processes: :class:`~qoop.engine.kernel.Kernel` for texts that are not trusted."""
+"""A kernel whose tasks run in child processes: :class:`~qoop.engine.kernel.Kernel` for texts that are not trusted, and
+for sessions that are to live on where the system ends a process for want of memory."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,26 +14,33 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
+from qoop.catalog.errors import Revoked
+from qoop.engine.kernel import check_tables
+from qoop.engine.processes.child import PARTITION
 from qoop.engine.processes.isolated_task import IsolatedTask
 from qoop.engine.processes.pool import ProcessPool
-from qoop.engine.processes.process import ChildProcess, Limits
+from qoop.engine.processes.process import ChildProcess, Limits, ProcessEnded
 from qoop.engine.processes.task_in_process import run_task
 from qoop.engine.storage.growing import Begin, InMemory, Made, Output
 from qoop.engine.task import TaskSpec
-from qoop.planner.plan import Resources
+from qoop.planner.plan import ISOLATED, Resources
 
 if TYPE_CHECKING:
     from qoop.engine.functions.calls import Tell
     from qoop.engine.functions.measured import FunctionCalls
 
 _MARGIN = 64 << 20  # bytes on top of DuckDB's limit: vectors of rows, batches on their way
+_COUNTED = 0.75
+"""The part of the memory of a task that is not trusted which is the limit of DuckDB; the rest is for what it does not
+count."""
+_BEYOND = 2.0  # times its memory, that a trusted task may take beyond DuckDB's limit
 _numbers = count()
 
 
 class IsolatedKernel:
     """Runs tasks, each in a child process. It keeps its threads and memory to its end; a stop kills the process.
 
-    folder: for what DuckDB spills, and for tables that this process has in memory; removed with its end.
+    folder: for what DuckDB spills, and for rows that this process has in memory; removed with its end.
     """
 
     profile = None
@@ -48,24 +57,35 @@ class IsolatedKernel:
         begin: Begin = InMemory,
         tell: Tell = lambda _: None,
     ) -> Made:
-        """As `Kernel.run`; a task of no stage inputs. Raises OutOfMemory, too, for one that needs more than it has."""
+        """As `Kernel.run`. Raises OutOfMemory, too, for a task that needs more than it has; Revoked for a trusted one
+        whose process the system has ended for want of memory; ProcessEnded for all others."""
+        try:
+            return self._run(spec, read, between, begin)
+        except ProcessEnded as error:
+            if error.for_memory and spec.stage.opaque != ISOLATED:
+                raise Revoked("the system needed its memory, and ended its process") from error
+            raise
+
+    def _run(self, spec: TaskSpec, read: Callable[[str], pa.Table], between: Callable[[], None], begin: Begin) -> Made:
         output: Output | None = None
-        limits = Limits(int(spec.resources.memory) + _MARGIN, between)
+        spec, limits = _limited(spec, between)
         with ExitStack() as stack:
             folder = stack.enter_context(_made(self._folder / f"task-{next(_numbers)}"))
 
             def receive(data: bytearray) -> None:
                 nonlocal output
-                with pa.ipc.open_stream(pa.py_buffer(data)) as batches:
+                (number,) = PARTITION.unpack_from(data)
+                with pa.ipc.open_stream(pa.py_buffer(data).slice(PARTITION.size)) as batches:
                     if output is None:
-                        output = stack.enter_context(closing(begin(batches.schema, 1)))
-                    output.add([(0, batch) for batch in batches])
+                        output = stack.enter_context(closing(begin(batches.schema, spec.stage.layout.parts)))
+                    output.add([(number, batch) for batch in batches])
 
+            task = IsolatedTask.of(spec, folder, self._folder, read)
             process = stack.enter_context(self._pool.process())
             stack.callback(self._remove_spill, process)
-            process.call(run_task, [IsolatedTask.of(spec, folder, self._folder).written()], limits, receive)
+            process.call(run_task, [task.written()], limits, receive)
             assert output is not None  # its schema came first
-            _check_tables(spec)
+            check_tables(spec)
             return output.finish()
 
     def _remove_spill(self, process: ChildProcess) -> None:
@@ -85,6 +105,14 @@ class IsolatedKernel:
         raise duckdb.NotSupportedError("a task in a process of its own keeps its threads and memory")
 
 
+def _limited(spec: TaskSpec, check: Callable[[], object]) -> tuple[TaskSpec, Limits]:
+    """The task with the memory that DuckDB counts, and the limits of its process."""
+    memory = int(spec.resources.memory)
+    if spec.stage.opaque != ISOLATED:
+        return spec, Limits(int(_BEYOND * memory) + _MARGIN, check)
+    return replace(spec, resources=replace(spec.resources, memory=_COUNTED * memory)), Limits(memory + _MARGIN, check)
+
+
 @contextmanager
 def _made(folder: Path) -> Iterator[Path]:
     """A folder for the time of a task, which may be killed."""
@@ -93,9 +121,3 @@ def _made(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _check_tables(spec: TaskSpec) -> None:
-    """To be done after reading. Raises TableChanged or SourceError."""
-    for table in spec.tables.values():
-        table.check()

@@ -1,8 +1,9 @@
-"""A task for a child process, as a value that JSON can write: the text, and the SQL that reads its tables."""
+"""A task for a child process, as a value that JSON can write: its text, the SQL that reads its tables, and files with
+the outputs that it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from qoop.catalog.sources.memory import ArrowSource
 from qoop.catalog.table import Columns, Footer, Range, Split, Table
 from qoop.catalog.value import value
 from qoop.catalog.written.codec import Codec
-from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
-from qoop.planner.plan import ISOLATED, Estimate, Resources, Stage, TableInput
+from qoop.engine.task import AttemptId, ResolvedInput, TaskId, TaskSpec, checkpoint_key
+from qoop.planner.plan import Estimate, Layout, Resources, Stage, StageInput, TableInput
 
 
 @value
@@ -69,9 +70,11 @@ class PlainSource:
 
 @value
 class IsolatedTable:
-    """A table of a task. file: of Arrow, with its rows, where the parent has them in memory; empty: see `source`."""
+    """A table of a task. name: in its text. table: its own. file: of Arrow, with its rows, where the parent has them in
+    memory; empty: see `source`."""
 
     name: str
+    table: str
     version: str
     columns: Columns
     source: PlainSource
@@ -81,46 +84,65 @@ class IsolatedTable:
         """The table as a kernel takes it."""
         if not self.file:
             return Table(self.name, self.columns, self.version, self.source, 0)
-        rows = pa.ipc.open_file(pa.memory_map(self.file)).read_all()
+        rows = read_rows(self.file)
         return Table(self.name, self.columns, self.version, ArrowSource(self.version, rows), rows.num_rows)
 
 
 @value
 class IsolatedTask:
-    """A task of one text. cpu, memory: granted. row_bytes: of the output, as estimated. spill: a folder."""
+    """A task of one text. row_bytes: of the output, as estimated. spill: a folder. outputs: of other stages, each with
+    its name in the text and a file of Arrow. columns, layout: of the output. opaque, whole, join_filters: as in
+    `Stage`.
+    """
 
     text: str
     settings: tuple[tuple[str, str], ...]
-    cpu: float
-    memory: float
+    resources: Resources
     row_bytes: float
     locked: bool
     spill: str
     tables: tuple[IsolatedTable, ...]
+    outputs: tuple[tuple[str, str], ...] = ()
+    columns: Columns = ()
+    layout: Layout = Layout()
+    opaque: str | None = None
+    whole: bool = False
+    join_filters: bool = True
 
     @classmethod
-    def of(cls, spec: TaskSpec, folder: Path, spill: Path) -> IsolatedTask:
-        """The task of a spec. Tables in memory are written to the folder; processes spill to one of their own each."""
+    def of(cls, spec: TaskSpec, folder: Path, spill: Path, read: Callable[[str], pa.Table]) -> IsolatedTask:
+        """The task of a spec. What is in memory is written to the folder; processes spill to one of their own each.
+        read: the rows of a stage input."""
         stage = spec.stage
         tables = tuple(
-            _isolated(item.name, spec.tables[item.table], item.columns, folder / f"{number}.arrow")
-            for number, item in enumerate(stage.table_inputs)
+            _isolated(spec, item, folder / f"table-{number}.arrow") for number, item in enumerate(stage.table_inputs)
+        )
+        outputs = tuple(
+            (item.name, _written(read(item.name), folder / f"input-{number}.arrow"))
+            for number, item in enumerate(stage.stage_inputs)
         )
         row_bytes = stage.estimate.bytes / max(1.0, stage.estimate.rows)
-        cpu, memory = spec.resources.cpu, _COUNTED * spec.resources.memory
-        return cls(stage.sql, spec.settings, cpu, memory, row_bytes, spec.locked, str(spill), tables)
+        return cls(
+            stage.sql, spec.settings, spec.resources, row_bytes, spec.locked, str(spill), tables, outputs,
+            stage.columns, stage.layout, stage.opaque, stage.whole, stage.join_filters,
+        )  # fmt: skip
 
     def as_spec(self) -> TaskSpec:
-        """The spec for a kernel. Only its text, tables, options and resources are those of the parent's."""
-        inputs = tuple(
+        """The spec for a kernel. Its tables are plain ones, and its inputs have no keys."""
+        tables = tuple(
             TableInput(table.name, table.name, table.version, tuple(name for name, _ in table.columns), split=False)
             for table in self.tables
         )
-        estimate = Estimate(bytes=self.row_bytes)
-        stage = Stage("s1", self.text, inputs, (), 1, "", estimate=estimate, opaque=ISOLATED, whole=True)
+        outputs = tuple(StageInput(name, "s0", "all") for name, _ in self.outputs)
+        stage = Stage(
+            "s1", self.text, (*tables, *outputs), self.columns, 1, "", layout=self.layout,
+            estimate=Estimate(bytes=self.row_bytes), opaque=self.opaque, whole=self.whole,
+            join_filters=self.join_filters,
+        )  # fmt: skip
         return TaskSpec(
-            AttemptId(TaskId("", stage.id, 0), 0), stage, checkpoint_key(stage, 0), (),
-            {table.name: table.as_table() for table in self.tables}, Resources(self.cpu, self.memory), self.settings,
+            AttemptId(TaskId("", stage.id, 0), 0), stage, checkpoint_key(stage, 0),
+            tuple(ResolvedInput(name, ()) for name, _ in self.outputs),
+            {table.name: table.as_table() for table in self.tables}, self.resources, self.settings,
             locked=self.locked,
         )  # fmt: skip
 
@@ -135,19 +157,29 @@ def read_task(data: Any) -> IsolatedTask:
     return found
 
 
+def read_rows(file: str) -> pa.Table:
+    """The rows of a file of Arrow, which stay in the file."""
+    return pa.ipc.open_file(pa.memory_map(file)).read_all()
+
+
 _CODEC = Codec({})
-_COUNTED = 0.75
-"""The part of the memory of a task that is the limit of DuckDB; the rest is for what it does not count."""
 
 
-def _isolated(name: str, table: Table, columns: Sequence[str], file: Path) -> IsolatedTable:
+def _isolated(spec: TaskSpec, item: TableInput, file: Path) -> IsolatedTable:
+    """The rows of a table that a task reads. file: for those in memory."""
+    table = spec.tables[item.table]
     types = dict(table.columns)
-    known = tuple((column, types[column]) for column in columns) or table.columns[:1]
-    rows = table.scan([column for column, _ in known])
+    known = tuple((column, types[column]) for column in item.columns) or table.columns[:1]
+    rows = table.scan([column for column, _ in known], spec.split(item))
     if isinstance(rows, str):
         places = table.source.places()
         source = PlainSource(rows, table.attach(), tuple(places.local), tuple(places.remote))
-        return IsolatedTable(name, table.version, known, source)
+        return IsolatedTable(item.name, item.table, table.version, known, source)
+    return IsolatedTable(item.name, item.table, table.version, known, PlainSource(""), _written(rows, file))
+
+
+def _written(rows: pa.Table, file: Path) -> str:
+    """The path of a file with these rows."""
     with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write_table(rows)
-    return IsolatedTable(name, table.version, known, PlainSource(""), str(file))
+    return str(file)

@@ -15,12 +15,19 @@ import duckdb
 
 from qoop.catalog import errors
 from qoop.catalog.errors import ExecutionError, OutOfMemory
-from qoop.engine.memory import anonymous_memory
+from qoop.engine.memory import anonymous_memory, memory_kills
 from qoop.engine.processes.child import HEADER
 
 _INTERVAL = 0.02  # seconds between two checks of a call
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SLACK = 32 << 20  # bytes beyond the limit at which the process is killed: its allocations fail before, as a rule
+
+
+class ProcessEnded(ExecutionError):
+    """The process has ended before its call. for_memory: the system has killed processes for want of memory meanwhile.
+    """
+
+    for_memory = False
 
 
 class Limits(NamedTuple):
@@ -56,10 +63,9 @@ class ChildProcess:
         """The result of `function(reply, *arguments)` in the child, a function of a module. receive: gets what
         `reply.send` does. Arguments and result are values of JSON.
 
-        Raises the errors of the call and of the check; OutOfMemory if it needs more than it may have; ExecutionError if
-        the process ends. After all but the first it is killed.
+        Raises the errors of the call and of the check; OutOfMemory if it needs more than it may have; ProcessEnded. After all but the first it is killed.
         """
-        self.fit = False
+        self.fit, kills = False, memory_kills()
         try:
             self._begin(limits)
             request = json.dumps((function.__module__, function.__name__, arguments, limits.memory)).encode()
@@ -74,6 +80,9 @@ class ChildProcess:
                     self.fit = self._is_small() and not _is_full(described)
                     raise _error(described)
                 receive(data)
+        except ProcessEnded as error:
+            error.for_memory = memory_kills() > kills
+            raise
         finally:
             if not self.fit:
                 self.kill()
@@ -105,7 +114,7 @@ class ChildProcess:
             try:
                 self._handle = os.pidfd_open(self.id)
             except OSError as error:
-                raise ExecutionError(_DIED) from error
+                raise ProcessEnded(_DIED) from error
             self._base = anonymous_memory(self.id)
 
     def _send(self, data: bytes, limits: Limits) -> None:
@@ -117,7 +126,7 @@ class ChildProcess:
             except TimeoutError:
                 limits.check()
             except OSError as error:
-                raise ExecutionError(_DIED) from error
+                raise ProcessEnded(_DIED) from error
 
     def _frame(self, limits: Limits) -> tuple[bytes, bytearray]:
         kind, size = HEADER.unpack(self._bytes(HEADER.size, limits))
@@ -133,9 +142,9 @@ class ChildProcess:
             except TimeoutError:
                 count = -1
             except OSError as error:
-                raise ExecutionError(_DIED) from error
+                raise ProcessEnded(_DIED) from error
             if count == 0:
-                raise ExecutionError(_DIED)
+                raise ProcessEnded(_DIED)
             if count > 0:
                 view = view[count:]
             if count < 0 or time.monotonic() - begun > _INTERVAL:

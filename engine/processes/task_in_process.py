@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
-from qoop.catalog.errors import OutOfMemory, PlanError
+from qoop.catalog.errors import OutOfMemory
 from qoop.engine.kernel import Kernel
-from qoop.engine.processes.child import Reply
-from qoop.engine.processes.isolated_task import read_task
+from qoop.engine.processes.child import PARTITION, Reply
+from qoop.engine.processes.isolated_task import read_rows, read_task
 from qoop.engine.storage.growing import Made
+from qoop.planner.plan import ISOLATED
 
 _PIECE = 8 << 20  # bytes of a frame; the parent holds one at a time, outside of all limits
 _MOST = 32 << 20  # bytes of a row
@@ -25,50 +27,49 @@ _versions: dict[str, str] = {}  # of the tables that the kernel has read
 
 
 def run_task(reply: Reply, task: Any) -> None:
-    """Run an isolated task and send its rows: each frame is an Arrow stream of a schema and one batch."""
+    """Run an isolated task and send its rows: each frame is the number of a partition, and an Arrow stream of a schema
+    and one batch."""
     found = read_task(task)
     if not _kernels:
         spill = Path(found.spill) / str(os.getpid())
         spill.mkdir()
         _kernels.append(Kernel(spill / "kernel"))
-    versions = {table.name: table.version for table in found.tables}
+    versions = {table.table: table.version for table in found.tables}
     if any(_versions.get(name, version) != version for name, version in versions.items()):
         _kernels[0].restart()  # DuckDB may have kept the footer of a file that has changed since
     _versions.update(versions)
-    _kernels[0].run(found.as_spec(), _no_inputs, begin=lambda schema, _: _Sent(reply, schema))
-
-
-def _no_inputs(name: str) -> NoReturn:
-    raise PlanError(f"a task in a process of its own reads tables alone, not {name}")
+    files, most = dict(found.outputs), _MOST if found.opaque == ISOLATED else math.inf
+    _kernels[0].run(found.as_spec(), lambda name: read_rows(files[name]), begin=lambda schema, _: _Sent(reply, schema, most))
 
 
 class _Sent:
-    """An output that goes to the parent."""
+    """An output that goes to the parent. most: bytes of a row."""
 
-    def __init__(self, reply: Reply, schema: pa.Schema) -> None:
-        self._reply, self._schema = reply, schema
-        self._send(None)
+    def __init__(self, reply: Reply, schema: pa.Schema, most: float) -> None:
+        self._reply, self._schema, self._most = reply, schema, most
+        self._send(0, None)
 
     def add(self, pieces: Iterable[tuple[int, pa.RecordBatch]]) -> None:
-        for _, batch in pieces:
-            self._add(batch)
+        for number, batch in pieces:
+            self._add(number, batch)
 
-    def _add(self, batch: pa.RecordBatch) -> None:
+    def _add(self, number: int, batch: pa.RecordBatch) -> None:
         """Send a batch, in halves while it is large: a slice of Arrow is written without what it leaves out."""
         if batch.nbytes <= _PIECE:
-            self._send(batch)
+            self._send(number, batch)
         elif batch.num_rows > 1:
             half = batch.num_rows // 2
-            self._add(batch.slice(0, half))
-            self._add(batch.slice(half))
-        elif batch.nbytes <= _MOST:
-            self._send(batch)
+            self._add(number, batch.slice(0, half))
+            self._add(number, batch.slice(half))
+        elif batch.nbytes <= self._most:
+            self._send(number, batch)
         else:
             most = f"one of a text like this has {_MOST / 1e6:.0f} MB at most"
             raise OutOfMemory(f"a row of the answer has {batch.nbytes / 1e6:,.0f} MB; {most}")
 
-    def _send(self, batch: pa.RecordBatch | None) -> None:
+    def _send(self, number: int, batch: pa.RecordBatch | None) -> None:
         sink = pa.BufferOutputStream()
+        sink.write(PARTITION.pack(number))
         with pa.ipc.new_stream(sink, self._schema) as writer:
             if batch is not None:
                 writer.write_batch(batch)

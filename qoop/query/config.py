@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
@@ -24,6 +25,7 @@ from qoop.query.options import IN_FILES, OPTIONS, SCHEDULERS, SessionOption
 
 Persist = Literal["learned", "all", "worthwhile"]
 Full = Literal["warn", "error"]
+Isolation = Literal["thread", "process"]
 Statistics = Literal["pilot", "footers", "full"]
 PolicyName = Literal["greedy", "cheapest"]
 
@@ -39,6 +41,7 @@ class Config:
     wait_for_capacity: seconds that a job waits while there is no slot at all, before it fails; inf: for ever.
     checkpoint_budget: bytes that the folder of checkpoints may take; None: the usual, see `connect`.
     checkpoint_full: what happens where that folder has no space for an output.
+    isolation: where tasks run.
     reuse: queries take over what earlier ones, even of another process, have put out, and leave theirs for others.
     guard_always: see QOOP_GUARD.
     trace: the file, or folder, that what happens is written to; None: it is not.
@@ -96,6 +99,7 @@ class Config:
     requested: frozenset[str] = frozenset()
     locked: bool = False
     copy_to: tuple[Path, ...] = ()
+    isolation: Isolation = "thread"
 
 
 def configure(*, environment: Mapping[str, str] | None = None, **arguments: Any) -> Config:
@@ -128,6 +132,8 @@ def configure(*, environment: Mapping[str, str] | None = None, **arguments: Any)
         raise ConfigError("slots and memory cannot be set with ray=...: the nodes of the cluster define them")
     if values["ray"] is None and values["runtime_env"] is not None:
         raise ConfigError("runtime_env is for the nodes of a Ray cluster: say which, with ray=...")
+    if values["isolation"] == "process" and (values["ray"] is not None or sys.platform != "linux"):
+        raise ConfigError("isolation=\"process\" needs child processes: Linux, and no Ray")
     place = values["checkpoints"]
     if values["reuse"] is None:
         values["reuse"] = place is not None

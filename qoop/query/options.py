@@ -308,6 +308,11 @@ OPTIONS = (
         "copy_to", "nowhere: folders that a locked session may COPY to, between colons", folders, tuple, trusted=True
     ),
     SessionOption(
+        "isolation",
+        '"thread": tasks run in threads of the process; "process": in child processes, which the system ends first',
+        one_of("thread", "process"), lambda: "thread",
+    ),
+    SessionOption(
         "guard", '"meet": outputs are digested where two meet; "always": all are', always, lambda: False,
         field="guard_always", argument=False,
     ),
@@ -384,6 +389,9 @@ class ConnectOptions(TypedDict, total=False):
         all data before the first plan.
     pack: whether a place that machines share stores many outputs in one file, to save requests (see
         docs/stores.md). True by default; a folder of this machine never does.
+    isolation: "process": tasks run in child processes. Where a control group is short of memory, the system ends these
+        first; their tasks run again, and the session lives on. Functions of Python, and tables in stores, stay in this
+        process. "thread" by default, which is faster where tasks are short. Linux only.
     checkpoint_full: the reaction if that folder, or its disk, has no space for an output. "warn", the default, warns
         once for each query; it continues, but starts again if it is killed. "error" fails the query.
     """
@@ -420,6 +428,7 @@ class ConnectOptions(TypedDict, total=False):
     statistics: str | None
     pack: bool | None
     checkpoint_full: str | None
+    isolation: str | None
 
 
 VARIABLES = {

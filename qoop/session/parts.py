@@ -162,7 +162,10 @@ def unfinished_runs(config: Config) -> EarlierRuns | None:
 
 def _backend(config: Config, share: RayShare | None) -> LastingBackend:
     if config.ray is None:
-        return LocalBackend(config.slots, config.memory, config.spill, _retention(config))
+        backend = LocalBackend(config.slots, config.memory, config.spill, _retention(config))
+        if config.isolation == "process":
+            backend.isolate()
+        return backend
     from qoop.engine.backends.ray.backend import RayBackend
 
     return RayBackend(
