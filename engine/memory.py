@@ -1,11 +1,21 @@
-"""The memory of this process, and of its children."""
+"""The memory of this process, and what its children use."""
 
 from __future__ import annotations
 
 import os
 import resource
 
+from qoop.catalog.value import value
+
 _PAGE = resource.getpagesize()
+
+
+@value
+class Used:
+    """The use of some processes. seconds: of the CPUs, so far. memory: anonymous bytes that are resident."""
+
+    seconds: float = 0.0
+    memory: int = 0
 
 
 def memory_kills() -> int:

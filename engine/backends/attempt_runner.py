@@ -19,6 +19,7 @@ from qoop.engine.events import CallsObserved, Committed, Event, TaskStopped, Tas
 from qoop.engine.failures import Stopped, is_fatal
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.kernel import Kernel
+from qoop.engine.memory import Used
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.growing import Output, Timed
 from qoop.engine.storage.guard import Origin
@@ -148,6 +149,10 @@ class AttemptRunner:
         from qoop.engine.processes.pool import ProcessPool  # few sessions have texts that are not trusted
 
         return ProcessPool()
+
+    def used_by_children(self) -> Used:
+        """The use of the child processes; none if there are none."""
+        return self.processes.used() if "processes" in self.__dict__ else Used()
 
     @cached_property
     def _isolated(self) -> IsolatedKernel:

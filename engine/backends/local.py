@@ -116,6 +116,7 @@ class LocalBackend:
         self._memory_releaser = MemoryReleaser(memory)
         folder = self._scratch.path / "processes"
         self._runner = AttemptRunner(self.store, self._inputs, self._memory_releaser, self._events.put, folder)
+        self.used_by_children = self._runner.used_by_children
         self._ledger = Ledger()
         self._work: deque[LocalAttempt] = deque()
         self._changed = LastFirst()  # guards `_work` and what decides whether a worker leaves
@@ -183,7 +184,7 @@ class LocalBackend:
             self._staff(self._slots)
 
     def _wait(self, node: QueueingNode, attempt: LocalAttempt, ticket: Ticket) -> None:
-        """Let an attempt wait until others have left it what it was granted; that it waits was reported."""
+        """Let an attempt wait until others have left it what it was granted."""
         with self._changed:
             self._waiting[ticket.attempt] = attempt
             now = time.monotonic()  # each machine has its own clock

@@ -73,10 +73,15 @@ def end_with_parent(parent: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         os.nice(_NICE)
-        with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+        prefer_to_end(1000)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def prefer_to_end(score: int) -> None:
+    """Have the system choose this process before others where memory is short; 1000: as one of the first."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(score), encoding="ascii")
 
 
 def data_size() -> int:

@@ -13,9 +13,14 @@ import socket
 import subprocess
 import sys
 
-from qoop.engine.processes.child import end_with_parent, serve
+from qoop.engine.memory import anonymous_memory
+from qoop.engine.processes.child import end_with_parent, prefer_to_end, serve
 
 _MODULES = ("duckdb", "pyarrow", "qoop.engine.kernel", "qoop.engine.processes.task_in_process")
+
+
+_BEFORE_PARENT = 900
+"""Of 1000: where memory is short, the system ends the children first, then the nursery, then the parent."""
 
 
 class Nursery:
@@ -39,6 +44,10 @@ class Nursery:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
+    def memory(self) -> int:
+        """Bytes of its memory that no file backs."""
+        return anonymous_memory(self._process.pid)
+
     def fork(self) -> socket.socket:
         """A new child, which may take some time to come: the end of a connection to it."""
         ours, theirs = socket.socketpair()
@@ -57,6 +66,7 @@ def main(control: socket.socket) -> None:
     """Fork a child for each connection that comes, until the parent is gone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system removes those that have ended
     nursery = os.getpid()
+    prefer_to_end(_BEFORE_PARENT)
     while True:
         data, files, _, _ = socket.recv_fds(control, 1, 1)
         if not data:

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
+from qoop.engine.memory import Used, anonymous_memory
 from qoop.engine.processes.nursery import Nursery
 from qoop.engine.processes.process import ChildProcess
 
@@ -22,6 +23,15 @@ class ProcessPool:
         self._idle: list[ChildProcess] = []
         self._busy: set[ChildProcess] = set()
         self._closed = False
+        self._ended_seconds = 0.0  # of the CPUs, that processes have used which ended
+
+    def used(self) -> Used:
+        """The use of all its processes."""
+        with self._lock:
+            living = [*self._idle, *self._busy]
+            nursery = self._nursery.memory() if self._nursery is not None else 0
+            seconds = self._ended_seconds + sum(process.cpu_seconds() for process in living)
+            return Used(seconds, nursery + sum(anonymous_memory(process.id) for process in living if process.id))
 
     def preload(self, module: str) -> None:
         """Have the processes load a module before the first call: it holds functions that they are to run."""
@@ -48,6 +58,8 @@ class ProcessPool:
                 keep = process.fit and not self._closed and len(self._idle) < _WARM
                 if keep:
                     self._idle.append(process)
+                else:
+                    self._ended_seconds += process.cpu_seconds()
             if not keep:
                 process.kill()
             self.warm()

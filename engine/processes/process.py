@@ -24,8 +24,8 @@ _SLACK = 32 << 20  # bytes beyond the limit at which the process is killed: its 
 
 
 class ProcessEnded(ExecutionError):
-    """The process has ended before its call. for_memory: the system has killed processes for want of memory meanwhile.
-    """
+    """The process has ended before its call. for_memory: the system has killed some process for want of memory
+    meanwhile."""
 
     for_memory = False
 
@@ -49,6 +49,7 @@ class ChildProcess:
         self._socket = connection
         self.id = 0  # until the first frame
         self._handle: int | None = None
+        self._seconds = 0.0  # of the processor, as last read
         self._base = 0  # bytes that it has without work
         self.known: object = None
         self.fit = True
@@ -63,7 +64,8 @@ class ChildProcess:
         """The result of `function(reply, *arguments)` in the child, a function of a module. receive: gets what
         `reply.send` does. Arguments and result are values of JSON.
 
-        Raises the errors of the call and of the check; OutOfMemory if it needs more than it may have; ProcessEnded. After all but the first it is killed.
+        Raises the errors of the call and of the check; OutOfMemory if it needs more than it may have; ProcessEnded.
+        After all but the first it is killed.
         """
         self.fit, kills = False, memory_kills()
         try:
@@ -88,17 +90,17 @@ class ChildProcess:
                 self.kill()
 
     def cpu_seconds(self) -> float:
-        """Seconds of the processor that it has used; 0: unknown."""
-        try:
-            with open(f"/proc/{self.id}/stat", encoding="ascii") as file:
+        """Seconds of the processor that it has used, or had when it was killed; 0: unknown."""
+        if self._handle is not None:
+            with contextlib.suppress(OSError), open(f"/proc/{self.id}/stat", encoding="ascii") as file:
                 words = file.read().rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(words[11]) + int(words[12])) / _TICKS
+                self._seconds = (int(words[11]) + int(words[12])) / _TICKS
+        return self._seconds
 
     def kill(self) -> None:
         """End the process, whatever it does."""
         self.fit = False
+        self.cpu_seconds()
         self._socket.close()
         if self._handle is not None:  # of this process, even if another has its number by now
             with contextlib.suppress(ProcessLookupError):

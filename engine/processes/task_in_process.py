@@ -39,7 +39,9 @@ def run_task(reply: Reply, task: Any) -> None:
         _kernels[0].restart()  # DuckDB may have kept the footer of a file that has changed since
     _versions.update(versions)
     files, most = dict(found.outputs), _MOST if found.opaque == ISOLATED else math.inf
-    _kernels[0].run(found.as_spec(), lambda name: read_rows(files[name]), begin=lambda schema, _: _Sent(reply, schema, most))
+    _kernels[0].run(
+        found.as_spec(), lambda name: read_rows(files[name]), begin=lambda schema, _: _Sent(reply, schema, most)
+    )
 
 
 class _Sent:

@@ -133,7 +133,7 @@ def configure(*, environment: Mapping[str, str] | None = None, **arguments: Any)
     if values["ray"] is None and values["runtime_env"] is not None:
         raise ConfigError("runtime_env is for the nodes of a Ray cluster: say which, with ray=...")
     if values["isolation"] == "process" and (values["ray"] is not None or sys.platform != "linux"):
-        raise ConfigError("isolation=\"process\" needs child processes: Linux, and no Ray")
+        raise ConfigError('isolation="process" needs child processes: Linux, and no Ray')
     place = values["checkpoints"]
     if values["reuse"] is None:
         values["reuse"] = place is not None

@@ -20,6 +20,7 @@ from qoop.catalog.value import value
 from qoop.engine.backends.base import LastingBackend
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import Committed
+from qoop.engine.memory import Used
 from qoop.engine.storage.manifest import usual_budget
 from qoop.engine.storage.retention import Retention
 from qoop.engine.task import CheckpointKey
@@ -111,7 +112,8 @@ def made(config: Config, tables: SessionTables) -> SessionParts:
     if share is not None:
         share.wants = cluster.demand
     opened = Size(config.slots, config.memory)
-    return SessionParts(backend, cluster, Sizing(cluster, opened, _most(config, opened)), trace, tables)
+    used = backend.used_by_children if isinstance(backend, LocalBackend) else Used
+    return SessionParts(backend, cluster, Sizing(cluster, opened, _most(config, opened), used), trace, tables)
 
 
 def _most(config: Config, opened: Size) -> Size:

@@ -22,7 +22,7 @@ TEXTS = {
     "pack": "off", "statistics": "full", "tenant": "x", "tenants": "x=2", "priority": "7", "deadline": "30",
     "error_goal": "0.02", "confidence": "0.9", "exact_within": "5", "scheduler": "MaxMin()",
     "most_jobs": "4", "most_queued": "9",
-    "reuse": "yes", "spill": "/s", "replan": "no", "policy": "cheapest",
+    "isolation": "process", "reuse": "yes", "spill": "/s", "replan": "no", "policy": "cheapest",
     "local_frames": "off", "watch_machine": "on",
     "wait_for_capacity": "7", "plan_cache": "/p", "trace": "/t", "tables": "/d", "ray": "auto", "ray_reserve": "no",
     "node_queue": "2", "exchange": "in-turn",

@@ -12,6 +12,7 @@ from qoop.adaptive.monitor.available import Size
 from qoop.adaptive.monitor.judging import Change
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.sizes import available_of
+from qoop.engine.memory import Used
 
 if TYPE_CHECKING:
     from qoop.adaptive.monitor.watch import Readable, Watch
@@ -34,16 +35,22 @@ class Sizing:
     """opened: what the session was opened with. most: what it may come to have while the machine is watched; None:
     what it was opened with. May be used from several threads.
 
-    machine: makes what is read while the machine is watched; None: this machine.
+    used: by the child processes of this one. machine: makes what is read while the machine is watched; None: this
+    machine.
     """
 
     def __init__(
-        self, sized: Sized, opened: Size, most: Size | None = None, machine: Callable[[], Readable] | None = None
+        self,
+        sized: Sized,
+        opened: Size,
+        most: Size | None = None,
+        used: Callable[[], Used] = Used,
+        machine: Callable[[], Readable] | None = None,
     ) -> None:
         self._sized = sized
         self._opened = opened
         self._most = most or opened
-        self._machine = machine
+        self._used, self._machine = used, machine
         self._watch: Watch | None = None
         self._set_by_user: set[str] = set()  # for which of the two the user's word holds
         self._lock = threading.RLock()
@@ -79,7 +86,8 @@ class Sizing:
             if self._watch is None:
                 if self._machine is None and not Machine.readable():
                     raise ConfigError("the machine cannot be watched: this system has no /proc that tells of it")
-                self._watch = Watch((self._machine or Machine)(), self._opened, self._act, self._most).start()
+                machine = self._machine() if self._machine is not None else Machine(children=self._used)
+                self._watch = Watch(machine, self._opened, self._act, self._most).start()
 
     def unwatch(self) -> None:
         """Watch no more, and have all the resources again that the user has not decided on."""

@@ -16,6 +16,7 @@ from qoop.adaptive.monitor.alarm import Alarm
 from qoop.adaptive.monitor.cgroup import ROOT, groups, usable_cpus, waiting_percent
 from qoop.adaptive.monitor.reading import Pool, Reading
 from qoop.catalog.value import value
+from qoop.engine.memory import Used
 
 _SHORT = 20.0
 """Percent of the last ten seconds in which some program waited for memory, from which on there is too little."""
@@ -38,7 +39,7 @@ class Machine:
     """This machine. Every `read` tells of the time since the one before, the first since it was made.
 
     proc, cgroups: where the kernel tells of itself. own_seconds: of the CPUs that this process has used. own_memory:
-    bytes that it alone has. now: a clock, in seconds.
+    bytes that it alone has. now: a clock, in seconds. children: what its child processes use.
     """
 
     def __init__(
@@ -48,11 +49,13 @@ class Machine:
         own_seconds: Callable[[], float] = time.process_time,
         own_memory: Callable[[], float] | None = None,
         now: Callable[[], float] = time.monotonic,
+        children: Callable[[], Used] = Used,
     ) -> None:
         self._proc = proc
         self._groups = groups(cgroups, proc / "self" / "cgroup")
         self._own_seconds = own_seconds
         self._own_memory = own_memory or (lambda: own_bytes(proc))
+        self._children = children
         self._now = now
         self._before = self._clock()
 
@@ -74,7 +77,7 @@ class Machine:
 
     def _clock(self) -> _Clock:
         seconds = tuple(group.cpu_seconds() if group.cpus() < inf else None for group in self._groups)
-        return _Clock(self._now(), self._own_seconds(), _busy(self._proc / "stat"), seconds)
+        return _Clock(self._now(), self._own_seconds() + self._children().seconds, _busy(self._proc / "stat"), seconds)
 
     def _cpus(self, before: _Clock, now: _Clock) -> tuple[Pool, ...]:
         passed, own = max(1e-3, now.at - before.at), now.own - before.own
@@ -86,7 +89,7 @@ class Machine:
         return tuple(pools)
 
     def _memory(self) -> tuple[Pool, ...]:
-        reported, own = _meminfo(self._proc / "meminfo"), self._own_memory()
+        reported, own = _meminfo(self._proc / "meminfo"), self._own_memory() + self._children().memory
         pools = [Pool(reported["MemTotal"], max(0.0, reported["MemTotal"] - reported["MemAvailable"] - own))]
         for group in self._groups:
             limit, used = group.memory(), group.memory_used()

@@ -1,0 +1,108 @@
+"""Sessions whose tasks run in child processes: their answers, and the end of such a process in the midst of a query."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from waits import until
+
+import qoop
+from qoop.engine.backends.local import LocalBackend
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
+
+ROWS = 60_000
+TEXTS = (
+    "SELECT k % 7 AS r, sum(v) AS s, count(DISTINCT name) AS n FROM facts JOIN items USING (k) GROUP BY r ORDER BY r",
+    "SELECT k, v, name FROM facts JOIN items USING (k) WHERE v % 1000 = 3 ORDER BY v, k",
+    "SELECT count(*) FROM facts",
+    "SELECT DISTINCT name FROM items WHERE k < 10 ORDER BY name",
+)
+LONG = "SELECT sum(a.v * b.v % 7) AS s FROM facts a, facts b WHERE a.v + b.v > 5"
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "facts.parquet"
+    pq.write_table(pa.table({"k": [i % 500 for i in range(ROWS)], "v": range(ROWS)}), path, row_group_size=8192)
+    return path
+
+
+@pytest.fixture(scope="module")
+def items() -> pa.Table:
+    return pa.table({"k": range(500), "name": [f"item {i % 90}" for i in range(500)]})
+
+
+@pytest.fixture(params=[False, True], ids=["DuckDB's plan", "staged"])
+def session(request: pytest.FixtureRequest, facts: Path, items: pa.Table) -> Iterator[qoop.Session]:
+    with qoop.connect(facts, slots=2, memory="1GB", isolation="process", staged=request.param) as made:
+        made.register("items", items)
+        yield made
+
+
+def processes(session: qoop.Session) -> list[int]:
+    """The child processes that run a task now."""
+    assert isinstance(session.backend, LocalBackend)
+    return [process.id for process in list(session.backend.processes._busy) if process.id]
+
+
+def test_answers_are_those_of_duckdb(session: qoop.Session, facts: Path, items: pa.Table) -> None:
+    assert isinstance(session.backend, LocalBackend)
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE VIEW facts AS FROM '{facts}'")
+        connection.register("items", items)
+        for text in TEXTS:
+            expected = connection.execute(text).fetchall()
+            assert expected and session.sql(text).fetchall() == expected
+    assert session.backend.used_by_children().memory > 0, "no task ran in a process"
+
+
+def test_functions_of_python_stay_in_the_process_of_the_session(session: qoop.Session) -> None:
+    seen = set()
+
+    def noted(number: int) -> int:
+        seen.add(os.getpid())
+        return 2 * number
+
+    session.register_function("noted", noted, ["BIGINT"], "BIGINT")
+    assert session.sql("SELECT sum(noted(v)) AS s FROM facts").fetchall() == [(ROWS * (ROWS - 1),)]
+    assert seen == {os.getpid()}
+
+
+def test_a_task_whose_process_is_ended_for_want_of_memory_runs_again(
+    session: qoop.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills = count()
+    monkeypatch.setattr("qoop.engine.processes.process.memory_kills", lambda: next(kills))  # as the system counts them
+    job = session.submit(LONG)
+    [first, *_] = until(lambda: processes(session))
+    os.kill(first, signal.SIGKILL)
+    until(lambda: any("needed its memory" in str(record) for record in job.history()))
+    until(lambda: set(processes(session)) - {first})
+    assert job.state == "RUNNING"
+    job.cancel()
+    assert session.sql(TEXTS[2]).fetchall() == [(ROWS,)]
+
+
+def test_a_process_that_crashes_fails_the_query_alone(session: qoop.Session) -> None:
+    job = session.submit(LONG)
+    os.kill(until(lambda: processes(session))[0], signal.SIGSEGV)
+    with pytest.raises(qoop.ExecutionError, match="the process of the query has ended"):
+        job.result()
+    assert session.sql(TEXTS[2]).fetchall() == [(ROWS,)]
+
+
+def test_isolation_is_refused_where_there_are_no_child_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(qoop.ConfigError, match="isolation must be one of thread, process, not 'container'"):
+        qoop.connect(isolation="container")
+    with pytest.raises(qoop.ConfigError, match="needs child processes: Linux, and no Ray"):
+        qoop.connect(isolation="process", ray="auto")
