@@ -248,8 +248,7 @@ class LocalBackend:
 
     def regrant(self, attempt: AttemptId, resources: Resources) -> None:
         """Let an elastic attempt go on with other resources, in the background."""
-        found = self._attempts.get(attempt)
-        if found is not None and found.spec.most and not found.stop.is_set():
+        if (found := self._attempts.get(attempt)) is not None and found.spec.most and not found.stop.is_set():
             found.resources = resources
             self._help(self._change, found, False, name="qoop-regrant")
 
