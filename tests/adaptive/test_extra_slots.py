@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from math import inf
 
@@ -25,16 +26,17 @@ from qoop.engine.clock import VirtualClock
 from qoop.engine.events import SlotsChanged
 from qoop.engine.history import Started, Stopping
 from qoop.engine.task import TaskSpec
-from qoop.planner.plan import Estimate, Plan, Resources, Stage
+from qoop.planner.plan import ISOLATED, Estimate, Plan, Resources, Stage
 from qoop.query.drawing.terminal import Terminal
 from qoop.query.drawing.view import brief, view
 
 ENDLESS = "SELECT count(*) FROM range(100000000000) a, range(1000) b WHERE (a.range * b.range) % 7 = 3"
 
 
-def plan(name: str, seconds: float, memory: float = 1e6) -> Plan:
+def plan(name: str, seconds: float, memory: float = 1e6, opaque: str | None = None) -> Plan:
     estimate = Estimate(task_seconds=seconds, task_memory=memory)
-    return Plan((Stage(name, "", (), (("x", "INTEGER"),), 1, name, estimate=estimate),), (("x", "INTEGER"),))
+    stage = Stage(name, "", (), (("x", "INTEGER"),), 1, name, estimate=estimate, opaque=opaque)
+    return Plan((stage,), (("x", "INTEGER"),))
 
 
 class World:
@@ -48,8 +50,8 @@ class World:
         options = ClusterOptions(extra_slots=extra_slots)
         self.cluster = Cluster(self.backend, clock=self.clock, thread=False, options=options)
 
-    def submit(self, plan: Plan) -> JobHandle:
-        return self.cluster.submit(JobRequest(plan))
+    def submit(self, plan: Plan, tenant: str = "") -> JobHandle:
+        return self.cluster.submit(JobRequest(plan, terms=Terms(tenant)))
 
     def until(self, at: float) -> None:
         while self.clock.now() < at:
@@ -165,9 +167,8 @@ def test_tenants_with_short_queries_hardly_wait_for_those_with_texts_that_never_
                 if bomber in bombs:
                     bombs[bomber].cancel()
                 count += 1
-                request = JobRequest(plan(f"bomb{count}", 0.01), terms=Terms(f"bomber{bomber}"))
-                bombs[bomber] = world.cluster.submit(request)
-        short = world.cluster.submit(JobRequest(plan(f"short{tick}", 0.01), terms=Terms(f"dashboard{tick % 10}")))
+                bombs[bomber] = world.submit(plan(f"bomb{count}", 0.01, opaque=ISOLATED), f"bomber{bomber}")
+        short = world.submit(plan(f"short{tick}", 0.01), f"dashboard{tick % 10}")
         begun = world.clock.now()
         while short.state != "SUCCEEDED":
             world.cluster.step(0.05)
@@ -178,6 +179,45 @@ def test_tenants_with_short_queries_hardly_wait_for_those_with_texts_that_never_
     world.end()
     waits.sort()
     assert waits[len(waits) // 2] < 0.02 and waits[int(0.99 * len(waits))] <= 0.1 and waits[-1] <= 0.3, waits[-20:]
+
+
+def test_at_the_start_bombs_that_came_first_hold_up_no_query_with_an_estimate() -> None:
+    """No tenant is known yet, and ten bombs wait for a try before the first dashboard comes."""
+    world = World(2, script=lambda spec: Outcome(inf if spec.stage.id.startswith("bomb") else 0.01))
+    bombs = [world.submit(plan(f"bomb{one}", 0.01, opaque=ISOLATED), f"bomber{one}") for one in range(10)]
+    world.until(0.01)
+    shorts = [world.submit(plan(f"short{one}", 0.01), f"dashboard{one}") for one in range(10)]
+    world.until(0.3)
+    assert [short.state for short in shorts] == ["SUCCEEDED"] * 10
+    for one in bombs:
+        one.cancel()
+    world.end()
+
+
+@pytest.mark.parametrize("opaque", [None, ISOLATED])
+def test_a_short_query_that_is_late_once_is_tried_again(opaque: str | None) -> None:
+    """Its first try meets a machine that is full. It does not wait for the end of long queries."""
+    tries = Counter[str]()
+
+    def script(spec: TaskSpec) -> Outcome:
+        tries[spec.stage.id] += 1
+        if spec.stage.id.startswith("endless"):
+            return Outcome(inf)
+        return Outcome(0.9 if spec.stage.id == "unlucky" and tries["unlucky"] == 1 else 0.01)
+
+    world = World(script=script)
+    endless = [world.submit(plan(f"endless{number}", 0.01), "bomber") for number in range(2)]
+    world.until(3.0)
+    world.submit(plan("first", 0.01), "dashboard")
+    world.until(3.1)
+    unlucky = world.submit(plan("unlucky", 0.01, opaque=opaque), "dashboard")
+    world.until(3.2)
+    other = world.submit(plan("other", 0.01), "dashboard")
+    world.until(3.6)
+    assert other.state == unlucky.state == "SUCCEEDED" and tries["unlucky"] == 2
+    for one in endless:
+        one.cancel()
+    world.end()
 
 
 def test_jobs_that_take_much_longer_than_estimated_take_turns_and_all_end() -> None:

@@ -46,21 +46,21 @@ class ExtraGrants:
         due = granter.waiting.fairly(
             self._slots.due(granter.waiting, lambda job: self._jobs[job].run, now), self._driver.capacity
         )
-        for request in sorted(due, key=lambda one: self._slots.tenants.rank(one.tenant)):
+        for request in sorted(due, key=lambda one: self._slots.rank(self._jobs[one.job])):
             brief = self._slots.is_brief(self._jobs[request.job].run)
             allowed = granter.limits.memory(self._jobs[request.job])
             grant = extra_grant(request, self._driver.availability(), self._driver.extra(), brief, allowed)
             if grant is not None:
                 self._slots.begun(granter.start(grant, now), brief)
             elif brief:
-                pressed.append(self._slots.tenants.rank(request.tenant))
+                pressed.append(self._slots.rank(self._jobs[request.job]))
         self._end_not_brief(min(pressed, default=None), now)
 
     def _end_not_brief(self, pressed: Rank | None, now: float) -> None:
         """Stop attempts that have an extra slot for being thought short, unless another is left for short ones."""
         extra = self._driver.extra()
         running = [one for job in self._jobs.values() for one in job.run.running() if one.extra] if extra else []
-        for one in self._slots.not_brief(running, lambda job: self._jobs[job].tenant, pressed, now):
+        for one in self._slots.not_brief(running, self._jobs, pressed, now):
             self._note_tick()
             here = [other.attempt for other in running if other.machine == one.machine]
             if self._slots.long_ones(here) >= most_extra(self._driver.available(one.machine).capacity):

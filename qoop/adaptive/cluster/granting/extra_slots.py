@@ -8,7 +8,8 @@ is denied, so it is little. As soon as a slot is free, the attempt has that, and
 One extra slot is for jobs that are believed to be short. One that turns out not to be may keep it where another is
 left; else it is interrupted, and waits as a long one does. So a text of unknown length is tried
 out, and loses no more than a second. Tenants whose texts were short go first there
-(:mod:`~qoop.adaptive.cluster.granting.short_tenants`).
+(:mod:`~qoop.adaptive.cluster.granting.short_tenants`). Where others use the CPU a short task may be late, too: so a job
+with an estimate is tried several times before it waits as a long one.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from typing import TYPE_CHECKING
 from qoop.adaptive.cluster.granting.short_tenants import Rank, ShortTenants
 from qoop.adaptive.schedulers.base import Request
 from qoop.engine.events import Grant, Running
+from qoop.engine.history import Started
 from qoop.engine.run import Run
 from qoop.engine.state import State
 from qoop.engine.task import AttemptId, JobId, MachineId
 from qoop.planner.packing import Available
-from qoop.planner.plan import Resources
+from qoop.planner.plan import ISOLATED, Resources
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob
@@ -40,7 +42,10 @@ PRESSED_SECONDS = 0.2
 """While a short job waits for an extra slot, another has that for so long, or a few times what it should take."""
 
 OUTRANKED_SECONDS = 0.05
-"""The same while the job that waits is of a tenant with a better rank."""
+"""The same while the job that waits is of a tenant with a better rank; twice as long with each further try."""
+
+_TRIES = 4
+"""The times that a job with an estimate is tried out; one without has one try, or two if its tenant's last was short."""
 
 _LATE = 4.0
 """A short job whose task takes longer than that multiple of its estimate is not short: others share its CPU."""
@@ -77,11 +82,16 @@ class ExtraSlots:
         self.since: dict[JobId, float] = {}
         self._brief: set[AttemptId] = set()  # that have an extra slot since they are believed to be short
         self._long: set[JobId] = set()  # that were believed to be short, and are not
-        self.tenants = ShortTenants()
+        self._tries: Counter[JobId] = Counter()  # that a job has had, and was late in
+        self._tenants = ShortTenants()
 
     def is_brief(self, run: Run) -> bool:
         """True for a job that is believed to be short."""
         return run.work_left <= BRIEF_SECONDS and run.job not in self._long
+
+    def rank(self, job: ActiveJob) -> Rank:
+        """The rank of a job among those that are believed to be short; the lowest goes first."""
+        return self._tenants.rank(job.tenant, _is_estimated(job.run))
 
     def begun(self, attempt: AttemptId, brief: bool) -> None:
         """The attempt has an extra slot."""
@@ -91,32 +101,44 @@ class ExtraSlots:
     def ended(self, job: ActiveJob, now: float) -> None:
         """The job has ended."""
         self._long.discard(job.run.job)
-        if job.run.state is State.SUCCEEDED and now - job.submitted <= BRIEF_SECONDS:
-            self.tenants.note(job.tenant, True)
+        self._tries.pop(job.run.job, None)
+        if job.run.state is State.SUCCEEDED and now - _started(job) <= BRIEF_SECONDS:
+            self._tenants.note(job.tenant, True)
 
     def not_brief(
-        self, extra: Sequence[Running], tenant: Callable[[JobId], str], pressed: Rank | None, now: float
+        self, extra: Sequence[Running], jobs: Mapping[JobId, ActiveJob], pressed: Rank | None, now: float
     ) -> list[Running]:
         """Attempts on extra slots that have turned out not to be short, each told once.
 
-        extra: all that have one. tenant: of a job. pressed: the best rank of short jobs that wait for one.
+        extra: all that have one. jobs: theirs. pressed: the best rank of short jobs that wait for one.
         """
         self._brief &= {one.attempt for one in extra}
-        if not extra:
-            return []
-        owners = {one.attempt: tenant(one.attempt.task.job) for one in extra if one.attempt in self._brief}
-        until = {
-            one.attempt: one.started + _believed(one, pressed, self.tenants.rank(owners[one.attempt]))
-            for one in extra
-            if one.attempt in owners
-        }
-        late = [one for one in extra if until.get(one.attempt, math.inf) <= now]
+        tried = [one for one in extra if one.attempt in self._brief]
+        until = {one.attempt: one.started + self._believed(one, jobs, pressed) for one in tried}
+        late = [one for one in tried if until[one.attempt] <= now]
         for one in late:
             self._brief.remove(one.attempt)
-            self._long.add(one.attempt.task.job)
-            self.tenants.note(owners[one.attempt], False)
+            self._note_late(jobs[one.attempt.task.job], one.spent(now))
         self.next_at = min([self.next_at, *(at for at in until.values() if at > now)])
         return late
+
+    def _believed(self, one: Running, jobs: Mapping[JobId, ActiveJob], pressed: Rank | None) -> float:
+        """Seconds for which an attempt is believed to be short."""
+        if pressed is None:
+            return BRIEF_SECONDS
+        job, seconds = jobs[one.attempt.task.job], max(PRESSED_SECONDS, _LATE * one.seconds)
+        if pressed < self.rank(job):
+            seconds = min(seconds, OUTRANKED_SECONDS * 2.0 ** self._tries[job.run.job])
+        return min(BRIEF_SECONDS, seconds)
+
+    def _note_late(self, job: ActiveJob, spent: float) -> None:
+        """A job has had a try of so many seconds, and has not ended in it."""
+        name, rank = job.run.job, self.rank(job)
+        self._tries[name] += 1
+        most = _TRIES if _is_estimated(job.run) else 1 + (rank is Rank.SHORT)
+        if self._tries[name] >= most or spent >= BRIEF_SECONDS:
+            self._long.add(name)
+            self._tenants.note(job.tenant, False)
 
     def long_ones(self, extra: Iterable[AttemptId]) -> int:
         """The number of attempts on extra slots that are not believed to be short."""
@@ -139,13 +161,15 @@ def patience(brief: bool) -> float:
     return 0.0 if brief else PATIENCE_SECONDS
 
 
-def _believed(one: Running, pressed: Rank | None, rank: Rank) -> float:
-    """Seconds for which an attempt is believed to be short. rank: of its tenant."""
-    if pressed is None:
-        return BRIEF_SECONDS
-    if pressed < rank:
-        return OUTRANKED_SECONDS
-    return min(BRIEF_SECONDS, max(PRESSED_SECONDS, _LATE * one.seconds))
+def _is_estimated(run: Run) -> bool:
+    """True for a job whose plan says how long it should take: a text of a process of its own has no estimate."""
+    return not any(stage.opaque == ISOLATED for stage in run.plan.stages)
+
+
+def _started(job: ActiveJob) -> float:
+    """The time when the job began to run, after its wait for a slot."""
+    begun = (one.at for one in job.run.history if isinstance(one, Started))
+    return max(job.submitted, job.run.began + next(begun, 0.0))
 
 
 def extra_grant(

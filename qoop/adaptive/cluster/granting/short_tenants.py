@@ -2,7 +2,8 @@
 
 A text may take any time, whatever its estimate says: a sum of a list that is made of constants reads no table. A slot
 for short queries shows which it is, and meanwhile others wait. So tenants whose last short query was short go first
-there, and those whose last one was not go last.
+there, and those whose last one was not go last. Of tenants of which neither is known, texts without an estimate go after
+those with one.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ class Rank(IntEnum):
 
     SHORT = 0
     UNKNOWN = 1
-    NOT_SHORT = 2
+    NOT_ESTIMATED = 2
+    """Unknown, and the text has no estimate."""
+    NOT_SHORT = 3
 
 
 class ShortTenants:
-    """The rank of tenants, by their last query that was believed to be short.
+    """The rank of the texts of tenants, by their last query that was believed to be short.
 
     >>> tenants = ShortTenants()
     >>> tenants.note("ana", True), tenants.note("bob", False)
@@ -40,9 +43,9 @@ class ShortTenants:
         if len(self._short) > _REMEMBERED:
             self._short.pop(next(iter(self._short)))
 
-    def rank(self, tenant: str) -> Rank:
-        """The rank of a tenant."""
+    def rank(self, tenant: str, estimated: bool = True) -> Rank:
+        """The rank of a text of a tenant. estimated: it has an estimate."""
         short = self._short.get(tenant)
         if short is None:
-            return Rank.UNKNOWN
+            return Rank.UNKNOWN if estimated else Rank.NOT_ESTIMATED
         return Rank.SHORT if short else Rank.NOT_SHORT
