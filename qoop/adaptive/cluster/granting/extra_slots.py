@@ -45,7 +45,7 @@ OUTRANKED_SECONDS = 0.05
 """The same while the job that waits is of a tenant with a better rank; twice as long with each further try."""
 
 _TRIES = 4
-"""The times that a job with an estimate is tried out; one without has one try, or two if its tenant's last was short."""
+"""The tries of a job with an estimate; one without has one, or two if its tenant's last was short."""
 
 _LATE = 4.0
 """A short job whose task takes longer than that multiple of its estimate is not short: others share its CPU."""
@@ -132,7 +132,7 @@ class ExtraSlots:
         return min(BRIEF_SECONDS, seconds)
 
     def _note_late(self, job: ActiveJob, spent: float) -> None:
-        """A job has had a try of so many seconds, and has not ended in it."""
+        """A job has not ended in a try. spent: the seconds of that."""
         name, rank = job.run.job, self.rank(job)
         self._tries[name] += 1
         most = _TRIES if _is_estimated(job.run) else 1 + (rank is Rank.SHORT)

@@ -2,8 +2,8 @@
 
 A text may take any time, whatever its estimate says: a sum of a list that is made of constants reads no table. A slot
 for short queries shows which it is, and meanwhile others wait. So tenants whose last short query was short go first
-there, and those whose last one was not go last. Of tenants of which neither is known, texts without an estimate go after
-those with one.
+there, and those whose last one was not go last. Of the other tenants, texts without an estimate go after those with
+one.
 """
 
 from __future__ import annotations
