@@ -25,6 +25,7 @@
     queues/             what queues at nodes do for short jobs
     schedulers/         schedulers as published, to compare with those of the product
     simulate/           what tasks of large data take, and replicas of real machines
+    spot/               engines under recorded spot markets
     suite/              the paper's evaluation
     views/              goals of lag and quality on shared slots
 """

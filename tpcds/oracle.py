@@ -420,11 +420,12 @@ def _shown(title: str, table: pa.Table, rows: Ints) -> str:
 
 def views(directory: str | Path) -> dict[str, str]:
     """The statements that make DuckDB read the tables of a folder, by their names. Raises SourceError."""
-    found = _tables(Path(directory)).items()
+    found = tables_of(Path(directory)).items()
     return {name: f"CREATE VIEW {_quoted(name)} AS FROM read_parquet({_literals(files)})" for name, files in found}
 
 
-def _tables(directory: Path) -> dict[str, list[str]]:
+def tables_of(directory: Path) -> dict[str, list[str]]:
+    """The Parquet files of each table in a folder. Raises SourceError if there is no table."""
     found = {path.stem: [str(path)] for path in sorted(directory.glob("*.parquet")) if path.is_file()}
     for folder in sorted(directory.glob("[!.]*/")):
         files = sorted(str(path) for path in folder.glob("*.parquet"))

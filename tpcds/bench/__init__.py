@@ -8,7 +8,6 @@
     system_under_test.py        one side of a comparison, in a process that may be killed
     modes.py             the options of its sessions: the default ones, or stages only
     contest.py           starts one, takes resources from it, judges its answer
-    shared_steps.py      what DuckDB can keep of a query when it begins again
     resized.py           resources change in mid-query: they go away and come back, or arrive
     query_loop.py        queries one after another, in a process whose control group changes
     resizes.py           the limits of a control group change at random

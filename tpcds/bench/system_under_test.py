@@ -202,11 +202,12 @@ class DuckDB:
 
 
 class KeepingDuckDB(DuckDB):
-    """DuckDB that begins again with what its text reads more than once (:mod:`~qoop.tpcds.bench.shared_steps`): in a
-    database file, if it is given a folder, which the next process finds, else in memory."""
+    """DuckDB that begins again with what its text reads more than once, as
+    :mod:`~qoop.tpcds.spot.adapters.shared_steps` has it: in a database file, if it is given a folder, which the next
+    process finds, else in memory."""
 
     def __init__(self, task: Task) -> None:
-        from qoop.tpcds.bench.shared_steps import steps
+        from qoop.tpcds.spot.adapters.shared_steps import steps
 
         super().__init__(task, restarts=True)
         self.steps = steps(task.text)

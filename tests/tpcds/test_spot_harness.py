@@ -1,0 +1,246 @@
+"""The harness of the spot benchmark, tested before any engine: an engine of known work has to give the closed forms."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from qoop.adaptive.profiles import CapacityProfile, load
+from qoop.catalog.errors import ConfigError
+from qoop.tpcds.spot import measures
+from qoop.tpcds.spot.course import Event, Order, Up, Work, drive
+from qoop.tpcds.spot.driving import Report, report
+from qoop.tpcds.spot.markets import market
+from qoop.tpcds.spot.timeline import Exponential, Recorded, Window
+
+FAKE = Path(__file__).parents[1] / "support" / "fake_engine.py"
+RUNS = 2_500
+
+
+@dataclass
+class VirtualWorld:
+    """An engine of known work on a virtual clock."""
+
+    start_seconds: float
+    work: float
+    checkpoint: float = 0.0
+    clock: float = 0.0
+    saved: float = 0.0
+    due: float = math.inf
+    reply: Mapping[str, Any] | None = None
+    began: float | None = None
+
+    def now(self) -> float:
+        return self.clock
+
+    def wait(self, until: float) -> None:
+        self.clock = max(self.clock, until)
+
+    def start(self) -> None:
+        self.due, self.reply, self.began = math.inf, None, None
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        if "open" in message:
+            self.due, self.reply = self.clock + self.start_seconds, {"ready": True}
+        elif "run" in message:
+            self.began = self.clock
+            self.due, self.reply = self.clock + self.work - self.saved, {"done": message["run"]["task"]}
+
+    def receive(self, until: float) -> Mapping[str, Any] | None:
+        self.clock = min(until, self.due)
+        return self.reply if self.due <= until else None
+
+    def kill(self) -> None:
+        if self.began is not None and self.checkpoint:
+            done = self.saved + self.clock - self.began
+            self.saved = math.floor(done / self.checkpoint + 1e-9) * self.checkpoint
+
+    def clear(self) -> None:
+        pass
+
+
+def order(ups: Iterator[Up] | list[Up], limit: float, **more: Any) -> Order:
+    works = [Work("q1", "SELECT 1", "answer")]
+    usual: dict[str, Any] = {"command": [], "environment": {}, "tables": {}, "durable": "", "works": works, "cpus": 1}
+    ups = tuple(takewhile(lambda up: up.begin < limit, ups))
+    return Order(**{**usual, "memory": 1, "limit": limit, "ups": ups, **more})
+
+
+def played(world: VirtualWorld, ups: Iterator[Up], limit: float = 150.0) -> list[Event]:
+    events: list[Event] = []
+    drive(order(ups, limit), world, events.append)
+    return events
+
+
+def exponential(mean: float, pause: float, seed: int) -> Iterator[Up]:
+    """Exponential lives, each but the first after a pause."""
+    begin = 0.0
+    for life in Exponential(mean).ups(random.Random(seed)):
+        length = life.end - life.begin
+        yield Up(begin, begin + length)
+        begin += length + pause
+
+
+def close(found: float, theory: float) -> bool:
+    return abs(found / theory - 1.0) < 0.05
+
+
+@pytest.mark.parametrize(("pressure", "stretch"), [(2.0, 1.30), (1.0, 1.72), (0.5, 3.19)])
+def test_starting_again_from_nothing_takes_the_known_time(pressure: float, stretch: float) -> None:
+    runs = []
+    for number in range(RUNS):
+        ups = Window("exponential", pressure, number).timeline(Exponential(), 1.0, 40.0)
+        runs.append(measures.finish(played(VirtualWorld(0.0, 1.0), iter(ups), 40.0)))
+    assert close(fmean(runs), (math.exp(1 / pressure) - 1) * pressure)
+    assert close(fmean(runs), stretch)
+
+
+@pytest.mark.parametrize("pieces", [1, 5])
+def test_all_measures_have_their_closed_forms(pieces: int) -> None:
+    """Of an engine with a start, equal checkpoints, and a pause of the machine after each loss."""
+    start, work, mean, pause = 0.3, 2.0, 1.5, 0.4
+    piece = work / pieces
+    runs = [played(VirtualWorld(start, work, piece), exponential(mean, pause, seed)) for seed in range(RUNS)]
+    first = mean * (math.exp(start / mean) - 1)
+    up = first + pieces * mean * math.exp(start / mean) * (math.exp(piece / mean) - 1)
+    lost = up / mean
+    restarts = lost * mean * (1 - math.exp(-start / mean))
+
+    def of(measure: Any) -> float:
+        return fmean(map(measure, runs))
+
+    assert close(of(measures.machine_seconds), up)
+    assert close(of(measures.losses), lost)
+    assert close(of(measures.finish), up + lost * pause)
+    assert close(of(lambda events: sum(measures.start_seconds(events))), restarts)
+    assert close(of(lambda events: measures.credited(events, start)), up + lost * pause - restarts)
+    assert close(measures.break_even(start + work, of(measures.machine_seconds)), 1 - (start + work) / up)
+    assert measures.finish(played(VirtualWorld(start, work), iter([Up(0.0, math.inf)]))) == pytest.approx(start + work)
+
+
+def test_the_limit_counts_where_no_answer_comes() -> None:
+    events = played(VirtualWorld(0.0, 2.0), iter([Up(0.0, 1.5), Up(3.0, 4.0)]), limit=3.5)
+    lives = [("started", "ready", "sent", end, "gone") for end in ("lost", "stopped")]
+    assert [event.what for event in events] == [what for life in lives for what in life]
+    assert (measures.finish(events), measures.machine_seconds(events)) == (3.5, 2.0)
+
+
+TRACE = """\
+0,add,a
+0,add,b
+60000,remove,a
+90000,add,c
+200000,remove,b
+240000,add,d
+300000,remove,c
+400000,remove,d
+"""
+
+
+def test_the_times_of_a_window_follow_from_trace_seed_and_pressure(tmp_path: Path, golden: Any) -> None:
+    (tmp_path / "trace.csv").write_text(TRACE)
+    trace = Recorded.of(load(tmp_path / "trace.csv"))
+    lines = [f"mean life {trace.mean_life:g} s"]
+    for number in range(4):
+        for pressure in (4.0, 0.25):
+            ups = Window("small", pressure, number).timeline(trace, 10.0, 40.0)
+            lines.append(f"{pressure:g} {number}: " + " ".join(f"{up.begin:.3f}-{up.end:.3f}" for up in ups))
+    golden("spot_windows", "\n".join(lines) + "\n")
+
+
+def test_a_machine_is_up_as_its_nodes_are(tmp_path: Path) -> None:
+    """Each life ends when a node goes; the next begins when one is added."""
+    (tmp_path / "trace.csv").write_text(TRACE)
+    trace = Recorded.of(load(tmp_path / "trace.csv"))
+    ends, begins = {60.0, 200.0, 300.0}, {0.0, 90.0, 240.0}
+    for seed in range(50):
+        chance = random.Random(seed)
+        start = random.Random(seed).uniform(0.0, trace.seconds)
+        ups = list(takewhile(lambda up: up.begin < 1000.0, trace.ups(chance)))
+        assert all(any(abs((start + up.end - end) % 400.0) < 1e-6 for end in (*ends, 400.0)) for up in ups[:-1])
+        assert all(any(abs((start + up.begin - begin) % 400.0) < 1e-6 for begin in begins) for up in ups[1:])
+
+
+def test_a_market_without_a_loss_has_no_pressure() -> None:
+    still = Recorded.of(CapacityProfile.of([(0, 1, 1, 3), (50, 1, 1, 3)]))
+    with pytest.raises(ConfigError, match="no machine is lost in the market calm"):
+        Window("calm", 1.0, 0).timeline(still, 1.0, 10.0)
+
+
+def test_a_trace_that_is_another_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "p3-trace.csv").write_text(TRACE)
+    with pytest.raises(ConfigError, match="is not the trace of bamboo-p3"):
+        market("bamboo-p3", tmp_path)
+    with pytest.raises(ConfigError, match=r"has no traces/g4dn-trace\.csv"):
+        market("bamboo-g4dn", tmp_path)
+    with pytest.raises(ConfigError, match="there are bamboo-p3"):
+        market("bamboo", tmp_path)
+
+
+# --- real processes ------------------------------------------------------------------------------------------
+
+
+def driven(tmp_path: Path, ups: list[Up], limit: float, *arguments: str, **more: Any) -> Report:
+    command = [sys.executable, "-S", str(FAKE), *arguments]
+    return report(order(ups, limit, command=command, durable=str(tmp_path), **more))
+
+
+def whats(found: Report) -> list[str]:
+    return [event.what for event in found.events]
+
+
+def test_a_loss_ends_all_processes_of_an_engine(tmp_path: Path) -> None:
+    found = driven(tmp_path, [Up(0.0, 1.0), Up(1.2, math.inf)], 60.0, "--mode=orphans", "--work=0.05", "--start=0.6")
+    assert whats(found)[-2:] == ["ended", "gone"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "orphan").read_text()), 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--mode=noise"], "'loading …', which is no JSON object"),
+        (["--mode=dies"], "it ended by itself: out of luck"),
+        (["--mode=silent"], "it is not ready within 0.2 s"),
+    ],
+)
+def test_an_adapter_that_fails_is_named_with_its_fault(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    patience = 0.2 if "--mode=silent" in arguments else 60.0
+    found = driven(tmp_path, [Up(0.0, math.inf)], 60.0, *arguments, patience=patience)
+    assert found.events[-1].what == "broken" and complaint in found.events[-1].detail
+
+
+def test_the_driver_imports_no_engine_and_no_session() -> None:
+    code = (
+        "import sys, qoop.tpcds.spot.driver; "
+        "print([m for m in ('duckdb', 'pyarrow', 'sqlglot', 'qoop.session', 'qoop.engine') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_real_processes_take_the_known_time_and_kills_are_prompt(tmp_path: Path) -> None:
+    """Restart from nothing, 40 windows at pressure 1; the same times in the virtual world are the theory of each."""
+    real, virtual, late, survived = [], [], [], []
+    for number in range(40):
+        ups = list(Window("exponential", 1.0, number).timeline(Exponential(), 1.0, 10.0))
+        found = driven(tmp_path, ups, 10.0, "--work=0.95")
+        cold = next(event.at for event in found.events if event.what == "ready")
+        real.append(measures.finish(found.events))
+        virtual.append(measures.finish(played(VirtualWorld(cold, 0.95), iter(ups), 10.0)))
+        late.append(measures.lateness(found.events))
+        survived.append(measures.survival(found.events))
+    assert close(fmean(real), fmean(virtual))
+    assert sorted(late)[-4] < 0.02 and sorted(survived)[-4] < 0.1

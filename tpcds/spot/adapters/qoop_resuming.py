@@ -1,0 +1,32 @@
+"""qoop in its default options: a process that returns goes on from the checkpoints in the durable folder."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+import pyarrow as pa
+
+import qoop
+
+from .protocol import Files, serve
+
+
+class QoopResuming:
+    """A session on the folder of the tables. Its caches are durable, too."""
+
+    name, version, dialect = "qoop", version("qoop"), "duckdb"
+
+    def open(self, tables: Files, durable: Path, cpus: int, memory: int) -> None:
+        os.environ["QOOP_CACHE_DIR"] = str(durable / "cache")
+        self.session = qoop.connect(slots=cpus, memory=memory, checkpoints=str(durable / "checkpoints"))
+        for table, files in tables.items():
+            self.session.register(table, files[0] if len(files) == 1 else Path(files[0]).parent)
+
+    def answer(self, text: str) -> pa.Table:
+        return self.session.submit(text, resume=True).result().arrow()
+
+
+if __name__ == "__main__":
+    serve(QoopResuming())

@@ -1,0 +1,36 @@
+"""Spark in one process, `local[CPUs]`: a process that returns starts its text again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from .protocol import Files, serve
+
+
+class SparkLocal:
+    """A session with the memory of the machine for its driver, which runs the tasks, too."""
+
+    name, version, dialect = "Spark", "", "spark"
+
+    def open(self, tables: Files, durable: Path, cpus: int, memory: int) -> None:
+        from pyspark.sql import SparkSession
+
+        self.spark = (
+            SparkSession.builder.master(f"local[{cpus}]")
+            .config("spark.driver.memory", f"{memory >> 20}m")
+            .config("spark.sql.shuffle.partitions", cpus)
+            .config("spark.ui.enabled", "false")
+            .getOrCreate()
+        )
+        self.version = self.spark.version
+        for table, files in tables.items():
+            self.spark.read.parquet(*files).createOrReplaceTempView(table)
+
+    def answer(self, text: str) -> pa.Table:
+        return self.spark.sql(text).toArrow()
+
+
+if __name__ == "__main__":
+    serve(SparkLocal())

@@ -1,0 +1,134 @@
+"""The measures, computed from the events of a run alone: anyone can compute them again from the file of results."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from qoop.tpcds.quantiles import quantile
+from qoop.tpcds.spot.course import Event
+
+RESAMPLES = 1_000
+_LAST = ("ended", "stopped", "broken")
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One life of the machine. ready: None: it was lost before. done: times of replies."""
+
+    start: float
+    ready: float | None
+    end: float
+    lost: bool
+    done: Sequence[float]
+
+
+def lives(events: Sequence[Event]) -> list[Life]:
+    """The lives in a run, in order."""
+    found: list[Life] = []
+    begun: list[int] = [place for place, event in enumerate(events) if event.what == "started"]
+    for first, last in pairwise([*begun, len(events)]):
+        own = events[first:last]
+        ready = next((event.at for event in own if event.what == "ready"), None)
+        done = [event.at for event in own if event.what in ("done", "failed")]
+        ends = [event for event in own if event.what in ("lost", *_LAST)]
+        end = ends[0] if ends else own[-1]
+        found.append(Life(own[0].at, ready, end.at, end.what == "lost", done))
+    return found
+
+
+def finish(events: Sequence[Event]) -> float:
+    """The seconds of a run: to its last reply, or to the limit where that stopped it."""
+    replies = [event.at for event in events if event.what in ("done", "failed")]
+    return replies[-1] if any(event.what == "ended" for event in events) else events[-1].at
+
+
+def machine_seconds(events: Sequence[Event]) -> float:
+    """The seconds in which the machine was up, idle and starting included, until the answer."""
+    end = finish(events)
+    return sum(min(life.end, end) - life.start for life in lives(events))
+
+
+def losses(events: Sequence[Event]) -> int:
+    """The number of losses."""
+    return sum(event.what == "lost" for event in events)
+
+
+def start_seconds(events: Sequence[Event]) -> list[float]:
+    """Of each life after the first, the seconds until the adapter was ready, or until the loss."""
+    return [(life.end if life.ready is None else life.ready) - life.start for life in lives(events)[1:]]
+
+
+def credited(events: Sequence[Event], cold_start: float) -> float:
+    """The seconds of a run without the starts after the first, each worth at most the measured cold start."""
+    return finish(events) - sum(min(start, cold_start) for start in start_seconds(events))
+
+
+def recovery(events: Sequence[Event]) -> list[float]:
+    """Of each loss that was followed by a reply, the seconds from the return of the machine to it, start apart."""
+    return [life.done[0] - life.ready for life in lives(events)[1:] if life.ready is not None and life.done]
+
+
+def lateness(events: Sequence[Event]) -> float:
+    """By how much the latest of the kills missed its second."""
+    return max((event.at - float(event.detail) for event in events if event.what == "lost"), default=0.0)
+
+
+def survival(events: Sequence[Event]) -> float:
+    """The longest time that a process of a killed adapter lived on, and its machine took to be empty."""
+    return max((b.at - a.at for a, b in pairwise(events) if b.what == "gone"), default=0.0)
+
+
+def break_even(best: float, seconds: float) -> float:
+    """The discount from which on spot pays. best: the least machine-seconds undisturbed of any entrant.
+
+    >>> break_even(10.0, 40.0)
+    0.75
+    """
+    return 1.0 - best / seconds
+
+
+def waste(undisturbed: float, used: float) -> float:
+    """The part of processor seconds that was for nothing.
+
+    >>> waste(3.0, 12.0)
+    0.75
+    """
+    return 1.0 - undisturbed / used
+
+
+Cell = tuple[float, float]
+"""A pair of figures of one text and window: the numerator's and the denominator's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio of sums over paired runs, and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ({self.low:.2f} – {self.high:.2f})"
+
+
+def ratio(cells: Mapping[tuple[str, str], Cell]) -> Ratio | None:
+    """The ratio of pairs by (text, window); the bootstrap draws texts, and windows. None: no pairs."""
+    if not cells:
+        return None
+    rows, columns = sorted({row for row, _ in cells}), sorted({column for _, column in cells})
+    chance = random.Random(1)
+    drawn = []
+    for _ in range(RESAMPLES):
+        some, others = chance.choices(rows, k=len(rows)), chance.choices(columns, k=len(columns))
+        pairs = [cells[row, column] for row in some for column in others if (row, column) in cells]
+        if pairs:
+            drawn.append(_of_sums(pairs))
+    return Ratio(_of_sums(list(cells.values())), quantile(drawn, 0.025), quantile(drawn, 0.975))
+
+
+def _of_sums(pairs: Sequence[Cell]) -> float:
+    return sum(one for one, _ in pairs) / sum(other for _, other in pairs)

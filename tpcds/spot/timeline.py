@@ -1,0 +1,102 @@
+"""From a market to the times at which one machine is up: a pure function of the trace, the seed and the pressure.
+
+The machine is one of the nodes that are up when the window begins, drawn by the seed. When that node goes, the machine
+is down until the market next adds a node, which takes its place. At its end the trace goes on from its beginning.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+from typing import TypeAlias
+
+from qoop.adaptive.profiles import CapacityProfile, Stay
+from qoop.catalog.errors import ConfigError
+from qoop.tpcds.spot.course import Up
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The nodes of a trace, each with its stays. seconds: the length of the trace."""
+
+    stays: Sequence[Stay]
+    seconds: float
+
+    @classmethod
+    def of(cls, profile: CapacityProfile) -> Recorded:
+        """From a profile; a node that stays to the end was not lost."""
+        return cls(sorted(profile.stays(), key=lambda stay: (stay.begin, stay.end, stay.machine)), profile.seconds)
+
+    @cached_property
+    def mean_life(self) -> float:
+        """Seconds that nodes were up for each one that was lost."""
+        lost = sum(stay.end < self.seconds for stay in self.stays)
+        up = sum(min(stay.end, self.seconds) - stay.begin for stay in self.stays)
+        return up / lost if lost else math.inf
+
+    def ups(self, chance: random.Random) -> Iterator[Up]:
+        """The times of one machine from a random time of the trace on, in seconds of the trace."""
+        start = chance.uniform(0.0, self.seconds)
+        here = [stay for stay in self.stays if stay.begin <= start < stay.end]
+        node, base = (chance.choice(here), 0.0) if here else self._after(start, 0.0)
+        begin = max(start, base + node.begin)
+        while True:
+            while node.end >= self.seconds:  # up to the last: it goes on as a node of the next pass
+                node, base = self._first_lost, base + self.seconds
+            end = base + node.end
+            yield Up(begin - start, end - start)
+            node, base = self._after(end - base, base)
+            begin = base + node.begin
+
+    def _after(self, at: float, base: float) -> tuple[Stay, float]:
+        """The node that is added first, not before that time of a pass, and the beginning of its pass."""
+        node = next((stay for stay in self.stays if stay.begin >= at), None)
+        return (self.stays[0], base + self.seconds) if node is None else (node, base)
+
+    @cached_property
+    def _first_lost(self) -> Stay:
+        return next(stay for stay in self.stays if stay.end < self.seconds)
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Lives of exponential length, mean 1, without a pause between them: a market with a theory."""
+
+    mean_life: float = 1.0
+
+    def ups(self, chance: random.Random) -> Iterator[Up]:
+        """One life after the other."""
+        begin = 0.0
+        while True:
+            end = begin + chance.expovariate(1.0 / self.mean_life)
+            yield Up(begin, end)
+            begin = end
+
+
+Trace: TypeAlias = Recorded | Exponential
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One of the windows of a market. pressure: mean time between losses, in undisturbed times of the reference."""
+
+    market: str
+    pressure: float
+    number: int
+    seed: int = 1
+
+    def timeline(self, trace: Trace, undisturbed: float, limit: float) -> tuple[Up, ...]:
+        """The times at which the machine is up, as far as the limit, in real seconds.
+
+        undisturbed: seconds of the reference. Raises ConfigError if the trace has no loss.
+        """
+        if not trace.mean_life < math.inf:
+            raise ConfigError(f"no machine is lost in the market {self.market}: no pressure can be set")
+        scale = self.pressure * undisturbed / trace.mean_life
+        chance = random.Random(f"{self.seed} {self.market} {self.pressure:g} {self.number}")
+        ups = (Up(up.begin * scale, up.end * scale) for up in trace.ups(chance))
+        return tuple(takewhile(lambda up: up.begin < limit, ups))
