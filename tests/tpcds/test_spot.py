@@ -45,9 +45,9 @@ def results(options: bench.SpotOptions) -> Path:
 
 def test_a_run_goes_from_the_data_to_a_page(made: bench.SpotOptions, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "spot", "report", str(results(made)), "--out", str(made.folder)]) == 1
-    told = capsys.readouterr().out
-    assert "lying cannot run q96" in told and "PROBLEM run long q96 none 0 0 lying: q96" in told
-    assert "long   pressure 4   duckdb" in told
+    printed = capsys.readouterr().out
+    assert "lying cannot run q96" in printed and "PROBLEM run long q96 none 0 0 lying: q96" in printed
+    assert "long   pressure 4   duckdb" in printed
     content = (made.folder / "page.html").read_text()
     assert "break-even discount" in content and "lying: q96" in content and "<svg" in content
 

@@ -98,10 +98,10 @@ class Machine:
             for one in living:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(one, signal.SIGKILL)
-            _reap()
             if time.monotonic() - self._killed > _PATIENCE:
                 raise AdapterError(f"its processes {living} live on after SIGKILL")
             time.sleep(0.001)
+        _reap()
         if self._process is not None:
             self._process.wait()
             for stream in (self._process.stdin, self._process.stdout):
@@ -162,7 +162,7 @@ def _descendants(root: int) -> list[int]:
 
 
 def _reap() -> None:
-    """Take in the ends of all children, so that their time counts."""
+    """Take in the ends of all processes below this one, which have been killed, so that their time counts."""
     with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while True:
+            os.waitpid(-1, 0)
