@@ -18,7 +18,7 @@ from qoop.engine.task import JobId
 from qoop.interfaces.page.job_progress import JobProgress
 from qoop.interfaces.page.plan_map import PlanMaps
 from qoop.interfaces.page.snapshot import Expected, Snapshot, snapshot_of
-from qoop.interfaces.page.views import JobFacts, Json, Powers, job_line, job_view, overview
+from qoop.interfaces.page.views import JobFacts, Json, Powers, job_line, job_view, overview, view_lags
 
 if TYPE_CHECKING:
     from qoop.session.session import Session
@@ -49,7 +49,8 @@ class Live:
             self._lines.pop(gone, None)
             del self._progress[gone]
         now = self._snapshot(jobs)
-        return overview(self._head, now, (self._line(job, now) for job in jobs), self.powers)
+        lines = (self._line(job, now) for job in jobs)
+        return overview(self._head, now, lines, self.powers, views=self._views())
 
     def job(self, id: JobId, at: float | None = None, since: int | None = None) -> Json:
         """One job; see `job_view`. Raises ConfigError."""
@@ -102,6 +103,12 @@ class Live:
         session = self._session()
         why = session.held_back if session is not None else ""
         return snapshot_of(self._cluster, [job for job in jobs if isinstance(job, JobHandle)], why, tenants)
+
+    def _views(self) -> list[Json]:
+        session, opened = self._session(), self._cluster.wall
+        if session is None or opened is None:
+            return []
+        return [view_lags(one, opened) for one in session.materialized.histories()]
 
     def _line(self, job: JobHandle | EndedJob, now: Snapshot) -> Json:
         if not isinstance(job, EndedJob):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qoop.adaptive.cluster.tenants import TenantStatus
 from qoop.adaptive.replanning.decision import Option
@@ -20,6 +20,9 @@ from qoop.engine.task import TaskProfile, content_of
 from qoop.interfaces.page.job_progress import JobProgress, Parts, Task, done_of, fraction_of
 from qoop.interfaces.page.snapshot import Expected, MachineNow, Snapshot
 from qoop.planner.plan import Plan, Resources, Stage
+
+if TYPE_CHECKING:
+    from qoop.programs.views.history import LagHistory
 
 Json = dict[str, Any]
 
@@ -66,10 +69,15 @@ class Powers:
 
 
 def overview(
-    head: Json, now: Snapshot, lines: Iterable[Json], powers: Powers, span: tuple[float, float] | None = None
+    head: Json,
+    now: Snapshot,
+    lines: Iterable[Json],
+    powers: Powers,
+    span: tuple[float, float] | None = None,
+    views: Sequence[Json] = (),
 ) -> Json:
-    """All jobs, the machines and the tenants. head: name, version and wall time of the session. lines: `job_line` of
-    each job."""
+    """All jobs, the machines, the tenants and the views. head: name, version and wall time of the session. lines:
+    `job_line` of each job. views: `view_lags` of each materialized view."""
     return {
         **head,
         "now": _number(now.at),
@@ -78,7 +86,20 @@ def overview(
         "machines": [_machine(one) for one in now.machines],
         "capacity": [[_number(at), _number(size.cpu), _number(size.memory)] for at, size in now.sizes if at <= now.at],
         "tenants": [_tenant(one) for one in now.tenants],
+        "views": list(views),
         "jobs": sorted(lines, key=lambda line: (line["ended"] is not None, -line["submitted"])),
+    }
+
+
+def view_lags(view: LagHistory, opened: float) -> Json:
+    """A materialized view, with the seconds and the lag of each refresh. opened: the wall time of the session."""
+    return {
+        "name": view.name,
+        "goal": view.goal,
+        "incremental": view.incremental,
+        "error": view.error,
+        "refreshes": [[_number(one.at - opened), _number(one.lag)] for one in view.refreshes],
+        "since": None if view.behind_since is None else _number(view.behind_since - opened),
     }
 
 

@@ -16,6 +16,7 @@ Nothing is ever subtracted: a replaced, removed or late file changes its leaf an
     small_leaves.py computes the parts of few rows without a job
     refreshing.py   computes the rows of an edition
     edition.py      the record of an edition and the definition of a view
+    history.py      the lags of a view over time
     freshness.py    when to refresh a view with a lag goal; pure
     owner.py        the thread that refreshes the views of a session by their goals
     views.py        the views of a session

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 _COLUMNS: Columns = (
     ("name", "VARCHAR"), ("as_of", "TIMESTAMP"), ("lag", "DOUBLE"), ("target_lag", "DOUBLE"),
     ("refresh_mode", "VARCHAR"), ("incremental", "BOOLEAN"), ("why_full", "VARCHAR"), ("rows", "BIGINT"),
-    ("rows_read", "BIGINT"), ("seconds", "DOUBLE"), ("files", "BIGINT"), ("error", "VARCHAR"),
+    ("rows_read", "BIGINT"), ("seconds", "DOUBLE"), ("files", "BIGINT"), ("error", "VARCHAR"), ("overdue", "DOUBLE"),
 )  # fmt: skip
 _TYPES = (
     pa.string(), pa.timestamp("us"), pa.float64(), pa.float64(), pa.string(), pa.bool_(), pa.string(), pa.int64(),
-    pa.int64(), pa.float64(), pa.int64(), pa.string(),
+    pa.int64(), pa.float64(), pa.int64(), pa.string(), pa.float64(),
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from qoop.programs.parts import Parts
 from qoop.programs.views import edition as editions
 from qoop.programs.views.chains import effective_goal, to_refresh, upstream
 from qoop.programs.views.edition import Base, Definition, Edition
+from qoop.programs.views.history import LagHistory, Refreshes
 from qoop.programs.views.incremental import NO_SUMS, Incremental
 from qoop.programs.views.owner import Owner
 from qoop.programs.views.planning import ViewSession
@@ -47,7 +48,8 @@ class ViewStatus:
     target_lag: its goal, or that of the views that read it; None: statements refresh it.
     incremental: its last edition was made of the parts of new files. why_full: else the reason.
     rows: of the view. rows_read, seconds: of the last refresh. files: that the edition is of, and pieces of tables.
-    error: of the last refresh; empty: it succeeded.
+    error: of the last refresh; empty: it succeeded. overdue: the part of the last 200 refreshes, in this session,
+    that came after the goal.
     """
 
     name: str
@@ -62,10 +64,12 @@ class ViewStatus:
     seconds: float
     files: int
     error: str
+    overdue: float
 
 
 class _View:
-    """One view. refreshing: is used under `lock`. error: of the last refresh."""
+    """One view. refreshing: is used under `lock`. error: of the last refresh. since: the oldest change that the last
+    comparison of its tables found."""
 
     def __init__(self, definition: Definition, edition: Edition, refreshing: Refreshing) -> None:
         self.definition = definition
@@ -73,6 +77,8 @@ class _View:
         self.refreshing = refreshing
         self.lock = threading.RLock()
         self.error = ""
+        self.refreshes = Refreshes()
+        self.since: float | None = None
 
 
 class MaterializedViews:
@@ -111,6 +117,9 @@ class MaterializedViews:
         text = self._definitions.with_plain_names(statement.text)
         self._check_chain(name, text)
         definition = Definition(name, text, statement.options)
+        if statement.replace and self._is_defined(definition):
+            self.refresh_view(name)
+            return
         refreshing = self._refreshing(definition)
         self._check_mode(definition, refreshing)
         with self._exclusively(name):
@@ -199,6 +208,17 @@ class MaterializedViews:
         """All views, in order of name."""
         return [self._status(view) for view in sorted(self._all(), key=lambda view: view.definition.name)]
 
+    def histories(self) -> list[LagHistory]:
+        """The lags of all views over time, in order of name; no table is compared for them."""
+        bases, goals = self._bases(), self._goals()
+        return [
+            LagHistory(
+                name, effective_goal(name.lower(), bases, goals), not view.edition.why_full, view.error,
+                view.refreshes.all(), view.since,
+            )
+            for name, view in sorted((view.definition.name, view) for view in self._all())
+        ]  # fmt: skip
+
     def targets(self) -> Mapping[str, float]:
         """The lag goals of the views that have one, by name."""
         options = {view.definition.name: view.definition.options.target_lag for view in self._all()}
@@ -228,8 +248,8 @@ class MaterializedViews:
         tables.check_again(view.definition.text)
         found = {one: tables.catalog.find(one) for one in view.edition.bases}
         _ = tables.pinned({one: table for one, table in found.items() if table is not None})
-        times = [self._oldest(base, before) for base, before in self._compared(view)]
-        return min((time_ for time_ in times if time_ is not None), default=None)
+        view.since = _oldest(self._compared(view))
+        return view.since
 
     # Inside
 
@@ -264,6 +284,10 @@ class MaterializedViews:
             raise UnknownTable(f"there is no materialized view {name}; there are: {there}")
         return views[name.lower()]
 
+    def _is_defined(self, definition: Definition) -> bool:
+        """True if there is a view with this name, query and options."""
+        return any(definition == view.definition for view in self._all())
+
     def _refreshing(self, definition: Definition) -> Refreshing:
         full = definition.options.refresh_mode == "full"
         return Refreshing(definition.text, full, self._session, self._parts(definition.name))
@@ -297,7 +321,11 @@ class MaterializedViews:
     def _publish(self, view: _View, rows: Result, made: Edition, definition: Definition) -> None:
         note = "" if self._session.folder is None else editions.written(definition, made, user_key())
         self._definitions.publish(definition.name, rows, note)
-        view.edition, view.definition = made, definition
+        before, view.edition, view.definition, view.since = view.edition, made, definition, None
+        name = definition.name.lower()
+        since = _oldest([(base, before.bases.get(one)) for one, base in made.bases.items()])
+        if since is not None:
+            view.refreshes.add(time.time(), since, effective_goal(name, self._bases(), self._goals()))
 
     def _read_again(self, view: _View) -> None:
         """Take over the edition that another process has made."""
@@ -340,16 +368,6 @@ class MaterializedViews:
             found.append((now, before))
         return found
 
-    def _oldest(self, now: Base | None, before: Base | None) -> float | None:
-        """The time of the oldest change between two states of a table; None: they are equal."""
-        if now == before:
-            return None
-        if now is None or before is None:
-            return time.time()
-        return min(
-            (_changed_at(path) for path, one in now.files.items() if before.files.get(path) != one), default=time.time()
-        )
-
     def _status(self, view: _View) -> ViewStatus:
         self._read_again(view)
         made, options, error = view.edition, view.definition.options, view.error
@@ -363,7 +381,7 @@ class MaterializedViews:
         lag = 0.0 if since is None else max(0.0, time.time() - since)
         return ViewStatus(
             view.definition.name, made.at, lag, goal, options.refresh_mode, not made.why_full,
-            made.why_full, made.rows, made.rows_read, made.seconds, files, error,
+            made.why_full, made.rows, made.rows_read, made.seconds, files, error, view.refreshes.overdue(),
         )  # fmt: skip
 
 
@@ -379,6 +397,18 @@ def _in_words(way: Incremental) -> str:
         reason = "" if one.inner == NO_SUMS else f", since {one.inner}"
         lines.append(f"Read whole after a change: {', '.join(one.tables)}{reason}.")
     return "\n".join(dict.fromkeys(lines))
+
+
+def _oldest(states: Iterable[tuple[Base | None, Base | None]]) -> float | None:
+    """The time of the oldest change between two states of each table; None: they are equal."""
+    return min((_first_change(now, before) for now, before in states if now != before), default=None)
+
+
+def _first_change(now: Base | None, before: Base | None) -> float:
+    if now is None or before is None:
+        return time.time()
+    files = (path for path, one in now.files.items() if before.files.get(path) != one)
+    return min(map(_changed_at, files), default=time.time())
 
 
 def _changed_at(path: str) -> float:

@@ -15,6 +15,8 @@ import pytest
 from facts_table import write_facts
 from waits import until
 
+import qoop
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("dbt") is None, reason="dbt is not installed: make test-dbt"),
@@ -149,3 +151,36 @@ def test_documentation_has_the_columns(dbt: Dbt, tmp_path: Path) -> None:
     dbt("docs", "generate", "--select", "+stg_orders")
     catalog = (tmp_path / "shop" / "target" / "catalog.json").read_text()
     assert '"ordered_on": {"type": "DATE"' in catalog and '"type": "VIEW"' in catalog
+
+
+def test_a_materialized_view_is_refreshed_by_the_next_run(dbt: Dbt, tmp_path: Path) -> None:
+    models, warehouse = tmp_path / "shop" / "models" / "marts", tmp_path / "warehouse"
+    config = "{{ config(materialized='materialized_view', refresh_mode='incremental') }}"
+    query = "select customer_id, count(*) as orders from {{ ref('raw_orders') }} group by 1"
+    (models / "by_customer.sql").write_text(f"{config} {query}")
+    dbt("build", "--select", "raw_orders", "by_customer")
+    theirs = "SELECT customer_id, count(*) AS orders FROM 'seeds/raw_orders.csv' GROUP BY 1 ORDER BY 1"
+
+    def counted() -> list[tuple[object, ...]]:
+        with duckdb.connect() as connection:
+            connection.execute(f"SET file_search_path = '{tmp_path / 'shop'}'")
+            return connection.sql(theirs).fetchall()
+
+    def refreshed() -> list[tuple[object, ...]]:
+        with qoop.connect(slots=1, memory="500MB", tables=warehouse) as session:
+            [view] = session.materialized_views()
+            assert view.incremental
+            return session.sql("FROM by_customer ORDER BY 1").fetchall()
+
+    assert counted() and refreshed() == counted()
+    with (tmp_path / "shop" / "seeds" / "raw_orders.csv").open("a") as file:
+        file.write("61,12,2025-12-31,placed\n")
+    dbt("seed", "--select", "raw_orders")
+    dbt("run", "--select", "by_customer")
+    assert refreshed() == counted()
+    dbt("run", "--select", "by_customer", "--full-refresh")
+    (models / "by_customer.sql").write_text("{{ config(materialized='view') }} " + query)
+    dbt("run", "--select", "by_customer")
+    assert (warehouse / "views" / "by_customer.sql").exists()
+    (models / "by_customer.sql").write_text(config + query.replace("count(*)", "median(order_id)"))
+    assert "median" in dbt("run", "--select", "by_customer", fails=True)

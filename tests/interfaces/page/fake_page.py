@@ -126,6 +126,7 @@ def overview(jobs: list[View], **fields: Any) -> View:
         ],
         "capacity": [[0, 4, 8e9], [9.0, 2, 4e9]],
         "tenants": [],
+        "views": [],
         "jobs": [{name: value for name, value in job.items() if name not in ONLY_WHOLE} for job in jobs],
     } | fields
 

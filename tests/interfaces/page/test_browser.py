@@ -210,6 +210,24 @@ def test_html_from_the_server_is_shown_as_text(browser: Chromium, page: FakePage
         quiet(tab, page)
 
 
+def test_the_lag_of_a_view_rises_to_its_refreshes(browser: Chromium, page: FakePage) -> None:
+    bad = "<b>late</b>"
+    page.overview["views"] = [
+        {"name": bad, "goal": 5, "incremental": True, "error": "", "refreshes": [[6, 4], [12, 6]], "since": 14.0},
+        {"name": "by_hand", "goal": None, "incremental": False, "error": "no file", "refreshes": [], "since": None},
+    ]
+    with browser.open(page.address) as tab:
+        tab.wait(LIVE)
+        text = "[...document.querySelectorAll('.session figcaption')].map((one) => one.textContent).slice(-2)"
+        captions = tab.run(text)
+        assert captions[0].startswith(f"{bad}: 6.0 s behind, goal 5.0 s")
+        assert captions[1] == "by_hand: 0 ms behind, no goal, computed from all rows. no file"
+        drawn = tab.run("[...document.querySelectorAll('.session .step')].at(-2).getAttribute('d')")
+        assert drawn.count("L") == 3 and "NaN" not in drawn
+        assert tab.run("document.querySelectorAll('.session .goal').length") == 1
+        quiet(tab, page)
+
+
 def test_an_end_and_a_lost_connection_are_told(browser: Chromium, page: FakePage) -> None:
     with browser.open(page.address) as tab:
         tab.wait(LIVE)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
+from time import time
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import qoop
@@ -190,3 +194,26 @@ def test_a_page_ends_with_its_session_and_its_streams_with_it() -> None:
         world.ask("overview")
     with pytest.raises(qoop.SessionClosed):
         session.page()
+
+
+def test_the_lags_of_views_are_in_the_overview(world: World, tmp_path: Path) -> None:
+    write = lambda name: pq.write_table(pa.table({"k": [1, 2], "v": [3, 4]}), tmp_path / name)  # noqa: E731
+    write("a.parquet")
+    world.session.register("landed", tmp_path)
+    query = "SELECT k, sum(v) AS s FROM landed GROUP BY k"
+    world.session.sql(f"CREATE MATERIALIZED VIEW lagging WITH (target_lag = '1 hour') AS {query}")
+    assert world.json("overview")["views"] == [
+        {"name": "lagging", "goal": 3600.0, "incremental": True, "error": "", "refreshes": [], "since": None}
+    ]
+    write("b.parquet")
+    os.utime(tmp_path / "b.parquet", (time() - 40, time() - 40))
+    [status] = world.session.materialized_views()
+    [view] = world.json("overview")["views"]
+    assert 40 <= status.lag < 100 and view["since"] < 0
+    world.session.sql("REFRESH MATERIALIZED VIEW lagging")
+    [[at, lag]] = world.json("overview")["views"][0]["refreshes"]
+    assert 40 <= lag < 100 and 0 < at <= world.json("overview")["now"]
+    [status] = world.session.materialized_views()
+    assert status.overdue == 0.0
+    world.session.sql("DROP MATERIALIZED VIEW lagging")
+    assert world.json("overview")["views"] == []

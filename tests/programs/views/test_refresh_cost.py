@@ -102,3 +102,23 @@ def test_views_that_are_due_together_share_a_comparison(tmp_path: Path, monkeypa
         assert seen >= 32 and 0 < of_file <= seen / 3, (of_file, counts)
         put(tmp_path, 2)
         until(lambda: all(view.files == 3 for view in session.materialized_views()))
+
+
+def test_a_view_that_is_created_again_with_the_same_query_is_refreshed(tmp_path: Path) -> None:
+    put(tmp_path, 0)
+    with qoop.connect(slots=1, memory="500MB") as session:
+        session.register("sales", tmp_path)
+        query = "SELECT k, {}(v) AS s FROM sales GROUP BY k"
+        statement = f"CREATE OR REPLACE MATERIALIZED VIEW v WITH (target_lag = '1 h') AS {query}"
+        session.sql(statement.format("sum"))
+        put(tmp_path, 1)
+        for name, rows_read in (("sum", 20), ("max", 40), ("max", 0)):
+            before = session.materialized_views()[0].as_of
+            session.sql(statement.format(name))
+            [view] = session.materialized_views()
+            assert (view.as_of > before) == (rows_read > 0)
+            assert not rows_read or view.rows_read == rows_read
+            found = Counter(session.sql("FROM v").fetchall())
+            assert found == Counter(
+                duckdb.sql(f"SELECT k, {name}(v) FROM '{tmp_path}/*.parquet' GROUP BY k").fetchall()
+            )

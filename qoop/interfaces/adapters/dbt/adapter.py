@@ -98,10 +98,15 @@ class QoopAdapter(SQLAdapter):  # type: ignore[misc]
         """All tables and views of a schema."""
         database, schema = schema_relation.database, str(schema_relation.schema)
         query = f"SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = {literal(schema)}"
+        place = "" if schema == MAIN else f"{schema}."
+        refreshed = {view.name for view in self.connections.session().materialized_views()}
         return [
-            self.Relation.create(database=database, schema=schema, identifier=name, type=_kind(kind))
+            self.Relation.create(
+                database=database, schema=schema, identifier=name,
+                type=RelationType.MaterializedView if f"{place}{name}" in refreshed else _kind(kind),
+            )
             for name, kind in self._rows(query)
-        ]
+        ]  # fmt: skip
 
     def _rows(self, query: str) -> list[tuple[str, ...]]:
         found = self.connections.session().sql(query).arrow()
@@ -118,9 +123,9 @@ class QoopAdapter(SQLAdapter):  # type: ignore[misc]
         raise DbtRuntimeError(f"qoop does not rename {from_relation} to {to_relation}: create it again")
 
     def drop_relation(self, relation: BaseRelation) -> None:
-        """Drop a table or view."""
+        """Drop a table, a view or a materialized view."""
         self.cache_dropped(relation)
-        kind = "VIEW" if relation.type == RelationType.View else "TABLE"
+        kind = _WORDS.get(relation.type, "TABLE")
         self.execute(f"DROP {kind} IF EXISTS {relation.render()}")
         self.connections.views.forget(relation.with_query(""))
 
@@ -130,6 +135,9 @@ class QoopAdapter(SQLAdapter):  # type: ignore[misc]
         view = relation.with_query(query)
         self.execute(view.statement)
         self.connections.views.keep(view)
+
+
+_WORDS = {RelationType.View: "VIEW", RelationType.MaterializedView: "MATERIALIZED VIEW"}
 
 
 def _kind(table_type: str) -> Any:

@@ -9,6 +9,7 @@ export class SessionPanel {
     this.capacity = h("div", {});
     this.tenants = h("section", { class: "card" });
     this.remarks = h("div", { class: "warning" });
+    this.views = h("section", { class: "card" });
     this.element = h(
       "div",
       { class: "session" },
@@ -16,10 +17,12 @@ export class SessionPanel {
       h("section", { class: "card" }, h("h2", {}, "Machines"), this.machines),
       h("section", { class: "card" }, h("h2", {}, "Capacity over time"), this.capacity),
       this.tenants,
+      this.views,
     );
     this.drawRemarks = whenChanged((remarks) => refill(this.remarks, remarks.map((text) => h("p", {}, text))));
     this.drawMachines = whenChanged((machines) => refill(this.machines, machines.map(machineCard)));
     this.drawTenants = whenChanged((tenants) => this.fillTenants(tenants));
+    this.drawViews = whenChanged(([views, now]) => this.fillViews(views, now));
     this.drawCapacity = whenChanged(([steps, now]) => this.fillCapacity(steps, now));
   }
 
@@ -28,6 +31,12 @@ export class SessionPanel {
     this.drawMachines(overview.machines);
     this.drawTenants(overview.tenants);
     this.drawCapacity([overview.capacity, Math.round(now)]);
+    this.drawViews([overview.views ?? [], Math.round(now)]);
+  }
+
+  fillViews(views, now) {
+    this.views.hidden = !views.length;
+    refill(this.views, h("h2", {}, "Materialized views: lag over time"), views.map((view) => lagChart(view, now)));
   }
 
   fillTenants(tenants) {
@@ -93,6 +102,41 @@ export function table(heads, lines, { text = [0], wide = null, label = heads[0] 
 
 const WIDE = 560;
 const HIGH = 64;
+
+/** The lag of a view as a line that rises with time and falls at each refresh, and its goal. */
+function lagChart(view, now) {
+  const rises = view.refreshes.map(([at, lag]) => [at - lag, at]);
+  if (view.since !== null) rises.push([view.since, Math.max(now, view.since)]);
+  const from = rises.length ? Math.min(...rises.map(([since]) => since)) : 0;
+  const to = Math.max(now, from + 1);
+  const lag = view.since === null ? 0 : Math.max(0, now - view.since);
+  const most = Math.max(view.goal ?? 0, ...rises.map(([since, at]) => at - since), 1e-9);
+  const x = (at) => (WIDE * (at - from)) / (to - from);
+  const y = (value) => HIGH - 2 - ((HIGH - 6) * value) / most;
+  let path = `M${x(from)},${y(0)}`;
+  let last = from; // the time of the refresh before
+  for (const [since, at] of rises) {
+    const start = Math.max(since, last);
+    path += `H${x(start)}V${y(start - since)}L${x(at)},${y(at - since)}V${y(0)}`;
+    last = at;
+  }
+  if (view.since === null) path += `H${x(to)}`;
+  const goal = view.goal === null ? "no goal" : `goal ${words.seconds(view.goal)}`;
+  const text = `${view.name}: ${words.seconds(lag)} behind, ${goal}${view.incremental ? "" : ", computed from all rows"}`;
+  return h(
+    "figure",
+    { class: "steps" },
+    h("figcaption", {}, view.error ? `${text}. ${view.error}` : text),
+    s(
+      "svg",
+      { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", role: "img", "aria-label": `Lag of ${view.name} over time, ${rises.length} refreshes, ${text}` },
+      s("path", { class: "axis", d: `M${x(from)},${y(0)}H${x(to)}` }),
+      view.goal === null ? null : s("path", { class: "goal", d: `M${x(from)},${y(view.goal)}H${x(to)}` }),
+      s("path", { class: "step", d: path }),
+    ),
+    h("div", { class: "ends", "aria-hidden": "true" }, h("span", {}, words.clockTime(from)), h("span", {}, words.clockTime(to))),
+  );
+}
 
 /** One quantity as steps over the session's time. */
 function stepChart(name, steps, now, show) {

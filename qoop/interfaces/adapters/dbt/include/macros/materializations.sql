@@ -13,7 +13,7 @@
   {%- set old = load_cached_relation(this) -%}
   {%- set target = this.incorporate(type='table') -%}
   {{ run_hooks(pre_hooks) }}
-  {% if old is not none and old.is_view %}{% do adapter.drop_relation(old) %}{% endif %}
+  {% if old is not none and not old.is_table %}{% do adapter.drop_relation(old) %}{% endif %}
   {% call statement('main') %}{{ create_table_as(False, target, sql) }}{% endcall %}
   {{ run_hooks(post_hooks) }}
   {{ return({'relations': [target]}) }}
@@ -24,8 +24,8 @@
   {%- set target = this.incorporate(type='table') -%}
   {%- set keys = config.get('unique_key') -%}
   {{ run_hooks(pre_hooks) }}
-  {% if old is not none and old.is_view %}{% do adapter.drop_relation(old) %}{% endif %}
-  {% if old is none or old.is_view or should_full_refresh() %}
+  {% if old is not none and not old.is_table %}{% do adapter.drop_relation(old) %}{% endif %}
+  {% if old is none or not old.is_table or should_full_refresh() %}
     {% call statement('main') %}{{ create_table_as(False, target, sql) }}{% endcall %}
   {% elif not keys %}
     {% call statement('main') %}insert into {{ target }} by name {{ sql }}{% endcall %}
@@ -39,6 +39,28 @@
   {{ run_hooks(post_hooks) }}
   {{ return({'relations': [target]}) }}
 {% endmaterialization %}
+
+{% materialization materialized_view, adapter='qoop' %}
+  {%- set old = load_cached_relation(this) -%}
+  {%- set target = this.incorporate(type='materialized_view') -%}
+  {{ run_hooks(pre_hooks) }}
+  {% if old is not none and (not old.is_materialized_view or should_full_refresh()) %}
+    {% do adapter.drop_relation(old) %}
+  {% endif %}
+  {% call statement('main') %}
+    create or replace materialized view {{ target }} {{ qoop__options_of_view() }} as {{ sql }}
+  {% endcall %}
+  {{ run_hooks(post_hooks) }}
+  {{ return({'relations': [target]}) }}
+{% endmaterialization %}
+
+{% macro qoop__options_of_view() %}
+  {%- set options = [] -%}
+  {%- for name in ('target_lag', 'refresh_mode') if config.get(name) is not none -%}
+    {%- do options.append(name ~ " = '" ~ (config.get(name) | replace("'", "''")) ~ "'") -%}
+  {%- endfor -%}
+  {{ "with (" ~ options | join(', ') ~ ")" if options }}
+{% endmacro %}
 
 {% macro qoop__delete_of_keys(target, new, keys) %}
   {%- set named = [] -%}
