@@ -18,7 +18,8 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 UV      := VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet
 INSTALL := sh -c '$(UV) "$$@" || $(PIP) install "$$@"' install
 
-# What users meet first. It runs on DuckDB 2 too, which is what they install.
+# What users meet first. It runs on DuckDB 2 too, which is what they install; the hand-over from server to server, which
+# no version of DuckDB changes, does not.
 FACES   := $(foreach name,server page adapters,tests/interfaces/$(name)) \
            $(foreach name,cli dbapi notebook repl,tests/interfaces/test_$(name).py) \
            $(foreach name,duckdb_habits locked session,tests/session/test_$(name).py) \
@@ -96,7 +97,7 @@ test: check test-faces-duckdb2
 test-faces-duckdb2: $(READY) $(READY2)
 	$(BIN)/qoop tpcds generate --scale 0.01 $(DATA)/tpcds-sf0.01
 	$(BIN)/qoop tpcds generate --scale 0.01 --suite tpch $(DATA)/tpch-sf0.01
-	PYTHONPATH=$(DUCKDB2) $(BIN)/pytest $(FACES) --scale 0.01 --need-benchmarks -n $(PROCESSES) --dist loadfile
+	PYTHONPATH=$(DUCKDB2) $(BIN)/pytest $(FACES) --ignore tests/interfaces/server/test_rolling.py --scale 0.01 --need-benchmarks -n $(PROCESSES) --dist loadfile
 
 test-all: check test-duckdb2
 	$(INSTALL) --editable '.[dev,tpcds,ray]'

@@ -72,7 +72,7 @@ def test_a_session_that_was_taken_for_dead_comes_again(make_nodes: NodesMaker) -
         load().get(agent.leave.remote(name))
         handle.wait()
         assert handle.state is State.SUCCEEDED, handle.error
-        assert len(agents()) == 1
+        [agent] = agents()  # another one, if the session took so long that the first has ended
         [other] = load().get(agent.slots.remote())
         assert other != name
         session.cluster.check()
