@@ -16,6 +16,8 @@ from qoop.query.options import GOALS, OPTIONS, SETTABLE, number, on_or_off, seco
 from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
+    import optuna
+
     from qoop.programs.sweeps.study import Direction, Prune
 
 SYNONYMS = {"threads": "slots", "worker_threads": "slots", "memory_limit": "memory", "max_memory": "memory"}
@@ -46,7 +48,8 @@ class SweepTerms(JobTerms, total=False):
         in seconds or as "10 min".
     scheduler: "pop", "asha", "hyperband", "bandit", "early_term", "median" or "none"
         (:mod:`qoop.programs.sweeps.policies`). every: steps from one decision about a trial to the next; 10 by default.
-        most: steps of a trial; 100 by default.
+        most: steps of a trial; 100 by default. Or a scheduler of Ray Tune, which sees each step.
+    sampler: an Optuna study, which proposes settings within params and learns of the trials (`qoop[optuna]`).
     hopeless: a trial whose recent metrics are no better than this one is poor, without a prediction. prune: the fate of
         poor trials: "park", by default: they run when no other waits; "kill": they end.
     former: the name of the previous step's rows. seed: of the drawn settings.
@@ -58,7 +61,8 @@ class SweepTerms(JobTerms, total=False):
     within: float | str | None
     hopeless: float | None
     prune: Prune
-    scheduler: str
+    scheduler: object
+    sampler: optuna.Study | None
     every: int
     most: int
     former: str

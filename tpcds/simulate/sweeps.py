@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from qoop.adaptive.program import Begin
 from qoop.programs.sweeps.messages import Message, Predict, RunStep, TrialStepEnded
-from qoop.programs.sweeps.policies import POLICIES
+from qoop.programs.sweeps.policies import NAMES
 from qoop.programs.sweeps.prospects import predicted
 from qoop.programs.sweeps.sweep import Sweep, Trial
 
@@ -138,7 +138,7 @@ def simulated(policy: str, trials: Sequence[Curve], slots: int, every: int = 10)
 
 
 def compared(
-    trials: Sequence[Curve], slots: int, orders: int, policies: Sequence[str] = tuple(POLICIES)
+    trials: Sequence[Curve], slots: int, orders: int, policies: Sequence[str] = NAMES
 ) -> list[Figure]:
     """Every policy on the same trials, in the same orders."""
     return [_figure(policy, trials, slots, orders) for policy in policies]
@@ -164,7 +164,7 @@ def means(policy: str, figures: Sequence[Figure]) -> str:
 
 def run(sets: int, orders: int, slots: int, kind: Kind, tell: Callable[[str], object]) -> dict[str, list[Figure]]:
     """Every policy on sets of trials one of which can reach the target at least; figures by policy."""
-    found: dict[str, list[Figure]] = {policy: [] for policy in POLICIES}
+    found: dict[str, list[Figure]] = {policy: [] for policy in NAMES}
     seed = done = 0
     while done < sets:
         trials = curves(seed, kind)

@@ -9,6 +9,8 @@
     prospects.py    the chance that a curve of scores reaches a level
     metric.py       the metric of a step, in the step's own job
     space.py        the settings of the trials
+    optuna_source.py   settings that an Optuna study proposes
+    ray_scheduler.py   a scheduler of Ray Tune as the policy
     journal.py      the record of a named sweep, for a process that goes on with it
     study.py        carries out the orders with jobs of a session
     report.py       trials as a table, as a sentence, and as HTML

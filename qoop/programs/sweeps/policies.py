@@ -191,6 +191,21 @@ def _halved(sweep: Sweep, paused: Sequence[int], new: Sequence[int]) -> int | No
 
 _ASHA = Policy(_is_rung, _no_level, _waits, _asha_next)
 
+# Others decide
+
+
+def _judged_level(sweep: Sweep, number: int) -> float | None:
+    return sweep.level
+
+
+def _judged_fate(sweep: Sweep, number: int) -> Fate:
+    chance = sweep.trials[number].p
+    return "running" if chance >= 1.0 else "waiting" if chance > 0.0 else "pruned"
+
+
+JUDGED = "judged"
+"""The policy of a sweep whose driver decides after each step: 1 is to go on, 0.5 to wait, 0 the end of a trial."""
+
 POLICIES: Mapping[str, Policy] = {
     "pop": Policy(_is_every, _pop_level, _pop_fate, _pop_next),
     "asha": _ASHA,
@@ -199,5 +214,8 @@ POLICIES: Mapping[str, Policy] = {
     "early_term": Policy(_is_every_third, _early_level, _early_fate, _in_turn),
     "median": Policy(_is_every, _no_level, _median_fate, _in_turn),
     "none": Policy(lambda sweep, number: False, _no_level, _waits, _in_turn),
+    JUDGED: Policy(lambda sweep, number: True, _judged_level, _judged_fate, _in_turn),
 }
 """By name."""
+NAMES = tuple(name for name in POLICIES if name != JUDGED)
+"""The policies that decide by themselves."""

@@ -14,7 +14,8 @@ from qoop.catalog.value import value
 Setting = Mapping[str, Any]
 """The value of each parameter."""
 
-_DRAWN = 10
+DRAWN = 10
+"""The trials of a space with a range, by default."""
 
 
 @value
@@ -98,7 +99,7 @@ def _of_space(params: Mapping[str, object], trials: int | None, seed: int) -> li
     def drawn(name: str, one: object) -> Any:
         return one.draw(source) if isinstance(one, Range) else source.choice(choices[name])
 
-    number = _DRAWN if trials is None else trials
+    number = DRAWN if trials is None else trials
     return [{name: drawn(name, one) for name, one in params.items()} for _ in range(number)]
 
 

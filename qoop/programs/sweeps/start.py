@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -14,7 +15,7 @@ from qoop.programs.folder_lock import folder_lock
 from qoop.programs.iterate.planning import StepPlanning
 from qoop.programs.sweeps.journal import Journal
 from qoop.programs.sweeps.metric import with_metric
-from qoop.programs.sweeps.policies import POLICIES
+from qoop.programs.sweeps.policies import JUDGED, NAMES
 from qoop.programs.sweeps.space import Setting, settings
 from qoop.programs.sweeps.study import SIGNS, Direction, Prune, Study, StudyParts
 from qoop.programs.sweeps.sweep import Sweep, Trial
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from qoop.adaptive.cluster.job_group import JobGroup
     from qoop.adaptive.program_log import MessageLog
+    from qoop.programs.sweeps.ray_scheduler import RayScheduler
     from qoop.programs.sweeps.study import StartsOnTerms
     from qoop.query.planning import QueryPlanning
     from qoop.query.tables import SessionTables
@@ -50,12 +52,18 @@ class SweepOptions:
     within: float | None = None
     hopeless: float | None = None
     prune: str = "park"
-    scheduler: str = "pop"
+    scheduler: object = "pop"
     every: int | None = None
     most: int = 100
     former: str = "former"
     name: str | None = None
     seed: int = 0
+    sampler: Any = None
+
+    @property
+    def policy(self) -> str:
+        """The policy of the program (:mod:`qoop.programs.sweeps.policies`)."""
+        return self.scheduler if isinstance(self.scheduler, str) else JUDGED
 
     @property
     def boundary(self) -> int:
@@ -76,9 +84,36 @@ def begun(
     """See `Session.sweep`. start: begins a job. group: of all its jobs, until the sweep ends.
 
     Raises ConfigError, QueryError, CheckpointError, DiskFull."""
+    if options.sampler is None:
+        return _begun(step, first, tables, planning, options, start, group, log)
+    from qoop.programs.sweeps.optuna_source import OptunaSource  # few sweeps have one
+
+    source = OptunaSource(options.sampler, options.params, options.trials, options.direction)
+    try:
+        return _begun(step, first, tables, planning, replace(options, sampler=source), start, group, log)
+    except BaseException:
+        source.fail()
+        raise
+
+
+def _begun(
+    step: str,
+    first: object,
+    tables: SessionTables,
+    planning: QueryPlanning,
+    options: SweepOptions,
+    start: StartsOnTerms,
+    group: AbstractContextManager[JobGroup],
+    log: MessageLog | None,
+) -> Study:
     _check(options)
-    found = settings(options.params, options.trials, options.seed)
-    texts = [query_text(with_values(step, one)) for one in found]
+    source, judge = options.sampler, _judge(options)
+    found = settings(options.params, options.trials, options.seed) if source is None else source.settings
+
+    def write(setting: Setting) -> str:
+        return query_text(with_values(step, setting))
+
+    texts = [write(one) for one in (found if source is None else [source.propose(0)])]
     tables.check_again(texts[0])
     repeats = options.former.lower() in normal_text(texts[0]).words
     if repeats and first is None:
@@ -90,7 +125,7 @@ def begun(
     trials = tuple(Trial(turn=number) for number in range(len(found)))
     most = options.most if repeats else 1
     program = Sweep(
-        options.scheduler, trials, options.slots, min(options.boundary, most), most, _score(options, options.target),
+        options.policy, trials, options.slots, min(options.boundary, most), most, _score(options, options.target),
         options.within, _score(options, options.hopeless), options.prune == "kill",
     )  # fmt: skip
     with contextlib.ExitStack() as stack:
@@ -104,10 +139,19 @@ def begun(
         plans = StepPlanning(measured[0], options.former, tables, planning.apart)
         stack.callback(plans.close)
         parts = StudyParts(
-            first, found, measured, plans, options.metric, options.direction, start, shared, journal, log
-        )
+            first, found, measured, plans, options.metric, options.direction, start, shared, journal, log, judge,
+            source, lambda setting: with_metric(write(setting), options.metric, options.former),
+        )  # fmt: skip
         close = stack.pop_all().close
     return Study(parts, program, earlier, close)
+
+
+def _judge(options: SweepOptions) -> RayScheduler | None:
+    if isinstance(options.scheduler, str):
+        return None
+    from qoop.programs.sweeps.ray_scheduler import RayScheduler  # few sweeps have one
+
+    return RayScheduler(options.scheduler, options.direction)
 
 
 def _score(options: SweepOptions, metric: float | None) -> float | None:
@@ -134,8 +178,12 @@ def _identity(step: str, found: list[Setting], options: SweepOptions) -> dict[st
 
 
 def _check(options: SweepOptions) -> None:
-    if options.scheduler not in POLICIES:
-        raise ConfigError(f"scheduler must be one of {', '.join(POLICIES)}, not {options.scheduler!r}")
+    if isinstance(options.scheduler, str) and options.scheduler not in NAMES:
+        raise ConfigError(f"scheduler must be one of {', '.join(NAMES)}, not {options.scheduler!r}")
+    if options.name is not None and not isinstance(options.scheduler, str):
+        raise ConfigError("a sweep with a scheduler of Ray Tune cannot be continued: leave name out")
+    if options.name is not None and options.sampler is not None:
+        raise ConfigError("a sweep with an Optuna study cannot be continued: leave name out")
     if options.direction not in SIGNS:
         raise ConfigError(f"direction must be maximize or minimize, not {options.direction!r}")
     if not 1 <= options.boundary <= options.most:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from qoop.programs.iterate.planning import StepPlanning
     from qoop.programs.sweeps.journal import Journal
     from qoop.programs.sweeps.messages import Message, Order
+    from qoop.programs.sweeps.optuna_source import OptunaSource
+    from qoop.programs.sweeps.ray_scheduler import RayScheduler
     from qoop.programs.sweeps.space import Setting
     from qoop.programs.sweeps.sweep import Sweep, Trial, Why
     from qoop.query.job import Job, Planned
@@ -89,6 +91,8 @@ class StudyParts:
     first: the table that first steps read. texts: the step of each trial.
     planning: of steps. start: begins a job on the terms of the group.
     log: takes the messages to the program, see `Cluster.program_log`.
+    judge: decides about trials, in place of predictions. source: proposes the settings of trials when they begin; then
+    texts has only the first. write: the step of a setting.
     """
 
     first: object
@@ -101,6 +105,9 @@ class StudyParts:
     group: JobGroup
     journal: Journal | None
     log: MessageLog | None
+    judge: RayScheduler | None
+    source: OptunaSource | None
+    write: Callable[[Setting], str]
 
 
 class StartsOnTerms(Protocol):
@@ -269,6 +276,11 @@ class Study:
         for job in self._running.values():
             job.wait()
         self._predicting.shutdown(cancel_futures=True)
+        try:
+            if self._parts.source is not None:
+                self._parts.source.end(self)
+        except BaseException as error:  # of the storage of an Optuna study
+            self._error = self._error or error
         self._close()
         with self._changed:
             self._ended = True
@@ -311,6 +323,9 @@ class Study:
         match order:
             case RunStep(trial, number):
                 self._start_step(trial, number)
+            case Predict() if self._parts.judge is not None:
+                status, last = self.trials[order.trial], self._sign * self._program.trials[order.trial].scores[-1]
+                self._events.put(partial(self._send, self._parts.judge.decided(order, status, last)))
             case Predict():
                 self._predicting.submit(self._predict, order, self._program.trials[order.trial].scores)
             case Show() | End():
@@ -319,7 +334,7 @@ class Study:
     def _start_step(self, trial: int, number: int) -> None:
         before = self._answers[trial] if number else self._parts.first
         try:
-            planned = self._parts.planning.plan(before, self._parts.texts[trial])
+            planned = self._parts.planning.plan(before, self._text(trial))
             job = self._parts.start(planned, terms=self._parts.group.terms, follows=number > 0)
         except SessionClosed:
             raise  # the trial can go on in another session
@@ -329,6 +344,14 @@ class Study:
         self._running[trial] = job
         begun = time.monotonic()
         job.when_ended(lambda: self._events.put(partial(self._step_ended, trial, number, job, begun)))
+
+    def _text(self, trial: int) -> str:
+        source = self._parts.source
+        if source is None:
+            return self._parts.texts[trial]
+        if not self._program.trials[trial].scores:
+            source.learn(self)
+        return self._parts.write(source.propose(trial))
 
     def _step_ended(self, trial: int, number: int, job: Job, begun: float) -> None:
         if self._running.pop(trial, None) is not job or self._program.state == "ended":
