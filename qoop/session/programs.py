@@ -175,7 +175,7 @@ class Programs(Registration):
 
     def sweeps(self) -> list[Study]:
         """The sweeps that run, or that the program still refers to; `FROM sweep('name')` reads their trials."""
-        return self._named_sweeps.all()
+        return self._named_sweeps.all() if "_named_sweeps" in vars(self) else []
 
     @cached_property
     def _named_sweeps(self) -> NamedSweeps:

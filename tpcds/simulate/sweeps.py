@@ -137,9 +137,7 @@ def simulated(policy: str, trials: Sequence[Curve], slots: int, every: int = 10)
         sweep, orders = sweep.after(message)
 
 
-def compared(
-    trials: Sequence[Curve], slots: int, orders: int, policies: Sequence[str] = NAMES
-) -> list[Figure]:
+def compared(trials: Sequence[Curve], slots: int, orders: int, policies: Sequence[str] = NAMES) -> list[Figure]:
     """Every policy on the same trials, in the same orders."""
     return [_figure(policy, trials, slots, orders) for policy in policies]
 

@@ -21,10 +21,13 @@ from qoop.interfaces.page.snapshot import Expected, Snapshot, snapshot_of
 from qoop.interfaces.page.views import JobFacts, Json, Powers, job_line, job_view, overview, view_lags
 
 if TYPE_CHECKING:
+    from qoop.programs.sweeps.study import Study
     from qoop.session.session import Session
 
 _BUDGET = 0.0005
 """Seconds of work on a map of plans at a time."""
+_SWEEPS = 5
+"""The most sweeps that a page shows."""
 
 
 class Live:
@@ -36,6 +39,7 @@ class Live:
         self._cluster: Cluster = session.cluster
         self._progress: dict[JobId, JobProgress] = {}
         self._maps = PlanMaps(_BUDGET)
+        self._sweeps: dict[str, Study] = {}
         self._rhos: dict[JobId, float | None] = {}
         self._lines: dict[JobId, Json] = {}  # of jobs that have ended, which change no more
         self._head: Json = {"name": _name(session), "version": qoop.__version__, "wall": self._cluster.wall}
@@ -50,7 +54,7 @@ class Live:
             del self._progress[gone]
         now = self._snapshot(jobs)
         lines = (self._line(job, now) for job in jobs)
-        return overview(self._head, now, lines, self.powers, views=self._views())
+        return overview(self._head, now, lines, self.powers, views=self._views(), sweeps=self._sweep_views())
 
     def job(self, id: JobId, at: float | None = None, since: int | None = None) -> Json:
         """One job; see `job_view`. Raises ConfigError."""
@@ -127,6 +131,18 @@ class Live:
         )  # fmt: skip
         progress.estimate_running(now.at - facts.offset, facts.plan, facts.expected.fraction)
         return facts
+
+    def _sweep_views(self) -> list[Json]:
+        """The sweeps that this page has seen, the last first."""
+        session = self._session()
+        found = {study.name: study for study in (session.sweeps() if session is not None else ())}
+        if not (self._sweeps or found):
+            return []
+        from qoop.interfaces.page.sweeps import sweep_view  # few sessions have one
+
+        ended = {name: study for name, study in self._sweeps.items() if name not in found}
+        self._sweeps = dict([*ended.items(), *found.items()][-_SWEEPS:])
+        return [sweep_view(study) for study in reversed(self._sweeps.values())]
 
     def _rho(self, job: EndedJob) -> float | None:
         if job.id not in self._rhos:

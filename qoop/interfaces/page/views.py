@@ -75,9 +75,10 @@ def overview(
     powers: Powers,
     span: tuple[float, float] | None = None,
     views: Sequence[Json] = (),
+    sweeps: Sequence[Json] = (),
 ) -> Json:
-    """All jobs, the machines, the tenants and the views. head: name, version and wall time of the session. lines:
-    `job_line` of each job. views: `view_lags` of each materialized view."""
+    """All jobs, the machines, the tenants, the views and the sweeps. head: name, version and wall time of the session.
+    lines: `job_line` of each job. views: `view_lags` of each materialized view. sweeps: `sweep_view` of each."""
     return {
         **head,
         "now": _number(now.at),
@@ -87,6 +88,7 @@ def overview(
         "capacity": [[_number(at), _number(size.cpu), _number(size.memory)] for at, size in now.sizes if at <= now.at],
         "tenants": [_tenant(one) for one in now.tenants],
         "views": list(views),
+        "sweeps": list(sweeps),
         "jobs": sorted(lines, key=lambda line: (line["ended"] is not None, -line["submitted"])),
     }
 

@@ -125,6 +125,6 @@ def curves_svg(study: Study) -> str:
         lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}"/>')
     label = f"the metric of {counted(len(curves), 'trial')} by step, from {low:.6g} to {high:.6g}"
     return (
-        f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="{label}" style="overflow: visible">'
+        f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="{label}" style="overflow: visible; margin: 6px 0">'
         f"<title>{label}</title>{''.join(lines)}</svg>"
     )

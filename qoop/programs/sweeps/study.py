@@ -366,7 +366,7 @@ class Study:
         else:
             self._keep(trial, number, result, self._sign * metric)
             self._send(TrialStepEnded(trial, number, self._sign * metric, seconds, self._now()))
-        self._tell(trial, begun)
+        self._tell(trial, begun, seconds)
 
     def _keep(self, trial: int, number: int, result: Result, score: float) -> None:
         """Keep the answer of a step for the next one, and the best of all."""
@@ -383,11 +383,12 @@ class Study:
         """Runs in the thread of predictions."""
         self._events.put(partial(self._send, predicted(order, scores)))
 
-    def _tell(self, number: int, begun: float) -> None:
+    def _tell(self, number: int, begun: float, seconds: float) -> None:
         status = self._status(self._program, number, promising(self._program))
         with self._changed:
             self._shown.append(status)
-            self._spans.append(StepSpan(number, begun - self._begun, self._now(), status.kind))
+            first = begun - self._begun
+            self._spans.append(StepSpan(number, first, first + seconds, status.kind))
             self._changed.notify_all()
 
     def _status(self, program: Sweep, number: int, kept: set[int]) -> TrialStatus:

@@ -125,6 +125,30 @@ def test_a_click_is_not_lost_where_the_page_is_drawn_again_meanwhile(browser: Ch
         quiet(tab, page)
 
 
+def test_a_sweep_has_lines_curves_and_slots(browser: Chromium, page: FakePage) -> None:
+    trial = {"state": "COMPLETE", "kind": "promising", "steps": 2, "seconds": 1.5, "chance": 0.5, "why": ""}
+    curves = [[1, 0.5], [2, 0.9]], [[1, 0.4], [2, None]], []
+    trials = [
+        {**trial, "number": n, "value": 0.9 - n, "params": f"k=<b>{n}", "curve": curve}
+        for n, curve in enumerate(curves)
+    ]
+    split = {
+        "from": 0,
+        "to": 2,
+        "kinds": ["promising", "opportunistic", "poor", ""],
+        "parts": [[1, 0, 0, 1], [2, 0, 0, 0]],
+    }
+    facts = {"name": "rates", "summary": "rates: 40 trials", "over": True, "total": 40, "best": 0}
+    page.overview = page.overview | {"sweeps": [{**facts, "trials": trials, "split": split}]}
+    with browser.open(page.address) as tab:
+        tab.wait("document.querySelectorAll('.sweep tbody tr').length === 3")
+        assert tab.run("document.querySelectorAll('.sweep polyline').length") == 1, "a curve has two points"
+        assert tab.run("document.querySelectorAll('.sweep rect').length") == 3
+        shown = tab.text(".sweep")
+        assert "k=<b>1" in shown and "37 more trials" in shown and "not predicted yet" in shown
+        quiet(tab, page)
+
+
 def test_marks_stand_still_while_the_query_runs(browser: Chromium, page: FakePage) -> None:
     with browser.open(f"{page.address}#job=j2") as tab:
         tab.wait(f"{LIVE} && document.querySelectorAll('.marks .mark').length === 2")

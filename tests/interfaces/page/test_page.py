@@ -78,6 +78,22 @@ def test_a_job_has_its_stages_with_estimates_beside_what_they_became(world: Worl
     assert view["shares"][0][1] == 2 and view["map"]["best"][0][0] == "A"
 
 
+def test_a_sweep_has_its_trials_with_their_curves_and_who_had_the_slots(world: World) -> None:
+    step, start = "SELECT x + $to AS x FROM former", "SELECT 0.0::DOUBLE AS x"
+    study = world.session.sweep(step, {"to": [1, 3, 2]}, metric="x", start=start, every=2, most=6)
+    assert study.wait(60)
+    [found] = world.json("overview")["sweeps"]
+    assert (found["name"], found["over"], found["best"]) == (study.name, True, 1) and found["summary"] in repr(study)
+    assert [(one["params"], one["value"], one["state"]) for one in found["trials"]] == [
+        ("to=3", 18.0, "COMPLETE"), ("to=2", 12.0, "COMPLETE"), ("to=1", 6.0, "COMPLETE"),
+    ]  # fmt: skip
+    assert found["trials"][0]["curve"] == [[step, 3.0 * step] for step in range(1, 7)]
+    split, width = found["split"], (found["split"]["to"] - found["split"]["from"]) / len(found["split"]["parts"])
+    busy = sum(map(sum, split["parts"])) * width
+    assert busy == pytest.approx(sum(one.ended - one.begun for one in study.spans), abs=0.02) and busy > 0
+    assert max(map(sum, split["parts"])) <= 2.01, "a session of two slots"
+
+
 def test_a_query_is_cancelled_from_the_page(world: World) -> None:
     job = world.session.submit(SLOW)
     assert world.ask(f"jobs/{job.id}/cancel", "POST")[0] == 200

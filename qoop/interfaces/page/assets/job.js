@@ -6,7 +6,7 @@ import { seriesOf } from "./colours.js";
 import { Dag } from "./dag.js";
 import { PlanMap } from "./map.js";
 import { factsOf } from "./queries.js";
-import { table } from "./session.js";
+import { table } from "./table.js";
 import { Timeline } from "./timeline.js";
 import * as words from "./words.js";
 

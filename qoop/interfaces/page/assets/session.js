@@ -1,6 +1,8 @@
-// The session as a whole: machines, capacity over time, tenants.
+// The session as a whole: sweeps, machines, capacity over time, tenants.
 
 import { h, progressBar, refill, s, whenChanged } from "./dom.js";
+import { SweepCards } from "./sweeps.js";
+import { table } from "./table.js";
 import * as words from "./words.js";
 
 export class SessionPanel {
@@ -10,10 +12,12 @@ export class SessionPanel {
     this.tenants = h("section", { class: "card" });
     this.remarks = h("div", { class: "warning" });
     this.views = h("section", { class: "card" });
+    this.sweeps = new SweepCards();
     this.element = h(
       "div",
       { class: "session" },
       this.remarks,
+      this.sweeps.element,
       h("section", { class: "card" }, h("h2", {}, "Machines"), this.machines),
       h("section", { class: "card" }, h("h2", {}, "Capacity over time"), this.capacity),
       this.tenants,
@@ -28,6 +32,7 @@ export class SessionPanel {
 
   update(overview, now) {
     this.drawRemarks(overview.remarks ?? []);
+    this.sweeps.update(overview.sweeps ?? []);
     this.drawMachines(overview.machines);
     this.drawTenants(overview.tenants);
     this.drawCapacity([overview.capacity, Math.round(now)]);
@@ -80,23 +85,6 @@ function machineCard(machine) {
     h("p", {}, h("span", {}, `${words.slots(machine.used_slots)} of ${words.slots(machine.slots)} ${machine.slots === 1 ? "slot" : "slots"}`), slots.element),
     h("p", {}, h("span", {}, `${words.bytes(machine.used_memory)} of ${words.bytes(machine.memory)}`), memory.element),
     machine.why ? h("p", { class: "note" }, machine.why) : null,
-  );
-}
-
-/** A table whose numbers stand right: all columns but those in `text`. The `wide` column may
- * break its lines. Cells are text or elements. */
-export function table(heads, lines, { text = [0], wide = null, label = heads[0] } = {}) {
-  const side = (n) => (n === wide ? "wide" : text.includes(n) ? null : "number");
-  const cell = (value, n) => h("td", { class: side(n) }, value instanceof Node ? value : String(value ?? words.NONE));
-  return h(
-    "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
-    h(
-      "table",
-      {},
-      h("thead", {}, h("tr", {}, heads.map((head, n) => h("th", { scope: "col", class: side(n) }, head)))),
-      h("tbody", {}, lines.map((line) => h("tr", {}, line.map(cell)))),
-    ),
   );
 }
 
