@@ -4,7 +4,8 @@ In IPython: ``%load_ext qoop``, then ``%qoop DIR`` opens data, and a cell that b
 answer is the result of the cell; ``%%qoop name`` also assigns it to a variable. ``%qoop SELECT …`` runs a line of SQL.
 ``%%qoop --approximate`` shows an answer that grows, with bars for its intervals. ``%%qoop --tenant reports`` names the
 tenant. ``%qoop session`` uses an existing session. ``%%qoop --detach name`` runs a query in a process that outlives the
-kernel; the same cell run again, or ``%qoop --attach name``, shows its progress, and takes its answer.
+kernel; the same cell run again, or ``%qoop --attach name``, shows its progress, and takes its answer. ``%%qoop --sweep
+options`` runs the cell as the step of a sweep, whose other arguments are in the variable `options`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from qoop.interfaces.detached import DetachedRun
     from qoop.programs.approximate.edition import Edition
+    from qoop.programs.sweeps.study import Study
     from qoop.query.job import Job
     from qoop.query.result import Result
     from qoop.session.session import Session
@@ -35,6 +37,7 @@ _TERMS = {
     "--priority": ("priority", "the urgency of answers, from 1 to 10"),
 }
 _DETACH = "--detach"
+_SWEEP = "--sweep"
 _AT_ONCE = 2.0
 """Seconds for which a cell waits for the answer of a query that it detaches."""
 _OPTION = re.compile(r"(?<!\S)--[a-z]")
@@ -78,7 +81,8 @@ def _taken(words: list[str], flag: str) -> tuple[list[str], str]:
     """The words without a flag and its value, and that value."""
     place = words.index(flag)
     if place + 1 == len(words):
-        raise ConfigError(f"{flag} needs a value: {_TERMS[flag][1]}")
+        what = _TERMS[flag][1] if flag in _TERMS else "a variable with the arguments of session.sweep, such as params"
+        raise ConfigError(f"{flag} needs a value: {what}")
     return words[:place] + words[place + 2 :], words[place + 1]
 
 
@@ -123,25 +127,34 @@ class Magic:
             self.session.register_path(text)
         return self.session
 
-    def cell(self, line: str, cell: str) -> Result | None:
-        """``%%qoop [--approximate | --detach] [--tenant NAME] [--deadline SECONDS] [--priority 1-10] [name]``: run the
-        statements of the cell, and show them while they run. Tenant, deadline and priority stay those of the cells to
-        come. --detach: see :mod:`qoop.interfaces.detached`."""
+    def cell(self, line: str, cell: str) -> Result | Study | None:
+        """Run the statements of a cell, and show them while they run: ``%%qoop [--approximate | --detach | --sweep
+        OPTIONS] [--tenant NAME] [--deadline SECONDS] [--priority 1-10] [name]``. Tenant, deadline and priority stay
+        those of the cells to come. --detach: see :mod:`qoop.interfaces.detached`."""
         words = line.split()
         for flag, (option, _) in _TERMS.items():
             if flag in words:
                 words, value = _taken(words, flag)
                 self.session.set(option, value)
+        swept = ""
+        if _SWEEP in words:
+            words, swept = _taken(words, _SWEEP)
         grows, detached = _GROWS in words, _DETACH in words
         name = " ".join(word for word in words if word not in (_GROWS, _DETACH))
         if name and not name.isidentifier():
-            flags = ", ".join([_GROWS, _DETACH, *_TERMS])
+            flags = ", ".join([_GROWS, _DETACH, _SWEEP, *_TERMS])
             raise ConfigError(f"%%qoop takes {flags}, and the name that the answer is to have, not {name!r}")
         if detached:
             if grows or not name:
                 raise ConfigError(f"{_DETACH} needs a name, as in %%qoop {_DETACH} report, and no {_GROWS}")
             return self._detached(name, cell)
-        result = self._grown(cell) if grows else self.session.sql(cell, watch=_show)
+        if swept and grows:
+            raise ConfigError(f"{_SWEEP} and {_GROWS} exclude each other")
+        result: Result | Study
+        if swept:
+            result = self._swept(cell, swept)
+        else:
+            result = self._grown(cell) if grows else self.session.sql(cell, watch=_show)
         if name:
             self._shell.user_ns[name] = result
         return result
@@ -187,6 +200,24 @@ class Magic:
         from qoop.interfaces.detached import DetachedRun
 
         DetachedRun(name).cancel()
+
+    def _swept(self, cell: str, name: str) -> Study:
+        """The study of a sweep whose step is the cell, which is shown while it runs; Ctrl-C stops the sweep."""
+        options = self._shell.user_ns.get(name)
+        if not isinstance(options, dict):
+            raise ConfigError(f"{_SWEEP} {name}: there must be a variable {name} = dict(params={{…}}, metric=…)")
+        from qoop.programs.sweeps.report import study_html
+
+        study = self.session.sweep(cell, **options)
+        page: Any = import_module("IPython.display")
+        shown = page.display(page.HTML(study_html(study)), display_id=True)
+        try:
+            while not study.wait(0.3):
+                shown.update(page.HTML(study_html(study)))
+        except KeyboardInterrupt:
+            study.stop()
+        shown.update(page.HTML(""))  # the study is the answer of the cell, which shows it
+        return study
 
     def _grown(self, cell: str) -> Result:
         """The last edition of the answer to a query, which is shown while it grows."""
@@ -236,7 +267,7 @@ def load_ipython_extension(shell: Any) -> None:
     """Do the work of ``%load_ext qoop``."""
     magic = Magic(shell)
 
-    def qoop(line: str, cell: str | None = None) -> Session | Result | None:
+    def qoop(line: str, cell: str | None = None) -> Session | Result | Study | None:
         """SQL in a notebook.
 
         %qoop PATH       open a file, a folder or a database
@@ -244,9 +275,11 @@ def load_ipython_extension(shell: Any) -> None:
         %qoop SELECT …   run SQL
         %qoop --attach NAME, %qoop --cancel NAME
                          take the answer of a detached query, or end it
-        %%qoop [--approximate | --detach] [--tenant NAME] [--deadline SECONDS] [--priority 1-10] [NAME]
+        %%qoop [--approximate | --detach | --sweep OPTIONS] [--tenant NAME] [--deadline SECONDS] [--priority 1-10]
+               [NAME]
                          run the SQL of the cell; NAME is a variable that gets the answer.
-                         --detach runs it in a process that goes on after the kernel
+                         --detach runs it in a process that goes on after the kernel.
+                         --sweep runs it with many settings; OPTIONS is a variable with the arguments of session.sweep
         """
         return magic.line(line) if cell is None else magic.cell(line, cell)
 

@@ -136,3 +136,21 @@ def test_a_cell_shows_an_answer_that_grows(shell: InteractiveShell) -> None:
         assert [row[0] for row in cells(page)] == ["shop", "a", "b"] and page.count("<svg") == 2 and "% read" in page
         with pytest.raises(qoop.QueryError):
             shell.run_cell_magic("qoop", "--approximate", "SELECT 1; SELECT 2")
+
+
+def test_a_cell_is_the_step_of_a_sweep(shell: InteractiveShell) -> None:
+    shell.user_ns["many"] = {"params": {"to": [1, 3, 2]}, "metric": "x", "start": "SELECT 0.0::DOUBLE AS x", "most": 4}
+    with capture_output() as captured:
+        study = shell.run_cell_magic("qoop", "--sweep many found", "SELECT x + $to AS x FROM former")
+    assert study.best_params == {"to": 3} and study.best_value == 12 and shell.user_ns["found"] is study
+    assert [row[-1] for row in cells(study._repr_html_())] == ["setting", "to=3", "to=2", "to=1"]
+    assert captured.outputs and shell.run_line_magic("qoop", "SELECT count(*) FROM sweep('sweep1')").fetchall() == [
+        (3,)
+    ]
+    for flags, message in {
+        "--sweep": "--sweep needs a value: a variable with the arguments of session.sweep",
+        "--sweep few": r"there must be a variable few = dict\(params=",
+        "--sweep many --approximate": "--sweep and --approximate exclude each other",
+    }.items():
+        with pytest.raises(qoop.ConfigError, match=message):
+            shell.run_cell_magic("qoop", flags, "SELECT x + $to AS x FROM former")

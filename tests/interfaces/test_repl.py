@@ -107,6 +107,31 @@ def test_a_growing_answer_has_half_widths_and_the_history_of_its_rounds(screen: 
     assert "round 1, job" in history and "the job succeeded" in history
 
 
+def test_a_sweep_of_a_file_is_shown_and_stopped_and_sql_reads_its_trials(screen: Screen, tmp_path: Path) -> None:
+    path = tmp_path / "rates.toml"
+    text = """
+        step = "SELECT x - $rate * 2 * (x - 3.0) AS x FROM former"
+        start = "SELECT 9.0::DOUBLE AS x"
+        metric = "SELECT (x - 3.0) ^ 2 AS loss FROM former"
+        direction = "minimize"
+        most = %s
+        [params]
+        rate = [0.4, 0.01]
+        k = {uniform = [0.0, %s]}"""
+    path.write_text(text % (4, "'a'"))
+    screen.type(f"\\sweep {path}{{enter}}")
+    screen.wait("a range must go from")
+    path.write_text((text % (1_000_000, 1.0)).replace("$rate", "$rate * ($k - $k + 1)"))
+    screen.type(f"\\sweep {path}{{enter}}")
+    screen.wait("it runs", "setting")
+    screen.type("{ctrl-c}")
+    assert "rate=0.4" in screen.wait("it was stopped", "FROM sweep('sweep1') reads the trials")
+    screen.type("\\sweeps{enter}")
+    screen.wait("0/10")
+    screen.type("SELECT min(steps) > 1000 AS many FROM sweep('sweep1');{enter}")
+    screen.wait("false")
+
+
 @pytest.mark.parametrize("columns", [80, 160])
 def test_tables_fit_the_screen(data: str, tmp_path: Path, columns: int) -> None:
     screen = Screen(data, columns=columns, lines=30, home=tmp_path)

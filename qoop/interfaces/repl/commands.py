@@ -12,6 +12,7 @@ from qoop.interfaces.repl.command import Command, Quit
 from qoop.interfaces.repl.engine_commands import ENGINE_COMMANDS
 from qoop.interfaces.repl.habits import run_program, set_variable, unset_variable
 from qoop.interfaces.repl.query_commands import QUERY_COMMANDS
+from qoop.interfaces.repl.sweep_commands import SWEEP_COMMANDS
 from qoop.interfaces.repl.table_commands import TABLE_COMMANDS
 from qoop.interfaces.repl.typed import is_command
 
@@ -114,7 +115,7 @@ SHELL_COMMANDS = (
 
 GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
     ("Tables", TABLE_COMMANDS),
-    ("Queries", QUERY_COMMANDS),
+    ("Queries", (*QUERY_COMMANDS, *SWEEP_COMMANDS)),
     ("The engine", ENGINE_COMMANDS),
     ("Answers", ANSWER_COMMANDS),
     ("The shell", SHELL_COMMANDS),

@@ -18,30 +18,44 @@ ROWS = 10
 """Rows shown of an answer that still grows; the last edition shows all."""
 
 
-class GrowingTable:
-    """say: prints a text. terminal: the screen as it is now; one without escape codes gets a line for each edition."""
+class ReplacedText:
+    """A text that the next one replaces. say: prints a text. terminal: the screen as it is now; without escape codes
+    nothing is replaced."""
 
     def __init__(self, say: Callable[[str], object], terminal: Callable[[], Terminal]) -> None:
         self._say, self._terminal = say, terminal
         self._lines = 0
 
-    def show(self, edition: Edition) -> None:
-        """Replace the previous edition on the screen."""
-        terminal = self._terminal()
-        lines = wrap(f"{edition}", max(30, terminal.width - 1), subsequent_indent="  ")
-        if terminal.colours:
-            self.clear()
-            if not edition.exact:
-                lines.append(plain_table(*compact(edition), terminal))
-        text = "\n".join(lines)
+    def show(self, text: str) -> None:
+        """Replace the previous text on the screen."""
+        self.clear()
         self._lines = text.count("\n") + 1
         self._say(text)
 
     def clear(self) -> None:
-        """Remove the table from the screen; the line above it stays."""
+        """Remove the text from the screen; the line above it stays."""
         if self._lines and self._terminal().colours:
             self._say(f"\x1b[{self._lines}F\x1b[J\x1b[A")
         self._lines = 0
+
+
+class GrowingTable:
+    """say: prints a text. terminal: the screen as it is now; one without escape codes gets a line for each edition."""
+
+    def __init__(self, say: Callable[[str], object], terminal: Callable[[], Terminal]) -> None:
+        self._terminal, self._shown = terminal, ReplacedText(say, terminal)
+
+    def show(self, edition: Edition) -> None:
+        """Replace the previous edition on the screen."""
+        terminal = self._terminal()
+        lines = wrap(f"{edition}", max(30, terminal.width - 1), subsequent_indent="  ")
+        if terminal.colours and not edition.exact:
+            lines.append(plain_table(*compact(edition), terminal))
+        self._shown.show("\n".join(lines))
+
+    def clear(self) -> None:
+        """Remove the table from the screen; the line above it stays."""
+        self._shown.clear()
 
 
 def compact(edition: Edition) -> tuple[Mapping[str, Sequence[str]], list[str]]:

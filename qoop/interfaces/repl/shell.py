@@ -23,6 +23,7 @@ from qoop.query.streams import EndedBySignal
 if TYPE_CHECKING:
     from qoop.adaptive.profiles import Replay
     from qoop.interfaces.repl.jobs import Entry, Jobs
+    from qoop.programs.sweeps.study import Study
     from qoop.query.job import Job
     from qoop.query.result import Result
     from qoop.query.statements.statement import Approximate, Statement
@@ -34,7 +35,7 @@ class Shell:
     called with every query in front, before the shell waits for its end.
 
     Attributes that commands change: form and style (the format of answers), timing, replaying, suspended (folders by
-    job), quit_requested, variables (texts by name, which statements write as :name).
+    job), quit_requested, variables (texts by name, which statements write as :name), sweeps (those that it has run).
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Shell:
         self.replaying: Replay | None = None
         self.suspended: dict[str, Path] = {}
         self.variables: dict[str, str] = {}
+        self.sweeps: list[Study] = []
 
     # What commands use
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from qoop.programs.sweeps.study import Study, TrialStatus
 
 _GREY = ' style="color: #888"'
-_WIDTH, _HEIGHT = 480, 120
+_WIDTH, _HEIGHT, _STYLE = 480, 120, ' style="overflow: visible; margin: 6px 0"'
 _SHOWN = 20
 """Trials of a page of HTML; the best come first."""
 _POINTS = 200
@@ -125,6 +125,6 @@ def curves_svg(study: Study) -> str:
         lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}"/>')
     label = f"the metric of {counted(len(curves), 'trial')} by step, from {low:.6g} to {high:.6g}"
     return (
-        f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="{label}" style="overflow: visible; margin: 6px 0">'
+        f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="{label}"{_STYLE}>'
         f"<title>{label}</title>{''.join(lines)}</svg>"
     )

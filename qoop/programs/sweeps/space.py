@@ -53,9 +53,13 @@ def int_uniform(low: int, high: int) -> Range:
 
 
 def _range(low: float, high: float, log: bool = False, whole: bool = False) -> Range:
-    if not (math.isfinite(low) and math.isfinite(high) and low < high and (low > 0 or not log)):
-        kind = "positive number" if log else "number"
-        raise ConfigError(f"a range must go from a {kind} to a higher one, not from {low} to {high}")
+    kinds = int if whole else int | float
+    are_numbers = all(
+        isinstance(end, kinds) and not isinstance(end, bool) and math.isfinite(end) for end in (low, high)
+    )
+    if not (are_numbers and low < high and (low > 0 or not log)):
+        kind = "positive number" if log else "whole number" if whole else "number"
+        raise ConfigError(f"a range must go from a {kind} to a higher one, not from {low!r} to {high!r}")
     return Range(low, high, log, whole)
 
 
