@@ -8,6 +8,7 @@ once and then serves it like a session in which nothing runs.
 
     job_progress.py   a job's history, folded: tasks, finished parts, plans, decisions
     snapshot.py       machines, tenants and expectations of running jobs at one time
+    sweeps.py         the sweeps as JSON
     views.py          both, as JSON
     plan_map.py       the plan that would end first, by slots and memory
     live.py           the jobs of a session

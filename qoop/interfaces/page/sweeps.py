@@ -1,4 +1,4 @@
-"""The sweeps of a session as JSON for the page: their best trials, the curves of these, and who had the slots when."""
+"""The sweeps of a session as JSON for the page: the best trials, their curves, and the slots by kind over time."""
 
 from __future__ import annotations
 

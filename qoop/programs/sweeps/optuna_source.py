@@ -1,4 +1,4 @@
-"""Settings that an Optuna study proposes: it is asked at a trial's first step, and learns of every trial until then.
+"""Settings that an Optuna study proposes: at the first step of a trial. Optuna learns of all other trials until then.
 
 Optuna takes the end of a trial once. A trial of a sweep that waits may go on, so its value so far counts as pruned at
 first; if the trial ends later with a better one, that is one more trial of Optuna, complete, with the same setting.
@@ -23,7 +23,7 @@ PROPOSER = "qoop_trial"
 
 
 class OptunaSource:
-    """Asks an Optuna study for settings, and tells it results. Used by one thread at a time.
+    """Takes settings from an Optuna study, and reports results to it. Used by one thread at a time.
 
     settings: of the trials so far; those to come are empty.
     """
@@ -35,42 +35,42 @@ class OptunaSource:
         self._study = study
         self._space = {name: _distribution(name, one) for name, one in params.items()}
         self.settings: list[Setting] = [{} for _ in range(_number(params) if trials is None else trials)]
-        self._asked: dict[int, optuna.Trial] = {}
-        self._told: dict[int, float] = {}  # the last value that Optuna knows of each trial
+        self._trials: dict[int, optuna.Trial] = {}
+        self._known: dict[int, float] = {}  # the last value that Optuna knows of each trial
 
     def propose(self, number: int) -> Setting:
-        """The setting of a trial, which is asked for once."""
-        if number not in self._asked:
-            trial = self._asked[number] = self._study.ask(self._space)
+        """The setting of a trial, which Optuna proposes once."""
+        if number not in self._trials:
+            trial = self._trials[number] = self._study.ask(self._space)
             trial.set_user_attr(PROPOSER, number)
             self.settings[number] = dict(trial.params)
         return self.settings[number]
 
     def learn(self, study: Study) -> None:
-        """Tell the results of trials that have ended or wait."""
+        """Report the results of trials that have ended or wait."""
         self._learn(study, ("COMPLETE", "PRUNED", "FAIL", "WAITING"))
 
     def end(self, study: Study) -> None:
-        """Tell all results: the sweep has ended."""
+        """Report all results: the sweep has ended."""
         self._learn(study, ("COMPLETE", "PRUNED", "FAIL", "WAITING", "RUNNING"))
 
     def fail(self) -> None:
-        """Tell that no trial has begun, for the sweep was refused."""
+        """Report that no trial has begun: the sweep was refused."""
         import optuna
 
-        for number in self._asked.keys() - self._told.keys():
-            self._study.tell(self._asked[number], state=optuna.trial.TrialState.FAIL)
+        for number in self._trials.keys() - self._known.keys():
+            self._study.tell(self._trials[number], state=optuna.trial.TrialState.FAIL)
 
     def _learn(self, study: Study, states: tuple[str, ...]) -> None:
         curves = study.curves
         for status in study.trials:
-            if status.number in self._asked and status.state in states:
-                self._tell(status, curves[status.number])
+            if status.number in self._trials and status.state in states:
+                self._report(status, curves[status.number])
 
-    def _tell(self, status: TrialStatus, curve: list[float]) -> None:
+    def _report(self, status: TrialStatus, curve: list[float]) -> None:
         from optuna.trial import TrialState
 
-        trial, known = self._asked[status.number], self._told.get(status.number)
+        trial, known = self._trials[status.number], self._known.get(status.number)
         if known is None:
             for step, value in enumerate(curve):
                 trial.report(value, step)
@@ -82,17 +82,17 @@ class OptunaSource:
                 self._study.tell(trial, state=TrialState.PRUNED)
         elif status.state == "COMPLETE" and status.value is not None and status.value != known:
             self._add(status)
-        self._told[status.number] = float("nan") if status.value is None else status.value
+        self._known[status.number] = float("nan") if status.value is None else status.value
 
     def _add(self, status: TrialStatus) -> None:
         import optuna
 
-        asked = self._asked[status.number]
+        trial = self._trials[status.number]
         self._study.add_trial(
             optuna.trial.create_trial(
                 value=status.value,
-                params=asked.params,
-                distributions=asked.distributions,
+                params=trial.params,
+                distributions=trial.distributions,
                 user_attrs={PROPOSER: status.number},
             )
         )

@@ -35,7 +35,7 @@ class TuneTrial:
 
 @dataclass
 class TuneTrials:
-    """What Ray's schedulers may ask of their controller here: the trials that have ended a step."""
+    """The trials that have ended a step, in place of the controller that Ray's schedulers know."""
 
     known: dict[int, TuneTrial] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-// Sweeps: a line a trial, the curves of their metrics, and who had the slots over time.
+// Sweeps: a line a trial, the curves of their metrics, and the slots of each kind over time.
 
 import { h, refill, s, whenChanged } from "./dom.js";
 import { table } from "./table.js";
