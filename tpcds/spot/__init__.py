@@ -5,6 +5,7 @@
     markets.py     recorded traces, by name and digest
     timeline.py    from a trace to the times at which a machine is up
     tasks.py       the classes of work, and their texts
+    chain.py       the texts of the class *chain*
     entrants.py    the engines, each in an environment of its own
     adapters/      their programs
     course.py      one run, without process or clock

@@ -8,11 +8,12 @@ for which the oracle takes 1e-5.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from pyarrow import parquet
 
 from qoop.tpcds.oracle import Oracle, compare
 from qoop.tpcds.ordering import ordering
@@ -27,15 +28,15 @@ class Judge:
     def __init__(self, directory: Path, threads: int | None = None) -> None:
         self._oracle = Oracle(directory, threads)
         self._known: dict[str, pa.Table] = {}
+        self._made: set[str] = set()
         self._last_whole: tuple[str, pa.Table] | None = None
 
     def verdict(self, text: str, answer: Path) -> str | None:
         """The reason why the answer in a file is wrong, None if it is right. Raises duckdb.Error."""
         try:
-            with pa.memory_map(str(answer)) as source:
-                ours = pa.ipc.open_file(source).read_all()
+            ours = _read(answer)
         except (OSError, pa.ArrowInvalid) as error:
-            return f"the answer is not an Arrow file: {error}"
+            return f"the answer cannot be read: {error}"
         return self.compare(text, ours)
 
     def compare(self, text: str, ours: pa.Table) -> str | None:
@@ -58,6 +59,13 @@ class Judge:
         )
         return None if found is None else str(found)
 
+    def make(self, tables: Mapping[str, str]) -> None:
+        """Have tables, each of the rows of a text that may read those before it. Raises duckdb.Error."""
+        for name, text in tables.items():
+            if name not in self._made:
+                self._oracle.keep(name, text, "memory")
+                self._made.add(name)
+
     def answer(self, text: str) -> pa.Table:
         """DuckDB's answer, computed once. Raises duckdb.Error."""
         if text not in self._known:
@@ -75,6 +83,13 @@ class Judge:
 
     def __exit__(self, *_: object) -> None:
         self._oracle.close()
+
+
+def _read(path: Path) -> pa.Table:
+    if path.suffix == ".parquet":
+        return parquet.read_table(path)
+    with pa.memory_map(str(path)) as source:
+        return pa.ipc.open_file(source).read_all()
 
 
 class _Unlike(Exception):

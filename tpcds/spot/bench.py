@@ -20,7 +20,6 @@ from sqlglot.dialects.dialect import Dialect
 from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.tpcds.manifest import read_manifest
 from qoop.tpcds.oracle import tables_of
-from qoop.tpcds.queries import texts
 from qoop.tpcds.results import Results
 from qoop.tpcds.spot import measures
 from qoop.tpcds.spot.answers import Judge
@@ -29,7 +28,7 @@ from qoop.tpcds.spot.driving import Report, report
 from qoop.tpcds.spot.entrants import REFERENCE, Entrant
 from qoop.tpcds.spot.markets import Market
 from qoop.tpcds.spot.records import LIMIT, NONE, VERSION, Run, RunKey
-from qoop.tpcds.spot.tasks import BATCH, LONG, Task, batch_task, long_task, works
+from qoop.tpcds.spot.tasks import BATCH, CHAIN, CHAIN_TASK, LONG, Task, batch_task, in_dialect, long_task, works
 from qoop.tpcds.spot.timeline import Window
 
 _PATIENCE = 60.0  # seconds for each text, where nothing is known yet
@@ -188,7 +187,8 @@ class _Bench:
         if LONG in options.classes:
             own = options.queries or self._longest(reference, whole)
             found += [long_task(query) for query in own]
-        return [*found, whole] if BATCH in options.classes else found
+        found += [whole] if BATCH in options.classes else []
+        return [*found, CHAIN_TASK] if CHAIN in options.classes else found
 
     def _longest(self, reference: _Engine, whole: Task) -> list[int]:
         """The queries that the reference takes longest for, in one undisturbed run of them all."""
@@ -236,16 +236,17 @@ class _Bench:
             return Run.of(kept)
         limit = LIMIT * reference
         if key.market == NONE:  # to know that an engine cannot answer, it may take longer
-            limit = READY_SECONDS + (limit or _PATIENCE * len(task.queries))
+            limit = READY_SECONDS + (limit or _PATIENCE * len(task.texts))
         with tempfile.TemporaryDirectory(prefix="spot-", dir=self._options.folder) as name:
             scratch = Path(name).resolve()
             answers = scratch / "answers"
             answers.mkdir()
             own = works(task, engine.dialect, self._options.directory, answers)
             found = self._drive(engine.entrant, own, scratch, ups, limit, key.notice)
-            done = [event.work for event in found.events if event.what == "done"]
-            verdicts = {work: self._verdict(work, answers / f"{work}.arrow") for work in done}
-        run = Run(key, reference, found.events, found.cpu, found.others, found.durable, verdicts, len(own))
+            done = {event.work for event in found.events if event.what == "done"}
+            judged = [work for work in own if work.name in done and work.name in task.judged]
+            verdicts = {work.name: self._verdict(task, work) for work in judged}
+        run = Run(key, reference, found.events, found.cpu, found.others, found.durable, verdicts, len(task.judged))
         self._results.put(str(key), run.json())
         self._tell(line(run))
         return run
@@ -262,9 +263,11 @@ class _Bench:
         )  # fmt: skip
         return report(order)
 
-    def _verdict(self, work: str, answer: Path) -> str | None:
-        number = int(work.removeprefix("q"))
-        return self._judge.verdict(texts(directory=self._options.directory)[number], answer)
+    def _verdict(self, task: Task, work: Work) -> str | None:
+        originals = in_dialect("duckdb", self._options.directory)
+        if task.work_class == CHAIN:
+            self._judge.make({name: originals[name] for name in task.texts})
+        return self._judge.verdict(originals[work.name], Path(work.answer))
 
 
 def line(run: Run) -> str:

@@ -29,11 +29,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "places", metavar="DIR", nargs="+", help="where `qoop tpcds generate` made the tables; or: report FILE…"
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--standard", action="store_true", help="20 long queries and all 99, three markets and pressures")
+    form.add_argument("--standard", action="store_true", help="all classes, three markets and pressures")
     form.add_argument("--full", action="store_true", help="the same with 20 windows, and with notice of 2 and 30 s")
     parser.add_argument("--engines", metavar="A,B", help="only these (qoop, duckdb and the others that are installed)")
     parser.add_argument("--adapter", action="append", default=[], metavar="CMD", help="your engine; may be repeated")
-    parser.add_argument("--classes", metavar="A,B", help="long, batch")
+    parser.add_argument("--classes", metavar="A,B", help="long, batch, chain")
     parser.add_argument("--queries", metavar="1,3,7-9", help="which ones")
     parser.add_argument("--markets", metavar="A,B", help="names of traces, files, or exponential")
     parser.add_argument("--traces", metavar="DIR", help="a folder that has the files of the traces (they are fetched)")
@@ -97,7 +97,7 @@ def _form(options: argparse.Namespace) -> SpotOptions:
         parse_names(options.classes or (LONG if quick else None), CLASSES, "class"),
         parse_selection(options.queries) if options.queries else (), 4 if quick else 20,
         min(2, os.cpu_count() or 1), parse_bytes(options.memory), options.seed,
-        (0.0, 2.0, 30.0) if options.full else (0.0,), options.again,
+        (0.0, 2.0, 30.0) if options.full else (0.0,), again=options.again,
     )  # fmt: skip
 
 

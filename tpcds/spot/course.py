@@ -117,6 +117,7 @@ class _Course:
     def __init__(self, order: Order, world: World, tell: Callable[[Event], None]) -> None:
         self._order, self._world, self._tell = order, world, tell
         self._pending = list(order.works)
+        self._made: list[Work] = []
 
     def run(self) -> None:
         """All lives of the machine."""
@@ -162,9 +163,8 @@ class _Course:
         if not reply.get("ready"):
             raise AdapterError(f"its first reply is not `ready`, but {reply}")
         self._note("ready", detail=json.dumps({name: str(value) for name, value in reply.items() if name != "ready"}))
-        for work in order.works:
-            if work.table and work not in self._pending:
-                world.send({"table": {"name": work.table, "files": [work.answer]}})
+        for work in self._made:
+            self._add(work)
         notices = order.notice
         while self._pending:
             work = self._pending[0]
@@ -183,13 +183,17 @@ class _Course:
     def _replied(self, work: Work, reply: Mapping[str, Any]) -> None:
         if reply.get("done") == work.name:
             self._note("done", work.name)
+            if work.table:
+                self._made.append(work)
+                self._add(work)
         elif reply.get("failed") == work.name:
             self._note("failed", work.name, str(reply.get("error", "")))
         else:
             raise AdapterError(f"{reply} is no reply to the text of {work.name}")
         self._pending.pop(0)
-        if work.table and self._pending:
-            self._world.send({"table": {"name": work.table, "files": [work.answer]}})
+
+    def _add(self, work: Work) -> None:
+        self._world.send({"table": {"name": work.table, "files": [work.answer]}})
 
     def _note(self, what: str, work: str = "", detail: str = "") -> None:
         self._tell(Event(self._world.now(), what, work, detail))

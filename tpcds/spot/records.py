@@ -9,6 +9,7 @@ from typing import Any
 
 from qoop.tpcds.spot import measures
 from qoop.tpcds.spot.course import Event
+from qoop.tpcds.spot.tasks import BATCH
 
 VERSION = 1
 """Of the specification, docs/spotbench.md."""
@@ -42,7 +43,8 @@ class Run:
     """The record of a run. reference: undisturbed seconds of the reference, of which the limit is ten.
 
     cpu: processor seconds of the adapter and all its children; others: CPUs that other programs used; durable: the
-    most bytes in the durable folder. answers: of each text with a reply, the reason why it is wrong; None: it is right.
+    most bytes in the durable folder. answers: of each judged text with a reply, the reason why it is wrong; None: it
+    is right. works: the number of judged texts.
     """
 
     key: RunKey
@@ -67,8 +69,8 @@ class Run:
 
     @cached_property
     def seconds(self) -> float:
-        """To the last reply; the limit where there is none, or where a task of one text has no right answer."""
-        if self.works == 1 and not self.right and self.key.market != NONE:
+        """To the last reply; the limit where there is none, or, but in a batch, where an answer is not right."""
+        if self.key.work_class != BATCH and self.right < self.works and self.key.market != NONE:
             return LIMIT * self.reference
         return measures.finish(self.events)
 

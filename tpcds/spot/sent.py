@@ -15,6 +15,7 @@ from typing import Any
 
 from qoop.catalog.errors import ConfigError
 from qoop.tpcds.results import read
+from qoop.tpcds.spot.chain import CHAIN, RESULTS
 from qoop.tpcds.spot.entrants import REFERENCE
 from qoop.tpcds.spot.markets import Market
 from qoop.tpcds.spot.records import LIMIT, NONE, VERSION, Run, RunKey
@@ -83,7 +84,8 @@ def _about_events(run: Run) -> Iterator[str]:
         return
     if any(later.at < event.at for event, later in pairwise(run.events)):
         yield "its events are not in order of time"
-    done = sorted(event.work for event in run.events if event.what == "done")
+    inner = set(CHAIN) - set(RESULTS)
+    done = sorted(event.work for event in run.events if event.what == "done" and event.work not in inner)
     if done != sorted(run.answers):
         yield f"answers to {', '.join(sorted(run.answers)) or 'nothing'}, but replies to {', '.join(done) or 'nothing'}"
 

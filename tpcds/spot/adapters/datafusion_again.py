@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
-from .protocol import Files, serve
+from .protocol import serve
 
 
 class DataFusionAgain:
@@ -14,15 +15,16 @@ class DataFusionAgain:
 
     name, version, dialect = "DataFusion", "", "postgres"
 
-    def open(self, tables: Files, durable: Path, cpus: int, memory: int) -> None:
+    def open(self, durable: Path, cpus: int, memory: int) -> None:
         import datafusion
 
         self.version = datafusion.__version__
         runtime = datafusion.RuntimeEnvBuilder().with_disk_manager_os().with_fair_spill_pool(memory)
         config = datafusion.SessionConfig().with_target_partitions(cpus)
         self.context = datafusion.SessionContext(config, runtime)
-        for table, files in tables.items():
-            self.context.register_parquet(table, files[0] if len(files) == 1 else str(Path(files[0]).parent))
+
+    def add(self, table: str, files: Sequence[str]) -> None:
+        self.context.register_parquet(table, files[0] if len(files) == 1 else str(Path(files[0]).parent))
 
     def answer(self, text: str) -> pa.Table:
         return self.context.sql(text).to_arrow_table()

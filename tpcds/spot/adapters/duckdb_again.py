@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
-from .protocol import Files, serve
+from .protocol import serve
 
 
 class DuckDBAgain:
@@ -15,11 +16,12 @@ class DuckDBAgain:
 
     name, version, dialect = "DuckDB", duckdb.__version__, "duckdb"
 
-    def open(self, tables: Files, durable: Path, cpus: int, memory: int) -> None:
+    def open(self, durable: Path, cpus: int, memory: int) -> None:
         self.connection = duckdb.connect(config={"threads": cpus, "memory_limit": f"{memory}B"})
-        for table, files in tables.items():
-            listed = ", ".join(f"'{file}'" for file in files)
-            self.connection.execute(f'CREATE VIEW "{table}" AS FROM read_parquet([{listed}])')
+
+    def add(self, table: str, files: Sequence[str]) -> None:
+        listed = ", ".join(f"'{file}'" for file in files)
+        self.connection.execute(f'CREATE VIEW "{table}" AS FROM read_parquet([{listed}])')
 
     def answer(self, text: str) -> pa.Table:
         return self.connection.sql(text).to_arrow_table()

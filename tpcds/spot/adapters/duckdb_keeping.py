@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from .duckdb_again import DuckDBAgain
-from .protocol import Files, serve
+from .protocol import serve
 from .shared_steps import steps
 
 
@@ -17,8 +17,8 @@ class DuckDBKeeping(DuckDBAgain):
 
     name = "DuckDB that keeps"
 
-    def open(self, tables: Files, durable: Path, cpus: int, memory: int) -> None:
-        super().open(tables, durable, cpus, memory)
+    def open(self, durable: Path, cpus: int, memory: int) -> None:
+        super().open(durable, cpus, memory)
         self.connection.execute(f"ATTACH '{durable / 'kept.duckdb'}' AS kept")
 
     def answer(self, text: str) -> pa.Table:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
-from .protocol import Files, serve
+from .protocol import serve
 
 
 class PolarsStreaming:
@@ -15,12 +16,15 @@ class PolarsStreaming:
 
     name, version, dialect = "Polars", "", "postgres"
 
-    def open(self, tables: Files, durable: Path, cpus: int, memory: int) -> None:
+    def open(self, durable: Path, cpus: int, memory: int) -> None:
         os.environ["POLARS_MAX_THREADS"] = str(cpus)  # read when polars is loaded
         import polars
 
         self.version = polars.__version__
-        self.context = polars.SQLContext({table: polars.scan_parquet(list(files)) for table, files in tables.items()})
+        self.scan, self.context = polars.scan_parquet, polars.SQLContext()
+
+    def add(self, table: str, files: Sequence[str]) -> None:
+        self.context.register(table, self.scan(list(files)))
 
     def answer(self, text: str) -> pa.Table:
         return self.context.execute(text, eager=False).collect(engine="streaming").to_arrow()

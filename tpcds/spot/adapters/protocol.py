@@ -27,8 +27,11 @@ class Engine(Protocol):
     version: str
     dialect: str
 
-    def open(self, tables: Files, durable: Path, cpus: int, memory: int) -> None:
-        """Be ready for texts. durable: the one folder that survives a loss; empty at the first start."""
+    def open(self, durable: Path, cpus: int, memory: int) -> None:
+        """Be ready for tables. durable: the one folder that survives a loss; empty at the first start."""
+
+    def add(self, table: str, files: Sequence[str]) -> None:
+        """Let texts read Parquet files as a table."""
 
     def answer(self, text: str) -> pa.Table:
         """All rows of a text."""
@@ -48,8 +51,10 @@ def serve(engine: Engine) -> None:
 
 def _reply(engine: Engine, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if "open" in request:
-        engine.open(**{**request["open"], "durable": Path(request["open"]["durable"])})
+        _open(engine, **request["open"])
         return {"ready": True, "engine": engine.name, "version": engine.version, "dialect": engine.dialect}
+    if "table" in request:
+        engine.add(request["table"]["name"], request["table"]["files"])
     if "run" not in request:
         return None
     run = request["run"]
@@ -60,9 +65,20 @@ def _reply(engine: Engine, request: Mapping[str, Any]) -> Mapping[str, Any] | No
     return {"done": run["task"]}
 
 
+def _open(engine: Engine, tables: Files, durable: str, cpus: int, memory: int) -> None:
+    engine.open(Path(durable), cpus, memory)
+    for table, files in tables.items():
+        engine.add(table, files)
+
+
 def _write(path: Path, table: pa.Table) -> None:
-    """Write the rows as an Arrow file, so that a loss leaves no part of it."""
+    """Write the rows as an Arrow file, or as Parquet if that is its ending, so that a loss leaves no part of it."""
     partial = path.with_suffix(".partial")
-    with pa.ipc.new_file(partial, table.schema) as writer:
-        writer.write_table(table)
+    if path.suffix == ".parquet":
+        from pyarrow import parquet
+
+        parquet.write_table(table, partial)
+    else:
+        with pa.ipc.new_file(partial, table.schema) as writer:
+            writer.write_table(table)
     partial.rename(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 import qoop
 
-from .protocol import Files, serve
+from .protocol import serve
 
 
 class QoopResuming:
@@ -18,11 +19,12 @@ class QoopResuming:
 
     name, version, dialect = "qoop", version("qoop"), "duckdb"
 
-    def open(self, tables: Files, durable: Path, cpus: int, memory: int) -> None:
+    def open(self, durable: Path, cpus: int, memory: int) -> None:
         os.environ["QOOP_CACHE_DIR"] = str(durable / "cache")
         self.session = qoop.connect(slots=cpus, memory=memory, checkpoints=str(durable / "checkpoints"))
-        for table, files in tables.items():
-            self.session.register(table, files[0] if len(files) == 1 else Path(files[0]).parent)
+
+    def add(self, table: str, files: Sequence[str]) -> None:
+        self.session.register(table, files[0] if len(files) == 1 else Path(files[0]).parent)
 
     def answer(self, text: str) -> pa.Table:
         return self.session.submit(text, resume=True).result().arrow()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
-from .protocol import Files, serve
+from .protocol import serve
 
 
 class SparkLocal:
@@ -14,7 +15,7 @@ class SparkLocal:
 
     name, version, dialect = "Spark", "", "spark"
 
-    def open(self, tables: Files, durable: Path, cpus: int, memory: int) -> None:
+    def open(self, durable: Path, cpus: int, memory: int) -> None:
         from pyspark.sql import SparkSession
 
         self.spark = (
@@ -25,8 +26,9 @@ class SparkLocal:
             .getOrCreate()
         )
         self.version = self.spark.version
-        for table, files in tables.items():
-            self.spark.read.parquet(*files).createOrReplaceTempView(table)
+
+    def add(self, table: str, files: Sequence[str]) -> None:
+        self.spark.read.parquet(*files).createOrReplaceTempView(table)
 
     def answer(self, text: str) -> pa.Table:
         return self.spark.sql(text).toArrow()
