@@ -13,6 +13,9 @@ import sys
 import time
 from pathlib import Path
 
+BURN = "import time\nwhile time.process_time() < 0.4: pass\nprint(flush=True)\ntime.sleep(600)"
+"""A program that uses some of the processor, says so, and sleeps."""
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--start", type=float, default=0.0)
 parser.add_argument("--work", type=float, default=0.0)
@@ -25,8 +28,9 @@ for line in sys.stdin:
     if "open" in request:
         durable = Path(request["open"]["durable"])
         if options.mode == "orphans":
-            orphan = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+            orphan = subprocess.Popen([sys.executable, "-c", BURN], start_new_session=True, stdout=-1)
             (durable / "orphan").write_text(str(orphan.pid))
+            assert orphan.stdout is not None and orphan.stdout.readline()
         time.sleep(options.start)
         reply = {"ready": True, "engine": "fake", "version": "1", "dialect": "duckdb"}
         if options.mode == "silent":

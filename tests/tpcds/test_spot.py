@@ -12,15 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyarrow import parquet
 
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError
 from qoop.tpcds.queries import texts
-from qoop.tpcds.spot import bench, entrants, page, sent
+from qoop.tpcds.spot import bench, entrants, markets, page, sent
 from qoop.tpcds.spot.answers import Judge
 from qoop.tpcds.spot.entrants import Entrant
 from qoop.tpcds.spot.markets import market
 from qoop.tpcds.spot.records import Run
+from qoop.tpcds.spot.tasks import CHAIN_TASK, CLASSES, works
 
 ADAPTERS = Path(bench.__file__).parent
 LYING = Path(__file__).parents[1] / "support" / "lying_engine.py"
@@ -132,9 +134,51 @@ def test_bad_options_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(entrants, "is_installed", lambda name: True)
-    markets = [] if "--markets" in words else ["--markets", "exponential"]
-    assert main(["bench", "spot", str(tpcds_small), "--out", str(tmp_path), *markets, *words]) == 1
+    chosen = [] if "--markets" in words else ["--markets", "exponential"]
+    assert main(["bench", "spot", str(tpcds_small), "--out", str(tmp_path), *chosen, *words]) == 1
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ([], (["bamboo-p3"], (1.0,), 3, ("long",), 4, (0.0,))),
+        (["--standard"], (["bamboo-p3", "bamboo-g4dn", "bamboo-a100"], (4.0, 1.0, 0.25), 5, CLASSES, 20, (0.0,))),
+        (
+            ["--full"],
+            (["bamboo-p3", "bamboo-g4dn", "bamboo-a100"], (4.0, 1.0, 0.25), 20, CLASSES, 20, (0.0, 2.0, 30.0)),
+        ),
+        (["--markets", "exponential", "--windows", "2"], (["exponential"], (1.0,), 2, ("long",), 4, (0.0,))),
+    ],
+)
+def test_the_forms_are_as_the_specification_has_them(
+    form: list[str], expected: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed: list[bench.SpotOptions] = []
+
+    def run(options: bench.SpotOptions, progress: object) -> Path:
+        passed.append(options)
+        raise ConfigError("not here")
+
+    monkeypatch.setattr(bench, "run", run)
+    monkeypatch.setattr(entrants, "is_installed", lambda name: True)
+    monkeypatch.setattr(markets, "_file", lambda name, source, folder: tmp_path / "trace.csv")
+    monkeypatch.setattr(markets, "SOURCES", {name: replace(one, digest="") for name, one in markets.SOURCES.items()})
+    (tmp_path / "trace.csv").write_text("0,add,a\n5000,remove,a\n")
+    assert main(["bench", "spot", str(tmp_path), *form]) == 1
+    [one] = passed
+    names = [market.name for market in one.markets]
+    assert (names, one.pressures, one.windows, one.classes, one.longest, one.notices) == expected
+    assert (one.repeat, one.again) == (3, False)
+    assert [entrant.name for entrant in one.entrants][:2] == ["duckdb", "qoop"]
+
+
+def test_adapters_are_small_and_need_no_qoop() -> None:
+    adapters = {path.name: path.read_text() for path in (ADAPTERS / "adapters").glob("*.py")}
+    assert {f"{one.module}.py" for one in entrants.BUILT_IN.values()} < set(adapters)
+    assert all(len(text.splitlines()) <= 120 for text in adapters.values())
+    assert [name for name, text in adapters.items() if "import qoop" in text] == ["qoop_resuming.py"]
+    assert not any("from qoop" in text for text in adapters.values())
 
 
 # --- the judge -----------------------------------------------------------------------------------------------
@@ -196,6 +240,18 @@ def test_a_hundred_planted_wrong_answers_are_found(benchmark_texts: None, tpcds_
                 planted += 1
                 found += judge.compare(text, mistake(right)) is not None
     assert (planted, found) == (100, 100)
+
+
+def test_the_results_of_a_chain_are_judged(benchmark_texts: None, tpcds_small: Path, tmp_path: Path) -> None:
+    tables = {work.name: work for work in works(CHAIN_TASK, "duckdb", tpcds_small, tmp_path)}
+    with Judge(tpcds_small) as judge:
+        judge.make({name: work.text for name, work in tables.items()})
+        for name in CHAIN_TASK.judged:
+            right, answer = judge.answer(tables[name].text), Path(tables[name].answer)
+            parquet.write_table(right, answer)
+            assert right.num_rows > 1 and judge.verdict(tables[name].text, answer) is None
+            parquet.write_table(_swapped(right), answer)
+            assert judge.verdict(tables[name].text, answer) is not None
 
 
 def test_the_same_values_of_other_types_and_names_are_right(tpcds_small: Path) -> None:
