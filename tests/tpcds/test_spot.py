@@ -139,14 +139,17 @@ def test_bad_options_are_named(
     assert complaint in capsys.readouterr().err
 
 
+BAMBOO = ["bamboo-p3", "bamboo-g4dn", "bamboo-a100"]
+
+
 @pytest.mark.parametrize(
     ("form", "expected"),
     [
         ([], (["bamboo-p3"], (1.0,), 3, ("long",), 4, (0.0,))),
-        (["--standard"], (["bamboo-p3", "bamboo-g4dn", "bamboo-a100"], (4.0, 1.0, 0.25), 5, CLASSES, 20, (0.0,))),
+        (["--standard"], (BAMBOO, (4.0, 1.0, 0.25), 5, CLASSES, 20, (0.0,))),
         (
             ["--full"],
-            (["bamboo-p3", "bamboo-g4dn", "bamboo-a100"], (4.0, 1.0, 0.25), 20, CLASSES, 20, (0.0, 2.0, 30.0)),
+            (BAMBOO, (4.0, 1.0, 0.25), 20, CLASSES, 20, (0.0, 2.0, 30.0)),
         ),
         (["--markets", "exponential", "--windows", "2"], (["exponential"], (1.0,), 2, ("long",), 4, (0.0,))),
     ],
