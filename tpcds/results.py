@@ -6,7 +6,9 @@ being written when the run was broken off is left out. A file of other settings 
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,9 +84,9 @@ class Kept:
 
 
 def read(path: Path) -> Kept:
-    """The contents of a file. Raises ConfigError if they are no results."""
+    """The contents of a file, which may be compressed (``.gz``). Raises ConfigError if they are no results."""
     try:
-        text = path.read_text()
+        text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
         lines = text.split("\n")
         first = json.loads(text if lines[0] == "{" else lines[0])
         if first["format"] != FORMAT or first["version"] not in (1, VERSION):
@@ -93,7 +95,7 @@ def read(path: Path) -> Kept:
             return Kept(first["settings"], first["values"], whole=False)
         values = {item["name"]: item["value"] for item in map(json.loads, lines[1:-1])}
         return Kept(first["settings"], values, whole=not lines[-1])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path} does not hold results of a benchmark ({error}); name another file") from error
 
 

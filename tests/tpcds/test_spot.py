@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -72,7 +73,12 @@ def test_results_of_another_setting_or_version_are_refused(made: bench.SpotOptio
     with pytest.raises(ConfigError, match="they never meet in one ratio"):
         bench.run(replace(made, folder=older), lambda line: None)
     assert len(page.sections([results(made), older / "results.jsonl"])) == 2
-    assert len(page.sections([results(made), results(made)])) == 1
+    packed = older / "results.jsonl.gz"
+    packed.write_bytes(gzip.compress(results(made).read_bytes()))
+    assert len(page.sections([results(made), packed])) == 1
+    packed.write_bytes(packed.read_bytes()[:99])
+    with pytest.raises(ConfigError, match="does not hold results"):
+        page.sections([packed])
 
 
 def test_an_engine_that_fails_is_named_and_the_others_go_on(made: bench.SpotOptions) -> None:

@@ -132,6 +132,18 @@ def test_all_measures_have_their_closed_forms(pieces: int) -> None:
     assert measures.finish(played(VirtualWorld(start, work), iter([Up(0.0, math.inf)]))) == pytest.approx(start + work)
 
 
+def test_the_interval_of_a_ratio_covers_what_texts_and_windows_vary() -> None:
+    """Twenty texts, ten windows; the second engine takes half of each, but for a factor of the text."""
+    chance = random.Random(1)
+    factors = [chance.uniform(0.8, 1.25) for _ in range(20)]
+    cells = {(f"q{text}", str(window)): (2.0, factors[text]) for text in range(20) for window in range(10)}
+    found = measures.ratio(cells)
+    assert found is not None and found.value == pytest.approx(40.0 / sum(factors))
+    assert found.low < found.value < found.high and found.high - found.low < 0.3
+    alike = measures.ratio(dict.fromkeys(cells, (3.0, 2.0)))
+    assert alike == measures.Ratio(1.5, 1.5, 1.5) and measures.ratio({}) is None
+
+
 def test_the_limit_counts_where_no_answer_comes() -> None:
     events = played(VirtualWorld(0.0, 2.0), iter([Up(0.0, 1.5), Up(3.0, 4.0)]), limit=3.5)
     lives = [("started", "ready", "sent", end, "gone") for end in ("lost", "stopped")]

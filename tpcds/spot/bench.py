@@ -25,7 +25,7 @@ from qoop.tpcds.spot import measures
 from qoop.tpcds.spot.answers import Judge
 from qoop.tpcds.spot.course import READY_SECONDS, UNDISTURBED, Order, Up, Work
 from qoop.tpcds.spot.driving import Report, report
-from qoop.tpcds.spot.entrants import REFERENCE, Entrant
+from qoop.tpcds.spot.entrants import BUILT_IN, REFERENCE, Entrant, code_digest
 from qoop.tpcds.spot.markets import Market
 from qoop.tpcds.spot.records import LIMIT, NONE, VERSION, Run, RunKey
 from qoop.tpcds.spot.tasks import BATCH, CHAIN, CHAIN_TASK, LONG, Task, batch_task, in_dialect, long_task, works
@@ -166,7 +166,8 @@ class _Bench:
             self._tell(f"{entrant.name} takes no part: {error}")
             return None
         name = str(facts["engine"]) if entrant.is_own else entrant.name
-        self._fix(f"engine {name}", {"engine": facts["engine"], "version": facts["version"]})
+        code = {"code": code_digest()} if name in BUILT_IN and not BUILT_IN[name].requirements else {}
+        self._fix(f"engine {name}", {"engine": facts["engine"], "version": facts["version"], **code})
         return _Engine(entrant, name, facts["dialect"])
 
     def _fix(self, name: str, value: Mapping[str, Any]) -> None:

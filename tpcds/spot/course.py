@@ -138,11 +138,11 @@ class _Course:
                 return
             if up.end > order.limit:
                 return
-        self._note("stopped", detail=f"{order.limit:.6f}")
+        self._note("stopped", detail=f"{order.limit:.4f}")
 
     def _end(self, what: str, due: float | None = None) -> None:
         """The machine goes: the adapter is killed. Raises AdapterError if some of its processes live on."""
-        self._note(what, detail="" if due is None else f"{due:.6f}")
+        self._note(what, detail="" if due is None else f"{due:.4f}")
         self._world.kill()
         self._world.clear()
         self._note("gone")

@@ -10,6 +10,7 @@ import sys
 import venv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from qoop.catalog.errors import ConfigError
@@ -66,6 +67,17 @@ def built_in(name: str, progress: Callable[[str], None] = print) -> Entrant:
     python = str(_python(one)) if one.requirements else sys.executable
     here = str(Path(__file__).parent)
     return Entrant(name, (python, "-m", f"adapters.{one.module}"), {"PYTHONPATH": here})
+
+
+def code_digest() -> str:
+    """Of the source of qoop, without its benchmarks: the version of an engine that runs from this very code."""
+    digest = hashlib.sha256()
+    for folder in ("catalog", "planner", "engine", "adaptive", "query", "programs", "session"):
+        package = find_spec(f"qoop.{folder}")
+        for place in (package.submodule_search_locations or ()) if package is not None else ():
+            for path in sorted(Path(place).rglob("*.py")):
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def of_command(text: str) -> Entrant:

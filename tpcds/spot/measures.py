@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.spot.course import Event
 
 RESAMPLES = 1_000
@@ -119,16 +117,15 @@ def ratio(cells: Mapping[tuple[str, str], Cell]) -> Ratio | None:
     """The ratio of pairs by (text, window); the bootstrap draws texts, and windows. None: no pairs."""
     if not cells:
         return None
-    rows, columns = sorted({row for row, _ in cells}), sorted({column for _, column in cells})
-    chance = random.Random(1)
-    drawn = []
-    for _ in range(RESAMPLES):
-        some, others = chance.choices(rows, k=len(rows)), chance.choices(columns, k=len(columns))
-        pairs = [cells[row, column] for row in some for column in others if (row, column) in cells]
-        if pairs:
-            drawn.append(_of_sums(pairs))
-    return Ratio(_of_sums(list(cells.values())), quantile(drawn, 0.025), quantile(drawn, 0.975))
+    import numpy as np
 
-
-def _of_sums(pairs: Sequence[Cell]) -> float:
-    return sum(one for one, _ in pairs) / sum(other for _, other in pairs)
+    rows, columns = (sorted(set(names)) for names in zip(*cells, strict=True))
+    sums = np.zeros((2, len(rows), len(columns)))
+    for (row, column), pair in cells.items():
+        sums[:, rows.index(row), columns.index(column)] = pair
+    chance = np.random.default_rng(1)
+    drawn = [chance.multinomial(size, [1 / size] * size, RESAMPLES) for size in sums.shape[1:]]
+    above, below = np.einsum("dr,xrc,dc->xd", drawn[0], sums, drawn[1])
+    low, high = np.quantile(above[below > 0] / below[below > 0], [0.025, 0.975])
+    total = sums.sum(axis=(1, 2))
+    return Ratio(float(total[0] / total[1]), float(low), float(high))

@@ -49,6 +49,7 @@ def make(files: Sequence[Path], target: Path, traces: Path | None = None) -> lis
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"the folder {target.parent} cannot be made: {error.strerror}") from error
+    body.append(_list("Orders of engines that differ between results", list(_other_orders(found))))
     write(page("SQL engines under recorded spot markets", _HEAD, *body), target)
     return found
 
@@ -129,6 +130,26 @@ def _gates(rows: Sequence[Row]) -> Iterator[str]:
             yield f"{where}: a kill came more than 20 ms late in {row.late} runs"
         if row.survived:
             yield f"{where}: processes lived on for more than 100 ms after a kill in {row.survived} runs"
+
+
+def _other_orders(found: Sequence[Section]) -> Iterator[str]:
+    """The places where engines do not come in the same order in all sections, as they should at all scales."""
+    orders = [_orders(section.summary.rows()) for section in found]
+    for where in dict.fromkeys(where for one in orders for where in one):
+        known = {number: one[where] for number, one in enumerate(orders, start=1) if where in one}
+        common = set.intersection(*map(set, known.values()))
+        shared = {number: tuple(name for name in order if name in common) for number, order in known.items()}
+        if len(set(shared.values())) > 1:
+            yield f"{where}: " + "; ".join(f"results {number}: {', '.join(order)}" for number, order in shared.items())
+
+
+def _orders(rows: Sequence[Row]) -> Mapping[str, Sequence[str]]:
+    """By class and pressure the engines that have a rank, the fastest first."""
+    found: dict[str, list[tuple[float, str]]] = {}
+    for row in rows:
+        if row.faster is not None and row.is_ranked:
+            found.setdefault(f"{row.work_class}, {_pressure(row)}", []).append((-row.faster.value, row.engine))
+    return {where: [engine for _, engine in sorted(own)] for where, own in found.items()}
 
 
 def _about(section: Section) -> str:

@@ -58,7 +58,7 @@ class Run:
 
     def json(self) -> Mapping[str, Any]:
         """As a JSON value."""
-        events = [[round(one.at, 6), one.what, one.work, one.detail] for one in self.events]
+        events = [[round(one.at, 4), one.what, one.work, one.detail] for one in self.events]
         return {**asdict(self), "events": events}
 
     @classmethod

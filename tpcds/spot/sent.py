@@ -21,7 +21,7 @@ from qoop.tpcds.spot.markets import Market
 from qoop.tpcds.spot.records import LIMIT, NONE, VERSION, Run, RunKey
 from qoop.tpcds.spot.timeline import Window
 
-_CLOCK = 1e-4
+_CLOCK = 1e-3
 """Seconds by which a time in the file may differ from the computed one."""
 _SETTINGS = {"specification", "machine", "data", "cpus", "memory", "seed", "limit"}
 

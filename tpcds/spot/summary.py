@@ -59,10 +59,13 @@ class Summary:
         self.runs = list(found)
         self._calm: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
         self._places: dict[tuple[str, ...], Run] = {}
+        self._measured: set[tuple[str, str]] = set()
         for run in self.runs:
             self._places[run.key.engine, *_place(run)] = run
             if run.key.market == NONE:
                 self._calm[run.key.engine, run.key.work_class, run.key.task].append(run)
+            else:
+                self._measured.add((run.key.work_class, run.key.task))
 
     def rows(self) -> list[Row]:
         """By class, pressure and engine; calm ones first."""
@@ -82,14 +85,10 @@ class Summary:
         return found
 
     def _able(self, run: Run) -> bool:
-        """True for a run of a task that all repetitions answer undisturbed, which a class has measured."""
+        """True for a run of a task that the engine answers undisturbed every time, and that has disturbed runs."""
         key = run.key
         calm = self._calm[key.engine, key.work_class, key.task]
-        disturbed = key.market != NONE or any(
-            one.key.work_class == key.work_class and one.key.task == key.task and one.key.market != NONE
-            for one in self.runs
-        )
-        return bool(calm) and all(one.right for one in calm) and disturbed
+        return bool(calm) and all(one.right for one in calm) and (key.work_class, key.task) in self._measured
 
     def _row(self, own: Sequence[Run]) -> Row:
         key = own[0].key
