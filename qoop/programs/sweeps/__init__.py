@@ -15,5 +15,6 @@
     study.py        carries out the orders with jobs of a session
     report.py       trials as a table, as a sentence, and as HTML
     named.py        the sweeps of a session by name, for `FROM sweep('rates')`
+    kinds_of_options.py   refuses options of another kind
     start.py        checks a sweep, and begins or continues it
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -14,6 +13,7 @@ from qoop.catalog.value import value
 from qoop.programs.folder_lock import folder_lock
 from qoop.programs.iterate.planning import StepPlanning
 from qoop.programs.sweeps.journal import Journal
+from qoop.programs.sweeps.kinds_of_options import check_kinds
 from qoop.programs.sweeps.metric import with_metric
 from qoop.programs.sweeps.policies import JUDGED, NAMES
 from qoop.programs.sweeps.space import Setting, settings
@@ -178,6 +178,7 @@ def _identity(step: str, found: list[Setting], options: SweepOptions) -> dict[st
 
 
 def _check(options: SweepOptions) -> None:
+    check_kinds(options)
     if isinstance(options.scheduler, str) and options.scheduler not in NAMES:
         raise ConfigError(f"scheduler must be one of {', '.join(NAMES)}, not {options.scheduler!r}")
     if options.name is not None and not isinstance(options.scheduler, str):
@@ -188,9 +189,6 @@ def _check(options: SweepOptions) -> None:
         raise ConfigError(f"direction must be maximize or minimize, not {options.direction!r}")
     if not 1 <= options.boundary <= options.most:
         raise ConfigError(f"every must be from 1 to most, which is {options.most}, not {options.boundary}")
-    for name, metric in (("target", options.target), ("hopeless", options.hopeless)):
-        if metric is not None and not math.isfinite(metric):
-            raise ConfigError(f"{name} must be a number, not {metric}")
     if options.prune not in get_args(Prune):
         raise ConfigError(f"prune must be {' or '.join(get_args(Prune))}, not {options.prune!r}")
     if options.name is not None and not options.name.isidentifier():

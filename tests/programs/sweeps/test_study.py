@@ -185,15 +185,32 @@ def test_a_trial_that_fails_says_why_and_the_others_go_on(session: qoop.Session)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"params": {"rate": [0.1]}, "metric": 3}, "metric must be a text"),
         ({"params": {"other": [1]}}, "parameter"),
         ({"params": {}}, "names no parameter"),
         ({"params": {"rate": []}}, "rate must be a list of values or a range"),
+        ({"params": {"rate": [0.1], "k": [1]}}, "no parameters, for: k"),
+        ({"params": {"rate": 0.1}}, "rate must be a list of values or a range"),
+        ({"params": [{"rate": 1}, {"speed": 2}]}, r"parameter \$rate has no value; there are values for: speed"),
+        ({"params": [1, 2]}, "params must be values or ranges by name, or rows, not list"),
         ({"params": {"rate": [0.1]}, "trials": 0}, "trials must be at least 1"),
+        ({"params": {"rate": [0.1]}, "every": 5, "most": 4}, "every must be from 1 to most, which is 4, not 5"),
+        ({"params": {"rate": [0.1]}, "name": "a b"}, "name must be an identifier such as rates_1"),
+        ({"params": {"rate": [0.1]}, "start": None}, "the step reads former: pass start"),
+        *(
+            ({"params": {"rate": [0.1]}, name: value}, f"{name} must be {what}")
+            for what, values in {
+                "a whole number": {"trials": 2.5, "every": "1", "most": True, "seed": [1]},
+                "a number": {"target": "x", "hopeless": float("nan")},
+                "a text": {"former": 3, "name": 3},
+            }.items()
+            for name, value in values.items()
+        ),
         ({"params": {"rate": [0.1]}, "scheduler": "best"}, "scheduler must be one of pop, asha"),
         ({"params": {"rate": [0.1]}, "direction": "up"}, "direction must be maximize or minimize"),
         ({"params": {"rate": [0.1]}, "prune": "end"}, "prune must be park or kill, not 'end'"),
         ({"params": {"rate": [0.1]}, "hopeless": float("nan")}, "hopeless must be a number"),
-        ({"params": {"rate": [0.1]}, "most": 0}, "every must be from 1"),
+        ({"params": {"rate": [0.1]}, "most": 0}, "most must be at least 1, not 0"),
         ({"params": {"rate": [0.1]}, "name": "rates"}, r"connect\(checkpoints=FOLDER\)"),
         ({"params": {"rate": [0.1]}, "former": "points"}, "there is a table points already"),
         ({"params": []}, "no rows"),
@@ -205,7 +222,7 @@ def test_a_trial_that_fails_says_why_and_the_others_go_on(session: qoop.Session)
 )
 def test_what_is_wrong_is_said_at_once(session: qoop.Session, options: dict[str, object], message: str) -> None:
     with pytest.raises(QoopError, match=message):
-        session.sweep(STEP, metric=METRIC, start=START, **options)
+        session.sweep(STEP, **{"metric": METRIC, "start": START, **options})
 
 
 def test_rows_and_frames_are_settings(session: qoop.Session) -> None:
