@@ -1,9 +1,12 @@
-"""Continuous queries that share a machine by lag and quality, simulated: ``qoop bench views``.
+"""Queries with goals of lag: simulated, with quality (``qoop bench views``), and real (``qoop bench fresh``).
 
 ::
 
     allocation.py   slots and configurations of queries, by MAXMIN or MAXSUM of their utilities; fair shares; first-come
     workload.py     the queries that are drawn: their configurations, goals and times
     simulate.py     they share slots on a virtual clock
-    commands.py     ``qoop bench views``
+    shapes.py       materialized views in the shapes of TPC-DS
+    days.py         sales that arrive by the day
+    load.py         such views in a session of this machine
+    commands.py     both commands
 """

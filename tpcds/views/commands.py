@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
+from pathlib import Path
 from statistics import fmean
 
 from qoop.catalog.errors import ConfigError
@@ -55,3 +57,41 @@ def line(name: str, runs: list[Measures]) -> str:
         f"{name:>15}: quality {mean['quality']:.3f}, overdue {mean['overdue']:.1%}, slots in use {mean['cost']:.0%}, "
         f"worst utility {mean['worst']:.2f}"
     )
+
+
+def add_load_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the sub-command of real refreshes."""
+    what = "Materialized views with lag goals while days of sales land: the part of the refreshes that is overdue"
+    parser = commands.add_parser("fresh", description=f"{what}. The machine should do nothing else.")
+    parser.add_argument("--data", metavar="DIR", required=True, help="a data set of TPC-DS")
+    parser.add_argument("--days", metavar="DIR", required=True, help="where its sales by day lie, or are made")
+    parser.add_argument("--views", type=int, default=24, metavar="N", help="(24)")
+    parser.add_argument("--load", type=float, default=0.9, metavar="X", help="part of a thread's time (0.9)")
+    parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="of each run (60)")
+    parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
+    parser.set_defaults(run=_fresh)
+
+
+def _fresh(options: argparse.Namespace) -> int:
+    from qoop.tpcds.results import Results
+    from qoop.tpcds.views import load
+
+    if options.views < 1 or min(options.load, options.seconds) <= 0:
+        raise ConfigError("--views must be 1 or more, --load and --seconds above 0")
+    run = load.LoadOptions(Path(options.data), Path(options.days), options.views, options.seconds)
+    settings = {name: getattr(options, name) for name in ("data", "views", "load", "seconds")}
+    results = Results(None if options.results is None else Path(options.results), settings)
+    if results.get("costs") is None:
+        results.put("costs", load.costs(run))
+    targets = load.goals(run, results.get("costs"), options.load)
+    print(f"{options.views} views with goals of {min(targets):.1f} to {max(targets):.1f} s", flush=True)
+    for policy in load.POLICIES:
+        if results.get(policy) is None:
+            results.put(policy, asdict(load.play(run, policy, targets)))
+        found = load.LoadMeasures(**results.get(policy))
+        print(
+            f"{policy:>8}: {found.overdue:.1%} of {found.refreshes} refreshes overdue, {found.cpu:.0%} of a core, "
+            f"{found.incremental} incremental, {found.wrong} wrong",
+            flush=True,
+        )
+    return 0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from qoop.catalog.errors import QueryError
+from qoop.catalog.table import FilesSource
 from qoop.programs.approximate.core import Core, around_of, cores
 from qoop.programs.approximate.figures import Reading, figure_of
 from qoop.programs.approximate.growth import UNBOUNDED, Growth, NotGrowing, pairs, totals, triples
@@ -100,7 +101,7 @@ def _growth(
     select = core.select
     _check(select)
     own = bound.columns if core.around is None else _described(select, describe)
-    fact, alias = _take_pieces(select, tables)
+    fact, alias = _take_pieces(select, tables, all_rows)
     columns = {name: [column for column, _ in table.columns] for name, table in tables.items()}
     names = Names(select, {**columns, PIECES: [column for column, _ in fact.columns]})
     keys = names.keys()
@@ -198,15 +199,17 @@ def own_nodes(select: exp.Expression) -> Iterator[exp.Expression]:
             yield node
 
 
-def _take_pieces(select: exp.Select, tables: Mapping[str, Table]) -> tuple[Table, str]:
-    """Put pieces in place of the largest possible table; returns the table and its name in the SELECT."""
+def _take_pieces(select: exp.Select, tables: Mapping[str, Table], to_grow: bool) -> tuple[Table, str]:
+    """Put pieces in place of the largest possible table; returns the table and its name in the SELECT.
+
+    to_grow: a table that is registered as one file comes after those that new files may join."""
     sources = sources_of(select)
     named = [(tables[one.name.lower()], place) for place, one in enumerate(sources)
              if isinstance(one, exp.Table) and one.name.lower() in tables and not one.args.get("db")]  # fmt: skip
     if not named:
         raise Refused("the FROM of its sums names no table")
     reasons = []
-    named.sort(key=lambda item: -item[0].rows)
+    named.sort(key=lambda item: (to_grow and _is_one_file(item[0]), -item[0].rows))
     for table, place in named:
         try:
             _check_joins(select, place, table.name)
@@ -221,6 +224,11 @@ def _take_pieces(select: exp.Select, tables: Mapping[str, Table]) -> tuple[Table
         source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
         return table, str(alias)
     raise reasons[0]
+
+
+def _is_one_file(table: Table) -> bool:
+    files = table.source.identities() if isinstance(table.source, FilesSource) else {}
+    return table.origin is not None and list(files) == [table.origin.place]
 
 
 def _check_joins(select: exp.Select, place: int, name: str) -> None:

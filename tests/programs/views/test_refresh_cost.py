@@ -122,3 +122,21 @@ def test_a_view_that_is_created_again_with_the_same_query_is_refreshed(tmp_path:
             assert found == Counter(
                 duckdb.sql(f"SELECT k, {name}(v) FROM '{tmp_path}/*.parquet' GROUP BY k").fetchall()
             )
+
+
+def test_a_large_dimension_of_one_file_is_not_the_table_that_grows(tmp_path: Path) -> None:
+    folder, dim = tmp_path / "sales", tmp_path / "dim.parquet"
+    folder.mkdir()
+    duckdb.sql(DIM.replace("range(9)", "range(5000)")).write_parquet(str(dim))
+    put(folder, 0)
+    with qoop.connect(slots=1, memory="500MB") as session:
+        session.register("sales", folder)
+        session.register("dim", dim)
+        query = "SELECT name, sum(v) AS s FROM dim JOIN sales USING (k) GROUP BY name"
+        session.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+        put(folder, 1, 7)
+        session.sql("REFRESH MATERIALIZED VIEW v")
+        [view] = session.materialized_views()
+        assert view.incremental and view.rows_read == 7
+        theirs = duckdb.sql(f"SELECT name, sum(v) FROM '{folder}/*.parquet' JOIN '{dim}' USING (k) GROUP BY name")
+        assert Counter(session.sql("FROM v").fetchall()) == Counter(theirs.fetchall())

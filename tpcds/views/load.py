@@ -1,0 +1,159 @@
+"""Views with goals over days that land, in a session of this machine: which part of their refreshes is overdue.
+
+::
+
+    cost of a refresh of each view ──> goals at which all take a part of a thread's time, the load
+    the session refreshes by its goals, or all views take turns, while days land ──> lags of all refreshes
+
+At the end each view is compared with DuckDB's answer over the files that are there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import duckdb
+
+from qoop.session.opening import connect
+from qoop.session.session import Session
+from qoop.tpcds.views.days import Landing, split
+from qoop.tpcds.views.shapes import CHANNELS, DIMENSIONS, Shape, shapes
+
+_DAYS = 2
+"""Days that land within the least goal."""
+
+POLICIES = ("goals", "turns")
+_AIM = 0.8  # of a goal: how old the oldest change is when a refresh ends
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """data: of TPC-DS. staged: the days, made when they are missing."""
+
+    data: Path
+    staged: Path
+    views: int
+    seconds: float = 60.0
+    memory: str = "2GB"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMeasures:
+    """refreshes: that took over changes. overdue: the part of them with a lag above the goal, views that are behind at
+    the end included. cpu: of the process, over the seconds. wrong: views that differ from DuckDB's answer."""
+
+    refreshes: int
+    overdue: float
+    cpu: float
+    wrong: int
+    incremental: int
+
+
+@contextmanager
+def _world(options: LoadOptions) -> Iterator[tuple[Session, Landing, Path]]:
+    split(options.data, options.staged)
+    live = Path(tempfile.mkdtemp(prefix="qoop-days-", dir=options.staged))
+    try:
+        landing = Landing(options.staged, live, 1)
+        with connect(slots=1, memory=options.memory) as session:
+            for table in CHANNELS:
+                session.register(table, live / table)
+            for table in DIMENSIONS:
+                session.register(table, options.data / f"{table}.parquet")
+            yield session, landing, live
+    finally:
+        shutil.rmtree(live, ignore_errors=True)
+
+
+def costs(options: LoadOptions) -> list[float]:
+    """The cpu seconds of a refresh of each view after another day."""
+    found: list[list[float]] = []
+    with _world(options) as (session, landing, _):
+        views = shapes(options.views)
+        for one in views:
+            session.sql(f"CREATE MATERIALIZED VIEW {one.name} AS {one.query}")
+        for _ in range(3):
+            landing.land()
+            found.append([_cpu(session, one.name) for one in views])
+    return [median(one) for one in zip(*found, strict=True)]
+
+
+def _cpu(session: Session, name: str) -> float:
+    begun = time.process_time()
+    session.sql(f"REFRESH MATERIALIZED VIEW {name}")
+    return time.process_time() - begun
+
+
+def goals(options: LoadOptions, seconds: Sequence[float], load: float) -> list[float]:
+    """Lag goals at which refreshes of these seconds take this part of a thread's time."""
+    views = shapes(options.views)
+    unit = sum(cost / (_AIM * one.goal) for cost, one in zip(seconds, views, strict=True)) / load
+    return [one.goal * unit for one in views]
+
+
+def play(options: LoadOptions, policy: str, targets: Sequence[float]) -> LoadMeasures:
+    """One run. policy: of `POLICIES`. targets: the goals, in seconds."""
+    views = shapes(options.views)
+    with _world(options) as (session, landing, live):
+        for one, goal in zip(views, targets, strict=True):
+            options_ = f"WITH (target_lag = '{goal:.3f} s')" if policy == "goals" else ""
+            session.sql(f"CREATE MATERIALIZED VIEW {one.name} {options_} AS {one.query}")
+        begun, cpu = time.monotonic(), time.process_time()
+        before = {one.name: len(one.refreshes) for one in session.materialized.histories()}
+        _run(session, landing, min(targets) / _DAYS, options.seconds, views if policy == "turns" else ())
+        cpu = (time.process_time() - cpu) / (time.monotonic() - begun)
+        lags = _lags(session, dict(zip((one.name for one in views), targets, strict=True)), before)
+        status = session.materialized_views()
+        for one in views:
+            session.sql(f"REFRESH MATERIALIZED VIEW {one.name}")
+        wrong = sum(not _agrees(session, one, live, options.data) for one in views)
+        late = sum(lag > goal for lag, goal in lags)
+        return LoadMeasures(len(lags), late / max(1, len(lags)), cpu, wrong, sum(one.incremental for one in status))
+
+
+def _run(session: Session, landing: Landing, pace: float, seconds: float, turns: Sequence[Shape]) -> None:
+    """Days land every `pace` seconds. turns: views that are refreshed in turn; none: the session does it."""
+    begun, landed, place = time.monotonic(), 0, 0
+    while time.monotonic() < begun + seconds and landing.left:
+        if time.monotonic() >= begun + landed * pace:
+            landing.land()
+            landed += 1
+        elif turns:
+            session.sql(f"REFRESH MATERIALIZED VIEW {turns[place % len(turns)].name}")
+            place += 1
+        else:
+            time.sleep(max(0.0, begun + landed * pace - time.monotonic()))
+
+
+def _lags(session: Session, targets: dict[str, float], before: dict[str, int]) -> list[tuple[float, float]]:
+    """The lag and the goal of each refresh, and those of views that are too late now."""
+    found = []
+    for one in session.materialized.histories():
+        goal = targets[one.name]
+        found += [(refresh.lag, goal) for refresh in one.refreshes[before[one.name] :]]
+        if one.behind_since is not None and time.time() - one.behind_since > goal:
+            found.append((time.time() - one.behind_since, goal))
+    return found
+
+
+def _agrees(session: Session, one: Shape, live: Path, data: Path) -> bool:
+    with duckdb.connect() as connection:
+        for table in CHANNELS:
+            connection.execute(f"CREATE VIEW {table} AS FROM read_parquet('{live / table}/*.parquet')")
+        for table in DIMENSIONS:
+            connection.execute(f"CREATE VIEW {table} AS FROM '{data / table}.parquet'")
+        theirs = connection.execute(one.query).fetchall()
+    return _rounded(session.sql(f"FROM {one.name}").fetchall()) == _rounded(theirs)
+
+
+def _rounded(rows: Sequence[tuple[object, ...]]) -> Counter[str]:
+    shown: Callable[[object], object] = lambda cell: f"{cell:.9g}" if isinstance(cell, float) else cell  # noqa: E731
+    return Counter(repr(tuple(map(shown, row))) for row in rows)
