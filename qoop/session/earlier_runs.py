@@ -3,7 +3,7 @@
 ::
 
     DIR/runs/<text>-<run>.json     the query of a job that runs there, or did: its text, tables, settings and versions
-    DIR/runs/lasted                how long queries have run there, and how many were killed (`RunLosses`)
+    DIR/runs/lasted                how long queries and processes lasted there, and how many were killed (`RunLosses`)
 
 A job writes its file at its start and removes it when it has its answer. Its process locks the file, and the system
 releases the lock when the process ends. So a file without a lock is of a run that was killed, or failed; the process
@@ -56,7 +56,10 @@ _SIMILAR = 0.8
 _SHOWN = 60
 """Characters of a text in a message."""
 
-_LOST = "lost"
+_RUNS = "runs"
+_LOST, _LIVED = "lost", "lived "
+_LIVES = 8
+"""The last lives of a place that say how long the next one may last."""
 _LEAST = 1.0
 """Seconds of queries that a line of the record of losses is written for."""
 _MOST_SECONDS = 86_400.0
@@ -140,13 +143,14 @@ def _other_versions(before: Mapping[str, str], now: Mapping[str, str]) -> Iterat
 class RunLosses:
     """The record of how often queries are lost with their processes. Thread-safe.
 
-    The file has lines with the seconds that queries ran to their end, and a line "lost" for each that was killed. Its
-    last lines count, so that a place may change. It bears no seal: it decides which outputs are worth writing, and
-    never what an answer contains. A folder that cannot be written gets no lines.
+    The file has lines with the seconds that queries ran to their end, a line "lost" for each that was killed, and lines
+    "lived" with the seconds of processes that ended before their query. Its last lines count, so that a place may
+    change. It bears no seal: it decides how plans are cut and which outputs are worth writing, and never what an answer
+    contains. A folder that cannot be written gets no lines.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "lasted"
+    def __init__(self, checkpoints: Path) -> None:
+        self._path = checkpoints / _RUNS / "lasted"
         self._lock = threading.Lock()
         self._seconds = 0.0  # of queries, without a line
 
@@ -162,6 +166,17 @@ class RunLosses:
         """A query was lost with its process."""
         with self._lock:
             self._append(f"{_LOST}\n")
+
+    def add_life(self, seconds: float) -> None:
+        """A process that ran a query until done was killed or stopped after these seconds."""
+        with self._lock, contextlib.suppress(OSError):
+            make_folder(self._path.parent)
+            self._append(f"{_LIVED}{seconds:.1f}\n")
+
+    def lives(self) -> list[float]:
+        """The seconds of the last such processes."""
+        found = (_seconds(line.removeprefix(_LIVED)) for line in self._lines() if line.startswith(_LIVED))
+        return [seconds for seconds in found if seconds][-_LIVES:]
 
     def seconds_between(self, unnoted: int) -> float:
         """The seconds that queries run between two losses: at a new folder `BETWEEN_LOSSES`, as if one loss had
@@ -223,10 +238,10 @@ class EarlierRuns:
     """The unfinished runs of a folder of checkpoints. key: files must bear its seal; None: a checksum. Thread-safe."""
 
     def __init__(self, checkpoints: Path, key: bytes | None) -> None:
-        self._folder = checkpoints / "runs"
+        self._folder = checkpoints / _RUNS
         self._lives = checkpoints / UNTIL_DONE
         self._key = key
-        self._losses = RunLosses(self._folder)
+        self._losses = RunLosses(checkpoints)
 
     def begin(self, planned: Planned) -> StartedRun:
         """Record the start of a run, in place of an unfinished one of the same text. If the folder cannot be written,

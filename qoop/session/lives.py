@@ -4,10 +4,10 @@
 
     DIR/until-done/<text>.json    its text, how many processes have run it, the outputs of its plan
     DIR/until-done/<text>.lock    the process that runs it holds this lock; the system releases it at its end
-    DIR/until-done/lasted.json    the seconds that the last lives in this folder lasted, of all texts
 
 The names of the outputs say how far a run is, even if its process was killed: those with a manifest are on disk.
-A living process writes to its lock file how long it has lived; the next one reads there how long it lasted.
+A living process writes to its lock file how long it has lived; the next one reads there how long it lasted, and records
+it for all texts (:class:`~qoop.session.earlier_runs.RunLosses`).
 """
 
 from __future__ import annotations
@@ -33,14 +33,11 @@ from qoop.engine.storage.manifest import checkpoint_name, manifests
 from qoop.engine.task import checkpoint_key
 from qoop.planner.plan import Plan
 from qoop.query.statements.normal_text import normal_text
-from qoop.session.earlier_runs import UNTIL_DONE, EarlierRuns, is_locked
+from qoop.session.earlier_runs import UNTIL_DONE, EarlierRuns, RunLosses, is_locked
 
 _FORMAT = "qoop-until-done"
 _SHORTER = 0.7
 """The part of the life that a plan was made for, below which another is made: the median of lives moves a little."""
-_LASTED = "lasted.json"
-_LIVES = 8
-"""The last lives of a folder that say how long the next one may last."""
 
 
 @value
@@ -72,6 +69,7 @@ class RunLives:
         self._checkpoints = checkpoints
         self._path = checkpoints / UNTIL_DONE / f"{normal_text(text).digest}.json"
         self._key = key
+        self._losses = RunLosses(checkpoints)
         self._begun, self._recorded = time.monotonic(), 0.0
         self._lock: FileIO | None = None
         self.record = _read(self._path, key) or LifeRecord(text, time.time())
@@ -98,7 +96,7 @@ class RunLives:
     def expected(self) -> float:
         """The seconds that this process may last, as those before it: the median. It halves with each life that added
         no output: its tasks took longer than estimated. Infinite: not known."""
-        lasted = self._lasted()
+        lasted = self._losses.lives()
         return median(lasted) / 2**self.record.fruitless if lasted else inf
 
     def is_shorter(self, life: float) -> bool:
@@ -121,17 +119,8 @@ class RunLives:
         """Add the life of the process before, if it was killed or stopped."""
         with contextlib.suppress(ValueError):
             *_, last, _ = self._path.with_suffix(".lock").read_text("ascii").split("\n")
-            lasted = [*self._lasted(), float(last)][-_LIVES:]
-            write_whole(self._path.with_name(_LASTED), sealed({"format": _FORMAT, "lasted": lasted}, self._key))
+            self._losses.add_life(float(last))
         os.ftruncate(lock.fileno(), 0)
-
-    def _lasted(self) -> list[float]:
-        try:
-            body = opened(self._path.with_name(_LASTED).read_bytes(), self._key)
-            lasted = [float(one) for one in body["lasted"]] if body["format"] == _FORMAT else []
-            return [one for one in lasted if 0.0 < one < inf]
-        except (OSError, ValueError, KeyError, TypeError, NotSealed):
-            return []
 
     def plan(self, plan: Plan, say: Callable[[str], object]) -> None:
         """The query runs by this plan from now on. say: is called with a line if that cannot be recorded."""

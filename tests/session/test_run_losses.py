@@ -40,7 +40,7 @@ def kept(tmp_path: Path) -> Path:
 
 
 def quiet_for(kept: Path, seconds: float) -> None:
-    RunLosses(kept / "runs").add_seconds(seconds)
+    RunLosses(kept).add_seconds(seconds)
 
 
 def between(kept: Path) -> float:
@@ -112,7 +112,7 @@ def test_a_damaged_record_counts_as_far_as_it_can_be_read(kept: Path, lines: str
 
 
 def test_the_record_stays_small_and_its_last_lines_count(kept: Path) -> None:
-    losses = RunLosses(kept / "runs")
+    losses = RunLosses(kept)
     for _ in range(20_000):
         losses.add_seconds(0.5)  # a line of two
         losses.add_lost()

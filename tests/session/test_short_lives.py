@@ -116,7 +116,7 @@ def test_lives_that_add_no_output_halve_the_time_that_is_planned_for(tmp_path: P
     life = RunLives(tmp_path, None, "SELECT 1")
     assert life.take() and life.record.fruitless == 0
     life.end(answered=True)
-    (tmp_path / "until-done" / "lasted.json").write_text("damaged")
+    (tmp_path / "runs" / "lasted").write_text("lived nan\nlived -1.0\nlived")
     assert RunLives(tmp_path, None, "SELECT 1").expected == inf
 
 

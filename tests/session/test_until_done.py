@@ -265,8 +265,10 @@ def life_that_waits(data: Path, place: Path, before: Callable[[], object]) -> st
     said, gate = list[str](), threading.Event()
 
     def change() -> None:
-        before()
-        gate.set()
+        try:
+            before()
+        finally:
+            gate.set()
 
     with warnings.catch_warnings(record=True, action="always") as warned, session(data, place) as found:
         registered(found, gate)
@@ -298,7 +300,7 @@ def test_a_place_that_vanishes_costs_a_line(data: Path, tmp_path: Path) -> None:
     def vanish() -> None:
         until(lambda: any(place.glob("*.arrow")))
         place.rename(tmp_path / "elsewhere")
-        place.mkdir()  # as a writer of plans does
+        place.mkdir(exist_ok=True)  # as a writer of plans does, which may be first
 
     said = life_that_waits(data, place, vanish)
     assert "the folder is gone" in said
