@@ -96,6 +96,8 @@ def _add_interrupt(commands: Commands) -> None:
     parser.add_argument("--means", default=means, metavar="A,B", help=f"mean intervals, in undisturbed times ({means})")
     known = ",".join(interrupt.SIDES)
     parser.add_argument("--sides", default=known, metavar="A,B", help=f"only these of {known}")
+    minutes = "begin no trial after that time; the same command with --results goes on"
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="M", help=minutes)
     parser.set_defaults(run=_interrupt)
 
 
@@ -311,7 +313,7 @@ def _interrupt(options: argparse.Namespace) -> int:
         interrupt.InterruptOptions(
             Path(options.directory), _queries(options), _positive("--longest", options.longest),
             _positive("--seeds", options.seeds), _means(options.means), results=_file(options.results),
-            sides=parse_names(options.sides, interrupt.SIDES, "side"),
+            sides=parse_names(options.sides, interrupt.SIDES, "side"), minutes=options.minutes,
         ),
         _tell,
     )  # fmt: skip

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pyarrow as pa
@@ -133,6 +135,29 @@ def test_kills_hit_both_sides_alike_and_the_answer_is_right(tpcds_small: Path, t
     assert all(trial.error is None for trial in trials)
     assert "0.6" in interrupt.table(trials)
     assert not list(tmp_path.glob("**/*.arrow"))
+
+
+def test_a_run_ends_with_its_minutes_and_goes_on_from_its_results(
+    tpcds_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    every = interrupt.InterruptOptions(tpcds_small, (3, 7), seeds=3, means=(2.0,), sides=("qoop", "running"))
+    monkeypatch.setattr(interrupt, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(interrupt._Bench, "undisturbed", lambda *_: 1.0)
+    made: list[interrupt.TrialKey] = []
+
+    def run(_: object, key: interrupt.TrialKey) -> interrupt.Trial:
+        made.append(key)
+        now[0] += 60.0
+        return interrupt.Trial(key.query, key.side, key.mean, key.seed, 1.0, 1.0 + (key.side == "running"), 0, True)
+
+    monkeypatch.setattr(interrupt._Bench, "_run", run)
+    part = replace(every, minutes=5.0, results=tmp_path / "kept.jsonl")
+    assert len(interrupt.run(part, lambda _: None)) == 5
+    assert len(interrupt.run(part, lambda _: None)) == 10
+    trials = interrupt.run(part, lambda _: None)
+    assert len(trials) == len(made) == len(set(made)) == 12
+    assert "2.00 – 2.00    1.9, from above 1.3 on: met" in interrupt.table(trials)
 
 
 def test_a_life_in_which_duckdb_has_no_hope_counts_without_being_run(

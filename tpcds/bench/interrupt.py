@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
+from math import inf
 from pathlib import Path
 from statistics import median
 
@@ -28,7 +29,11 @@ from qoop.tpcds.quantiles import ratio_of_sums
 from qoop.tpcds.queries import texts
 from qoop.tpcds.results import Results
 
-MEANS = (1.0, 0.5, 0.25)
+GOALS = {2.0: 1.9, 1.0: 2.5, 0.5: 4.0, 0.25: 6.0}
+"""By mean interval: how many times as long DuckDB takes that starts again."""
+MEANS = tuple(GOALS)
+LEAST = 1.3
+"""The goal of the lower ends of the intervals of these."""
 LIMIT = 10.0
 HOPELESS = 0.75
 """Of the undisturbed time: a DuckDB process with a shorter lifetime cannot answer and leaves nothing behind. So it is
@@ -44,6 +49,7 @@ class InterruptOptions:
     """The runs to make. queries: none: the `longest` of all 99. seeds: how many sequences of kills for each mean.
 
     means: mean intervals, as fractions of the undisturbed time. results: a file taken up and kept. sides: of `SIDES`.
+    minutes: no trial begins after them.
     """
 
     directory: Path
@@ -54,6 +60,7 @@ class InterruptOptions:
     size: Size = FULL
     results: Path | None = None
     sides: tuple[str, ...] = SIDES
+    minutes: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,7 @@ class Trial(TrialKey):
 
 
 def run(options: InterruptOptions, progress: Callable[[str], None] = print) -> list[Trial]:
-    """Run the trials that the results lack, all queries with one seed before the next seed.
+    """Run the trials that the results lack, all queries with one seed before the next seed, until the time is over.
 
     Raises ConfigError or SourceError if it cannot begin.
     """
@@ -93,9 +100,8 @@ def run(options: InterruptOptions, progress: Callable[[str], None] = print) -> l
     keys = product(range(options.seeds), options.means, chosen, options.sides)
     with scratch_folder() as scratch:
         bench = _Bench(options, results, scratch)
-        for number in chosen:
-            bench.undisturbed(number)
-        return [bench.trial(TrialKey(query, side, mean, seed), progress) for seed, mean, query, side in keys]
+        trials = (bench.trial(TrialKey(query, side, mean, seed), progress) for seed, mean, query, side in keys)
+        return [trial for trial in trials if trial is not None]
 
 
 def intervals(query: int, mean: float, seed: int) -> Iterator[float]:
@@ -117,6 +123,7 @@ class _Bench:
         self._options, self._results, self._scratch = options, results, scratch
         self._texts = texts(directory=options.directory)
         self._answers: dict[int, pa.Table] = {}
+        self._end = time.monotonic() + 60.0 * options.minutes
 
     def undisturbed(self, number: int) -> float:
         """DuckDB's seconds from the start of the process to the answer, the median of three."""
@@ -132,11 +139,13 @@ class _Bench:
             self._results.put(name, median(taken))
         return float(self._results.get(name))
 
-    def trial(self, key: TrialKey, progress: Callable[[str], None]) -> Trial:
-        """The trial of a key: from the results, or run now and stored there."""
+    def trial(self, key: TrialKey, progress: Callable[[str], None]) -> Trial | None:
+        """The trial of a key: from the results, or run now and stored there; None: the time is over."""
         stored = self._results.get(f"trial {key}")
         if stored is not None:
             return Trial(**stored)
+        if time.monotonic() >= self._end:
+            return None
         one = self._run(key)
         self._results.put(f"trial {key}", asdict(one))
         progress(
@@ -192,21 +201,32 @@ def _live(task: Task, seconds: float, scratch: Path) -> tuple[Outcome | None, fl
 
 
 def table(trials: Sequence[Trial]) -> str:
-    """Sum of completion times by mean interval, and either DuckDB's over ours with a 95 % interval over seeds."""
-    lines = ["", "mean interval  side                  seconds  ended   : qoop   95 % interval"]
+    """Sum of completion times by mean interval, and each DuckDB's over ours, of the trials that both have made, with a
+    95 % interval over these. The goals are those of a DuckDB that starts again."""
+    lines = ["", "mean interval  side                trials   seconds  ended   : qoop   95 % interval  goal"]
     for mean in dict.fromkeys(trial.mean for trial in trials):
         ours = [trial for trial in trials if trial.mean == mean and trial.side == "qoop"]
         for side in dict.fromkeys(trial.side for trial in trials):
             theirs = [trial for trial in trials if trial.mean == mean and trial.side == side]
             seconds = sum(trial.seconds for trial in theirs)
-            line = f"{mean:13g}  {NAMES[side]:18} {seconds:10.1f} {_ended(theirs)}"
+            line = f"{mean:13g}  {NAMES[side]:18} {len(theirs):7} {seconds:9.1f} {_ended(theirs)}"
             pairs = _pairs(ours, theirs) if side != "qoop" else []
             if pairs:
                 _, low, high = ratio_of_sums([pairs])
-                line += f" {sum(a for a, _ in pairs) / sum(b for _, b in pairs):8.2f}   {low:.2f} – {high:.2f}"
+                ratio = sum(a for a, _ in pairs) / sum(b for _, b in pairs)
+                goal = _judged(mean, ratio, low) if side == "running" else ""
+                line += f" {ratio:8.2f}   {f'{low:.2f} – {high:.2f}':13}{goal}"
             lines.append(line)
     wrong = [f"query {trial.query} seed {trial.seed}: {trial.error}" for trial in trials if trial.error]
     return "\n".join([*lines, f"wrong or failed: {'; '.join(wrong) or 'none'}"])
+
+
+def _judged(mean: float, ratio: float, low: float) -> str:
+    """The goal of a mean interval, and whether it is met; empty: it has none."""
+    if mean not in GOALS:
+        return ""
+    met = ratio >= GOALS[mean] and low > LEAST
+    return f"  {GOALS[mean]:g}, from above {LEAST:g} on: {'met' if met else 'missed'}"
 
 
 def _ended(trials: Sequence[Trial]) -> str:
