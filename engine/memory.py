@@ -18,15 +18,6 @@ class Used:
     memory: int = 0
 
 
-def memory_kills() -> int:
-    """Processes that the system has killed for want of memory since it started; 0 where it does not count them."""
-    try:
-        with open("/proc/vmstat", encoding="ascii") as file:
-            return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
-    except OSError:
-        return 0
-
-
 def anonymous_memory(process: int | None = None) -> int:
     """Resident bytes that no file backs, of this process or another; 0 where the system does not tell."""
     try:

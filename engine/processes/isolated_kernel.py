@@ -58,11 +58,11 @@ class IsolatedKernel:
         tell: Tell = lambda _: None,
     ) -> Made:
         """As `Kernel.run`. Raises OutOfMemory, too, for a task that needs more than it has; Revoked for a trusted one
-        whose process the system has ended for want of memory; ProcessEnded for all others."""
+        whose process was killed; ProcessEnded for all others."""
         try:
             return self._run(spec, read, between, begin)
         except ProcessEnded as error:
-            if error.for_memory and spec.stage.opaque != ISOLATED:
+            if error.was_killed and spec.stage.opaque != ISOLATED:
                 raise Revoked("the system needed its memory, and ended its process") from error
             raise
 

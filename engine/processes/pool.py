@@ -76,6 +76,9 @@ class ProcessPool:
             nursery.close()
 
     def _forked(self) -> ChildProcess:
-        if self._nursery is None or not self._nursery.is_alive:
-            self._nursery = Nursery(self._modules)
-        return ChildProcess(self._nursery.fork())
+        if self._nursery is not None:
+            with contextlib.suppress(OSError):  # it was killed
+                return ChildProcess(*self._nursery.fork())
+            self._nursery.close()
+        self._nursery = Nursery(self._modules)
+        return ChildProcess(*self._nursery.fork())

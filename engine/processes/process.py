@@ -15,19 +15,20 @@ import duckdb
 
 from qoop.catalog import errors
 from qoop.catalog.errors import ExecutionError, OutOfMemory
-from qoop.engine.memory import anonymous_memory, memory_kills
+from qoop.engine.memory import anonymous_memory
 from qoop.engine.processes.child import HEADER
+from qoop.engine.processes.nursery import NO_SIGNAL
 
 _INTERVAL = 0.02  # seconds between two checks of a call
 _TICKS = os.sysconf("SC_CLK_TCK")
+_REPORTED = 10.0  # seconds that the nursery may take to report the end of a process
 _SLACK = 32 << 20  # bytes beyond the limit at which the process is killed: its allocations fail before, as a rule
 
 
 class ProcessEnded(ExecutionError):
-    """The process has ended before its call. for_memory: the system has killed some process for want of memory
-    meanwhile."""
+    """The process has ended before its call. was_killed: by the system, which needs its memory, or by its user."""
 
-    for_memory = False
+    was_killed = False
 
 
 class Limits(NamedTuple):
@@ -45,8 +46,8 @@ class ChildProcess:
     ended its last call, and can take another.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
+    def __init__(self, connection: socket.socket, ending: socket.socket) -> None:
+        self._socket, self._ending = connection, ending
         self.id = 0  # until the first frame
         self._handle: int | None = None
         self._seconds = 0.0  # of the processor, as last read
@@ -67,7 +68,7 @@ class ChildProcess:
         Raises the errors of the call and of the check; OutOfMemory if it needs more than it may have; ProcessEnded.
         After all but the first it is killed.
         """
-        self.fit, kills = False, memory_kills()
+        self.fit = False
         try:
             self._begin(limits)
             request = json.dumps((function.__module__, function.__name__, arguments, limits.memory)).encode()
@@ -82,9 +83,6 @@ class ChildProcess:
                     self.fit = self._is_small() and not _is_full(described)
                     raise _error(described)
                 receive(data)
-        except ProcessEnded as error:
-            error.for_memory = memory_kills() > kills
-            raise
         finally:
             if not self.fit:
                 self.kill()
@@ -102,6 +100,7 @@ class ChildProcess:
         self.fit = False
         self.cpu_seconds()
         self._socket.close()
+        self._ending.close()
         if self._handle is not None:  # of this process, even if another has its number by now
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
@@ -116,7 +115,7 @@ class ChildProcess:
             try:
                 self._handle = os.pidfd_open(self.id)
             except OSError as error:
-                raise ProcessEnded(_DIED) from error
+                raise self._ended() from error
             self._base = anonymous_memory(self.id)
 
     def _send(self, data: bytes, limits: Limits) -> None:
@@ -128,7 +127,7 @@ class ChildProcess:
             except TimeoutError:
                 limits.check()
             except OSError as error:
-                raise ProcessEnded(_DIED) from error
+                raise self._ended() from error
 
     def _frame(self, limits: Limits) -> tuple[bytes, bytearray]:
         kind, size = HEADER.unpack(self._bytes(HEADER.size, limits))
@@ -144,9 +143,9 @@ class ChildProcess:
             except TimeoutError:
                 count = -1
             except OSError as error:
-                raise ProcessEnded(_DIED) from error
+                raise self._ended() from error
             if count == 0:
-                raise ProcessEnded(_DIED)
+                raise self._ended()
             if count > 0:
                 view = view[count:]
             if count < 0 or time.monotonic() - begun > _INTERVAL:
@@ -159,11 +158,21 @@ class ChildProcess:
         if anonymous_memory(self.id) > self._base + limits.memory + _SLACK:
             raise OutOfMemory(f"the query needs more than {limits.memory / 1e6:,.0f} MB")
 
+    def _ended(self) -> ProcessEnded:
+        """The error of a process that has ended. If no report comes, its nursery was killed, and it was with it."""
+        self._ending.settimeout(_REPORTED)
+        try:
+            report = self._ending.recv(1)
+        except OSError:
+            report = bytes([NO_SIGNAL])
+        by = report[0] if report else signal.SIGKILL
+        why = "the system needed its memory" if by == signal.SIGKILL else f"DuckDB crashed (signal {by})"
+        error = ProcessEnded(f"the process of the query has ended: {why}")
+        error.was_killed = by == signal.SIGKILL
+        return error
+
     def _is_small(self) -> bool:
         return anonymous_memory(self.id) < self._base + _SLACK
-
-
-_DIED = "the process of the query has ended: DuckDB crashed, or the system needed its memory"
 
 
 def _is_full(described: dict[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from waits import PATIENCE, until
 from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, QueryError
 from qoop.engine.processes.child import Reply
 from qoop.engine.processes.pool import ProcessPool
-from qoop.engine.processes.process import Limits
+from qoop.engine.processes.process import Limits, ProcessEnded
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
 ROOMY = Limits(256 << 20)
@@ -131,6 +131,20 @@ def test_a_check_that_raises_ends_the_process_at_once(pool: ProcessPool) -> None
 def test_a_process_that_dies_costs_its_own_call_alone(pool: ProcessPool) -> None:
     with pool.process() as process, pytest.raises(ExecutionError, match="the process of the query has ended"):
         process.call(dies, [], ROOMY)
+    with pool.process() as process:
+        assert process.call(doubled, [2], ROOMY) == 4
+
+
+def test_a_nursery_that_was_killed_gives_way_to_another(pool: ProcessPool) -> None:
+    with pool.process() as process:
+        process.call(own_id, [], ROOMY)
+        assert pool._nursery is not None
+        pool._nursery._process.kill()
+        pool._nursery._process.wait()
+        with pytest.raises(ProcessEnded) as raised:
+            process.call(doubled, [1], ROOMY)
+        assert raised.value.was_killed, "its children end with it"
+    pool._idle.clear()
     with pool.process() as process:
         assert process.call(doubled, [2], ROOMY) == 4
 
