@@ -63,7 +63,7 @@ class IsolatedKernel:
             return self._run(spec, read, between, begin)
         except ProcessEnded as error:
             if error.was_killed and spec.stage.opaque != ISOLATED:
-                raise Revoked("the system needed its memory, and ended its process") from error
+                raise Revoked("its process was killed, as where memory is short") from error
             raise
 
     def _run(self, spec: TaskSpec, read: Callable[[str], pa.Table], between: Callable[[], None], begin: Begin) -> Made:

@@ -83,7 +83,7 @@ def test_a_task_whose_process_is_killed_runs_again(
     job = session.submit(LONG)
     [first, *_] = until(lambda: processes(session))
     os.kill(first, signal.SIGKILL)
-    until(lambda: any("needed its memory" in str(record) for record in job.history()))
+    until(lambda: any("its process was killed" in str(record) for record in job.history()))
     until(lambda: set(processes(session)) - {first})
     assert job.state == "RUNNING"
     job.cancel()

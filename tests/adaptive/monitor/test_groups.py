@@ -157,6 +157,19 @@ with qoop.connect() as session:
 """
 
 
+_IN_PROCESSES = """
+import sys
+import qoop
+text = "SELECT count(n) AS n FROM (SELECT row_number() OVER (ORDER BY hash(i)) AS n FROM range(3000000) r(i))"
+with qoop.connect(slots=1, memory="1GB", isolation="process", watch_machine=False) as session:
+    job = session.submit(text)
+    while not job.wait(0.005) and session.backend.used_by_children().memory < 120_000_000:
+        pass
+    print("running", flush=True)
+    print(job.result().fetchall(), sum("was killed" in str(record) for record in job.history()), flush=True)
+"""
+
+
 @pytest.fixture
 def real_group() -> Iterator[ControlGroup]:
     """A real group of 2 GB and one and a half CPUs."""
@@ -227,3 +240,15 @@ def test_a_session_at_memory_high_has_less_and_says_why(real_group: ControlGroup
         assert why.startswith("the control group allows 800 MB of memory")
         assert any("for tasks, since the control group allows 800 MB of memory" in record for record in history)
     assert process.returncode == 0 and real_group.kills() == 0
+
+
+def test_kills_of_the_kernel_cost_a_session_of_processes_one_task(real_group: ControlGroup) -> None:
+    with begun(real_group, _IN_PROCESSES) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        real_group.limit_memory(int(real_group.memory_in_use()) + 20_000_000)  # the task needs more
+        until(real_group.kills)
+        real_group.limit_memory(2 * GB)
+        rows, killed = process.stdout.readline().rsplit(maxsplit=1)
+        assert rows == "[(3000000,)]" and int(killed) >= 1
+    assert process.returncode == 0
