@@ -160,10 +160,10 @@ with qoop.connect() as session:
 _IN_PROCESSES = """
 import sys
 import qoop
-text = "SELECT count(n) AS n FROM (SELECT row_number() OVER (ORDER BY hash(i)) AS n FROM range(3000000) r(i))"
+text = "SELECT count(n) AS n FROM (SELECT row_number() OVER (ORDER BY hash(i)) AS n FROM range(2000000) r(i))"
 with qoop.connect(slots=1, memory="1GB", isolation="process", watch_machine=False) as session:
     job = session.submit(text)
-    while not job.wait(0.005) and session.backend.used_by_children().memory < 120_000_000:
+    while not job.wait(0.005) and session.backend.used_by_children().memory < 100_000_000:
         pass
     print("running", flush=True)
     print(job.result().fetchall(), sum("was killed" in str(record) for record in job.history()), flush=True)
@@ -250,5 +250,5 @@ def test_kills_of_the_kernel_cost_a_session_of_processes_one_task(real_group: Co
         until(real_group.kills)
         real_group.limit_memory(2 * GB)
         rows, killed = process.stdout.readline().rsplit(maxsplit=1)
-        assert rows == "[(3000000,)]" and int(killed) >= 1
+        assert rows == "[(2000000,)]" and int(killed) >= 1
     assert process.returncode == 0
