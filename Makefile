@@ -29,7 +29,7 @@ FACES   := $(foreach name,server page adapters,tests/interfaces/$(name)) \
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-airflow test-ibis test-package test-pythons soak soak-clients soak-serve soak-restart soak-bombs soak-sim soak-packs soak-growing soak-views attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-airflow test-ibis test-package test-pythons soak soak-clients soak-serve soak-restart soak-bombs soak-sim soak-packs soak-growing soak-views soak-sweeps attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
@@ -50,6 +50,7 @@ help:
 	@echo "make soak-packs    RUNS=1000 schedules of faults for packed outputs in a store; SEED, FIRST as above"
 	@echo "make soak-growing  RUNS=500 schedules of kills, switches and resizes while answers grow; SEED, FIRST as above"
 	@echo "make soak-views    KILLS=1000 of processes that refresh views while files come, change and go; SEED"
+	@echo "make soak-sweeps   KILLS=200 of processes that run a named sweep: no step is done again, the same best; SEED"
 	@echo "make test-cgroups  sessions in control groups of version 2, in a small machine (Debian; needs QEMU's packages)"
 	@echo "make attack        odd texts, damaged files, little memory, kills; takes SERIES=a,b SEED=n RUNS=n SHARE=0.1"
 	@echo "make fuzz          RUNS=100000 random queries against DuckDB, half of them on DuckDB 2; SEED, PROCESSES"
@@ -152,6 +153,9 @@ soak-growing: $(READY)
 
 soak-views: $(READY)
 	$(BIN)/python tests/soak/views.py --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED))
+
+soak-sweeps: $(READY)
+	$(BIN)/python tests/soak/sweeps.py --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 
 attack: $(READY)
 	$(BIN)/python tests/attack $(if $(SERIES),--series $(SERIES)) $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(SHARE),--share $(SHARE))

@@ -17,6 +17,8 @@ def described(text: str, kinds: Kinds, constants: Mapping[str, Any] | None = Non
 
     >>> described("complex(real=1.0, imag=2.0)", {"complex": complex}.__getitem__)
     (1+2j)
+    >>> described("(-inf, complex(real=1.0))", {"complex": complex}.__getitem__, {"inf": float("inf")})
+    (-inf, (1+0j))
     """
     return _made(ast.parse(text, mode="eval").body, kinds, constants or {})
 
@@ -24,6 +26,10 @@ def described(text: str, kinds: Kinds, constants: Mapping[str, Any] | None = Non
 def _made(node: ast.expr, kinds: Kinds, constants: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Name) and node.id in constants:
         return constants[node.id]
+    if isinstance(node, ast.Tuple):
+        return tuple(_made(one, kinds, constants) for one in node.elts)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Name):
+        return -_made(node.operand, kinds, constants)
     if not isinstance(node, ast.Call):
         return ast.literal_eval(node)
     kind = kinds(node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qoop.programs import rounds, steps
-from qoop.programs.sweeps import messages, sweep
+from qoop.programs.sweeps import messages, race, sweep
 from qoop.programs.views import freshness
 
 
@@ -12,5 +12,6 @@ def program_kinds() -> tuple[type, ...]:
     of_views = freshness.Compared, freshness.RefreshEnded, freshness.Freshness
     of_sweeps = sweep.Sweep, sweep.Trial, messages.TrialStepEnded, messages.TrialFailed, messages.Predicted
     more_of_sweeps = messages.Share, messages.Due
+    of_races = race.Race, race.Racer, messages.Compared, messages.WholeEnded, messages.Abandoned
     of_answers = rounds.RoundEnded, rounds.Finish, rounds.Rounds
-    return *of_answers, steps.StepEnded, steps.Steps, *of_views, *of_sweeps, *more_of_sweeps
+    return *of_answers, steps.StepEnded, steps.Steps, *of_views, *of_sweeps, *more_of_sweeps, *of_races

@@ -168,7 +168,9 @@ class Programs(Registration):
         group = self.cluster.shares.group(self._options.terms_with(**terms), slots)
         first = self.sql(start) if isinstance(start, str) else start
         begin, log = partial(self.start, resume=False), self.cluster.program_log()
-        chosen = SweepOptions(params, trials, metric, slots, folder, **own)
+        goal = self._options.goal
+        races = goal["confidence"], goal["exact_within"], self.config.ray is not None
+        chosen = SweepOptions(params, trials, metric, slots, folder, *races, **own)
         study = begun(step, first, self._tables, self.planning, chosen, begin, group, log)
         self._named_sweeps.add(study, chosen.name)
         return study

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NOT_BUSY = "no other query had to wait for it"
 """The reason of an exact answer that could have ended early for other queries."""
 
-_PIECES = 1024
+FEWEST_PIECES = 1024
 """The fewest pieces of a table that has enough rows: with fewer, the first intervals come too late."""
 
 
@@ -137,7 +137,7 @@ def _round_plan(query: _Query, options: AnswerOptions) -> RoundPlan | NotGrowing
     if session.on_nodes and not growth.fact.source.shared:
         return NotGrowing(f"{name}, the table of its sums, is in the memory of this process")
     seed = _seed(query.bound, growth) if options.seed is None else options.seed
-    pieces = cut(growth.fact, _PIECES)
+    pieces = cut(growth.fact, FEWEST_PIECES)
     ways = compared(growth.universes, buckets_in_order().ends, session.planning.cost)
     if ways is not None and (pieces is None or ways.by_buckets < ways.by_pieces):
         return _if_values_fit(RoundPlan(growth, Buckets(ways.universe, name, seed), buckets_in_order(), ways))

@@ -236,7 +236,7 @@ class Totals:
         if term.is_of_values:
             return f"d{place}"
         if term.z is not None:
-            return _spread_sql(term)
+            return spread_sql(term)
         if term.x is not None:
             return f"(t{term.y} / nullif(t{term.x}, 0))"
         found = f"coalesce(t{term.y}, 0)" if term.op == "count" else f"t{term.y}"
@@ -249,7 +249,7 @@ _WHOLE = "qoop_whole"
 _GROUP = "qoop_group"
 
 
-def _spread_sql(term: Term) -> str:
+def spread_sql(term: Term) -> str:
     """A variance or deviation of the rows that were read, as an estimate of that of all rows."""
     rows = f"nullif({f't{term.x} - 1' if term.op.endswith('samp') else f't{term.x}'}, 0)"
     found = f"(greatest(t{term.y} - t{term.z}::DOUBLE ** 2 / nullif(t{term.x}, 0), 0) / {rows})"

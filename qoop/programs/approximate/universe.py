@@ -109,7 +109,7 @@ class Buckets:
     def text(self, round_sql: str, buckets: Sequence[int]) -> str:
         """The query of a round over whole tables, for consecutive buckets. round_sql: the query over pieces."""
         query = parse_one(round_sql.replace(PIECE_ROWS, "1"), read="duckdb")
-        within = _per_piece(query)
+        within = per_piece(query)
         keyed = {one.alias: one for one in (self.universe.fact, *self.universe.others)}
         for source in sources_of(within):
             one = keyed.get(source.alias_or_name.lower())
@@ -137,7 +137,7 @@ class Buckets:
         return f"hash(hash({', '.join(keys)}, {self.salt})) % {BUCKETS}"  # twice: the salt alone only renames buckets
 
 
-def _per_piece(query: exp.Expr) -> exp.Select:
+def per_piece(query: exp.Expr) -> exp.Select:
     """The SELECT in the query of a round that reads the table: see `qoop.programs.approximate.round_sql.round_sql`."""
     within = query.args["from_"].this.this
     source = within.args["from_"].this

@@ -5,6 +5,9 @@
     messages.py     messages to the program of a sweep, and its orders
     sweep.py        the program: which trial runs its next step; pure
     policies.py     the fate of a trial at a boundary, and which trial a free slot runs
+    race.py         the program of a race between queries whose answers grow; pure
+    contest.py      the queries of a race: the metrics of several trials side by side
+    paired.py       which trials are beaten, by differences over the same pieces
     division.py     how many slots promising trials deserve
     prospects.py    the chance that a curve of scores reaches a level
     metric.py       the metric of a step, in the step's own job

@@ -16,12 +16,21 @@ from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull
 from qoop.catalog.signed_json import NotAsWritten, NotSealed, opened, sealed
 from qoop.catalog.written.described import described
 from qoop.programs.parts import Part, Parts
-from qoop.programs.sweeps.messages import Message, Predicted, TrialFailed, TrialStepEnded
+from qoop.programs.sweeps.messages import (
+    Abandoned,
+    Compared,
+    Message,
+    Predicted,
+    TrialFailed,
+    TrialStepEnded,
+    WholeEnded,
+)
 from qoop.query.plan_keys import Settings
 from qoop.query.result import Result
 
 _FORMAT = "qoop-sweep-1"
-_KINDS = {kind.__name__: kind for kind in (Begin, TrialStepEnded, TrialFailed, Predicted)}
+_MESSAGES = Begin, TrialStepEnded, TrialFailed, Predicted, Compared, WholeEnded, Abandoned
+_KINDS = {kind.__name__: kind for kind in _MESSAGES}
 _CONSTANTS = {"inf": float("inf"), "nan": float("nan")}
 
 

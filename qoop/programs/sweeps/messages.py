@@ -38,6 +38,39 @@ class Predicted:
 
 
 @value
+class Compared:
+    """Trials of a race were compared by the pieces read so far. scores, halves: the estimate of each and half the width
+    of its interval. chances: to be better than the leader, or of the target. beaten: those that cannot be the best."""
+
+    number: int
+    trials: tuple[int, ...]
+    scores: tuple[float, ...]
+    halves: tuple[float, ...]
+    chances: tuple[float, ...]
+    beaten: tuple[int, ...]
+    seconds: float
+    at: float
+
+
+@value
+class WholeEnded:
+    """One query over whole tables gave the scores of all trials that are left in a race."""
+
+    trials: tuple[int, ...]
+    scores: tuple[float, ...]
+    seconds: float
+    at: float
+
+
+@value
+class Abandoned:
+    """A query for several trials of a race failed: each runs its own."""
+
+    why: str
+    at: float
+
+
+@value
 class Share:
     """The sweep has this many slots from now on."""
 
@@ -67,5 +100,22 @@ class Predict:
     ahead: int
 
 
-Message = Begin | TrialStepEnded | TrialFailed | Predicted | Share | Due | Stop
-Order = RunStep | Predict | Show | End
+@value
+class ReadPieces:
+    """Read the pieces of a round, for these trials of a race."""
+
+    number: int
+    trials: tuple[int, ...]
+
+
+@value
+class RunWhole:
+    """Compute the metrics of these trials of a race in one query over whole tables."""
+
+    trials: tuple[int, ...]
+
+
+Message = (
+    Begin | TrialStepEnded | TrialFailed | Predicted | Compared | WholeEnded | Abandoned | Share | Due | Stop
+)  # fmt: skip
+Order = RunStep | Predict | ReadPieces | RunWhole | Show | End

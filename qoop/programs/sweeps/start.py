@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, get_args
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
+from qoop.planner.explain import seconds_text
+from qoop.programs.approximate.planning import SessionQueries
 from qoop.programs.folder_lock import folder_lock
 from qoop.programs.iterate.planning import StepPlanning
 from qoop.programs.sweeps.journal import Journal
 from qoop.programs.sweeps.kinds_of_options import check_kinds
 from qoop.programs.sweeps.metric import with_metric
 from qoop.programs.sweeps.policies import JUDGED, NAMES
+from qoop.programs.sweeps.race import Race, Racer
 from qoop.programs.sweeps.space import Setting, settings
 from qoop.programs.sweeps.study import SIGNS, Direction, Prune, Study, StudyParts
 from qoop.programs.sweeps.sweep import Sweep, Trial
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from qoop.adaptive.cluster.job_group import JobGroup
     from qoop.adaptive.program_log import MessageLog
+    from qoop.programs.sweeps.contest import Contest
     from qoop.programs.sweeps.ray_scheduler import RayScheduler
     from qoop.programs.sweeps.study import StartsOnTerms
     from qoop.query.planning import QueryPlanning
@@ -40,13 +44,19 @@ _EVERY = 10
 
 @value
 class SweepOptions:
-    """See `Session.sweep`. slots: steps that may run at once. folder: where named sweeps are kept."""
+    """See `Session.sweep`. slots: steps that may run at once. folder: where named sweeps are kept.
+
+    confidence: that the best trial wins a race. exact_within: seconds; sweeps that should be shorter do not race.
+    on_nodes: see `SessionQueries`."""
 
     params: object
     trials: int | None
     metric: str
     slots: int
     folder: Path | None
+    confidence: float
+    exact_within: float
+    on_nodes: bool
     direction: Direction = "maximize"
     target: float | None = None
     within: float | None = None
@@ -122,6 +132,7 @@ def _begun(
         raise ConfigError(f"there is a table {options.former} already: pass another name as former")
     if options.name is not None and not is_steady(texts[0]):
         raise ConfigError("a step that depends on chance, time or order cannot be continued: leave name out")
+    racing = "" if repeats else _racing(texts, tables, planning, options)
     trials = tuple(Trial(turn=number) for number in range(len(found)))
     most = options.most if repeats else 1
     program = Sweep(
@@ -133,17 +144,51 @@ def _begun(
         if options.name is not None:
             journal = Journal(_taken(options, stack), user_key(), tables.binder.settings)
             stack.callback(journal.close)
-            earlier = journal.open(_identity(step, found, options))
+            earlier = journal.open(_identity(step, found, options) | {"table": _version(racing)})
         shared = stack.enter_context(group)
         measured = [with_metric(text, options.metric, options.former) for text in texts]
         plans = StepPlanning(measured[0], options.former, tables, planning.apart)
         stack.callback(plans.close)
+        queries = None
+        if not isinstance(racing, str):
+            queries = racing.opened()
+            stack.callback(queries.close)
         parts = StudyParts(
-            first, found, measured, plans, options.metric, options.direction, start, shared, journal, log, judge,
-            source, lambda setting: with_metric(write(setting), options.metric, options.former),
+            first, found, measured, plans, options.metric, options.direction, start, shared, queries,
+            racing if isinstance(racing, str) else "", journal, log, judge, source,
+            lambda setting: with_metric(write(setting), options.metric, options.former),
         )  # fmt: skip
         close = stack.pop_all().close
-    return Study(parts, program, earlier, close)
+    return Study(parts, program if isinstance(racing, str) else _race(racing, options, len(found)), earlier, close)
+
+
+def _racing(texts: list[str], tables: SessionTables, planning: QueryPlanning, options: SweepOptions) -> Contest | str:
+    """The race of trials that are one query each; or the reason why each runs exactly."""
+    if options.sampler is not None:
+        return "its settings are proposed one after the other"
+    if options.scheduler != "pop":
+        return f"scheduler={options.scheduler!r} runs each query to its end"
+    if not options.metric.isidentifier():
+        return "its metric is another query"
+    if options.name is None and options.exact_within:  # one with a name is decided as in the processes before
+        seconds = planning.estimated_seconds(planning.plan(texts[0])) * len(texts)
+        if seconds <= options.exact_within:
+            return f"all trials should take {seconds_text(seconds)}, and race from {options.exact_within:g} s on"
+    from qoop.programs.sweeps.contest import contest  # few sweeps are races
+
+    queries = SessionQueries(tables, planning, options.on_nodes)
+    sign = SIGNS[options.direction]
+    return contest(texts, options.metric, queries, options.confidence, sign, _score(options, options.target))
+
+
+def _race(contest: Contest, options: SweepOptions, trials: int) -> Race:
+    racers = (Racer(),) * trials
+    return Race(racers, contest.rounds, options.slots, _score(options, options.target), options.within)
+
+
+def _version(racing: Contest | str) -> str:
+    """The version of the table that trials race over: the sums of its pieces are kept."""
+    return "" if isinstance(racing, str) else racing.growth.fact.version
 
 
 def _judge(options: SweepOptions) -> RayScheduler | None:

@@ -17,10 +17,21 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from qoop.adaptive.program import Begin, End, Show, Stop
 from qoop.catalog.errors import Cancelled, ExecutionError, QoopError, SessionClosed
 from qoop.catalog.value import value
-from qoop.programs.sweeps.messages import Due, Predict, RunStep, Share, TrialFailed, TrialStepEnded
+from qoop.programs.sweeps.messages import (
+    Abandoned,
+    Due,
+    Predict,
+    ReadPieces,
+    RunStep,
+    RunWhole,
+    Share,
+    TrialFailed,
+    TrialStepEnded,
+    WholeEnded,
+)
 from qoop.programs.sweeps.metric import parted
-from qoop.programs.sweeps.policies import promising
 from qoop.programs.sweeps.prospects import predicted
+from qoop.programs.sweeps.race import Race
 from qoop.programs.sweeps.sweep import OPEN
 
 if TYPE_CHECKING:
@@ -31,9 +42,11 @@ if TYPE_CHECKING:
     from qoop.adaptive.program_log import MessageLog
     from qoop.adaptive.schedulers.terms import Terms
     from qoop.programs.iterate.planning import StepPlanning
+    from qoop.programs.sweeps.contest import ContestQueries
     from qoop.programs.sweeps.journal import Journal
     from qoop.programs.sweeps.messages import Message, Order
     from qoop.programs.sweeps.optuna_source import OptunaSource
+    from qoop.programs.sweeps.race import Racer
     from qoop.programs.sweeps.ray_scheduler import RayScheduler
     from qoop.programs.sweeps.space import Setting
     from qoop.programs.sweeps.sweep import Sweep, Trial, Why
@@ -46,6 +59,8 @@ _STATES = {
 }  # fmt: skip
 Direction = Literal["maximize", "minimize"]
 Prune = Literal["park", "kill"]
+_OF_ALL = -1
+"""In place of a trial: a query for several trials of a race."""
 SIGNS: Mapping[Direction, float] = {"maximize": 1.0, "minimize": -1.0}
 """The factors from metrics to scores, of which the higher is better."""
 
@@ -90,6 +105,7 @@ class StudyParts:
 
     first: the table that first steps read. texts: the step of each trial.
     planning: of steps. start: begins a job on the terms of the group.
+    contest: the queries of a race; None: trials have steps, or run exactly, by `reason`.
     log: takes the messages to the program, see `Cluster.program_log`.
     judge: decides about trials, in place of predictions. source: proposes the settings of trials when they begin; then
     texts has only the first. write: the step of a setting.
@@ -103,6 +119,8 @@ class StudyParts:
     direction: Direction
     start: StartsOnTerms
     group: JobGroup
+    contest: ContestQueries | None
+    reason: str
     journal: Journal | None
     log: MessageLog | None
     judge: RayScheduler | None
@@ -120,7 +138,7 @@ class Study:
     """A sweep that runs, made by :meth:`qoop.session.session.Session.sweep`. Thread-safe."""
 
     def __init__(
-        self, parts: StudyParts, program: Sweep, earlier: Sequence[Message], close: Callable[[], None]
+        self, parts: StudyParts, program: Sweep | Race, earlier: Sequence[Message], close: Callable[[], None]
     ) -> None:
         """earlier: the messages of processes before. close: releases what the sweep holds; called once, at its end."""
         self.name = "sweep"  # by which the session knows it
@@ -134,7 +152,8 @@ class Study:
         self._best: Result | None = None
         self._running: dict[int, Job] = {}
         self._error: BaseException | None = None
-        self._program, self._ended = program, False
+        self._program: Sweep | Race = program
+        self._ended = False
         for message in earlier:
             self._program, _ = self._program.after(message)
         self._begun = time.monotonic() - self._program.at
@@ -173,7 +192,7 @@ class Study:
     def trials(self) -> list[TrialStatus]:
         """Each trial as it is now."""
         program = self._program
-        kept = promising(program)
+        kept = program.promising
         return [self._status(program, number, kept) for number in range(len(program.trials))]
 
     @property
@@ -189,7 +208,8 @@ class Study:
     def best_result(self) -> Result:
         """The rows of the step with the best metric so far. Raises as `best_params`."""
         self._best_number()
-        assert self._best is not None
+        if self._best is None:
+            raise ExecutionError("the race goes on: no trial is exact so far")
         return self._best
 
     def trials_dataframe(self) -> pandas.DataFrame:
@@ -233,6 +253,11 @@ class Study:
     def spans(self) -> Sequence[StepSpan]:
         """The steps that have ended in this process, in the order of their ends."""
         return tuple(self._spans)
+
+    @property
+    def reason(self) -> str:
+        """The reason not to race, for trials that are one query; empty: they race, or they have steps."""
+        return self._parts.reason
 
     @property
     def why(self) -> Why:
@@ -289,14 +314,27 @@ class Study:
     def _go_on(self, journal: Journal) -> None:
         """Order again what earlier processes had not done."""
         program = self._program
+        if isinstance(program, Race):
+            self._load_race(program, journal)
+        else:
+            self._load_steps(program, journal)
+        for order in program.pending:
+            self._do(order)
+
+    def _load_steps(self, program: Sweep, journal: Journal) -> None:
         for number, trial in enumerate(program.trials):
             if trial.scores and trial.state in OPEN:
                 self._answers[number] = journal.answer(number, len(trial.scores) - 1).arrow()
         if program.best >= 0:
             best = program.trials[program.best]
             self._best = journal.answer(program.best, best.scores.index(best.best))
-        for order in program.pending:
-            self._do(order)
+
+    def _load_race(self, program: Race, journal: Journal) -> None:
+        if self._parts.contest is not None and program.phase == "reading":
+            for number in range(program.number):
+                self._parts.contest.add(journal.answer(_OF_ALL, number).arrow())
+        if program.best >= 0 and program.trials[program.best].state == "complete":
+            self._best = journal.answer(program.best, len(program.trials[program.best].scores) - 1)
 
     def _share_out(self) -> None:
         """Report the slots of the group to the program, where these are others."""
@@ -326,13 +364,15 @@ class Study:
             case Predict() if self._parts.judge is not None:
                 status, last = self.trials[order.trial], self._sign * self._program.trials[order.trial].scores[-1]
                 self._events.put(partial(self._send, self._parts.judge.decided(order, status, last)))
+            case ReadPieces() | RunWhole():
+                self._start_contest(order)
             case Predict():
                 self._predicting.submit(self._predict, order, self._program.trials[order.trial].scores)
             case Show() | End():
                 pass
 
     def _start_step(self, trial: int, number: int) -> None:
-        before = self._answers[trial] if number else self._parts.first
+        before = self._answers.get(trial, self._parts.first)
         try:
             planned = self._parts.planning.plan(before, self._text(trial))
             job = self._parts.start(planned, terms=self._parts.group.terms, follows=number > 0)
@@ -352,6 +392,46 @@ class Study:
         if not self._program.trials[trial].scores:
             source.learn(self)
         return self._parts.write(source.propose(trial))
+
+    def _start_contest(self, order: ReadPieces | RunWhole) -> None:
+        """Start a query for several trials of a race."""
+        contest = self._parts.contest
+        assert contest is not None
+        try:
+            if isinstance(order, ReadPieces):
+                planned = contest.plan_round(order.number, order.trials)
+            else:
+                planned = contest.plan_whole(order.trials)
+            job = self._parts.start(planned, terms=self._parts.group.terms)
+        except SessionClosed:
+            raise
+        except QoopError as error:
+            self._send(Abandoned(str(error), self._now()))
+            return
+        self._running[_OF_ALL], begun = job, time.monotonic()
+        job.when_ended(lambda: self._events.put(partial(self._contest_ended, order, job, begun)))
+
+    def _contest_ended(self, order: ReadPieces | RunWhole, job: Job, begun: float) -> None:
+        if self._running.pop(_OF_ALL, None) is not job or self._program.state == "ended":
+            return
+        contest, seconds = self._parts.contest, time.monotonic() - begun
+        assert contest is not None
+        try:
+            rows = job.result()
+            if isinstance(order, RunWhole):
+                message: Message = WholeEnded(order.trials, contest.scores(rows.arrow()), seconds, self._now())
+            else:
+                if self._parts.journal is not None:
+                    self._parts.journal.keep_answer(_OF_ALL, order.number, rows)
+                contest.add(rows.arrow())
+                message = contest.compared(order.number, order.trials, seconds, self._now())
+        except (Cancelled, SessionClosed):
+            raise  # the race can go on in another session
+        except QoopError as error:
+            message = Abandoned(str(error), self._now())
+        self._send(message)
+        for trial in order.trials:
+            self._tell(trial, begun, seconds)
 
     def _step_ended(self, trial: int, number: int, job: Job, begun: float) -> None:
         if self._running.pop(trial, None) is not job or self._program.state == "ended":
@@ -384,16 +464,16 @@ class Study:
         self._events.put(partial(self._send, predicted(order, scores)))
 
     def _tell(self, number: int, begun: float, seconds: float) -> None:
-        status = self._status(self._program, number, promising(self._program))
+        status = self._status(self._program, number, self._program.promising)
         with self._changed:
             self._shown.append(status)
             first = begun - self._begun
             self._spans.append(StepSpan(number, first, first + seconds, status.kind))
             self._changed.notify_all()
 
-    def _status(self, program: Sweep, number: int, kept: set[int]) -> TrialStatus:
-        trial: Trial = program.trials[number]
-        kind = "poor" if trial.state == "parked" else "promising" if number in kept else "opportunistic"
+    def _status(self, program: Sweep | Race, number: int, kept: set[int]) -> TrialStatus:
+        trial: Trial | Racer = program.trials[number]
+        kind = "poor" if trial.state in ("parked", "pruned") else "promising" if number in kept else "opportunistic"
         return TrialStatus(
             number, _STATES[trial.state], self._parts.settings[number],
             self._sign * trial.best if trial.scores else None, len(trial.scores), trial.seconds,

@@ -37,7 +37,7 @@ from qoop.programs.sweeps.messages import (
     TrialFailed,
     TrialStepEnded,
 )
-from qoop.programs.sweeps.policies import POLICIES
+from qoop.programs.sweeps.policies import POLICIES, promising
 
 TrialState = Literal["waiting", "running", "predicting", "parked", "complete", "pruned", "failed"]
 Fate = Literal["running", "waiting", "parked", "pruned"]
@@ -140,6 +140,11 @@ class Sweep:
     def level(self) -> float:
         """The score to reach: the target, or a little more than the best one so far."""
         return self.target if self.target is not None else self.highest + max(_RISE * abs(self.highest), 1e-12)
+
+    @property
+    def promising(self) -> set[int]:
+        """The trials that deserve slots of their own."""
+        return promising(self)
 
     def numbers(self, state: TrialState) -> Iterator[int]:
         """The trials in a state."""

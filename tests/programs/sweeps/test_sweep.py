@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qoop.adaptive.program import Begin, End, Show, Stop
+from qoop.adaptive.program_log import Programs
+from qoop.programs.kinds import program_kinds
 from qoop.programs.sweeps.division import Division, division
 from qoop.programs.sweeps.messages import Due, Predict, Predicted, RunStep, Share, TrialFailed, TrialStepEnded
 from qoop.programs.sweeps.prospects import prospect
+from qoop.programs.sweeps.race import Race, Racer
 from qoop.programs.sweeps.sweep import Sweep, Trial
 from qoop.tpcds.simulate.sweeps import compared, curves, reachable, simulated
 
@@ -82,6 +85,13 @@ def test_a_failed_trial_leaves_its_slot_and_late_messages_change_nothing() -> No
     assert orders == (RunStep(1, 0),) and sweep.trials[0].why == "no such column"
     assert sweep.after(TrialStepEnded(0, 0, 0.5, 1.0, 2.0)) == (sweep, ())
     assert sweep.after(Predicted(1, 0, 0.5, 1.0)) == (sweep, ())
+
+
+def test_a_trace_holds_its_states() -> None:
+    states = Sweep("pop", (Trial(turn=0, p=0.5), Trial(turn=1))), Race((Racer(), Racer(half=1.0)), 2)
+    first = ("RunStep(trial=0, number=0)",), ("ReadPieces(number=0, trials=(0, 1))",)
+    for state, orders in zip(states, first, strict=True):
+        assert Programs(program_kinds()).take("sweep", "Begin()", repr(state)) == orders
 
 
 def test_shares_time_and_stop() -> None:
