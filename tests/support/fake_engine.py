@@ -41,6 +41,7 @@ for line in sys.stdin:
     elif "run" in request:
         if options.mode == "dies":
             sys.exit("out of luck")
+        (durable / "working").touch()
         saved = durable / "saved"
         done = float(saved.read_text()) if saved.exists() else 0.0
         step = options.checkpoint or options.work

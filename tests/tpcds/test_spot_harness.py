@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
@@ -9,12 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pytest
+from waits import until
 
 from qoop.adaptive.profiles import CapacityProfile, load
 from qoop.catalog.errors import ConfigError
@@ -213,6 +215,30 @@ def test_a_trace_that_is_another_one_is_refused(tmp_path: Path) -> None:
         market("bamboo", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("twice.csv", "0,add,a\n5000,remove,a\n6000,remove,a\n", "line 3: a is not there"),
+        ("negative.txt", "2021-12-10, 13:07:45, 3\n2021-12-10, 13:08:45, -1\n", "line 2: '2021-12-10, 13:08:45, -1'"),
+        ("empty.csv", "", "is no capacity profile"),
+    ],
+)
+def test_a_bad_trace_is_refused_with_its_line(tmp_path: Path, name: str, text: str, complaint: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=complaint):
+        market(str(tmp_path / name))
+
+
+def test_a_machine_that_is_up_or_down_is_so_in_its_windows(tmp_path: Path) -> None:
+    """A series of ticks of 10 s, as SkyPilot's: up for 30 s, down for 20, up for 20, down for 10."""
+    (tmp_path / "series.json").write_text('{"metadata": {"gap_seconds": 10}, "data": [1, 1, 1, 0, 0, 1, 1, 0]}')
+    trace = market(str(tmp_path / "series.json")).trace
+    assert trace.mean_life == 25.0
+    ups = list(takewhile(lambda up: up.begin < 400.0, trace.ups(random.Random(3))))
+    assert {round(b.begin - a.end, 6) for a, b in pairwise(ups)} == {10.0, 20.0}
+    assert {round(up.end - up.begin, 6) for up in ups[1:]} == {20.0, 30.0}
+
+
 # --- real processes ------------------------------------------------------------------------------------------
 
 
@@ -254,6 +280,21 @@ def test_the_driver_imports_no_engine_and_no_session() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_all_processes_end_with_the_one_that_started_the_driver(tmp_path: Path) -> None:
+    command = [sys.executable, "-S", str(FAKE), "--mode=orphans", "--work=600"]
+    value = order([Up(0.0, math.inf)], 600.0, command=command, durable=str(tmp_path)).json()
+    code = (
+        "import json, sys; from qoop.tpcds.spot.course import Order; from qoop.tpcds.spot.driving import report; "
+        "report(Order.of(json.loads(sys.argv[1])))"
+    )
+    file = tmp_path / "orphan"
+    with subprocess.Popen([sys.executable, "-c", code, json.dumps(value)]) as process:
+        until((tmp_path / "working").exists)
+        process.kill()
+    orphan = Path(f"/proc/{file.read_text()}/stat")
+    until(lambda: not orphan.exists() or orphan.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 @pytest.mark.slow
