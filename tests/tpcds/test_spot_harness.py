@@ -199,6 +199,14 @@ def test_tables_that_were_made_are_there_in_the_next_life() -> None:
     assert world.tables == [a, a, b]
 
 
+def test_an_adapter_hears_of_a_loss_as_long_before_as_the_notice_says() -> None:
+    events: list[Event] = []
+    drive(order([Up(0.0, 2.0), Up(3.0, 9.0)], 9.0, notice=0.5), VirtualWorld(0.2, 4.0), events.append)
+    lives = [("started", 0.0), ("ready", 0.2), ("sent", 0.2), ("noticed", 1.5), ("lost", 2.0), ("gone", 2.0)]
+    assert [(event.what, event.at) for event in events[:6]] == lives
+    assert events[-1].what == "gone" and events[-2].at == 7.2
+
+
 def test_a_market_without_a_loss_has_no_pressure() -> None:
     still = Recorded.of(CapacityProfile.of([(0, 1, 1, 3), (50, 1, 1, 3)]))
     with pytest.raises(ConfigError, match="no machine is lost in the market calm"):
