@@ -62,6 +62,18 @@ def test_a_finished_benchmark_makes_no_run_again(made: bench.SpotOptions) -> Non
     assert results(made).read_bytes() == before and not any("window" in line for line in lines)
 
 
+def test_another_undisturbed_time_makes_the_runs_that_rest_on_it_again(made: bench.SpotOptions, tmp_path: Path) -> None:
+    records = [json.loads(line) for line in results(made).read_text().splitlines()]
+    [calm] = [one for one in records if one.get("name") == "run long q96 none 0 0 duckdb"]
+    for event in calm["value"]["events"]:
+        event[0] *= 1.5
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    lines: list[str] = []
+    bench.run(replace(made, folder=tmp_path), lines.append)
+    assert [line.partition(" duckdb")[0] for line in lines if "window" in line] == ["q96    exponential 4 window 0"]
+    assert sent.problems(tmp_path / "results.jsonl", {"exponential": market("exponential")}) == []
+
+
 def test_results_of_another_setting_or_version_are_refused(made: bench.SpotOptions) -> None:
     with pytest.raises(ConfigError, match="other settings"):
         bench.run(replace(made, memory=10**9), lambda line: None)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from qoop.tpcds.oracle import Oracle, compare
-from qoop.tpcds.ordering import ordering
+from qoop.tpcds.ordering import Ordering, ordering
 
 _CUT_DIGITS = 4
 _Bring = Callable[[pa.ChunkedArray], pa.ChunkedArray]
@@ -28,6 +28,7 @@ class Judge:
     def __init__(self, directory: Path, threads: int | None = None) -> None:
         self._oracle = Oracle(directory, threads)
         self._known: dict[str, pa.Table] = {}
+        self._orders: dict[str, Ordering] = {}
         self._made: set[str] = set()
         self._last_whole: tuple[str, pa.Table] | None = None
 
@@ -53,7 +54,9 @@ class Judge:
         def conform(table: pa.Table) -> pa.Table:
             return _table(table, [other for _, other in brought], theirs.column_names)
 
-        order = ordering(text, theirs.column_names)
+        if text not in self._orders:
+            self._orders[text] = ordering(text, theirs.column_names)
+        order = self._orders[text]
         found = compare(
             mine, conform(theirs), order=order, unlimited=lambda: conform(self._whole(order.unlimited or ""))
         )

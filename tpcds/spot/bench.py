@@ -232,9 +232,9 @@ class _Bench:
 
     def _made(self, engine: _Engine, task: Task, key: RunKey, ups: Sequence[Up], reference: float) -> Run:
         """The run of a key: from the results, or made now and kept there."""
-        kept = self._results.get(str(key))
-        if kept is not None and not (self._options.again and Run.of(kept).disturbed):
-            return Run.of(kept)
+        kept = self._kept(key, reference)
+        if kept is not None:
+            return kept
         limit = LIMIT * reference
         if key.market == NONE:  # to know that an engine cannot answer, it may take longer
             limit = READY_SECONDS + (limit or _PATIENCE * len(task.texts))
@@ -251,6 +251,16 @@ class _Bench:
         self._results.put(str(key), run.json())
         self._tell(line(run))
         return run
+
+    def _kept(self, key: RunKey, reference: float) -> Run | None:
+        """The run of a key in the results, None if it has to be made: once more, too, where the undisturbed time of the
+        reference has changed, from which its losses follow."""
+        value = self._results.get(str(key))
+        if value is None:
+            return None
+        run = Run.of(value)
+        is_stale = key.market != NONE and run.reference != reference
+        return None if is_stale or (self._options.again and run.disturbed) else run
 
     def _drive(
         self, entrant: Entrant, own: Sequence[Work], scratch: Path, ups: Sequence[Up], limit: float, notice: float = 0.0
