@@ -47,15 +47,18 @@ class Refreshing:
         CatalogError."""
         return self._way_over(*self._bind())
 
-    def refreshed(self, before: Edition | None, whole: bool = False) -> tuple[Result, Edition] | None:
-        """The rows of the view and their record; None: `before` is of the present tables. whole: from all rows.
+    def refreshed(
+        self, before: Edition | None, whole: bool = False, again: bool = False
+    ) -> tuple[Result, Edition] | None:
+        """The rows of the view and their record; None: `before` is of the present tables. whole: from all rows. again:
+        also if the tables have not changed.
 
         Raises QueryError, CatalogError, and the errors of jobs.
         """
         at, begun = time.time(), time.monotonic()
         bound, tables = self._bind()
         bases = {name: Base.of(table) for name, table in tables.items()}
-        if before is not None and not whole and before.bases == bases:
+        if before is not None and not (whole or again) and before.bases == bases:
             return None
         way = self._way_over(bound, tables)
         if whole:

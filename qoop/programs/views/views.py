@@ -169,12 +169,15 @@ class MaterializedViews:
         name = view.definition.name
         with view.lock, self._exclusively(name):
             self._read_again(view)
-            changed = replace(view.definition, options=options_with(view.definition.options, statement.changes))
-            refreshing = self._refreshing(changed)
-            self._check_mode(changed, refreshing)
-            view.refreshing.close()
-            view.refreshing = refreshing
-            found = refreshing.refreshed(view.edition, changed.options != view.definition.options)
+            before = view.definition.options
+            changed = replace(view.definition, options=options_with(before, statement.changes))
+            other_mode = changed.options.refresh_mode != before.refresh_mode
+            if other_mode:
+                refreshing = self._refreshing(changed)
+                self._check_mode(changed, refreshing)
+                view.refreshing.close()
+                view.refreshing = refreshing
+            found = view.refreshing.refreshed(view.edition, whole=other_mode, again=True)
             assert found is not None
             self._publish(view, *found, changed)
         self._owner.wake()

@@ -140,3 +140,21 @@ def test_a_large_dimension_of_one_file_is_not_the_table_that_grows(tmp_path: Pat
         assert view.incremental and view.rows_read == 7
         theirs = duckdb.sql(f"SELECT name, sum(v) FROM '{folder}/*.parquet' JOIN '{dim}' USING (k) GROUP BY name")
         assert Counter(session.sql("FROM v").fetchall()) == Counter(theirs.fetchall())
+
+
+@pytest.mark.parametrize("kind", ["memory", "folder"])
+def test_another_goal_reads_no_rows(kind: str, tmp_path: Path) -> None:
+    folder, tables = tmp_path / "sales", tmp_path / "tables" if kind == "folder" else None
+    folder.mkdir()
+    put(folder, 0)
+    with qoop.connect(slots=1, memory="500MB", tables=tables) as session:
+        session.register("sales", folder)
+        session.sql("CREATE MATERIALIZED VIEW v AS SELECT k, sum(v)::BIGINT AS s FROM sales GROUP BY k")
+        session.sql("ALTER MATERIALIZED VIEW v SET (target_lag = '1 h')")
+        [view] = session.materialized_views()
+        assert (view.rows_read, view.target_lag, view.rows) == (0, 3600.0, 8)
+        session.sql("ALTER MATERIALIZED VIEW v SET (refresh_mode = 'full')")
+        [view] = session.materialized_views()
+        assert view.rows_read == 20 and "full" in view.why_full
+        theirs = duckdb.sql(f"SELECT k, sum(v)::BIGINT FROM '{folder}/*.parquet' GROUP BY k").fetchall()
+        assert Counter(session.sql("FROM v").fetchall()) == Counter(theirs)
