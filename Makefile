@@ -49,7 +49,7 @@ help:
 	@echo "make soak-sim      RUNS=20000 schedules of mishaps for the core alone, without data; SEED, FIRST as above"
 	@echo "make soak-packs    RUNS=1000 schedules of faults for packed outputs in a store; SEED, FIRST as above"
 	@echo "make soak-growing  RUNS=500 schedules of kills, switches and resizes while answers grow; SEED, FIRST as above"
-	@echo "make soak-views    KILLS=1000 of processes that refresh views while files come, change and go; SEED"
+	@echo "make soak-views    KILLS=1000 of processes that refresh views while files come, change and go; SEED, RESULTS=FILE to go on"
 	@echo "make soak-sweeps   KILLS=200 of processes that run a named sweep: no step is done again, the same best; SEED"
 	@echo "make test-cgroups  sessions in control groups of version 2, in a small machine (Debian; needs QEMU's packages)"
 	@echo "make attack        odd texts, damaged files, little memory, kills; takes SERIES=a,b SEED=n RUNS=n SHARE=0.1"
@@ -152,7 +152,7 @@ soak-growing: $(READY)
 	$(BIN)/python tests/programs/approximate --runs $(or $(RUNS),500) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
 
 soak-views: $(READY)
-	$(BIN)/python tests/soak/views.py --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python tests/soak/views.py --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED)) $(if $(RESULTS),--results $(RESULTS))
 
 soak-sweeps: $(READY)
 	$(BIN)/python tests/soak/sweeps.py --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
