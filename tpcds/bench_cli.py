@@ -243,6 +243,8 @@ def _add_bombs(commands: Commands) -> None:
     parser.add_argument("--slots", type=int, default=usual.slots, metavar="N", help=f"tasks at a time ({usual.slots})")
     for name, count in (("dashboards", usual.dashboards), ("bombers", usual.bombers)):
         parser.add_argument(f"--{name}", type=int, default=count, metavar="N", help=f"that send such texts ({count})")
+    cold = "bombers begin with the server, not after a third of the time"
+    parser.add_argument("--cold", action="store_true", help=cold)
     parser.set_defaults(run=_bombs)
 
 
@@ -250,7 +252,9 @@ def _bombs(options: argparse.Namespace) -> int:
     numbers = {name: _positive(f"--{name}", getattr(options, name)) for name in ("slots", "dashboards", "bombers")}
     if not options.seconds > 0:
         raise ConfigError(f"--seconds must be above 0, not {options.seconds:g}")
-    chosen = bombs.BombOptions(Path(options.directory), options.seconds, parse_bytes(options.memory), **numbers)
+    chosen = bombs.BombOptions(
+        Path(options.directory), options.seconds, parse_bytes(options.memory), cold=options.cold, **numbers
+    )
     _, served = bombs.run(chosen, _tell)
     return 1 if served.ended is not None or served.tally.wrong else 0
 

@@ -25,6 +25,8 @@ from random import Random
 
 from attack_outcome import Outcome
 
+from qoop.tpcds.processes import family, own_memory
+
 SERIES = "bombs"
 MEMORY, USER_MEMORY = 500_000_000, 400_000_000
 SECONDS = 20.0
@@ -224,27 +226,6 @@ def _users() -> str:
     bob = f'[bob]\ntoken = "{token_digest("token-bob")}"\nlongest_query = {SECONDS}\n'
     ann = f'[ann]\ntoken = "{token_digest("token-ann")}"\n'
     return f"{bob}{ann}[tenants.bob]\nmemory = {USER_MEMORY}\n"
-
-
-def family(root: int) -> list[int]:
-    """A process and all that descend from it."""
-    found = [root]
-    for one in found:
-        for tasks in Path(f"/proc/{one}/task").glob("*/children"):
-            try:
-                found += map(int, tasks.read_text(encoding="ascii").split())
-            except OSError:
-                continue
-    return found
-
-
-def own_memory(process: int) -> int:
-    """Bytes of a process that no file holds; its part of those that it shares; 0: it has ended."""
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss_Anon"))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from attack_bombs import MOST_ABOVE, SECONDS, USER_MEMORY, Server, ended, family, own_memory, served, text_of, thrown
+from attack_bombs import MOST_ABOVE, SECONDS, USER_MEMORY, Server, ended, served, text_of, thrown
 from waits import until
+
+from qoop.tpcds.processes import family, own_memory
 
 pytest.importorskip("starlette", reason="the extra server is not installed")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")

@@ -34,11 +34,13 @@ import duckdb
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "attack")]
 
-from attack_bombs import Server, family, own_memory, served  # noqa: E402
+from attack_bombs import Server, served  # noqa: E402
 from bomb_clients import Order  # noqa: E402
 
 from qoop.catalog.sizes import parse_bytes  # noqa: E402
 from qoop.interfaces.server.users import token_digest  # noqa: E402
+from qoop.tpcds.bench.bombs import times  # noqa: E402
+from qoop.tpcds.processes import family, own_memory  # noqa: E402
 
 DEADLINE = 10.0
 IN_TIME = 1.0
@@ -142,11 +144,7 @@ class Report:
 
 
 def _times(found: list[dict[str, Any]]) -> str:
-    seconds = sorted(one["seconds"] for one in found if one["what"] == "short")
-    if not seconds:
-        return "none"
-    at = [seconds[min(len(seconds) - 1, int(part * len(seconds)))] * 1000 for part in (0.5, 0.99)]
-    return f"{len(seconds)}, median {at[0]:.0f} ms, p99 {at[1]:.0f} ms, slowest {seconds[-1] * 1000:.0f} ms"
+    return times([one["seconds"] for one in found if one["what"] == "short"])
 
 
 def perform(mix: Mix, say: Callable[[str], None] = lambda _: None) -> Report:

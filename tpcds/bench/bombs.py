@@ -1,7 +1,8 @@
 """``qoop bench bombs``: dashboards and bombs on one `qoop serve`, and the same texts in one process of DuckDB alone.
 
 Each dashboard sends a short query about once a second; each bomber sends one text after the other that needs far more
-memory than there is, or has no end. Neither side gets any help: a process that takes more memory than it may have is
+memory than there is, or has no end. The bombers begin after a third of the time, or with the server: `cold`. Neither
+side gets any help: a process that takes more memory than it may have is
 killed, as a container would be. The address of the server's live page is printed first.
 
 Needs Linux, where the memory of processes can be read.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import os
 import random
 import re
@@ -32,6 +34,7 @@ import pyarrow.parquet as pq
 
 from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.catalog.lexer import quoted
+from qoop.tpcds.processes import family, own_memory
 from qoop.tpcds.quantiles import quantile
 
 _BOMBS = {
@@ -50,13 +53,15 @@ _BOMBS = {
 }  # fmt: skip
 _LONGEST = 10.0  # seconds of a bomb on the server
 _MOST_TABLES = 8
+_ALONE = 1 / 3  # of the time
 _PAUSE = 0.25
 _PAGE = re.compile(r"(http://[^ ]+)")
 
 
 @dataclass(frozen=True)
 class BombOptions:
-    """folder: of Parquet files. seconds: of each side. memory: in bytes, of all processes of a side."""
+    """folder: of Parquet files. seconds: of each side. memory: in bytes, of all processes of a side. cold: the
+    bombers begin with the server."""
 
     folder: Path
     seconds: float = 60.0
@@ -64,6 +69,12 @@ class BombOptions:
     slots: int = 2
     dashboards: int = 50
     bombers: int = 10
+    cold: bool = False
+
+    @property
+    def alone(self) -> float:
+        """Seconds in which the dashboards are alone."""
+        return 0.0 if self.cold else self.seconds * _ALONE
 
 
 @dataclass(frozen=True)
@@ -76,10 +87,11 @@ class Texts:
 
 @dataclass
 class Tally:
-    """The answers that clients got. seconds: of short queries that were answered. wrong: of these, with other rows.
-    failed: short queries with an error. bombs: by how they ended."""
+    """The answers that clients got. alone, beside: seconds of short queries that were answered before the first bomb,
+    and later. wrong: of these, with other rows. failed: short queries with an error. bombs: by how they ended."""
 
-    seconds: list[float] = field(default_factory=list)
+    alone: list[float] = field(default_factory=list)
+    beside: list[float] = field(default_factory=list)
     wrong: int = 0
     failed: int = 0
     bombs: Counter[str] = field(default_factory=Counter)
@@ -98,15 +110,20 @@ class SideReport:
         """It as text."""
         tally, end = self.tally, "alive" if self.ended is None else f"dead after {self.ended:.0f} s"
         bombs = ", ".join(f"{count} {what}" for what, count in tally.bombs.most_common())
-        times = "none answered"
-        if tally.seconds:
-            middle, high = (1000 * quantile(tally.seconds, part) for part in (0.5, 0.99))
-            times = f"{len(tally.seconds):,} answered, median {middle:.0f} ms, p99 {high:.0f} ms"
+        alone = f"{times(tally.alone)} alone; " if tally.alone else ""
         wrong = f", {tally.wrong} wrong" if tally.wrong else ""
         return (
-            f"{self.name}: {end}, at most {self.peak / 1e6:,.0f} MB; short queries: {times}, "
-            f"{tally.failed} failed{wrong}; bombs: {bombs or 'none has ended'}"
+            f"{self.name}: {end}, at most {self.peak / 1e6:,.0f} MB; short queries: {alone}"
+            f"{times(tally.beside)} beside bombs; {tally.failed} failed{wrong}; bombs: {bombs or 'none has ended'}"
         )
+
+
+def times(seconds: Sequence[float]) -> str:
+    """The number of some answers, and how long they took."""
+    if not seconds:
+        return "none answered"
+    middle, high, most = (1000 * quantile(seconds, part) for part in (0.5, 0.99, 1.0))
+    return f"{len(seconds):,} answered, median {middle:.0f} ms, p99 {high:.0f} ms, slowest {most:.0f} ms"
 
 
 def run(options: BombOptions, say: Callable[[str], None]) -> list[SideReport]:
@@ -141,8 +158,10 @@ class Clients:
     def __init__(self, options: BombOptions, texts: Texts, ask: Ask, expected: Sequence[Sequence[tuple[Any, ...]]]):
         self._options, self._texts, self._ask, self._expected = options, texts, ask, expected
         self.tally, self._lock, self._stop = Tally(), threading.Lock(), threading.Event()
+        self._bombs_at = math.inf
 
     def start(self) -> None:
+        self._bombs_at = time.perf_counter() + self._options.alone
         for number in range(self._options.dashboards + self._options.bombers):
             run = self._dashboard if number < self._options.dashboards else self._bomber
             threading.Thread(target=run, args=(number,), daemon=True).start()
@@ -165,11 +184,12 @@ class Clients:
                     return
                 self.tally.failed += error
                 if not error:
-                    self.tally.seconds.append(time.perf_counter() - begun)
+                    ended = time.perf_counter()
+                    (self.tally.alone if ended < self._bombs_at else self.tally.beside).append(ended - begun)
                     self.tally.wrong += list(rows or ()) != list(self._expected[which])
 
     def _bomber(self, number: int) -> None:
-        chance, pause = random.Random(number), 0.0
+        chance, pause = random.Random(number), self._options.alone
         while not self._stop.wait(pause):
             _, text = chance.choice(self._texts.bombs)
             try:
@@ -233,7 +253,7 @@ def _watched(
     report, begun, said = SideReport(name, tally()), time.monotonic(), 0.0
     start()
     while (seconds := time.monotonic() - begun) < options.seconds:
-        report.tally, now = tally(), _memory(process.pid)
+        report.tally, now = tally(), sum(map(own_memory, family(process.pid)))
         report.peak = max(report.peak, now)
         if now > 1.1 * options.memory:
             process.kill()
@@ -315,24 +335,6 @@ def _child(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
-
-
-def _memory(process: int) -> int:
-    """Bytes of a process and its descendants that no file holds, each page once; 0: it has ended."""
-    found = [process]
-    for one in found:
-        for tasks in Path(f"/proc/{one}/task").glob("*/children"):
-            with suppress(OSError):
-                found += map(int, tasks.read_text(encoding="ascii").split())
-    return sum(map(_own_memory, found))
-
-
-def _own_memory(process: int) -> int:
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss_Anon"))
 
 
 def _alone(order: Path) -> None:

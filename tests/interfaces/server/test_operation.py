@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -265,6 +266,10 @@ def test_the_manifests_fit_the_command(tmp_path: Path) -> None:
     files = [*options.paths, str(options.users), str(options.tls_cert), str(options.tls_key), str(options.answers)]
     assert all(any(file.startswith(mount) for mount in mounts) for file in files)
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    [answers] = [one for one in pod["volumes"] if one["name"] == "answers"]  # outlives a pod, and pods share it
+    claim: dict[str, Any] = found["PersistentVolumeClaim"]  # type: ignore[assignment]
+    assert answers["persistentVolumeClaim"] == {"claimName": claim["metadata"]["name"]}
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
     labels = deployment["spec"]["template"]["metadata"]["labels"]  # type: ignore[index]
     assert service["spec"]["selector"] == labels == budget["spec"]["selector"]["matchLabels"]  # type: ignore[index]
     assert budget["spec"]["minAvailable"] < deployment["spec"]["replicas"]  # type: ignore[index]

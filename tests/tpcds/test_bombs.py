@@ -1,0 +1,41 @@
+"""The clients of `qoop bench bombs`, and what it says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from waits import until
+
+from qoop.tpcds.bench.bombs import BombOptions, Clients, SideReport, Tally, Texts
+
+
+def played(options: BombOptions) -> Tally:
+    """The tally of clients, once each kind has had an answer."""
+
+    def ask(number: int, text: str) -> Sequence[tuple[Any, ...]]:
+        return [(1,)]
+
+    clients = Clients(options, Texts(["SELECT 1"], [("a kind", "SELECT 1")]), ask, [[(1,)]])
+    clients.start()
+    until(lambda: (clients.tally.alone or clients.tally.beside) and (clients.tally.bombs or options.alone > 60))
+    clients.stop()
+    return clients.tally
+
+
+def test_queries_count_as_alone_until_the_bombers_begin() -> None:
+    tally = played(BombOptions(Path(), seconds=600.0, dashboards=20, bombers=2))
+    assert tally.alone and not tally.beside and not tally.bombs
+
+
+def test_at_a_cold_start_bombers_begin_with_the_server() -> None:
+    tally = played(BombOptions(Path(), seconds=600.0, dashboards=20, bombers=2, cold=True))
+    assert tally.beside and not tally.alone and tally.bombs["answered"]
+
+
+def test_both_figures_are_in_the_line() -> None:
+    tally = Tally(alone=[0.004, 0.006], beside=[0.010])
+    assert "2 answered, median 5 ms, p99 6 ms, slowest 6 ms alone" in SideReport("qoop serve", tally).line()
+    assert "1 answered, median 10 ms, p99 10 ms, slowest 10 ms beside bombs" in SideReport("", tally).line()
+    assert "none answered beside bombs" in SideReport("DuckDB", Tally()).line()
