@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -68,6 +70,19 @@ class BinderContents:
     views: tuple[str, ...] = ()
     definitions: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
+
+
+_zone: ContextVar[str | None] = ContextVar("zone", default=None)
+
+
+@contextmanager
+def in_zone(zone: str | None) -> Iterator[None]:
+    """Within the block texts are bound for this time zone, as DuckDB spells it; None: for that of the binder."""
+    token = _zone.set(zone)
+    try:
+        yield
+    finally:
+        _zone.reset(token)
 
 
 def at_present(bound: Bound) -> Bound:
@@ -190,7 +205,11 @@ class Binder:
     def settings(self) -> tuple[tuple[str, str], ...]:
         """The SET options in force."""
         with self._lock:
-            return tuple(sorted(self._settings.items()))
+            return self._in_force()
+
+    def _in_force(self) -> tuple[tuple[str, str], ...]:
+        zone = _zone.get()
+        return tuple(sorted((self._settings if zone is None else self._settings | {"timezone": zone}).items()))
 
     def contents(self) -> BinderContents:
         """All that it knows now, but for functions of Python."""
@@ -227,7 +246,7 @@ class Binder:
         with self._lock:
             columns = self._describe(text)
             known, functions = dict(self._tables), self._functions.named(text)
-            settings = tuple(sorted(self._settings.items()))
+            settings = self._in_force()
         ast = None if is_long(text) else parse(text)
         names = tables_mentioned(text, known) if ast is None else tables_named(ast)
         tables = {name: known[name] for name in known if name in names}
@@ -256,7 +275,7 @@ class Binder:
         with self._lock:
             columns = self._describe(text) if columns is None else columns
             tables = {name: self._tables[name] for name in names}
-            settings, functions = tuple(sorted(self._settings.items())), self._functions.named(text)
+            settings, functions = self._in_force(), self._functions.named(text)
             return Bound(text, None, tables, columns, settings, functions=functions)
 
     def describe(self, text: str) -> tuple[TypedName, ...]:

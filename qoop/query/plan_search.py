@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
@@ -22,6 +22,7 @@ from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
+from qoop.planner.sql.bind import Bound, in_zone
 from qoop.planner.variants import Variant
 from qoop.query.config import Config
 from qoop.query.duckdb_plans import (
@@ -41,7 +42,6 @@ from qoop.query.tables import SessionTables, weakly
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
-    from qoop.planner.sql.bind import Bound
     from qoop.query.preparation import Preparation
     from qoop.query.quick_plans import QuickPlans
 
@@ -55,6 +55,14 @@ plan. Of 66 queries of TPC-DS at scale 10, both find a plan below 0.85 for 12, a
 
 _GROWS = 4
 """The multiple of the present slots up to which plans are compared, if machines may join."""
+
+T = TypeVar("T")
+
+
+def _in_zone_of(planned: Bound, search: Callable[..., T], *arguments: object) -> T:
+    """What a search finds in the time zone of the query, which may be that of one client."""
+    with in_zone(dict(planned.settings).get("timezone")):
+        return search(*arguments)
 
 
 class PlanSearch:
@@ -194,7 +202,7 @@ class PlanSearch:
             return None
         grid, policy = self._grid(share), policy_named(self._config.policy)
         adaptive = Adaptive(
-            partial(weakly(self._find), text, grid, versions(tables), bound, prepared, whole),
+            partial(_in_zone_of, bound, weakly(self._find), text, grid, versions(tables), bound, prepared, whole),
             share,
             at_once=at_once or self._plans.has_alternatives(text, grid),
             policy=policy,
@@ -202,9 +210,8 @@ class PlanSearch:
         )
         if not whole or not isinstance(policy, Greedy):
             return adaptive  # another policy also decides on slots
-        return replace(
-            adaptive, quick_search=partial(weakly(self._search_quickly), text, grid, versions(tables), bound)
-        )
+        search = partial(_in_zone_of, bound, weakly(self._search_quickly), text, grid, versions(tables), bound)
+        return replace(adaptive, quick_search=search)
 
     def _known_best(self, text: str, share: Resources) -> Known | None:
         """The best plan of a text that has run to its end here."""

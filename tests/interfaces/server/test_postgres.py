@@ -150,13 +150,45 @@ def test_transactions_settings_and_errors(world: World) -> None:
             with pytest.raises(error):
                 connection.execute(text)
         assert set(connection.execute("SHOW TABLES")) == {("t",), ("big",)}
-        warnings: list[str] = []
-        connection.add_notice_handler(lambda notice: warnings.append(notice.message_primary))
-        zone = connection.execute("SHOW TimeZone").fetchone()
-        connection.execute("SET TIME ZONE 'Asia/Tokyo'")
-        assert "Asia/Tokyo" in warnings[0] and connection.execute("SHOW TimeZone").fetchone() == zone
         with pytest.raises(psycopg.Error, match="no time zone"):
             connection.execute("SET TIME ZONE 'Asia/Nowhere'")
+
+
+ZONED = (
+    "SELECT date_trunc('day', TIMESTAMPTZ '2026-03-01 20:00:00+00') AS day, count(*) AS n FROM t",
+    "SELECT hour(TIMESTAMPTZ '2026-03-01 20:00:00+00' + to_days(range::INTEGER)) AS hour FROM range(1)",  # in a child
+    "SELECT (TIMESTAMPTZ '2026-03-01 20:00:00+00')::VARCHAR AS text, max(TIMESTAMPTZ '2026-07-01 12:00:00+00') AS t",
+)
+
+
+def test_a_time_zone_is_that_of_one_client(world: World) -> None:
+    with connected(world, autocommit=True) as one, connected(world, autocommit=True) as other:
+        zones = {one: "Asia/Tokyo", other: "America/New_York"}
+        for client, zone in zones.items():
+            client.execute(f"SET TIME ZONE '{zone.lower()}'")
+            assert client.execute("SHOW TimeZone").fetchone() == (zone,)
+        answers = [
+            [client.execute(text).fetchall() for text in ZONED] == zoned_answers(world, zone)
+            for client, zone in [*zones.items()] * 2
+        ]
+        assert answers == [True] * 4 and zoned_answers(world, "Asia/Tokyo") != zoned_answers(world, "America/New_York")
+        one.execute("RESET TIME ZONE")
+        [(usual,)] = one.execute("SHOW TimeZone").fetchall()
+        assert [one.execute(text).fetchall() for text in ZONED] == zoned_answers(world, usual)
+    with connected(world, options="-c timezone=Asia/Kolkata") as third:
+        assert third.execute(ZONED[1]).fetchall() == [(1,)]
+        third.execute("SET LOCAL timezone = 'UTC'")
+        assert third.execute(ZONED[1]).fetchall() == [(20,)]
+        third.commit()
+        assert third.execute(ZONED[1]).fetchall() == [(1,)]
+
+
+def zoned_answers(world: World, zone: str) -> list[Any]:
+    """DuckDB's, as the client reads instants: in its zone."""
+    with duckdb.connect() as oracle:
+        oracle.execute(f"SET TimeZone = '{zone}'")
+        oracle.register("t", world.service.session.sql("FROM t").arrow())
+        return [oracle.execute(text).fetchall() for text in ZONED]
 
 
 def test_the_catalog_is_kept_follows_the_tables_and_is_never_written() -> None:

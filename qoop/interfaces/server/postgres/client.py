@@ -50,6 +50,7 @@ from qoop.interfaces.server.postgres.utility_statements import (
 )
 from qoop.interfaces.server.queries import UserQuery
 from qoop.interfaces.server.service import as_ours
+from qoop.planner.sql.bind import in_zone
 from qoop.query.statements.words import split
 
 if TYPE_CHECKING:
@@ -302,21 +303,21 @@ class Client:
         ends = isinstance(found, Transaction) and (found.status == "I" or "ROLLBACK" in found.tag)
         if self._status == "E" and not ends:
             raise BrokenTransaction("the transaction has failed: ROLLBACK first")
-        if found is not None:
-            return self._utility(found, formats)
-        if (copy := copy_of(text)) is not None:
-            return replace(self._rows_of(copy.query, copy.requested_formats, copy.writer()), copy=copy)
-        if (explained := explaining(text)) is not None:
-            return self._explained(explained, formats)
-        return self._rows_of(text, formats)
+        with in_zone(self.settings.zone):
+            if found is not None:
+                return self._utility(found, formats)
+            if (copy := copy_of(text)) is not None:
+                return replace(self._rows_of(copy.query, copy.requested_formats, copy.writer()), copy=copy)
+            if (explained := explaining(text)) is not None:
+                return self._explained(explained, formats)
+            return self._rows_of(text, formats)
 
     def _utility(self, statement: Utility, requested: Sequence[int]) -> Answer:
         match statement:
             case Transaction(tag=tag, status=status):
                 return Answer(words=tag, after=lambda: self._transaction(tag, status))
             case Set(name=name, to=to, local=local, tag=tag):
-                warning = self.settings.set(name, to, local)
-                self._wire.put(*([messages.notice(warning)] if warning else []))
+                self.settings.set(name, to, local)
                 return Answer(words=tag)
             case Show(name=""):
                 columns: Columns = _SHOW_ALL

@@ -159,9 +159,3 @@ def ready(status: str) -> bytes:
 def complete(tag: str) -> bytes:
     """A statement has ended."""
     return message(b"C", text(tag))
-
-
-def notice(words: str) -> bytes:
-    """A warning, which ends nothing."""
-    fields = {"S": "WARNING", "V": "WARNING", "C": "01000", "M": words}
-    return message(b"N", *(key.encode() + text(value) for key, value in fields.items()), b"\0")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from zoneinfo import available_timezones
 
 from qoop.catalog.duckdb_introspection import ask
-from qoop.catalog.errors import Forbidden, QueryError, TooMuch
+from qoop.catalog.errors import ConfigError, Forbidden, QueryError, TooMuch
+from qoop.query.statements.settings import option
 
 REPORTED = {
     "server_version": "server_version", "server_encoding": "server_encoding", "client_encoding": "client_encoding",
@@ -25,10 +25,10 @@ _ONLY = {
     "client_encoding": ("utf8", "utf-8", "unicode"), "standard_conforming_strings": ("on", "true", "1", "yes"),
     "datestyle": ("iso", "iso, mdy", "iso,mdy", "iso, ymd", "iso, dmy", "iso,ymd", "iso,dmy"),
     "intervalstyle": ("postgres",),
-    "timezone": ("utc", "gmt", "etc/utc", "etc/gmt", "z", "zulu", "etc/uct", "uct", "universal", "etc/universal", "0"),
     "bytea_output": ("hex",), "role": ("none",),
 }  # fmt: skip
 """Settings that decide what a value is sent as, and the values that they must have."""
+_UTC = ("utc", "gmt", "etc/utc", "etc/gmt", "z", "zulu", "etc/uct", "uct", "universal", "etc/universal", "0")
 _MOST, _LONGEST = 400, 4_000
 _FIXED = (
     "server_version", "server_version_num", "server_encoding", "is_superuser", "in_hot_standby", "integer_datetimes",
@@ -64,23 +64,26 @@ class ClientSettings:
         """All settings as they are now."""
         return self._values | self._local
 
-    def set(self, name: str, to: str | None, local: bool = False) -> str:
-        """Set a setting; None: to its default. Returns what the client is warned of, or nothing.
+    @property
+    def zone(self) -> str | None:
+        """The time zone that the client has set; None: that of the server."""
+        zone = self["timezone"]
+        return None if _is_same_zone(zone, time_zone()) else zone
 
-        local: until the end of the transaction. Raises Forbidden for what cannot be had here.
+    def set(self, name: str, to: str | None, local: bool = False) -> None:
+        """Set a setting; None: to its default.
+
+        local: until the end of the transaction. Raises Forbidden for what cannot be had here, and QueryError.
         """
         name = name.lower()
         self._check(name, to)
         value = self._first.get(name, "") if to is None else to
-        warning = ""
-        if name == "timezone" and not _is_same_zone(value, self._first[name]):
-            warning = f"this server computes and shows instants in {self._first[name]}, and not in {value}"
-            value = self._first[name]
-        elif to is not None and name in _ONLY and name != "timezone":
+        if name == "timezone":
+            value = self._first[name] if value.lower() in ("local", "default") else _zone_named(value)
+        elif to is not None and name in _ONLY:
             value = self._first[name]
         (self._local if local else self._values)[name] = value
         self._unreported.append(name)
-        return warning
 
     def reset(self) -> None:
         """Set all to their defaults."""
@@ -118,23 +121,25 @@ class ClientSettings:
             raise Forbidden(f"a server does not SET {name}: it stays {self._first[name]}")
         if to is None or name not in _ONLY:
             return
-        if name == "timezone":
-            if to.lower() not in _ONLY[name] and to.lower() not in _zones():
-                raise QueryError(f'there is no time zone "{to}"')
-        elif to.lower() not in _ONLY[name]:
+        if to.lower() not in _ONLY[name]:
             raise Forbidden(f"a server does not SET {name} to {to}: it stays {self._first[name]}")
 
 
 def _is_same_zone(one: str, other: str) -> bool:
-    utc = _ONLY["timezone"]
-    return one.lower() == other.lower() or (one.lower() in utc and other.lower() in utc)
+    return one.lower() == other.lower() or (one.lower() in _UTC and other.lower() in _UTC)
+
+
+def _zone_named(name: str) -> str:
+    """A time zone as DuckDB spells it. Raises QueryError."""
+    if name.lower() in _UTC:
+        return "UTC"
+    try:
+        return option("TimeZone", name)[1]
+    except ConfigError as error:
+        raise QueryError(f'there is no time zone "{name}"') from error
 
 
 @cache
-def _zones() -> frozenset[str]:
-    return frozenset(zone.lower() for zone in (*available_timezones(), "local", "default"))
-
-
 def time_zone() -> str:
     """The zone in which the server computes."""
     [(zone,)] = ask("SELECT current_setting('TimeZone')")
