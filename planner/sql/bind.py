@@ -12,7 +12,6 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -72,17 +71,23 @@ class BinderContents:
     settings: tuple[tuple[str, str], ...] = ()
 
 
-_zone: ContextVar[str | None] = ContextVar("zone", default=None)
+class _Zone(threading.local):
+    """The time zone of the texts of a thread; None: that of the binder."""
+
+    name: str | None = None
+
+
+_zone = _Zone()
 
 
 @contextmanager
-def in_zone(zone: str | None) -> Iterator[None]:
-    """Within the block texts are bound for this time zone, as DuckDB spells it; None: for that of the binder."""
-    token = _zone.set(zone)
+def in_zone(name: str | None) -> Iterator[None]:
+    """Within the block this thread binds texts for a time zone, as DuckDB spells it; None: for that of the binder."""
+    before, _zone.name = _zone.name, name
     try:
         yield
     finally:
-        _zone.reset(token)
+        _zone.name = before
 
 
 def at_present(bound: Bound) -> Bound:
@@ -208,7 +213,7 @@ class Binder:
             return self._in_force()
 
     def _in_force(self) -> tuple[tuple[str, str], ...]:
-        zone = _zone.get()
+        zone = _zone.name
         return tuple(sorted((self._settings if zone is None else self._settings | {"timezone": zone}).items()))
 
     def contents(self) -> BinderContents:

@@ -88,13 +88,15 @@ class Texts:
 @dataclass
 class Tally:
     """The answers that clients got. alone, beside: seconds of short queries that were answered before the first bomb,
-    and later. wrong: of these, with other rows. failed: short queries with an error. bombs: by how they ended."""
+    and later. wrong: of these, with other rows. failed: short queries with an error. bombs: by how they ended. late: the
+    most seconds that one took beyond its limit."""
 
     alone: list[float] = field(default_factory=list)
     beside: list[float] = field(default_factory=list)
     wrong: int = 0
     failed: int = 0
     bombs: Counter[str] = field(default_factory=Counter)
+    late: float = 0.0
 
 
 @dataclass
@@ -111,10 +113,11 @@ class SideReport:
         tally, end = self.tally, "alive" if self.ended is None else f"dead after {self.ended:.0f} s"
         bombs = ", ".join(f"{count} {what}" for what, count in tally.bombs.most_common())
         alone = f"{times(tally.alone)} alone; " if tally.alone else ""
+        late = f", at most {tally.late:.1f} s beyond their limit" if tally.late else ""
         wrong = f", {tally.wrong} wrong" if tally.wrong else ""
         return (
             f"{self.name}: {end}, at most {self.peak / 1e6:,.0f} MB; short queries: {alone}"
-            f"{times(tally.beside)} beside bombs; {tally.failed} failed{wrong}; bombs: {bombs or 'none has ended'}"
+            f"{times(tally.beside)} beside bombs; {tally.failed} failed{wrong}; bombs: {bombs or 'none has ended'}{late}"
         )
 
 
@@ -192,6 +195,7 @@ class Clients:
         chance, pause = random.Random(number), self._options.alone
         while not self._stop.wait(pause):
             _, text = chance.choice(self._texts.bombs)
+            begun = time.perf_counter()
             try:
                 self._ask(number, text)
                 ended = "answered"
@@ -201,6 +205,8 @@ class Clients:
                 if self._stop.is_set():
                     return
                 self.tally.bombs[ended] += 1
+                if ended == "Timeout":
+                    self.tally.late = max(self.tally.late, time.perf_counter() - begun - _LONGEST)
             pause = chance.uniform(0.0, 1.0)
 
 

@@ -1,7 +1,12 @@
-"""Loads what a server's first long query needs, before it serves: a second of Python that holds up all clients."""
+"""Loads what a server's first long query needs, before it serves: a second of Python that holds up all clients.
+
+Nothing of it ever becomes garbage. So Python's search for cycles leaves it out: it holds the lock of the interpreter,
+and takes 0.06 s for the 130,000 objects.
+"""
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
 
 _MODULES = (
@@ -20,3 +25,5 @@ def load_planner() -> None:
     """Load the modules."""
     for module in _MODULES:
         import_module(module)
+    gc.collect()
+    gc.freeze()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 _PROGRAM = """
+import gc
 import sys
 import pyarrow as pa
 import qoop
@@ -17,6 +18,7 @@ with qoop.connect(slots=2, memory="1GB", locked=True) as session:
     before = set(sys.modules)
     for text in ("FROM t", "EXPLAIN ALTERNATIVES SELECT d, sum(a.n) FROM t a JOIN t b USING (d) GROUP BY d ORDER BY d"):
         session.sql(text).fetchall()
+    assert len(gc.get_objects()) < 40_000 < 100_000 < gc.get_freeze_count(), "a search for cycles holds up all clients"
     print(*sorted(name for name in set(sys.modules) - before if "planner" in name or "pandas.core" in name))
 """
 
