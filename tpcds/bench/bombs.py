@@ -88,8 +88,8 @@ class Texts:
 @dataclass
 class Tally:
     """The answers that clients got. alone, beside: seconds of short queries that were answered before the first bomb,
-    and later. wrong: of these, with other rows. failed: short queries with an error. bombs: by how they ended. late: the
-    most seconds that one took beyond its limit."""
+    and later. wrong: of these, with other rows. failed: short queries with an error. bombs: by how they ended. late:
+    the most seconds that one took beyond its limit."""
 
     alone: list[float] = field(default_factory=list)
     beside: list[float] = field(default_factory=list)
@@ -111,13 +111,13 @@ class SideReport:
     def line(self) -> str:
         """It as text."""
         tally, end = self.tally, "alive" if self.ended is None else f"dead after {self.ended:.0f} s"
-        bombs = ", ".join(f"{count} {what}" for what, count in tally.bombs.most_common())
+        bombs = ", ".join(f"{count} {what}" for what, count in tally.bombs.most_common()) or "none has ended"
         alone = f"{times(tally.alone)} alone; " if tally.alone else ""
         late = f", at most {tally.late:.1f} s beyond their limit" if tally.late else ""
         wrong = f", {tally.wrong} wrong" if tally.wrong else ""
         return (
             f"{self.name}: {end}, at most {self.peak / 1e6:,.0f} MB; short queries: {alone}"
-            f"{times(tally.beside)} beside bombs; {tally.failed} failed{wrong}; bombs: {bombs or 'none has ended'}{late}"
+            f"{times(tally.beside)} beside bombs; {tally.failed} failed{wrong}; bombs: {bombs}{late}"
         )
 
 
