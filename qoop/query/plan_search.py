@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 
 def _in_zone_of(planned: Bound, search: Callable[..., T], *arguments: object) -> T:
-    """What a search finds in the time zone of the query, which may be that of one client."""
+    """The result of a search in the time zone of the query, which may be that of one client."""
     with in_zone(dict(planned.settings).get("timezone")):
         return search(*arguments)
 

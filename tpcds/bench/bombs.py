@@ -87,12 +87,12 @@ class Texts:
 
 @dataclass
 class Tally:
-    """The answers that clients got. alone, beside: seconds of short queries that were answered before the first bomb,
-    and later. wrong: of these, with other rows. failed: short queries with an error. bombs: by how they ended. late:
-    the most seconds that one took beyond its limit."""
+    """The answers that clients got. alone, with_bombs: seconds of short queries answered before the first bomb, and
+    later. wrong: of these, with other rows. failed: short queries with an error. bombs: by how they ended. late: the
+    most seconds that one took beyond its limit."""
 
     alone: list[float] = field(default_factory=list)
-    beside: list[float] = field(default_factory=list)
+    with_bombs: list[float] = field(default_factory=list)
     wrong: int = 0
     failed: int = 0
     bombs: Counter[str] = field(default_factory=Counter)
@@ -117,7 +117,7 @@ class SideReport:
         wrong = f", {tally.wrong} wrong" if tally.wrong else ""
         return (
             f"{self.name}: {end}, at most {self.peak / 1e6:,.0f} MB; short queries: {alone}"
-            f"{times(tally.beside)} beside bombs; {tally.failed} failed{wrong}; bombs: {bombs}{late}"
+            f"{times(tally.with_bombs)} next to bombs; {tally.failed} failed{wrong}; bombs: {bombs}{late}"
         )
 
 
@@ -188,7 +188,7 @@ class Clients:
                 self.tally.failed += error
                 if not error:
                     ended = time.perf_counter()
-                    (self.tally.alone if ended < self._bombs_at else self.tally.beside).append(ended - begun)
+                    (self.tally.alone if ended < self._bombs_at else self.tally.with_bombs).append(ended - begun)
                     self.tally.wrong += list(rows or ()) != list(self._expected[which])
 
     def _bomber(self, number: int) -> None:
