@@ -52,6 +52,8 @@ class SweepTerms(JobTerms, total=False):
     sampler: an Optuna study, which proposes settings within params and learns of the trials (`qoop[optuna]`).
     hopeless: a trial whose recent metrics are no better than this one is poor, without a prediction. prune: the fate of
         poor trials: "park", by default: they run when no other waits; "kill": they end.
+    prepare: a query that runs once; steps and metrics read its rows as the table `prepared`. With
+        `connect(checkpoints=FOLDER)` another sweep of the same content finds them.
     former: the name of the previous step's rows. seed: of the drawn settings.
     name: with `connect(checkpoints=FOLDER)`, a later process goes on with the sweep of that name.
     """
@@ -65,6 +67,7 @@ class SweepTerms(JobTerms, total=False):
     sampler: optuna.Study | None
     every: int
     most: int
+    prepare: str | None
     former: str
     seed: int
     name: str | None
@@ -75,6 +78,8 @@ def parted(options: SweepTerms) -> tuple[dict[str, Any], JobTerms]:
     _check_names(options, SweepTerms, "the options of a sweep")
     terms: Any = {name: one for name, one in options.items() if name in JobTerms.__annotations__}
     own = {name: one for name, one in options.items() if name not in terms}
+    if not isinstance(own.get("prepare"), str | None):
+        raise ConfigError(f"prepare must be a query, not {own['prepare']!r}")
     if own.get("within") is not None:
         own["within"] = seconds("within", options["within"] or 0)
     return own, terms

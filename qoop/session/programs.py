@@ -46,6 +46,8 @@ class Programs(Registration):
 
         def sql(self, text: str) -> Result: ...
 
+        def submit(self, text: str, *, resume: bool | None = None, **terms: Unpack[JobTerms]) -> Job: ...
+
         def start(self, planned: Planned, terms: Terms | None = None, **options: Unpack[StartOptions]) -> Job: ...
 
         @property
@@ -170,7 +172,9 @@ class Programs(Registration):
         begin, log = partial(self.start, resume=False), self.cluster.program_log()
         goal = self._options.goal
         races = goal["confidence"], goal["exact_within"], self.config.ray is not None
-        chosen = SweepOptions(params, trials, metric, slots, folder, *races, **own)
+        prepare = own.get("prepare")
+        prepared = None if prepare is None else self.submit(prepare, resume=True, **terms).result()
+        chosen = SweepOptions(params, trials, metric, slots, folder, *races, prepared=prepared, **own)
         study = begun(step, first, self._tables, self.planning, chosen, begin, group, log)
         self._named_sweeps.add(study, chosen.name)
         return study

@@ -26,6 +26,7 @@ from qoop.query.plan_keys import is_steady
 from qoop.query.statements.normal_text import normal_text
 from qoop.query.statements.parameters import literal, with_values
 from qoop.query.statements.statement import query_text
+from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -36,10 +37,11 @@ if TYPE_CHECKING:
     from qoop.programs.sweeps.ray_scheduler import RayScheduler
     from qoop.programs.sweeps.study import StartsOnTerms
     from qoop.query.planning import QueryPlanning
-    from qoop.query.tables import SessionTables
 
 _SWEEPS = "sweeps"
 _EVERY = 10
+_PREPARED = "prepared"
+"""The table with the rows of `prepare`."""
 
 
 @value
@@ -47,7 +49,7 @@ class SweepOptions:
     """See `Session.sweep`. slots: steps that may run at once. folder: where named sweeps are kept.
 
     confidence: that the best trial wins a race. exact_within: seconds; sweeps that should be shorter do not race.
-    on_nodes: see `SessionQueries`."""
+    on_nodes: see `SessionQueries`. prepared: the rows of the query `prepare`."""
 
     params: object
     trials: int | None
@@ -69,6 +71,8 @@ class SweepOptions:
     name: str | None = None
     seed: int = 0
     sampler: Any = None
+    prepare: str | None = None
+    prepared: object = None
 
     @property
     def policy(self) -> str:
@@ -132,6 +136,10 @@ def _begun(
         raise ConfigError(f"there is a table {options.former} already: pass another name as former")
     if options.name is not None and not is_steady(texts[0]):
         raise ConfigError("a step that depends on chance, time or order cannot be continued: leave name out")
+    measured = [with_metric(text, options.metric, options.former) for text in texts]
+    if options.prepare is not None:
+        tables = _with_prepared(measured[0], tables, options)
+        planning = planning.apart(tables)
     racing = "" if repeats else _racing(texts, tables, planning, options)
     trials = tuple(Trial(turn=number) for number in range(len(found)))
     most = options.most if repeats else 1
@@ -146,9 +154,10 @@ def _begun(
             stack.callback(journal.close)
             earlier = journal.open(_identity(step, found, options) | {"table": _version(racing)})
         shared = stack.enter_context(group)
-        measured = [with_metric(text, options.metric, options.former) for text in texts]
         plans = StepPlanning(measured[0], options.former, tables, planning.apart)
         stack.callback(plans.close)
+        if options.prepare is not None:
+            stack.callback(tables.close)
         queries = None
         if not isinstance(racing, str):
             queries = racing.opened()
@@ -160,6 +169,17 @@ def _begun(
         )  # fmt: skip
         close = stack.pop_all().close
     return Study(parts, program if isinstance(racing, str) else _race(racing, options, len(found)), earlier, close)
+
+
+def _with_prepared(text: str, tables: SessionTables, options: SweepOptions) -> SessionTables:
+    """The tables of the session that a text reads, and the one that was prepared. Raises ConfigError."""
+    if _PREPARED in tables.named(text):
+        raise ConfigError(f"there is a table {_PREPARED} already: drop or rename it, or leave prepare out")
+    if _PREPARED not in normal_text(text).words:
+        raise ConfigError(f"neither the step nor the metric reads {_PREPARED}, the rows of prepare")
+    apart = SessionTables.apart(tables.named(text).values(), tables.binder.settings, tables.locked)
+    apart.register(_PREPARED, options.prepared)
+    return apart
 
 
 def _racing(texts: list[str], tables: SessionTables, planning: QueryPlanning, options: SweepOptions) -> Contest | str:
@@ -217,8 +237,8 @@ def _identity(step: str, found: list[Setting], options: SweepOptions) -> dict[st
     trials = [{name: literal(one) for name, one in setting.items()} for setting in found]
     return {
         "step": step, "metric": options.metric, "direction": options.direction, "target": options.target,
-        "scheduler": options.scheduler, "hopeless": options.hopeless, "prune": options.prune,
-        "every": options.boundary, "most": options.most, "trials": trials,
+        "prepare": options.prepare, "scheduler": options.scheduler, "hopeless": options.hopeless,
+        "prune": options.prune, "every": options.boundary, "most": options.most, "trials": trials,
     }  # fmt: skip
 
 

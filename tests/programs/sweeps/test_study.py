@@ -16,6 +16,7 @@ import pytest
 
 import qoop
 from qoop.catalog.errors import Cancelled, ConfigError, ExecutionError, QoopError, QueryError, SessionClosed
+from qoop.engine.history import Succeeded
 
 STEP = "SELECT f.x - $rate * 2 * (f.x - avg(p.v)) AS x FROM former f, points p GROUP BY f.x"
 """A step of gradient descent towards the mean."""
@@ -158,6 +159,29 @@ def test_a_metric_is_one_number(session: qoop.Session) -> None:
     for metric, why in (("SELECT v FROM former", "and has 3000"), ("SELECT NULL FROM former LIMIT 1", "number: None")):
         with pytest.raises(ExecutionError, match=why):
             session.sweep(step, {"a": [3]}, metric=metric).wait(60)
+
+
+def test_common_work_runs_once(points: Path, tmp_path: Path) -> None:
+    step = "SELECT f.x - $rate * 2 * (f.x - p.mean) AS x FROM former f, prepared p"
+    options = {"metric": METRIC, "start": START, "direction": "minimize", "most": 6, "every": 2}
+    with qoop.connect(slots=2, memory="500MB", checkpoints=tmp_path) as session:
+        session.register("points", points)
+        for life in range(2):
+            study = session.sweep(step, {"rate": RATES}, prepare="SELECT avg(v) AS mean FROM points", **options)
+            assert study.wait(60) and study.best_value == pytest.approx(by_duckdb(points, 0.3, 6)[1])
+            jobs = [job for job in session.cluster.jobs() if "avg(v) AS mean FROM points" in job.text]
+            ran = [any(isinstance(one, Succeeded) for one in job.news(0)) for job in jobs]
+            assert ran == [True, False][: life + 1], "the second sweep finds the rows of the first"
+        for text, query, message in (
+            (STEP, "SELECT 3.0 AS mean", "neither the step nor the metric reads prepared"),
+            (step, 3, "prepare must be a query, not 3"),
+            (step, "FROM nothing", "nothing does not exist"),
+        ):
+            with pytest.raises(QoopError, match=message):
+                session.sweep(text, {"rate": RATES}, prepare=query, **options)
+        session.sql("CREATE TABLE prepared AS SELECT 1 AS mean")
+        with pytest.raises(ConfigError, match="there is a table prepared already"):
+            session.sweep(step, {"rate": RATES}, prepare="SELECT 3.0 AS mean", **options)
 
 
 def test_poor_trials_end_where_that_is_the_wish(session: qoop.Session) -> None:
