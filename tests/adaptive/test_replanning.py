@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -16,6 +17,8 @@ from qoop.engine.history import Decided, ShareReported, Started
 from qoop.query.job import Job
 from qoop.session.opening import connect
 from qoop.session.session import Session
+
+Expected = Callable[[str], list[tuple[object, ...]]]
 
 ROWS = 4_000_000
 LONG = "SELECT a.k % 1000 AS g, sum(a.v * b.v) AS s FROM facts a JOIN facts b ON a.k = b.k GROUP BY g ORDER BY g"
@@ -42,13 +45,20 @@ def session(tables: dict[str, pa.Table]) -> Iterator[Session]:
         yield made
 
 
-def expected(query: str, tables: dict[str, pa.Table]) -> list[tuple[object, ...]]:
-    with duckdb.connect() as made:
-        for name, table in tables.items():
-            made.register(name, table)
-        found = made.sql(query).fetchall()
-    assert found
-    return found
+@pytest.fixture(scope="module")
+def expected(tables: dict[str, pa.Table]) -> Expected:
+    """DuckDB's answers."""
+
+    @cache
+    def answer(query: str) -> list[tuple[object, ...]]:
+        with duckdb.connect() as made:
+            for name, table in tables.items():
+                made.register(name, table)
+            found = made.sql(query).fetchall()
+        assert found
+        return found
+
+    return answer
 
 
 def rows(job: Job) -> list[tuple[object, ...]]:
@@ -66,39 +76,39 @@ def submitted(session: Session, query: str) -> Job:
     return session.start(replace(planned, adaptive=replace(planned.adaptive, at_once=True)))
 
 
-def test_lost_slots_are_thought_over(session: Session, tables: dict[str, pa.Table]) -> None:
+def test_lost_slots_are_thought_over(session: Session, expected: Expected) -> None:
     job = submitted(session, LONG)
     assert not job.wait(0.05)
     session.resize(slots=1)
-    assert rows(job) == expected(LONG, tables)
+    assert rows(job) == expected(LONG)
     assert any("fell from 4 to 1 slots" in str(record) for record in decisions(job)), decisions(job)
 
 
-def test_another_query_takes_half_and_gives_it_back(session: Session, tables: dict[str, pa.Table]) -> None:
+def test_another_query_takes_half_and_gives_it_back(session: Session, expected: Expected) -> None:
     first = submitted(session, LONG)
     second = submitted(session, LONG)
-    assert rows(first) == rows(second) == expected(LONG, tables)
+    assert rows(first) == rows(second) == expected(LONG)
     assert any(record.after and record.after.cpu == 2 for record in (*decisions(first), *decisions(second)))
 
 
-def test_rows_that_belie_the_estimate_are_thought_over(session: Session, tables: dict[str, pa.Table]) -> None:
+def test_rows_that_belie_the_estimate_are_thought_over(session: Session, expected: Expected) -> None:
     job = submitted(session, MISJUDGED)
-    assert rows(job) == expected(MISJUDGED, tables)
+    assert rows(job) == expected(MISJUDGED)
     reasons = [record.cause for record in decisions(job)]
     assert any("were expected" in reason for reason in reasons), reasons
 
 
-def test_what_is_expected_is_thought_over_and_never_given(session: Session, tables: dict[str, pa.Table]) -> None:
+def test_what_is_expected_is_thought_over_and_never_given(session: Session, expected: Expected) -> None:
     session.resize(slots=1)
     session.expect([(600, 3), (900, 4)])  # later than any machine needs for the query
     job = submitted(session, LONG)
-    assert rows(job) == expected(LONG, tables)
+    assert rows(job) == expected(LONG)
     assert "3 slots" in str(next(record for record in job.history() if isinstance(record, ShareReported)))
     assert any("3 slots" in str(record) for record in decisions(job)), decisions(job)
     assert all(record.resources.cpu == 1 for record in job.history() if isinstance(record, Started))
     session.expect([])
     after = submitted(session, LONG)
-    assert rows(after) == expected(LONG, tables)
+    assert rows(after) == expected(LONG)
     assert not any("expected in" in str(record) for record in decisions(after))
 
 
@@ -119,14 +129,14 @@ def test_what_cannot_be_expected_is_refused(session: Session, course: Any, messa
         session.expect(course)
 
 
-def test_a_job_held_to_its_plan_decides_nothing(tables: dict[str, pa.Table]) -> None:
+def test_a_job_held_to_its_plan_decides_nothing(tables: dict[str, pa.Table], expected: Expected) -> None:
     threads = set(threading.enumerate())  # other sessions may be open
     with connect(slots=4, memory="2GB", replan=False) as session:
         for name, table in tables.items():
             session.register(name, table)
         job = session.submit(LONG)
         session.resize(slots=1)
-        assert rows(job) == expected(LONG, tables)
+        assert rows(job) == expected(LONG)
         assert decisions(job) == [] and len(job.plans) == 1
         assert not any(thread.name == "qoop-planner" for thread in set(threading.enumerate()) - threads)
 
