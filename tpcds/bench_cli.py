@@ -22,6 +22,7 @@ from qoop.tpcds.bench import (
     lives,
     overhead,
     query_loop,
+    real_sweeps,
     resized,
     resizes,
 )
@@ -195,11 +196,23 @@ def _add_core(commands: Commands) -> None:
 
 def _add_sweeps(commands: Commands) -> None:
     what = "Hours until a trial of a sweep reaches its target, by policy: 100 known curves, in virtual time"
-    parser = commands.add_parser("sweeps", description=f"{what}. Runs no query.")
+    parser = commands.add_parser("sweeps", description=f"{what}. Only --real runs queries.")
     parser.add_argument("--sets", type=int, default=8, metavar="N", help="of curves (8)")
     parser.add_argument("--orders", type=int, default=25, metavar="N", help="of the trials of each set (25)")
     parser.add_argument("--slots", type=int, default=5, metavar="N", help="steps at a time (5)")
     parser.add_argument("--late", action="store_true", help="curves that rise late, and some that fall back")
+    parser.add_argument(
+        "--real", action="store_true", help="run k-means and logistic regression, next to others' tools"
+    )
+    defaults = real_sweeps.RealOptions()
+    parser.add_argument("--rows", type=int, default=defaults.rows, metavar="N", help=f"with --real ({defaults.rows})")
+    sides = ",".join(defaults.sides)
+    parser.add_argument(
+        "--sides", default=sides, metavar="A,B", help=f"with --real: the first is compared with ({sides})"
+    )
+    parser.add_argument(
+        "--results", metavar="FILE", type=Path, help="with --real: keep runs there, and go on with them"
+    )
     parser.set_defaults(run=_sweeps)
 
 
@@ -397,6 +410,10 @@ def _core(options: argparse.Namespace) -> int:
 
 def _sweeps(options: argparse.Namespace) -> int:
     sets, orders = _positive("--sets", options.sets), _positive("--orders", options.orders)
+    if options.real:
+        sides, rows = tuple(options.sides.split(",")), _positive("--rows", options.rows)
+        real_sweeps.run(real_sweeps.RealOptions(rows, orders=orders, sides=sides, results=options.results), _tell)
+        return 0
     slots = _positive("--slots", options.slots)
     found = sweeps.run(sets, orders, slots, "late" if options.late else "usual", _tell)
     _tell("all sets:")

@@ -15,6 +15,7 @@
     continued.py         the process is killed at a part of its work, and another goes on
     lives.py             a query lives in short processes of random size
     bombs.py             dashboards and bombs, on a server and in DuckDB alone
+    real_sweeps.py       sweeps for real, next to Optuna and Ray Tune
     overhead.py          what adaptivity costs where nothing changes
     eta.py               how good the predicted end is
     core_speed.py        events a second through the core
