@@ -101,7 +101,7 @@ class RealOptions:
 
 @dataclass(frozen=True)
 class _Race:
-    """What each side runs: the rates in their order, until one reaches the target."""
+    """The task of each side: the rates in their order, until one reaches the target."""
 
     workload: Workload
     rates: Sequence[float]
