@@ -54,7 +54,7 @@ def _split(spans: Iterable[StepSpan]) -> dict[str, Any]:
         kind = _KINDS.index(one.kind) if one.kind in _KINDS else len(_KINDS) - 1
         for place in range(int((one.begun - first) / width), min(_PARTS - 1, int((one.ended - first) / width)) + 1):
             begun, ended = first + place * width, first + (place + 1) * width
-            parts[place][kind] += max(0.0, min(one.ended, ended) - max(one.begun, begun)) / width
+            parts[place][kind] += one.slots * max(0.0, min(one.ended, ended) - max(one.begun, begun)) / width
     rounded = [[round(slots, 3) for slots in part] for part in parts]
     return {"from": round(first, 3), "to": round(last, 3), "kinds": list(_KINDS), "parts": rounded}
 

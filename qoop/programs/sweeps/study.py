@@ -91,12 +91,14 @@ class TrialStatus:
 
 @value
 class StepSpan:
-    """A step that has ended, in seconds since the sweep began. kind: as of its trial, when the step ended."""
+    """A step that has ended, in seconds since the sweep began. kind: as of its trial, when the step ended. slots: of
+    its query, which several trials may share."""
 
     trial: int
     begun: float
     ended: float
     kind: str
+    slots: float = 1.0
 
 
 @value
@@ -431,7 +433,7 @@ class Study:
             message = Abandoned(str(error), self._now())
         self._send(message)
         for trial in order.trials:
-            self._tell(trial, begun, seconds)
+            self._tell(trial, begun, seconds, 1 / len(order.trials))
 
     def _step_ended(self, trial: int, number: int, job: Job, begun: float) -> None:
         if self._running.pop(trial, None) is not job or self._program.state == "ended":
@@ -463,12 +465,12 @@ class Study:
         """Runs in the thread of predictions."""
         self._events.put(partial(self._send, predicted(order, scores)))
 
-    def _tell(self, number: int, begun: float, seconds: float) -> None:
+    def _tell(self, number: int, begun: float, seconds: float, slots: float = 1.0) -> None:
         status = self._status(self._program, number, self._program.promising)
         with self._changed:
             self._shown.append(status)
             first = begun - self._begun
-            self._spans.append(StepSpan(number, first, first + seconds, status.kind))
+            self._spans.append(StepSpan(number, first, first + seconds, status.kind, slots))
             self._changed.notify_all()
 
     def _status(self, program: Sweep | Race, number: int, kept: set[int]) -> TrialStatus:

@@ -92,6 +92,12 @@ def test_a_sweep_has_its_trials_with_their_curves_and_who_had_the_slots(world: W
     busy = sum(map(sum, split["parts"])) * width
     assert busy == pytest.approx(sum(one.ended - one.begun for one in study.spans), abs=0.02) and busy > 0
     assert max(map(sum, split["parts"])) <= 2.01, "a session of two slots"
+    world.session.set("exact_within", 0)
+    world.session.register("large", pa.table({"v": range(300_000)}))
+    race = world.session.sweep("SELECT sum(v * $d) AS s FROM large", {"d": [1, 5, 3, 4, 2]}, metric="s")
+    assert race.wait(60) and race.reason == "" and len(race.spans) > 5
+    last = world.json("overview")["sweeps"][0]
+    assert last["trials"][0]["params"] == "d=5" and 0 < max(map(sum, last["split"]["parts"])) <= 2.01
 
 
 def test_a_query_is_cancelled_from_the_page(world: World) -> None:
