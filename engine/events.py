@@ -23,7 +23,7 @@ class Committed:
     seconds: wall time of the attempt; cpu_seconds: of the thread(s), if known; peak_memory: bytes, if known.
     width: how many such outputs make the stage; 0 if it must not serve another job. finished: False: the rows
         mean something only in this layout. digest: of the rows, if it was computed.
-    called: the functions of Python that it called.
+    called: the functions of Python that it called. maker: the job that made it; empty: an earlier process.
     """
 
     key: CheckpointKey
@@ -36,6 +36,7 @@ class Committed:
     finished: bool = False
     digest: Digest | None = field(default=None, compare=False)
     called: tuple[FunctionCalls, ...] = ()
+    maker: JobId = field(default="", compare=False)
 
 
 @value

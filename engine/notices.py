@@ -3,6 +3,7 @@ slept, a deadline that is in danger."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from qoop.catalog.sizes import counted, size, span
@@ -10,6 +11,16 @@ from qoop.catalog.value import value
 from qoop.engine.task import LEAST_SECONDS, JobId
 
 _NAMED = 3  # jobs that a sentence names
+
+
+def named(jobs: Sequence[JobId]) -> str:
+    """The names of jobs in a sentence.
+
+    >>> named(("job1", "job2", "job3", "job4"))
+    'job1, job2, job3 and 1 more'
+    """
+    more = len(jobs) - _NAMED
+    return ", ".join(jobs[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 @value
@@ -25,11 +36,9 @@ class AnotherTime:
     seconds: float
 
     def __str__(self) -> str:
-        more = len(self.jobs) - _NAMED
-        jobs = ", ".join(self.jobs[:_NAMED]) + (f" and {more} more" if more > 0 else "")
         have = "has" if len(self.jobs) == 1 else "have"
         when = f", in about {span(self.wait)}" if self.wait is not None else ""
-        return f"begun when {jobs} {have} ended{when}, it would take about {span(self.seconds)}"
+        return f"begun when {named(self.jobs)} {have} ended{when}, it would take about {span(self.seconds)}"
 
 
 @value
@@ -79,13 +88,15 @@ class DeadlineReported:
 @value
 class Continued:
     """A plan begins with outputs that were there before the job. found: how many, of all outputs of the plan. left:
-    those that must still be made. seconds: what the found ones took, on the slots that there are."""
+    those that must still be made. seconds: what the found ones took, on the slots that there are. makers: the jobs of
+    this session that made them."""
 
     at: float
     found: int
     outputs: int
     left: int
     seconds: float
+    makers: tuple[JobId, ...] = ()
 
     def __str__(self) -> str:
         return f"at {self.at:.3f} s {self.notice}"
@@ -94,8 +105,16 @@ class Continued:
     def notice(self) -> str:
         saved = f", about {span(self.seconds)} saved" if self.seconds >= LEAST_SECONDS else ""
         if self.left == 0:
-            return f"continued: the answer was there{saved}"
-        return f"continued: {self.found} of {counted(self.outputs, 'output')} found, {self.left} to make{saved}"
+            return f"continued: the answer was there{saved}{self._origin}"
+        found = f"{self.found} of {counted(self.outputs, 'output')} found"
+        return f"continued: {found}, {self.left} to make{saved}{self._origin}"
+
+    @property
+    def _origin(self) -> str:
+        """The jobs that made what was found, as the end of a sentence."""
+        if not self.makers:
+            return ""
+        return f"; {named(self.makers)} made {'it' if self.found == 1 else 'them'}, and no table has changed since"
 
 
 @value

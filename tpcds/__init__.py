@@ -22,6 +22,7 @@
     load/               many queries of several tenants at once, in virtual time
     map/                a map of where changing plan pays
     on_ray/             real nodes of Ray on this machine
+    streams/            statements that repeat, while tables change
     queues/             what queues at nodes do for short jobs
     schedulers/         schedulers as published, to compare with those of the product
     simulate/           what tasks of large data take, and replicas of real machines

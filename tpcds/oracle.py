@@ -102,11 +102,15 @@ class Oracle:
                 self._connection.execute(f"SET threads = {int(threads)}")
             if memory is not None:
                 self._connection.execute("SET memory_limit = $1", [memory])
-            for view in views(directory).values():
-                self._connection.execute(view)
+            self.read_again(directory)
         except duckdb.Error as error:
             self._connection.close()
             raise ConfigError(f"DuckDB cannot be set up on {directory}: {error}") from error
+
+    def read_again(self, directory: str | Path) -> None:
+        """Read the files that a folder holds now. Raises SourceError, duckdb.Error."""
+        for view in views(directory).values():
+            self._connection.execute(view)
 
     def answer(self, text: str) -> pa.Table:
         """DuckDB's answer, fetched whole. Raises duckdb.Error if it has none."""
@@ -421,7 +425,10 @@ def _shown(title: str, table: pa.Table, rows: Ints) -> str:
 def views(directory: str | Path) -> dict[str, str]:
     """The statements that make DuckDB read the tables of a folder, by their names. Raises SourceError."""
     found = tables_of(Path(directory)).items()
-    return {name: f"CREATE VIEW {_quoted(name)} AS FROM read_parquet({_literals(files)})" for name, files in found}
+    return {
+        name: f"CREATE OR REPLACE VIEW {_quoted(name)} AS FROM read_parquet({_literals(files)})"
+        for name, files in found
+    }
 
 
 def tables_of(directory: Path) -> dict[str, list[str]]:

@@ -216,6 +216,7 @@ class AttemptRunner:
             width=spec.stage.width if spec.shared else 0,
             finished=spec.shared and spec.stage.meaning != "",
             called=kernel.called,
+            maker=spec.attempt.task.job,
         )
         origin = Origin(spec.stage, spec.settings) if spec.shared else None
         job, durable = spec.attempt.task.job, spec.durable

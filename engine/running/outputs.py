@@ -110,4 +110,7 @@ class Outputs:
         if not found <= self.continued:
             self.continued |= found
             seconds = sum(self._outside[key] for key in self._outside if key in found) / max(1.0, slots)
-            self._log.note(Continued(self._log.at, len(found), len(of_plan), left, seconds))
+            makers = tuple(dict.fromkeys(self.facts[key].maker for key in of_plan if key in found))
+            self._log.note(
+                Continued(self._log.at, len(found), len(of_plan), left, seconds, tuple(filter(None, makers)))
+            )

@@ -5,8 +5,8 @@ least recently used are spilled to files without names in a temporary directory,
 mapped from there. An output counts from its first batch on; one that takes a quarter of the budget while it is
 made goes to such a file as it comes (`growing`).
 
-What no job needs any more may stay, within the same budget, to serve another query; it is the first to go. Where a
-checkpoint directory is given, durable outputs are also written there by a thread behind the running tasks
+What no job needs any more may stay, in a quarter of the same budget, to serve another query; it is the first to go.
+Where a checkpoint directory is given, durable outputs are also written there by a thread behind the running tasks
 (`manifest`), or, to a store that several machines share, by some (`shared_store`). `put` waits where too much has not
 been written yet (`write_behind`).
 
@@ -30,7 +30,7 @@ from qoop.engine.digest import Digest, Digester
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage.entries import Entries, Entry, side_of
 from qoop.engine.storage.growing import Growing
-from qoop.engine.storage.guard import Ledger, Origin, Side, mismatch, set_aside
+from qoop.engine.storage.guard import Ledger, Origin, Side, is_guarded, mismatch, set_aside
 from qoop.engine.storage.manifest import Saved, Unsaved
 from qoop.engine.storage.retention import KEEP_NOTHING, LossWarnings, Retention, open_checkpoints
 from qoop.engine.storage.segments import Damaged, read_segment, spilled
@@ -39,6 +39,7 @@ from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Signature
 
 _GROWING = 4  # of the budget, the part that an output may take while it is made
+_RETAINED = 4  # of the budget, the part that outputs take at most which no job needs
 
 
 class Store:
@@ -85,6 +86,11 @@ class Store:
         with self._lock:
             return sum(entry.bytes for entry in self._entries.values() if entry.mapped is not None)
 
+    @property
+    def retained_most(self) -> int:
+        """Bytes that outputs take at most which no job needs."""
+        return self.budget // _RETAINED
+
     def begin(self, schema: pa.Schema, parts: int, between: Callable[[], None] = lambda: None) -> Growing:
         """An output that is about to be made, for `put` once it is finished.
 
@@ -111,7 +117,7 @@ class Store:
         could not be written; GuardMismatch if it differs from what it must equal.
         """
         durable = durable and self._directory is not None
-        if self._retention.always and origin is not None:
+        if self._retention.always and is_guarded(origin):
             committed = replace(committed, digest=self._digester.of(partitions))
             self._note(committed, origin)
         entry = Entry(
@@ -129,7 +135,7 @@ class Store:
                 present.jobs.add(job)
                 self._behind.withdraw(entry)
         if present is not None:
-            if origin is not None and present.origin is not None and not self._retention.always:
+            if is_guarded(origin) and is_guarded(present.origin) and not self._retention.always:
                 self._compare([present], [entry])
             return present.committed
         try:
@@ -323,10 +329,12 @@ class Store:
     def _idle(self, entry: Entry) -> None:
         """No job needs it. It stays if it may serve another, and is in memory: a durable one is found again."""
         shared = entry.origin is not None and entry.committed.key.signature not in self._distrusted
-        if not (self._retention.retain and shared) or entry.tables is None:
+        if not (self._retention.retain and shared) or entry.tables is None or entry.bytes > self.retained_most:
             self._entries.drop(entry)
-        elif entry.durable:
+            return
+        if entry.durable:
             entry.durable, entry.saved, entry.unpinned = False, None, True  # the file may be removed from now on
+        self._entries.retire(entry)
 
     # The guard
 
@@ -429,7 +437,7 @@ class Store:
 
     def _differs(self, entry: Entry, saved: Saved) -> GuardMismatch | None:
         """The mismatch, if the output of another process, which is present in place of this one, is not the same."""
-        if saved.committed is entry.committed:
+        if saved.committed is entry.committed or not is_guarded(entry.origin):
             return None
         try:
             self._compare([Entry(saved.committed, None, saved=saved, durable=True)], [entry])
@@ -440,7 +448,8 @@ class Store:
     # Spilling
 
     def _trim_idle(self) -> None:
-        """Forget what no job needs until the budget is kept."""
+        """Forget what no job needs beyond its part, and more until the budget is kept."""
+        self._entries.drop_retired(self.retained_most)
         if self._entries.used > self.budget:
             for entry in self._entries.values():
                 if self._entries.used > self.budget and not entry.jobs and not entry.busy:

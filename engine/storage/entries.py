@@ -17,6 +17,9 @@ from qoop.engine.storage.manifest import Saved
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Signature
 
+_OWN_BYTES = 4_096
+"""The memory of an output besides its rows, about: an answer without rows takes some, too."""
+
 
 @dataclass(eq=False)
 class Entry:
@@ -67,6 +70,8 @@ class Entries:
     def __init__(self) -> None:
         self._entries: OrderedDict[CheckpointKey, Entry] = OrderedDict()
         self._by_signature: dict[Signature, dict[str, set[CheckpointKey]]] = {}
+        self._idle: OrderedDict[CheckpointKey, int] = OrderedDict()  # bytes of what no job needed, the oldest first
+        self._idle_bytes = 0
         self.used = 0
 
     def __contains__(self, key: CheckpointKey) -> bool:
@@ -100,6 +105,7 @@ class Entries:
         if self._entries.get(key) is not entry:
             return False
         self.leave_memory(entry)
+        self._forget_idle(key)
         del self._entries[key]
         layouts = self._by_signature[key.signature]
         layouts[key.layout].discard(key)
@@ -108,6 +114,25 @@ class Entries:
         if not layouts:
             del self._by_signature[key.signature]
         return True
+
+    def retire(self, entry: Entry) -> None:
+        """No job needs an output in memory, and it stays for others."""
+        key = entry.committed.key
+        self._forget_idle(key)
+        self._idle[key] = _OWN_BYTES + entry.bytes
+        self._idle_bytes += self._idle[key]
+
+    def drop_retired(self, most_bytes: int) -> None:
+        """Forget what no job needs, the first retired first, until the rest takes no more than these bytes."""
+        while self._idle_bytes > most_bytes:
+            entry = self._entries[next(iter(self._idle))]
+            if entry.jobs or entry.busy:  # a job uses it again, and retires it at its end
+                self._forget_idle(entry.committed.key)
+            else:
+                self.drop(entry)
+
+    def _forget_idle(self, key: CheckpointKey) -> None:
+        self._idle_bytes -= self._idle.pop(key, 0)
 
     def leave_memory(self, entry: Entry) -> None:
         """The rows of an output are in memory no more, if they were."""

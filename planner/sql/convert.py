@@ -19,6 +19,7 @@ from qoop.catalog.errors import BindError
 from qoop.catalog.functions.function import UserFunction
 from qoop.planner.algebra.expr import (
     PYTHON,
+    VOLATILE,
     VOLATILE_PYTHON,
     Call,
     Column,
@@ -391,9 +392,17 @@ def _is_count_star(node: exp.Expression) -> bool:
 
 def _has_holes(node: exp.Expression) -> bool:
     return any(
-        isinstance(child, _CLOSED) or _is_time_function(child) or _is_python(child) or is_aggregate(child)
+        isinstance(child, _CLOSED) or _is_time_function(child) or _is_own_call(child) or is_aggregate(child)
         for child in node.walk()
     )
+
+
+def _is_own_call(node: object) -> bool:
+    """True for a call without columns that is never part of a template, where nothing would see it: of Python, or one
+    that gives another value each time."""
+    if isinstance(node, exp.Anonymous):
+        return _is_python(node) or node.name.lower() in VOLATILE
+    return isinstance(node, exp.Rand | exp.Uuid)
 
 
 def _is_python(node: object) -> bool:

@@ -136,7 +136,7 @@ def configure(*, environment: Mapping[str, str] | None = None, **arguments: Any)
         raise ConfigError('isolation="process" needs child processes: Linux, and no Ray')
     place = values["checkpoints"]
     if values["reuse"] is None:
-        values["reuse"] = place is not None
+        values["reuse"] = place is not None or values["ray"] is None
     if values["plan_cache"] is None and isinstance(place, Path):
         values["plan_cache"] = place / _PLANS
     return Config(**values, files=files, requested=requested)

@@ -19,6 +19,7 @@ import duckdb
 
 from qoop.adaptive.replanning.adaptive import Known
 from qoop.adaptive.replanning.slowdown import CARRIED
+from qoop.catalog.opening import EXTENSIONS
 from qoop.catalog.value import changed, value
 from qoop.engine.history import Decided, Ended, Record, Switched
 from qoop.engine.replay import JobReplay
@@ -239,7 +240,8 @@ class DuckDBPlans:
         """True if other queries may use its output. Whether its text is steady is checked last: that takes DuckDB 10
         ms."""
         deterministic = all(function.deterministic for function in bound.functions.values())
-        return self._shared and deterministic and is_steady(bound.text)
+        extended = EXTENSIONS in dict(bound.settings)  # by functions that nothing here knows
+        return self._shared and deterministic and not extended and is_steady(bound.text)
 
     def _keep(self, key: _Key, plan: DuckDBPlan) -> None:
         with self._lock:

@@ -1,4 +1,5 @@
-"""The outputs and plans that earlier runs of a query have left, and the losses of processes that outputs survive."""
+"""The outputs, answers and plans that earlier runs of a query have left, and the losses of processes that outputs
+survive."""
 
 from __future__ import annotations
 
@@ -7,25 +8,34 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from qoop.adaptive.replanning.observations import done_parts
 from qoop.catalog.value import value
+from qoop.engine.backends.local import LocalBackend
+from qoop.engine.events import Committed
+from qoop.engine.storage.guard import Origin
 from qoop.engine.task import checkpoint_key
 from qoop.planner.finish import Done
 from qoop.planner.search.candidate import Candidate
 from qoop.query.output_losses import BETWEEN_LOSSES, OutputLosses
 
 if TYPE_CHECKING:
-    from qoop.engine.events import Committed
+    from qoop.adaptive.cluster.job_handle import JobHandle
+    from qoop.engine.backends.base import Backend
     from qoop.engine.task import CheckpointKey
     from qoop.planner.estimate.cost import CostModel
     from qoop.planner.plan import Plan, Resources
     from qoop.planner.search.candidate import Grid
-    from qoop.query.job import Prepared
+    from qoop.query.job import Planned, Prepared
     from qoop.query.job_lessons import Present
     from qoop.query.plan_store import SessionPlans
 
 LEAST_LIFE = 0.1
 """Seconds of a shorter life that plans are made for."""
+
+_LARGE_PART = 1 / 16
+"""Answers that take more than this part of the memory for outputs that no job needs are not kept."""
 
 
 @value
@@ -75,8 +85,8 @@ class EarlierWork:
         return self.stored.unfinished is not None and self.stored.unfinished(text)
 
     def has_answer(self, plan: Plan) -> bool:
-        """True if the answer of DuckDB's plan is present."""
-        return plan.root.shareable and bool(self.found([checkpoint_key(plan.root, 0)]))
+        """True if the answer of DuckDB's plan is present, and the query may take it over."""
+        return self._reuse and plan.root.shareable and bool(self.stored.present([checkpoint_key(plan.root, 0)]))
 
     def found(self, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
         """Those of the outputs that are present, if the query may take them over."""
@@ -112,3 +122,30 @@ class EarlierWork:
         done = [Done(done_parts(one.plan, made)) for one in candidates]
         first = losses.first_to_end(candidates, share, done)
         return losses, candidates[first], done[first]
+
+
+def keep_answer(backend: Backend, handle: JobHandle, planned: Planned, parts: Sequence[pa.Table]) -> None:
+    """Keep the answer of stages as that of DuckDB's own plan, with which the text begins the next time.
+
+    Stages name an answer by what it means, and one with ties at a LIMIT by its job alone. DuckDB's plan names it by the
+    text and the versions of tables, so any right answer may stand there.
+    """
+    own = planned.last_resort
+    if own is None or not own.root.shareable or not isinstance(backend, LocalBackend):
+        return
+    if handle.plans()[-1].root.whole or not _of_same_tables(own, planned):
+        return
+    key, store, size = checkpoint_key(own.root, 0), backend.store, sum(part.nbytes for part in parts)
+    if size > _LARGE_PART * store.retained_most or store.has(key):
+        return
+    answer, stage = pa.concat_tables(parts), own.root
+    seconds = handle.status().elapsed
+    committed = Committed(key, (answer.num_rows,), (size,), seconds, width=1, maker=handle.id)
+    store.put(committed, handle.id, (answer,), origin=Origin(stage, planned.bound.settings))
+    store.release(handle.id, [key])
+
+
+def _of_same_tables(own: Plan, planned: Planned) -> bool:
+    """True if DuckDB's plan and the one that ran read the same versions."""
+    versions = {name.lower(): table.version for name, table in planned.tables.items()}
+    return all(versions.get(item.table.lower(), item.version) == item.version for item in own.root.table_inputs)

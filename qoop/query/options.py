@@ -226,7 +226,7 @@ OPTIONS = (
         "pack", "true: in a store that machines share, many outputs are kept in one file where that saves requests",
         on_or_off, lambda: True,
     ),
-    SessionOption("reuse", "true with a folder of checkpoints, else false", on_or_off),
+    SessionOption("reuse", "true; with ray=… and no folder of checkpoints false", on_or_off),
     SessionOption(
         "spill", "a temporary folder, removed when the session closes", folder, argument=False, blank=True, trusted=True
     ),
@@ -336,9 +336,9 @@ class ConnectOptions(TypedDict, total=False):
         no running job of any process needs are removed, the least valuable first. By default a tenth of its file
         system, at most 100 GB, and no limit for a place that machines share.
     reuse: whether a query uses the outputs of earlier ones, and its own outputs serve later ones: within the session
-        as far as memory allows, and between processes through the folder of checkpoints. Equal outputs
-        are found by content (text, tables and their versions, settings), so answers do not depend on it. By default
-        only with a folder of checkpoints.
+        in a tenth of the memory at most, and between processes through the folder of checkpoints. Equal outputs
+        are found by content (text, tables and their versions, settings), so answers do not depend on it. True by
+        default; on Ray only with a folder of checkpoints.
     trace: a file for the record of events and decisions, or a folder of such files; `qoop replay` reads it.
     persist: which outputs go to the folder of checkpoints: "all", or only the "worthwhile" ones, for which the work
         that a failure would cost exceeds the cost of writing (:mod:`qoop.adaptive.replanning.worthwhile`). "learned",

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
 import duckdb
 
 from qoop.catalog.duckdb_introspection import ask
+from qoop.catalog.lexer import lexed
 from qoop.catalog.table import Table
 from qoop.catalog.written import codec
 from qoop.planner import plan_json
@@ -31,7 +33,13 @@ Kind = Literal["plan", "alternatives", "decisions", "begun"]
 Settings = tuple[tuple[str, str], ...]
 
 _MOMENTS = ("current_timestamp", "current_time", "current_localtime", "current_localtimestamp", "localtime",
-            "localtimestamp", "rand", "getvariable", "current_setting")  # fmt: skip
+            "localtimestamp", "rand", "getvariable", "current_setting", "tablesample")  # fmt: skip
+
+_CALLED = ("age", "getenv")
+"""Functions that depend on the moment or the process, though DuckDB's list does not say so."""
+
+_PURE = ("range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree")
+"""The functions whose rows follow from their arguments. Others that stand for tables read files, or DuckDB's state."""
 
 
 def key_of(kind: str, text: str, settings: Settings, tables: Mapping[str, Table], *circumstances: object) -> Key:
@@ -64,12 +72,26 @@ def may_be_kept(text: str, plans: Iterable[Plan]) -> bool:
     about the query (the planner does not know what an opaque stage calls or reads)."""
     if any(stage.opaque is not None for plan in plans for stage in plan.stages):
         return False
-    return is_steady(text)  # last: DuckDB needs 10 ms to list its functions
+    return is_steady(text)  # last: DuckDB has to list its functions
 
 
 def is_steady(text: str) -> bool:
     """True if a text means the same at another moment and in another session."""
-    return not normal_text(text).words & _unsteady_words()
+    words = normal_text(text).words
+    if words & _unsteady_words():
+        return False
+    return not (words & (_unsteady_calls() | {"sample"}) and _calls_unsteady(text))
+
+
+def _calls_unsteady(text: str) -> bool:
+    """True if a text calls one of these functions, or draws a sample. Columns may have such names."""
+    calls = _unsteady_calls()
+    for word, after in pairwise(lexed(text).words):
+        if after.text == "(" and (word.name or "").lower() in calls:
+            return True
+        if word.says("USING") and after.says("SAMPLE"):
+            return True
+    return False
 
 
 def named_tables(normal: NormalText, tables: Mapping[str, Table]) -> Iterable[tuple[str, Table]]:
@@ -87,11 +109,25 @@ def _words(name: str) -> frozenset[str]:
 @cache
 def _unsteady_words() -> frozenset[str]:
     """Names that stand for something else at another moment, in another session or in another query."""
+    return frozenset((*(name for name, unsteady in _functions() if unsteady), *_MOMENTS))
+
+
+@cache
+def _unsteady_calls() -> frozenset[str]:
+    """Names of functions whose rows do not follow from their arguments, where they are called."""
+    return frozenset((*(name for name, unsteady in _functions() if not unsteady), *_CALLED)) - frozenset(_PURE)
+
+
+@cache
+def _functions() -> Sequence[tuple[str, bool]]:
+    """The functions that are unsteady wherever they are named (True), and those that stand for tables. DuckDB needs 10
+    ms to list its functions."""
     rows = ask(
-        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT' "
-        "OR macro_definition ILIKE '%current_timestamp%' OR macro_definition ILIKE '%now()%'"
+        "SELECT lower(function_name), bool_or(function_type NOT IN ('table', 'table_macro')) FROM duckdb_functions() "
+        "WHERE stability <> 'CONSISTENT' OR function_type IN ('table', 'table_macro') "
+        "OR macro_definition ILIKE '%current_timestamp%' OR macro_definition ILIKE '%now()%' GROUP BY 1"
     )
-    return frozenset((*(str(name).lower() for (name,) in rows), *_MOMENTS))
+    return [(str(name), bool(unsteady)) for name, unsteady in rows]
 
 
 @cache

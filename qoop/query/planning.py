@@ -39,6 +39,8 @@ from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
+    from qoop.engine.events import Committed
+    from qoop.engine.task import CheckpointKey
     from qoop.planner.sql.bind import Bound
 
 COMPARE_SECONDS = 2.0
@@ -76,9 +78,9 @@ class QueryPlanning(PlanSearch):
         """The factor by which the tasks of the session's jobs have taken longer than estimated."""
         return self._lessons.slowdown
 
-    def plan(self, text: str, at: str | None = None) -> Planned:
+    def plan(self, text: str, at: str | None = None, reuse: bool = True) -> Planned:
         """Bind and plan a query in the caller's thread, or find its earlier plan. at: see `Binder.bind`; a text that
-        child processes bind has no earlier outputs that depend on it.
+        child processes bind has no earlier outputs that depend on it. reuse: its answer may be there.
 
         Raises as `Session.submit` does.
         """
@@ -93,7 +95,10 @@ class QueryPlanning(PlanSearch):
         own = None if staged else self._own(text, int(share.cpu))
         if own is None:
             return self._staged(text, at, share, begun)
-        chosen = self._at_once(own, text, share, begun) or self._after_quick_search(own, text, share, begun)
+        if reuse and self._earlier.has_answer(own.plan):
+            chosen = self._by_own(own, text, share, begun)
+        else:
+            chosen = self._at_once(own, text, share, begun) or self._after_quick_search(own, text, share, begun)
         return replace(chosen, last_resort=own.plan)
 
     def _isolated(self, text: str, begun: float) -> Planned:
@@ -188,8 +193,6 @@ class QueryPlanning(PlanSearch):
         or one that an earlier session has stored."""
         from qoop.query.quick_plans import best_of
 
-        if self._earlier.has_answer(own.plan):
-            return self._by_own(own, text, share, begun)
         quick = self._quick_plans(text, share)
         own = self._estimated(own, text, lambda: quick.prepared or self.prepare(text), quick.spilling(share))
         theirs = self._own_seconds(own, share)
@@ -225,6 +228,10 @@ class QueryPlanning(PlanSearch):
             return hopeful.plan
         [best] = as_they_turned_out([best], own.staged_seconds, share)
         return best.plan
+
+    def present(self, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
+        """Those of the outputs that exist in this session or its folder of checkpoints."""
+        return self._earlier.stored.present(keys)
 
     def estimated_seconds(self, planned: Planned) -> float:
         """The seconds that a plan should take on the present share."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
 from qoop.adaptive.replanning.observations import committed, outputs
 from qoop.catalog.errors import ConfigError
+from qoop.engine.task import checkpoint_key
 from qoop.query.drawing import explaining
 from qoop.query.drawing.explaining import Format
 from qoop.query.drawing.formats import EXPLANATION
@@ -13,6 +16,9 @@ from qoop.query.job import answer
 from qoop.query.result import Result
 from qoop.query.statements.statement import Explain
 from qoop.session.execution import Execution
+
+if TYPE_CHECKING:
+    from qoop.session.session import Session
 
 
 def explained(run: Execution, statement: Explain) -> Result:
@@ -35,7 +41,7 @@ def _explained(run: Execution, query: str, statement: Explain) -> tuple[str, str
         case "approximate":
             return "growth", _growth(run, query)
         case "plan":
-            return "physical_plan", explaining.explained_plan(session.planning.plan(query).plan)
+            return "physical_plan", _explained_plan(session, query, "text")
 
 
 def explanation(
@@ -56,12 +62,26 @@ def explanation(
         return history_of(run, query)
     if analyze:
         return analyzed(run, query, chosen)
-    return explaining.explained_plan(session.planning.plan(query).plan, format=chosen)
+    return _explained_plan(session, query, chosen)
+
+
+def _explained_plan(session: Session, query: str, format: Format) -> str:
+    """The plan that the query begins with; as text, with the job whose answer it takes over."""
+    plan = session.planning.plan(query).plan
+    found = explaining.explained_plan(plan, format=format)
+    if format != "text" or not session.config.reuse or not plan.root.shareable:
+        return found
+    keys = [checkpoint_key(plan.root, part) for part in range(plan.root.width)]
+    present = session.planning.present(keys)
+    if len(present) < len(keys) or session.cluster.is_of_users(keys[0]):
+        return found
+    maker = f"{present[0].maker} made it" if present[0].maker else "an earlier process made it"
+    return f"the answer is there: {maker}, and no table has changed since\n{found}"
 
 
 def analyzed(run: Execution, query: str, format: Format = "text") -> str:
     """Run a query, discard its rows and explain the plan that it ended with."""
-    job = run.session.start(run.session.planning.plan(query), profiled=True)
+    job = run.session.start(run.session.planning.plan(query, reuse=False), profiled=True)
     answer(job, run.watch)
     plans = job.plans
     observed = outputs(plans[-1], committed(job.history()))
@@ -72,7 +92,7 @@ def history_of(run: Execution, query: str) -> str:
     """Run a query, discard its rows and return its history as text."""
     from qoop.adaptive.retrace.story import story
 
-    job = run.session.start(run.session.planning.plan(query))
+    job = run.session.start(run.session.planning.plan(query, reuse=False))
     answer(job, run.watch)
     return "\n".join(story(job.history()))
 

@@ -34,6 +34,7 @@ from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Grid
 from qoop.query.calibrated import calibration_path, load
 from qoop.query.config import Config, course_of
+from qoop.query.earlier_work import keep_answer
 from qoop.query.job import Job, Planned, Prepared, answer
 from qoop.query.plan_store import PlanStore
 from qoop.query.planning import QueryPlanning
@@ -177,9 +178,10 @@ class Session(Programs):
             return answer(self.start(planned, chosen, timeout=time_left(timeout, begun)), watch)
 
         with self._written_out(self._tables.one_query(with_parameters(text, parameters)), pivot_values) as query:
-            planned = self.planning.plan(query) if plan is None else self.planning.with_plan(query, plan)
             reuse = resume if resume is not None else self.config.reuse and plan is None
-            job = self.start(planned, chosen, timeout=time_left(timeout, begun), resume=reuse)
+            planned = self.planning.plan(query, reuse=reuse) if plan is None else self.planning.with_plan(query, plan)
+            own = resume is None and bool(chosen.user)
+            job = self.start(planned, chosen, timeout=time_left(timeout, begun), resume=reuse, own_outputs=own)
             if plan is None and chosen.deadline < math.inf:
                 confidence = self._options.goal["confidence"]
                 self._starts.offer_sample(job.id, planned, chosen.deadline, confidence)
@@ -199,7 +201,8 @@ class Session(Programs):
 
             suspend(handle, planned, self._tables, self.backend, path, grace, copies)
 
-        job = self._jobs[handle.id] = Job(handle, planned, lambda: self._take(handle), self.backend.read, to_bundle)
+        take = partial(self._take, handle, planned)
+        job = self._jobs[handle.id] = Job(handle, planned, take, self.backend.read, to_bundle)
         return job
 
     @interruptible()
@@ -440,8 +443,10 @@ class Session(Programs):
         """The text to plan: see `Texts.written_out`. run_query: runs a query, by default as `sql`."""
         return self._texts.written_out(text, run_query or self.sql)
 
-    def _take(self, handle: JobHandle) -> pa.Table:
+    def _take(self, handle: JobHandle, planned: Planned) -> pa.Table:
         """The root's output; from now on the caller owns its memory."""
         parts = [self.backend.read(output.key) for output in handle.outputs()]
+        if self.config.reuse:
+            keep_answer(self.backend, handle, planned, parts)
         handle.release()
         return pa.concat_tables(parts)

@@ -40,13 +40,15 @@ _LASTING = 10 * BETWEEN_LOSSES
 class StartOptions(TypedDict, total=False):
     """The options of one start, as arguments of `Session.start`.
 
-    timeout: see `Session.submit`. resume: use the outputs of earlier queries; by default not.
+    timeout: see `Session.submit`. resume: use the outputs of earlier queries; by default not. own_outputs: of these,
+    only those of the same tenant and user.
     follows: the job continues another one, and does not queue again. gain: see `JobRequest`.
     profiled: its history has DuckDB's profiles of its tasks.
     """
 
     timeout: float | None
     resume: bool
+    own_outputs: bool
     follows: bool
     gain: float | None
     profiled: bool
@@ -132,6 +134,7 @@ class JobStarts:
             durable=self._config.checkpoints is not None,
             saving=self._saving(planned),
             reuse=options.get("resume", False),
+            own_outputs=options.get("own_outputs", False),
             adaptive=_for_deadline(planned.adaptive, terms.deadline),
             text=planned.bound.text,
             limits=self._limits(options.get("profiled", False)),

@@ -165,7 +165,7 @@ def test_no_others_are_made_where_the_first_are_far_behind(
     monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)
     monkeypatch.setattr("qoop.query.plan_store.SessionPlans.alternatives", None)  # a search would fail
     for _ in range(2):
-        job = session.submit(JOIN)
+        job = session.submit(JOIN, resume=False)
         job.result()
         assert "other plans should take much longer" in " ".join(map(str, job.history()))
     adaptive = session.planning.plan(JOIN).adaptive
@@ -237,8 +237,8 @@ def test_the_next_time_the_plan_that_took_less_is_begun_with(
 ) -> None:
     expect(monkeypatch, 1000.0)
     session.submit(JOIN).result()
-    assert not session.submit(JOIN).plan.root.whole, "it should take much less"
-    session.submit(JOIN).result()
+    assert not session.submit(JOIN, resume=False).plan.root.whole, "it should take much less"
+    session.submit(JOIN, resume=False).result()
     monkeypatch.setattr("qoop.query.planning.QueryPlanning._own_seconds", lambda *_: 0.0)
     assert session.submit(JOIN).plan.root.whole, "stages took longer than DuckDB should"
 

@@ -24,6 +24,10 @@ TABLE = """SELECT (i % 4)::INT a, i::INT b, i c, i::DOUBLE f, (i / 7)::DECIMAL(9
 NON_DETERMINISTIC = {
     "random": "SELECT a FROM (SELECT a, random() r FROM t) WHERE r < 0.5",
     "random in a grouping": "SELECT count(*) FROM t WHERE random() < 0.5",
+    "random in an aggregate": "SELECT sum(random()) FROM t",
+    "random in a function": "SELECT a FROM t WHERE hash(a, random()) > 5",
+    "uuid in functions": "SELECT max(upper(uuid()::VARCHAR)) FROM t",
+    "gen_random_uuid in an aggregate": "SELECT max(gen_random_uuid()) FROM t",
     "order by random": "SELECT a FROM t ORDER BY random() LIMIT 2",
     "uuid": "SELECT a, uuid() u FROM t",
     "sample": "SELECT * FROM t USING SAMPLE 3 ROWS",

@@ -44,10 +44,79 @@ def test_a_session_takes_over_what_it_has(data: Path) -> None:
         assert fresh.result().fetchall() == expected and attempts(fresh) == attempts(first)
 
 
-def test_by_default_it_takes_nothing_over(data: Path) -> None:
+def test_it_does_so_by_default_and_an_option_turns_it_off(data: Path) -> None:
     with qoop.connect(slots=2) as session:
         session.register_folder(data)
+        assert attempts(session.submit(TEXT)) > 1
+        again = session.submit(TEXT)
+        assert attempts(again) == 0
+        shown = [str(record) for record in again.history()]
+        assert any("the answer was there" in one and "job1 made them, and no table has changed" in one for one in shown)
+    with qoop.connect(slots=2, reuse=False) as session:
+        session.register_folder(data)
         assert attempts(session.submit(TEXT)) == attempts(session.submit(TEXT)) > 1
+
+
+def test_explain_names_the_job_whose_answer_is_there(as_installed: None, data: Path) -> None:
+    with qoop.connect(slots=2) as session:
+        session.register_folder(data)
+        assert "the answer is there" not in session.explain(TEXT)
+        session.sql(TEXT)
+        for text in (session.explain(TEXT), session.sql(f"EXPLAIN {TEXT}").fetchall()[0][1]):
+            assert text.startswith("the answer is there: job1 made it, and no table has changed since\n")
+        assert "rows by 0 of" not in session.explain(TEXT, analyze=True)
+        table = pa.table({"i": pa.array([1, 2], pa.int64())})
+        pq.write_table(table, data / "t.parquet")
+        assert "the answer is there" not in session.explain(TEXT)
+
+
+def test_users_take_over_their_own_outputs_only(as_installed: None, data: Path) -> None:
+    with qoop.connect(slots=2) as session:
+        session.register_folder(data)
+        ran = {"ann": False, "bob": False}
+        for user in ("ann", "bob", "ann", "bob", "bob"):
+            job = session.submit(TEXT, user=user, tenant="a")
+            assert len(job.result().fetchall()) == 50
+            assert (attempts(job) == 0) == ran[user]
+            ran[user] = True
+        assert "the answer is there" not in session.explain(TEXT)
+        other = session.submit(TEXT, user="ann", tenant="b")
+        other.result()
+        assert attempts(other) > 0
+
+
+@pytest.mark.parametrize("staged", [True, False])
+def test_what_no_version_stands_for_is_computed_each_time(data: Path, tmp_path: Path, staged: bool) -> None:
+    """Files that a function reads, samples, and the moment: no table of the session changes with these."""
+    file = tmp_path / "a.csv"
+    texts = [
+        f"SELECT v FROM read_csv('{file}')",
+        f"""SELECT v FROM "read_csv" ('{file}')""",
+        f"SELECT (SELECT max(v) FROM read_csv_auto('{file}')) AS v FROM t LIMIT 1",
+        f"SELECT length(content) FROM read_text('{file}')",
+        f"SELECT count(*) FROM glob('{tmp_path}/*.csv') WHERE file LIKE '%a.csv' AND (SELECT v > 1 FROM '{file}')",
+        "SELECT sum(i) FROM t USING SAMPLE 1000 ROWS",
+        "SELECT sum(i) FROM t TABLESAMPLE 30%",
+        "SELECT sum(random()) FROM t",
+    ]
+    with qoop.connect(slots=2, staged=staged) as session:
+        session.register_folder(data)
+        file.write_text("v\n1\n")
+        before = [session.sql(text).fetchall() for text in texts]
+        file.write_text("v\n222\n")
+        after = [session.sql(text).fetchall() for text in texts]
+    assert [text for text, one, other in zip(texts, before, after, strict=True) if one == other] == []
+    assert after[0] == [(222,)]
+
+
+def test_ties_may_break_otherwise_in_duckdbs_plan(as_installed: None, tmp_path: Path) -> None:
+    """Two runs of one text are not two plans that must agree."""
+    pq.write_table(pa.table({"i": pa.array(range(400_000), pa.int64())}), tmp_path / "t.parquet", row_group_size=20_000)
+    with qoop.connect(slots=2) as session:
+        session.register_folder(tmp_path)
+        for _ in range(30):
+            jobs = [session.submit("SELECT i FROM t LIMIT 3", resume=False) for _ in range(2)]
+            assert all(len(job.result()) == 3 for job in jobs)
 
 
 def test_neither_changed_data_nor_changed_settings_are_taken_for_the_same(data: Path) -> None:
@@ -67,7 +136,9 @@ def test_what_is_retained_stays_within_the_memory(data: Path) -> None:
         for number in range(12):
             text = f"SELECT i, i + {number} AS j FROM t WHERE i % 4 = {number % 4} ORDER BY j DESC"
             assert session.sql(text).arrow().num_rows == 150_000
-        assert session.backend.store.used <= 16_000_000  # a quarter of the memory
+        assert session.backend.store.used <= 4_000_000  # a sixteenth of the memory
+        assert session.sql("SELECT count(*) FROM t").fetchall() == [(600_000,)]
+        assert 0 < session.backend.store.used <= 4_000_000
 
 
 def test_another_process_takes_over_by_default(data: Path, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def _runs(options: OverheadOptions, text: str) -> Iterator[Runs]:
 
 
 def _in_own_session(options: OverheadOptions, text: str, adaptive: bool) -> tuple[Job, Taken]:
-    with connect(slots=options.slots, memory=options.memory, replan=adaptive) as session:
+    with connect(slots=options.slots, memory=options.memory, replan=adaptive, reuse=False) as session:
         session.register_folder(options.directory)
         if options.known:
             session.alternatives(text)

@@ -42,7 +42,7 @@ def run(kind: str, directory: Path, answers: Path, texts: Mapping[str, str], ord
 def _qoop(directory: Path, texts: Iterable[str]) -> Callable[[str], pa.Table]:
     import qoop
 
-    session = qoop.connect()
+    session = qoop.connect(reuse=False)
     session.register_folder(directory)
     for text in texts:
         session.prepare(text)  # statistics are collected once for a table, not once for a query

@@ -5,6 +5,7 @@
     cluster.py          the loop: jobs, machines and a scheduler
     options.py          how the loop behaves
     job_table.py        the jobs that the loop has
+    owners.py           the users whose jobs have made outputs
     active_job.py       one of them, with its run, plans and remaining work
     fair_shares.py      divides the machines between the jobs
     job_group.py        several jobs with the weight of one

@@ -68,7 +68,7 @@ from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
 from qoop.engine.events import Release
-from qoop.engine.task import JobId, MachineId
+from qoop.engine.task import CheckpointKey, JobId, MachineId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 
@@ -297,6 +297,11 @@ class Cluster:
         found = self._jobs.get(job)
         extra = [one.resources for one in found.run.running() if one.extra] if found is not None else []
         return sum(extra, self._driver.used_by(job))
+
+    def is_of_users(self, key: CheckpointKey) -> bool:
+        """True if an output serves the jobs of some users only."""
+        with self.lock:
+            return key in self._table.owners
 
     def place_in_queue(self, job: JobId) -> int | None:
         """The place of a job among those that wait to be admitted, from 1; None if it does not."""

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.granting.granter import dirty_jobs
+from qoop.adaptive.cluster.owners import OutputOwners
 from qoop.adaptive.cluster.recording.ticks import OutputsFound
 from qoop.catalog.errors import Cancelled, GuardMismatch, Overloaded, QoopError
 from qoop.engine.notices import NotContinued, Slept
@@ -31,7 +32,7 @@ class JobTable:
     """The jobs of a cluster.
 
     active: those that the loop has, by name; other parts of the loop read it. coming: those whose message has not been
-    opened. admission: the queue of jobs, where their number is limited.
+    opened. admission: the queue of jobs, where their number is limited. owners: of outputs, where users share them.
     """
 
     def __init__(self, backend: Backend, driver: Driver, recorder: Recorder, most_jobs: float) -> None:
@@ -41,6 +42,7 @@ class JobTable:
         self._backend = backend
         self._driver = driver
         self._recorder = recorder
+        self.owners = OutputOwners()
 
     def __len__(self) -> int:
         return len(self.active) + len(self.coming)
@@ -106,10 +108,14 @@ class JobTable:
     def present(self, job: ActiveJob, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:
         """Those of the outputs that the backend has already; they are kept for the job. Raises QoopError."""
         try:
-            found = tuple(self._backend.present(keys, job.run.job))
+            present = tuple(self._backend.present(keys, job.run.job))
         except QoopError as error:
             self._recorder.note(OutputsFound(job.run.job, (), error))
             raise
+        found = self.owners.readable(job, present)
+        if len(found) < len(present):
+            readable = {one.key for one in found}
+            self._backend.release(job.run.job, [one.key for one in present if one.key not in readable])
         self._recorder.note(OutputsFound(job.run.job, found))
         return found
 
@@ -182,6 +188,9 @@ class JobTable:
         for job in dirty_jobs(self.active, self._driver):
             if job.run.state.final:
                 del self.active[job.run.job]
+                if job.run.state is State.SUCCEEDED:
+                    kept = (job.run.plan, job.request.fallback)  # the answer may be kept as that of the other plan
+                    self.owners.add(job, [key for plan in kept if plan is not None for key in _keys(plan)])
                 if self.admission is not None:
                     self.admission.remove(job.run.job)
                 yield job

@@ -32,7 +32,8 @@ class JobRequest:
     tables: the pinned tables by name. settings: SET options besides those of the plan.
     timeout: seconds after which the job fails with Timeout.
     durable: outputs must survive the process. saving: which stages' that is worthwhile for; None: all must.
-    reuse: look for checkpoints that the backend has already.
+    reuse: look for checkpoints that the backend has already. own_outputs: of these, use only what jobs of the same
+    tenant and user have made.
     adaptive: how it may change plan while it runs; None: it keeps the plan.
     text: of the query, for the record. functions: of Python, that its stages may call.
     follows: it goes on with what a job that was admitted began, and does not queue again.
@@ -59,6 +60,7 @@ class JobRequest:
     fallback: Plan | None = None
     slowdown: float = 1.0
     earlier: str = ""
+    own_outputs: bool = False
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not self.timeout > 0:
