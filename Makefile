@@ -29,7 +29,7 @@ FACES   := $(foreach name,server page adapters,tests/interfaces/$(name)) \
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-airflow test-ibis test-package test-pythons soak soak-clients soak-serve soak-restart soak-bombs soak-sim soak-packs soak-growing soak-views soak-sweeps attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-airflow test-ibis test-package test-pythons soak soak-clients soak-serve soak-restart soak-bombs soak-sim soak-packs soak-growing soak-views soak-reuse soak-sweeps attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
@@ -51,6 +51,7 @@ help:
 	@echo "make soak-growing  RUNS=500 schedules of kills, switches and resizes while answers grow; SEED, FIRST as above"
 	@echo "make soak-views    KILLS=1000 of processes that refresh views while files come, change and go; SEED, RESULTS=FILE to go on"
 	@echo "make soak-sweeps   KILLS=200 of processes that run a named sweep: no step is done again, the same best; SEED"
+	@echo "make soak-reuse    STATEMENTS=100000 that repeat while tables, files and settings change: no stale answer; SEED"
 	@echo "make test-cgroups  sessions in control groups of version 2, in a small machine (Debian; needs QEMU's packages)"
 	@echo "make attack        odd texts, damaged files, little memory, kills; takes SERIES=a,b SEED=n RUNS=n SHARE=0.1"
 	@echo "make fuzz          RUNS=100000 random queries against DuckDB, half of them on DuckDB 2; SEED, PROCESSES"
@@ -156,6 +157,9 @@ soak-views: $(READY)
 
 soak-sweeps: $(READY)
 	$(BIN)/python tests/soak/sweeps.py --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
+
+soak-reuse: $(READY)
+	$(BIN)/python tests/soak/reuse.py --statements $(or $(STATEMENTS),100000) $(if $(SEED),--seed $(SEED))
 
 attack: $(READY)
 	$(BIN)/python tests/attack $(if $(SERIES),--series $(SERIES)) $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(SHARE),--share $(SHARE))
