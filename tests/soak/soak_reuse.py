@@ -74,7 +74,7 @@ class Pair:
         self._folder.mkdir()
         self._csv = folder / "x.csv"
         self._append()
-        self._write_csv()
+        self.write_csv()
         session.register("f", str(self._folder / "*.parquet"))
         theirs.execute(f"CREATE VIEW f AS FROM read_parquet('{self._folder}/*.parquet')")
         for change in (self._register, self._create, self._define, self._define_macro, self._assign, self._function):
@@ -98,7 +98,7 @@ class Pair:
 
     def _changes(self) -> Sequence[tuple[str, Callable[[], None]]]:
         return (
-            ("append", self._append), ("replace", self._replace), ("csv", self._write_csv),
+            ("append", self._append), ("replace", self._replace), ("csv", self.write_csv),
             ("register", self._register), ("insert", self._insert), ("update", self._update),
             ("delete", self._delete), ("create", self._create), ("view", self._define),
             ("macro", self._define_macro), ("variable", self._assign), ("zone", self._set_zone),
@@ -128,7 +128,7 @@ class Pair:
         pq.write_table(self._rows(), made)
         os.replace(made, file)
 
-    def _write_csv(self) -> None:
+    def write_csv(self) -> None:
         """In place, with the same size: only the times of the file say that it is another."""
         self._csv.write_text("x\n" + "".join(f"{self.chance.randrange(10, 99)}\n" for _ in range(20)))
 

@@ -70,9 +70,9 @@ def test_a_query_that_was_planned_for_long_still_ends_at_its_limit(
 ) -> None:
     plan = service.session.planning.plan
 
-    def slow(text: str, at: str | None = None) -> Planned:
+    def slow(text: str, reuse: bool = True) -> Planned:
         time.sleep(0.7)
-        return plan(text, at)
+        return plan(text, reuse=reuse)
 
     monkeypatch.setattr(service.session.planning, "plan", slow)
     fay = service.users.of_name("fay")
