@@ -131,10 +131,19 @@ def of_one_size() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def without_reuse() -> Iterator[None]:
+    """Most tests are about how queries run: a text that comes again would be answered without a run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("qoop.query.config.REUSE_IN_MEMORY", False)
+        yield
+
+
 @pytest.fixture
 def as_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB's own plan is one of the alternatives, as it is for users."""
+    """DuckDB's own plan is one of the alternatives, and outputs serve later queries, as it is for users."""
     monkeypatch.delenv("QOOP_STAGED", raising=False)
+    monkeypatch.setattr("qoop.query.config.REUSE_IN_MEMORY", True)
 
 
 @pytest.fixture(scope="session", autouse=True)

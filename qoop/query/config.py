@@ -29,6 +29,9 @@ Isolation = Literal["thread", "process"]
 Statistics = Literal["pilot", "footers", "full"]
 PolicyName = Literal["greedy", "cheapest"]
 
+REUSE_IN_MEMORY = True
+"""The default of `reuse` on this machine without a folder of checkpoints."""
+
 _PLANS = "plans"
 """The place of plans within the folder of checkpoints."""
 
@@ -136,7 +139,7 @@ def configure(*, environment: Mapping[str, str] | None = None, **arguments: Any)
         raise ConfigError('isolation="process" needs child processes: Linux, and no Ray')
     place = values["checkpoints"]
     if values["reuse"] is None:
-        values["reuse"] = place is not None or values["ray"] is None
+        values["reuse"] = place is not None or (REUSE_IN_MEMORY and values["ray"] is None)
     if values["plan_cache"] is None and isinstance(place, Path):
         values["plan_cache"] = place / _PLANS
     return Config(**values, files=files, requested=requested)

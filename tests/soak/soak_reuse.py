@@ -190,7 +190,7 @@ def _was_there(job: Job) -> bool:
 @contextmanager
 def pair(folder: Path, seed: int, staged: bool = False) -> Iterator[Pair]:
     """Both sides with their first tables."""
-    with qoop.connect(slots=2, memory="500MB", staged=staged) as session, duckdb.connect() as theirs:
+    with qoop.connect(slots=2, memory="500MB", staged=staged, reuse=True) as session, duckdb.connect() as theirs:
         theirs.execute("SET threads = 1")
         yield Pair(folder, session, theirs, seed)
 
