@@ -88,7 +88,7 @@ class StreamResult:
 
     def sum(self, part: str) -> float:
         """The sum of a figure of all statements."""
-        return sum(getattr(one, part) for one in self.taken)
+        return sum(float(getattr(one, part)) for one in self.taken)
 
     def ratio(self, part: str = "") -> float:
         """Seconds of qoop over those of DuckDB. part: "_cpu": of cpu seconds."""
@@ -175,10 +175,10 @@ class _Stream:
                 if side == "qoop":
                     self._session.cluster.wait_for_planner()  # what it does after the answer is work, too
                 seconds[side] = (taken, time.process_time() - cpu)
-            difference = self._oracle.judge(one.text, answers["qoop"], answers["duckdb"])
+            difference = str(self._oracle.judge(one.text, answers["qoop"], answers["duckdb"]) or "")
         except (QoopError, duckdb.Error) as error:
             difference = f"{type(error).__name__}: {error}".splitlines()[0]
-        if difference is not None:
+        if difference:
             self._errors.append(f"statement {place + 1}, {one.kind} of query {one.template}: {difference}")
         if len(seconds) < len(sides):
             return

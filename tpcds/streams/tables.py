@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
 
 from qoop.catalog.sources.files import sql_string
+from qoop.tpcds.oracle import tables_of
 
 _UPDATED = {"item": "i_manager_id", "household_demographics": "hd_dep_count", "store": "s_number_employees"}
 """The tables that updates change, and a column of each."""
@@ -27,7 +27,7 @@ class ChangingTables:
 
     def __init__(self, directory: Path, folder: Path) -> None:
         self.folder = folder
-        self._files = _files(directory)
+        self._files = {name: [Path(file) for file in files] for name, files in tables_of(directory).items()}
         for table, files in self._files.items():
             (folder / table).mkdir()
             for number, file in enumerate(files):
@@ -57,14 +57,6 @@ class ChangingTables:
         with duckdb.connect() as connection:
             connection.execute(f"COPY ({text}) TO {sql_string(str(made))} (FORMAT parquet)")
         made.replace(file)
-
-
-def _files(directory: Path) -> Mapping[str, list[Path]]:
-    found = {file.stem: [file] for file in sorted(directory.glob("*.parquet"))}
-    for folder in sorted(path for path in directory.iterdir() if path.is_dir() and path.name != "queries"):
-        if files := sorted(folder.glob("*.parquet")):
-            found[folder.name] = files
-    return found
 
 
 def _share(file: Path, place: Path) -> None:

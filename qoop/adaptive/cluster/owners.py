@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from qoop.engine.events import Committed
@@ -36,7 +36,7 @@ class OutputOwners:
         while len(self._owners) > _MOST_KEYS:
             self._owners.popitem(last=False)
 
-    def readable(self, job: ActiveJob, found: Iterable[Committed]) -> Sequence[Committed]:
+    def readable(self, job: ActiveJob, found: Iterable[Committed]) -> tuple[Committed, ...]:
         """Those of the outputs that the job may use."""
         if not job.request.own_outputs:
             return tuple(found)
