@@ -73,7 +73,7 @@ def _explained_plan(session: Session, query: str, format: Format) -> str:
         return found
     keys = [checkpoint_key(plan.root, part) for part in range(plan.root.width)]
     present = session.planning.present(keys)
-    if len(present) < len(keys) or session.cluster.is_of_users(keys[0]):
+    if len(present) < len(keys) or keys[0] in session.cluster.owners:
         return found
     maker = f"{present[0].maker} made it" if present[0].maker else "an earlier process made it"
     return f"the answer is there: {maker}, and no table has changed since\n{found}"

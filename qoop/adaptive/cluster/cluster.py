@@ -68,7 +68,7 @@ from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
 from qoop.engine.driver import Driver
 from qoop.engine.events import Release
-from qoop.engine.task import CheckpointKey, JobId, MachineId
+from qoop.engine.task import JobId, MachineId
 from qoop.planner.packing import Available
 from qoop.planner.plan import Resources
 
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
 class Cluster:
     """Runs jobs on the machines of one backend, which it owns and closes.
 
-    trace: where to record all that goes into each turn and comes out of it.
+    trace: where to record all that goes into each turn and comes out of it. owners: of outputs.
     thread: True: a thread of its own turns the loop. False: the caller does, by `step` (simulations).
     planner: where decisions are worked out; by default in a thread of its own if the cluster has one.
     """
@@ -117,7 +117,7 @@ class Cluster:
 
             self._driver.nodes = NodesView()
         self._table = JobTable(backend, self._driver, self._recorder, options.most_jobs)
-        self._jobs, self._coming = self._table.active, self._table.coming
+        self._jobs, self._coming, self.owners = self._table.active, self._table.coming, self._table.owners
         self._granter = Granter(
             self._jobs, self._driver, self._scheduler, self._table.order, self._recorder.note_tick, options
         )
@@ -297,11 +297,6 @@ class Cluster:
         found = self._jobs.get(job)
         extra = [one.resources for one in found.run.running() if one.extra] if found is not None else []
         return sum(extra, self._driver.used_by(job))
-
-    def is_of_users(self, key: CheckpointKey) -> bool:
-        """True if an output serves the jobs of some users only."""
-        with self.lock:
-            return key in self._table.owners
 
     def place_in_queue(self, job: JobId) -> int | None:
         """The place of a job among those that wait to be admitted, from 1; None if it does not."""
