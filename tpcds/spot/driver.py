@@ -28,7 +28,8 @@ _PIECE = 1 << 20
 
 def main() -> None:
     """Do one run."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    for number in (signal.SIGTERM, signal.SIGINT):  # Ctrl-C reaches this process, too
+        signal.signal(number, lambda *_: sys.exit(1))
     end_with_parent()
     order = Order.of(json.loads(sys.stdin.readline()))
     _read_all(file for files in order.tables.values() for file in files)
