@@ -141,7 +141,7 @@ class AttemptRunner:
         self._report = report
         self._folder = folder
         self._work_watch = WorkWatch(report)
-        self.in_processes = False  # tasks run in child processes, also those of texts that are trusted
+        self._in_processes = False  # tasks run in child processes, also those of texts that are trusted
 
     @cached_property
     def processes(self) -> ProcessPool:
@@ -149,6 +149,11 @@ class AttemptRunner:
         from qoop.engine.processes.pool import ProcessPool  # few sessions have texts that are not trusted
 
         return ProcessPool()
+
+    def isolate(self) -> None:
+        """Run all tasks that can in child processes from now on: the system ends these first where memory is short."""
+        self._in_processes = True
+        self.processes.warm()
 
     def used_by_children(self) -> Used:
         """The use of the child processes; none if there are none."""
@@ -188,7 +193,7 @@ class AttemptRunner:
         if spec.stage.opaque == ISOLATED:
             return True
         tables = [spec.tables[item.table] for item in spec.stage.table_inputs]
-        return self.in_processes and not spec.functions and not any(table.source.places().remote for table in tables)
+        return self._in_processes and not spec.functions and not any(table.source.places().remote for table in tables)
 
     def _run(
         self, kernel: Kernel | IsolatedKernel, attempt: LocalAttempt, spec: TaskSpec, waited: float

@@ -116,7 +116,7 @@ class LocalBackend:
         self._memory_releaser = MemoryReleaser(memory)
         folder = self._scratch.path / "processes"
         self._runner = AttemptRunner(self.store, self._inputs, self._memory_releaser, self._events.put, folder)
-        self.used_by_children = self._runner.used_by_children
+        self.used_by_children, self.isolate = self._runner.used_by_children, self._runner.isolate
         self._ledger = Ledger()
         self._work: deque[LocalAttempt] = deque()
         self._changed = LastFirst()  # guards `_work` and what decides whether a worker leaves
@@ -153,10 +153,6 @@ class LocalBackend:
     def processes(self) -> ProcessPool:
         """The child processes of tasks."""
         return self._runner.processes
-
-    def isolate(self) -> None:
-        """Run all tasks in child processes from now on: the system ends these first where memory is short."""
-        self._runner.in_processes = True
 
     def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False, ahead: Ahead | None = None) -> None:
         """Begin an attempt; what it reads is kept for the job until it is released. queued: it was reported that it is.

@@ -153,7 +153,7 @@ def test_a_process_over_its_limit_is_killed_where_allocations_do_not_fail(
     pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = itertools.chain([1], itertools.repeat(1 << 40))
-    monkeypatch.setattr("qoop.engine.processes.process.anonymous_memory", lambda process: next(sizes))
+    monkeypatch.setattr("qoop.engine.processes.process.anonymous_memory", lambda process: next(sizes) if process else 0)
     with pool.process() as process, pytest.raises(OutOfMemory, match="needs more than 268 MB"):
         process.call(sleeps, [], ROOMY)
 
