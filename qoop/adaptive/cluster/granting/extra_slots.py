@@ -39,7 +39,8 @@ PATIENCE_SECONDS = 1.0
 """Any other job waits for so long, with nothing running, before it gets one."""
 
 PRESSED_SECONDS = 0.2
-"""While a short job waits for an extra slot, another has that for so long, or a few times what it should take."""
+"""While a short job waits for an extra slot, another has that for so long, or a few times what it should take; of a
+tenant with short jobs twice as long with each further try."""
 
 OUTRANKED_SECONDS = 0.05
 """The same while the job that waits is of a tenant with a better rank; twice as long with each further try."""
@@ -127,8 +128,11 @@ class ExtraSlots:
         if pressed is None:
             return BRIEF_SECONDS
         job, seconds = jobs[one.attempt.task.job], max(PRESSED_SECONDS, _LATE * one.seconds)
-        if pressed < self.rank(job):
-            seconds = min(seconds, OUTRANKED_SECONDS * 2.0 ** self._tries[job.run.job])
+        rank, longer = self.rank(job), 2.0 ** self._tries[job.run.job]
+        if pressed < rank:
+            seconds = min(seconds, OUTRANKED_SECONDS * longer)
+        elif rank is Rank.SHORT:  # the machine may be full
+            seconds *= longer
         return min(BRIEF_SECONDS, seconds)
 
     def _note_late(self, job: ActiveJob, spent: float) -> None:
